@@ -98,7 +98,6 @@ class BaseCloud:
             self._exits.append(self._authority.close)
         self._changes = changes_for(share_tls_context, self._in_process)
         self._changes.enter()
-        self._exits.append(self._changes.leave)
         if process_time:
             from .outside.process_time import ProcessTime
 
@@ -180,7 +179,7 @@ class BaseCloud:
         if self.closed:
             raise ContractError("this cloud is closed: create a new one")
         service = find(fixture)
-        if not isinstance(settings, Mapping):
+        if not isinstance(settings, (dict, Mapping)):
             raise ContractError(
                 f"{shown(settings)} are not settings of {service.fixture}: pass a dict"
             )
@@ -237,7 +236,8 @@ class BaseCloud:
         found = [*self._context.problems]
         for handle in (*self._context.handles, *self._closed_together):
             found += handle._left_behind()
-        counted = (one for one in found if not self._context.allowed.covers(one.kind, one.facts))
+        covers = self._context.allowed.covers
+        counted = [one for one in found if not covers(one.kind, one.facts)] if found else found
         return results_of(counted, PROBLEM_FIELDS, "problem")
 
     def allow(self, kind: str, **where: Unpack[ProblemFields]) -> None:
@@ -275,7 +275,7 @@ class BaseCloud:
         self._context.allowed.clear()
         self.journal.clear()
         self._context.closed_addresses.clear()
-        self._context.former_secrets.clear()
+        self._context.former_secrets = frozenset()
         self._closed_together = ()
 
     # -- closing ---------------------------------------------------------------------------------
@@ -299,7 +299,7 @@ class BaseCloud:
         context.closing = True
         self._closed_together = handles = context.handles
         ends: list[Callable[[], object]] = [handle.close for handle in reversed(handles)]
-        call_all([self._stop_delivering, *ends, *reversed(self._exits)])
+        call_all([self._stop_delivering, *ends, *reversed(self._exits), self._changes.leave])
         # Until now, an open fake kept its cloud open.
         self._time.on_background = None
         self._time.timers.clear()
@@ -446,7 +446,7 @@ def secrets_in(cloud: BaseCloud) -> set[str]:
     """Return the credentials of all fakes of a cloud, of closed ones too."""
     context = context_of(cloud)
     fakes = (*context.handles, *cloud._closed_together)
-    return context.former_secrets.union(*map(secrets_of, fakes))
+    return {*context.former_secrets}.union(*map(secrets_of, fakes))
 
 
 _dropped: deque[BaseCloud] = deque()

@@ -36,7 +36,7 @@ from .calls import (
 from .errors import brief, report_failure
 from .field_types import either
 from .matching import Field
-from .timers import Registry
+from .timers import Registry, on_first_use
 
 if TYPE_CHECKING:
     from .timekeeper import Reads
@@ -106,7 +106,6 @@ class SharedRecords:
         self.numbers = itertools.count(1)
         self.recorded: deque[tuple[Any, ...]] = deque(maxlen=_ACTIONS)
         """What ``record_action()`` has recorded of each action of the test, the fake's name first."""
-        self.large = LargeCalls()
         self.find_site: Callable[[tuple[str, int] | None], CallSite] | None = None
         """Returns the site of the current call, given the client's address; None if call sites are not
         recorded.
@@ -117,6 +116,10 @@ class SharedRecords:
         """Descriptions of the exceptions of ``find_site``, for the report of a failing test."""
         self.reads: Reads | None = None
         """Readings of the clock and numbers of calls, interleaved; None if not recorded."""
+
+    @on_first_use
+    def large(self) -> LargeCalls:
+        return LargeCalls()
 
     @property
     def actions(self) -> list[Action]:

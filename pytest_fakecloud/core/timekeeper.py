@@ -74,7 +74,6 @@ class Timekeeper:
         self._lock = threading.Lock()
         self.timers = Timers()
         self._state_timers = self.timers.lanes["state"]
-        self._settling = threading.RLock()
         self._frozen_us: int | None
         """The time of a frozen clock; None if the clock runs."""
         self._held_us: int | None = None
@@ -87,16 +86,29 @@ class Timekeeper:
         """Whether the process's time follows the clock, which therefore cannot run."""
         self.reads: Reads | None = None
         """The running clock's readings, for reports that replay the journal; None if not recorded."""
-        self.listeners: Registry[Callable[[], None]] = Registry()
-        """Functions that are called after each move of the clock."""
         self.drives = 0
         """The number of calls of tests that moved the clock or triggered due events."""
-        self.drive_ends: Registry[Callable[[], None]] = Registry()
-        """Functions that are called at the end of each of these calls."""
-        self._ties: Registry[tuple[str]] = Registry()
-        """Reasons why the clock cannot be moved, each in a tuple, so that equal ones are distinct."""
         self._start_us, self._starts_frozen = start_of(now, mode)
         self._begin_at(self._start_us, self._starts_frozen)
+
+    @on_first_use
+    def listeners(self) -> Registry[Callable[[], None]]:
+        """Functions that are called after each move of the clock."""
+        return Registry()
+
+    @on_first_use
+    def drive_ends(self) -> Registry[Callable[[], None]]:
+        """Functions that are called at the end of each call that ``drives`` counts."""
+        return Registry()
+
+    @on_first_use
+    def _ties(self) -> Registry[tuple[str]]:
+        """Reasons why the clock cannot be moved, each in a tuple, so that equal ones are distinct."""
+        return Registry()
+
+    @on_first_use
+    def _settling(self) -> threading.RLock:
+        return threading.RLock()
 
     @on_first_use
     def _turns(self) -> Turns:
@@ -288,7 +300,7 @@ class Timekeeper:
         first_us = real_us if start_us is None else start_us
         self._offset_us = 0 if frozen else first_us - real_us
         self._frozen_us = first_us if frozen else None
-        self._go_live()
+        self._live_us = None if frozen else self._offset_us
 
     def _current_us(self) -> int:
         """Return the current time; the caller holds the lock."""

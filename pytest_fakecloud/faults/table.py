@@ -384,6 +384,7 @@ class FaultTable:
             if active:
                 self._activate(())  # Leave the chain of the former app.
             self.answers.app = app
+            app.faults = self
             if active:
                 self._activate(active)
 

@@ -122,26 +122,22 @@ class App:
     """The data of these events, by which they can be filtered."""
 
     clock: Timekeeper
-    faults: Any
-    """The ``FaultTable`` of the fake."""
     problems: Problems
+    faults: Any = ()
+    """The ``FaultTable`` of the fake. Empty, as long as no fault was injected."""
     name: str = ""
     token: str = ""
     """The token that authenticates requests, for a service with one token."""
 
-    def attach(
-        self, *, clock: Timekeeper, recorder: Recorder, faults: Any, problems: Problems
-    ) -> None:
+    def attach(self, *, clock: Timekeeper, recorder: Recorder, problems: Problems) -> None:
         """Connect the app to its cloud. The fake calls this once."""
         self.clock = clock
         self.recorder = recorder
-        self.faults = faults
         self.problems = problems
         self.name = recorder.handle
         # Each call keeps this function, so create only one bound method.
         self._read_facts: Callable[[Call], dict[str, Any]] | None = self._facts_of
         recorder.register_app(self.service, self)
-        faults.attach(self)
 
     def detach(self) -> None:
         """Break the circles of references that keep a closed fake in memory until the garbage

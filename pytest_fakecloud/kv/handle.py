@@ -167,7 +167,7 @@ class KVServer(Handle):
         mount.on_error.append(self._reports_failure())
         self.on_close(mount.close)
         self._mounts.append(mount)
-        if self.faults.is_down:
+        if self._has_faults and self.faults.is_down:
             mount.refuse()
         return mount
 

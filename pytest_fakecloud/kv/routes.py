@@ -73,13 +73,19 @@ class KVApp(App):
         self.creating = threading.Lock()
         """Held while the engine or the database port is created."""
         self.settings = settings
-        self.command_limits = CommandLimits(settings, clock.now_us)
+        self.command_limits = CommandLimits.of(settings, clock.now_us)
         self._shortens_errors = settings.int_text == "int"
         self.interruptions = Interruptions()
-        self.clients: set[PortConnection] = set()
-        """Open connections to the database port."""
-        self._streams: set[EventStream] = set()
         self._sync = itertools.count(1)
+
+    @on_first_use
+    def clients(self) -> set[PortConnection]:
+        """Open connections to the database port."""
+        return set()
+
+    @on_first_use
+    def _streams(self) -> set[EventStream]:
+        return set()
 
     @on_first_use
     def password(self) -> str:

@@ -14,6 +14,7 @@ import redis
 
 from pytest_fakecloud import Cloud, CommandError, KVServer
 from pytest_fakecloud.handle import app_of
+from pytest_fakecloud.http.messages import Request
 from tests.harness import Run, in_threads, wait_until
 
 
@@ -261,3 +262,14 @@ FIXTURES = """
 @pytest.mark.parametrize("scope", ["function", "class"])
 def test_fixtures_leave_nothing_to_the_collector(run: Run, scope: str) -> None:
     run(FIXTURES, "-o", f"fakecloud_scope={scope}").assert_outcomes(passed=2)
+
+
+def test_a_late_call_of_a_closed_fake_is_recorded_elsewhere() -> None:
+    with Cloud() as cloud:
+        server = cloud.kv_server()
+        app, before = app_of(server), app_of(server).recorder
+    assert app.recorder is not before
+    assert app.recorder is app.recorder
+    app.answer(Request("GET", "/get/k"))
+    assert len(app.recorder.entries) == 1
+    assert (len(server.journal), len(cloud.journal)) == (0, 0)
