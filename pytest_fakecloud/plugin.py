@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator
+from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -158,7 +159,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if run.options.timelines is None and not run.has_fakes:
         run.close()
         return
-    run.outcomes.finish(run)
+    _outcomes().finish(run)
 
 
 # -- hooks -----------------------------------------------------------------------------------------
@@ -172,6 +173,14 @@ def run_of(config: pytest.Config) -> Run:
 
         run = _runs[config] = Run(config)
     return run
+
+
+@cache
+def _outcomes() -> Any:
+    """Import the module about outcomes, which every test with fakes needs, only once."""
+    from .session import outcomes
+
+    return outcomes
 
 
 def _forget_test(config: pytest.Config) -> None:
@@ -225,13 +234,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     except Exception as error:
         run = run or _runs.get(item.config)
         if run is not None and run.has_fakes:
-            run.outcomes.explain(run, item, error)
+            _outcomes().explain(run, item, error)
         raise
     run = run or _runs.get(item.config)
     # Look at the recorded errors too: unittest.TestCase keeps its failures until the report.
     if run is not None and not getattr(item, "_excinfo", None):
         if run.has_fakes:
-            run.outcomes.check(run, item)
+            _outcomes().check(run, item)
         run.check_marker(item)
 
 
@@ -249,7 +258,7 @@ def pytest_runtest_makereport(
     run = _runs.get(item.config)
     if run is not None:
         if run.has_fakes and (report.failed or run.options.reports_passing):
-            run.outcomes.report_on(run, item, call, report)
+            _outcomes().report_on(run, item, call, report)
         if call.when == "teardown":
             run.end_test()
     if call.when == "teardown":

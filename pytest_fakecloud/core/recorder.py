@@ -36,7 +36,7 @@ from .calls import (
 from .errors import brief, report_failure
 from .field_types import either
 from .matching import Field
-from .timers import Registry, on_first_use
+from .timers import Registry, lazy
 
 if TYPE_CHECKING:
     from .timekeeper import Reads
@@ -100,6 +100,8 @@ class CallSite(NamedTuple):
 class SharedRecords:
     """The state that the recorders of one cloud and of its fakes share."""
 
+    large = lazy(LargeCalls)
+
     def __init__(self) -> None:
         self.lock = threading.Lock()
         """Protects the entries of all recorders, and ``large``."""
@@ -116,10 +118,6 @@ class SharedRecords:
         """Descriptions of the exceptions of ``find_site``, for the report of a failing test."""
         self.reads: Reads | None = None
         """Readings of the clock and numbers of calls, interleaved; None if not recorded."""
-
-    @on_first_use
-    def large(self) -> LargeCalls:
-        return LargeCalls()
 
     @property
     def actions(self) -> list[Action]:

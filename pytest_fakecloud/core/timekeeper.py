@@ -29,8 +29,8 @@ from .timers import (
     Turns,
     duration_us,
     instant_us,
+    lazy,
     monotonic,
-    on_first_use,
     to_datetime,
 )
 
@@ -69,6 +69,15 @@ class Timekeeper:
     _wait_cap = 1.0
     was_driven = False
     """Whether a caller has ever fired due timers: by an advance, a move or a delivering call."""
+    listeners = lazy(Registry[Callable[[], None]])
+    """Functions that are called after each move of the clock."""
+    drive_ends = lazy(Registry[Callable[[], None]])
+    """Functions that are called at the end of each call that ``drives`` counts."""
+    _ties = lazy(Registry[tuple[str]])
+    """Reasons why the clock cannot be moved, each in a tuple, so that equal ones are distinct."""
+    _settling = lazy(threading.RLock)
+    _turns = lazy(Turns)
+    _signals = lazy(weakref.WeakSet[Signal])
 
     def __init__(self, now: Instant | None = None, mode: Mode | None = None) -> None:
         self._lock = threading.Lock()
@@ -90,33 +99,6 @@ class Timekeeper:
         """The number of calls of tests that moved the clock or triggered due events."""
         self._start_us, self._starts_frozen = start_of(now, mode)
         self._begin_at(self._start_us, self._starts_frozen)
-
-    @on_first_use
-    def listeners(self) -> Registry[Callable[[], None]]:
-        """Functions that are called after each move of the clock."""
-        return Registry()
-
-    @on_first_use
-    def drive_ends(self) -> Registry[Callable[[], None]]:
-        """Functions that are called at the end of each call that ``drives`` counts."""
-        return Registry()
-
-    @on_first_use
-    def _ties(self) -> Registry[tuple[str]]:
-        """Reasons why the clock cannot be moved, each in a tuple, so that equal ones are distinct."""
-        return Registry()
-
-    @on_first_use
-    def _settling(self) -> threading.RLock:
-        return threading.RLock()
-
-    @on_first_use
-    def _turns(self) -> Turns:
-        return Turns()
-
-    @on_first_use
-    def _signals(self) -> weakref.WeakSet[Signal]:
-        return weakref.WeakSet()
 
     # -- reading ---------------------------------------------------------------------------------
 

@@ -76,7 +76,7 @@ class KVServer(Handle):
         config = self._configure(context, KVConfig, settings)
         self._dialect = config.dialect
         clock = context.clock
-        app = KVApp(partial(Engine, clock, context.ids, config, clock.now_us()), clock, config)
+        app = KVApp(partial(Engine, clock, context.ids, config, clock.now_us()), config)
         real: RedisEngine | None = None
         if config.engine is not None:
             with importing(f"engine={config.engine.partition('://')[0]!r}", extra="redis"):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Callable
 from typing import Literal
 
 from . import errors
@@ -23,33 +22,23 @@ _SECOND_US = 1_000_000
 class CommandLimits:
     """Enforces the vendor's limits on the size of commands and their number, for every engine."""
 
-    def __init__(
-        self,
-        max_size: int | None,
-        windows: Sequence[tuple[int, int, bytes]],
-        now_us: Callable[[], int],
-    ) -> None:
-        self._max_size = max_size
-        self._windows = windows
-        """The length, the limit and the error of each period in which commands are counted."""
+    def __init__(self, limits: KVConfig, now_us: Callable[[], int]) -> None:
+        self._max_size = limits.max_request_size
         self._now_us = now_us
         self._lock = threading.Lock()
+        self._windows = [
+            (width_us, limit, error)
+            for width_us, limit, error in (
+                (_DAY_US, limits.daily_limit, errors.MAX_DAILY_REQUESTS),
+                (_SECOND_US, limits.max_requests_per_second, errors.MAX_REQUESTS),
+            )
+            if limit is not None
+        ]
         self._used: dict[tuple[int, int], int] = {}
         """Number of commands in the latest period of each width, by its width and its number."""
-        self.unchecked_size = -1 if windows else sys.maxsize if max_size is None else max_size
+        largest = sys.maxsize if self._max_size is None else self._max_size
+        self.unchecked_size = -1 if self._windows else largest
         """Size of a request that needs no check: decoding only shortens its commands."""
-
-    @classmethod
-    def of(cls, limits: KVConfig, now_us: Callable[[], int]) -> CommandLimits:
-        """Return the limits of one server. Servers that count no commands share them."""
-        windows: list[tuple[int, int, bytes]] = []
-        if limits.daily_limit is not None:
-            windows.append((_DAY_US, limits.daily_limit, errors.MAX_DAILY_REQUESTS))
-        if limits.max_requests_per_second is not None:
-            limit = limits.max_requests_per_second
-            windows.append((_SECOND_US, limit, errors.MAX_REQUESTS))
-        size = limits.max_request_size
-        return cls(size, windows, now_us) if windows else _limits_of_size(size)
 
     def check(self, line: list[bytes]) -> None:
         """Count a command, even if it is too large; raise ``CommandError`` if it exceeds a limit."""
@@ -77,8 +66,3 @@ class CommandLimits:
     def reset(self) -> None:
         with self._lock:
             self._used.clear()
-
-
-@lru_cache
-def _limits_of_size(max_size: int | None) -> CommandLimits:
-    return CommandLimits(max_size, (), lambda: 0)

@@ -19,8 +19,7 @@ import orjson
 from ..core.field_types import OneOf
 from ..core.ids import new_token
 from ..core.matching import Field
-from ..core.timekeeper import Timekeeper
-from ..core.timers import monotonic, on_first_use
+from ..core.timers import lazy, monotonic, on_first_use
 from ..http.app import App, Route
 from ..http.messages import Answer, Request, Stream, bearer_token, decode_bytes, same
 from . import errors
@@ -64,28 +63,23 @@ class KVApp(App):
         **COMMAND_FIELDS,
         "encoding": Field(OneOf("encoding", ("", "base64"), fold=True)),
     }
+    clients = lazy(set["PortConnection"])
+    """Open connections to the database port."""
+    _streams = lazy(set["EventStream"])
 
-    def __init__(
-        self, new_engine: Callable[[], AnyEngine], clock: Timekeeper, settings: KVConfig
-    ) -> None:
+    def __init__(self, new_engine: Callable[[], AnyEngine], settings: KVConfig) -> None:
         self.new_engine = new_engine
         self.created_engine: AnyEngine | None = None
         self.creating = threading.Lock()
         """Held while the engine or the database port is created."""
         self.settings = settings
-        self.command_limits = CommandLimits.of(settings, clock.now_us)
         self._shortens_errors = settings.int_text == "int"
         self.interruptions = Interruptions()
         self._sync = itertools.count(1)
 
     @on_first_use
-    def clients(self) -> set[PortConnection]:
-        """Open connections to the database port."""
-        return set()
-
-    @on_first_use
-    def _streams(self) -> set[EventStream]:
-        return set()
+    def command_limits(self) -> CommandLimits:
+        return CommandLimits(self.settings, self.clock.now_us)
 
     @on_first_use
     def password(self) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from importlib import import_module
 from pkgutil import walk_packages
 from time import process_time
@@ -167,13 +166,6 @@ class Run:
     def open_session(self, settings: Any) -> Cloud:
         """Return the cloud that lasts for the run."""
         return self.session.open(settings)
-
-    @cached_property
-    def outcomes(self) -> Any:
-        """The module ``session.outcomes``, which imports this one. Every test with fakes needs it."""
-        from . import outcomes
-
-        return outcomes
 
     @property
     def has_fakes(self) -> bool:
