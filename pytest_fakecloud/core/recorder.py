@@ -36,7 +36,7 @@ from .calls import (
 from .errors import brief, report_failure
 from .field_types import either
 from .matching import Field
-from .timers import Registry, lazy
+from .timers import Registry
 
 if TYPE_CHECKING:
     from .timekeeper import Reads
@@ -100,14 +100,13 @@ class CallSite(NamedTuple):
 class SharedRecords:
     """The state that the recorders of one cloud and of its fakes share."""
 
-    large = lazy(LargeCalls)
-
     def __init__(self) -> None:
         self.lock = threading.Lock()
         """Protects the entries of all recorders, and ``large``."""
         self.numbers = itertools.count(1)
         self.recorded: deque[tuple[Any, ...]] = deque(maxlen=_ACTIONS)
         """What ``record_action()`` has recorded of each action of the test, the fake's name first."""
+        self.large = LargeCalls()
         self.find_site: Callable[[tuple[str, int] | None], CallSite] | None = None
         """Returns the site of the current call, given the client's address; None if call sites are not
         recorded.

@@ -29,8 +29,8 @@ from .timers import (
     Turns,
     duration_us,
     instant_us,
-    lazy,
     monotonic,
+    on_first_use,
     to_datetime,
 )
 
@@ -69,20 +69,12 @@ class Timekeeper:
     _wait_cap = 1.0
     was_driven = False
     """Whether a caller has ever fired due timers: by an advance, a move or a delivering call."""
-    listeners = lazy(Registry[Callable[[], None]])
-    """Functions that are called after each move of the clock."""
-    drive_ends = lazy(Registry[Callable[[], None]])
-    """Functions that are called at the end of each call that ``drives`` counts."""
-    _ties = lazy(Registry[tuple[str]])
-    """Reasons why the clock cannot be moved, each in a tuple, so that equal ones are distinct."""
-    _settling = lazy(threading.RLock)
-    _turns = lazy(Turns)
-    _signals = lazy(weakref.WeakSet[Signal])
 
     def __init__(self, now: Instant | None = None, mode: Mode | None = None) -> None:
         self._lock = threading.Lock()
         self.timers = Timers()
         self._state_timers = self.timers.lanes["state"]
+        self._settling = threading.RLock()
         self._frozen_us: int | None
         """The time of a frozen clock; None if the clock runs."""
         self._held_us: int | None = None
@@ -95,10 +87,24 @@ class Timekeeper:
         """Whether the process's time follows the clock, which therefore cannot run."""
         self.reads: Reads | None = None
         """The running clock's readings, for reports that replay the journal; None if not recorded."""
+        self.listeners: Registry[Callable[[], None]] = Registry()
+        """Functions that are called after each move of the clock."""
         self.drives = 0
         """The number of calls of tests that moved the clock or triggered due events."""
+        self.drive_ends: Registry[Callable[[], None]] = Registry()
+        """Functions that are called at the end of each of these calls."""
+        self._ties: Registry[tuple[str]] = Registry()
+        """Reasons why the clock cannot be moved, each in a tuple, so that equal ones are distinct."""
         self._start_us, self._starts_frozen = start_of(now, mode)
         self._begin_at(self._start_us, self._starts_frozen)
+
+    @on_first_use
+    def _turns(self) -> Turns:
+        return Turns()
+
+    @on_first_use
+    def _signals(self) -> weakref.WeakSet[Signal]:
+        return weakref.WeakSet()
 
     # -- reading ---------------------------------------------------------------------------------
 

@@ -368,11 +368,6 @@ class on_first_use(Generic[Owner, T]):
         return part
 
 
-def lazy(make: Callable[[], T]) -> on_first_use[Any, T]:
-    """Return an attribute whose value ``make()`` creates on first use."""
-    return on_first_use(lambda owner: make())
-
-
 class Fired(NamedTuple):
     """A timer that fired: its time, its label, and what its callback returned."""
 

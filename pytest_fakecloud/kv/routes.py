@@ -19,7 +19,7 @@ import orjson
 from ..core.field_types import OneOf
 from ..core.ids import new_token
 from ..core.matching import Field
-from ..core.timers import lazy, monotonic, on_first_use
+from ..core.timers import monotonic, on_first_use
 from ..http.app import App, Route
 from ..http.messages import Answer, Request, Stream, bearer_token, decode_bytes, same
 from . import errors
@@ -63,9 +63,6 @@ class KVApp(App):
         **COMMAND_FIELDS,
         "encoding": Field(OneOf("encoding", ("", "base64"), fold=True)),
     }
-    clients = lazy(set["PortConnection"])
-    """Open connections to the database port."""
-    _streams = lazy(set["EventStream"])
 
     def __init__(self, new_engine: Callable[[], AnyEngine], settings: KVConfig) -> None:
         self.new_engine = new_engine
@@ -75,6 +72,9 @@ class KVApp(App):
         self.settings = settings
         self._shortens_errors = settings.int_text == "int"
         self.interruptions = Interruptions()
+        self.clients: set[PortConnection] = set()
+        """Open connections to the database port."""
+        self._streams: set[EventStream] = set()
         self._sync = itertools.count(1)
 
     @on_first_use
