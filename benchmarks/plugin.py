@@ -26,7 +26,7 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.base_cloud import Transport
-from pytest_fakecloud.outside.surroundings import Changes
+from pytest_fakecloud.outside.surroundings import changes_for
 
 from .timing import compare, limit, line
 
@@ -174,7 +174,8 @@ def whole_tests() -> list[bool]:
 
     def tests(transport: Transport, share: bool) -> Callable[[], None]:
         def run() -> None:
-            kept = Changes(shares_tls_context=share, in_process=transport == "inprocess")
+            kept = changes_for(share, transport == "inprocess")
+            kept.enter()
             for _ in range(10):
                 with Cloud(1, transport=transport, share_tls_context=share) as cloud:
                     kv = cloud.kv_server()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import re
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import (
@@ -35,7 +34,7 @@ from .core.problems import Allowances, Problem, Problems, new_problem
 from .core.recorder import CodePlace, Recorder, arguments_shown, code_place, is_own
 from .core.settings import HandleConfig, read, reject_unknown
 from .core.timekeeper import Mode, Timekeeper
-from .core.timers import Instant, Registry
+from .core.timers import Instant, Registry, on_first_use
 from .faults.plan import FaultPlan, table_of
 from .faults.table import FaultTable
 from .http.app import App
@@ -63,11 +62,15 @@ class Context:
     ``tls`` and ``ca_file`` are for HTTPS, and ``handles`` are the open fakes.
     """
 
+    former_secrets: Set[str] = frozenset()
+    """Credentials of closed fakes, and replaced ones, which reports must hide."""
+
     def __init__(self, clock: Timekeeper, ids: Ids, delivery: Delivery = "driven") -> None:
         self.clock = clock
         self.public_clock = Clock(clock)
         self.ids = ids
-        self.journal = Journal(Recorder(clock.now_us))
+        self.now_us = clock.now_us
+        self.journal = Journal(Recorder(self.now_us))
         self.problems = Problems()
         self.delivery = delivery
         self.hub: Hub | None = None
@@ -84,11 +87,9 @@ class Context:
         """The fakes of the fixtures that were used, by fixture name."""
         self.closed_addresses: dict[str, tuple[str, str]] = {}
         """The fixture and the address of each fake that closed before the cloud, by name."""
-        self.former_secrets: set[str] = set()
-        """Credentials of these fakes, and replaced ones, which reports must hide."""
         self.closing = False
         """Whether all fakes close, together with their cloud."""
-        self._numbers: dict[str, itertools.count[int]] = {}
+        self._numbers: dict[str, int] = {}
         self._starting = threading.RLock()
 
     @classmethod
@@ -104,7 +105,8 @@ class Context:
 
     def start(self, kind: type[Handle], settings: Mapping[str, Any]) -> Handle:
         """Start a fake; raise ``ContractError`` for unknown or invalid settings."""
-        reject_unknown(kind._settings, settings, kind.fixture)
+        if settings:
+            reject_unknown(kind._settings, settings, kind.fixture)
         make: Callable[..., Handle] = kind
         with self._starting:
             return make(self, **settings)
@@ -114,17 +116,17 @@ class Context:
 
         Raises ``ContractError`` if an open fake has the given name.
         """
-        taken = {handle.name for handle in self.handles}
+        taken = [handle.name for handle in self.entered.items]
         if given is not None:
             if given in taken:
                 raise ContractError(
                     f"a fake named {shown(given)} is open already: pass another name"
                 )
             return given
-        for number in self._numbers.setdefault(fixture, itertools.count(1)):
+        name = ""
+        while not name or name in taken:
+            number = self._numbers[fixture] = self._numbers.get(fixture, 0) + 1
             name = fixture if number == 1 else f"{fixture}_{number}"
-            if name not in taken:
-                break
         return name
 
     def mount(self, app: Any, **options: Any) -> Mount:
@@ -236,6 +238,8 @@ def perform(
 
 
 C = TypeVar("C", bound=HandleConfig)
+F = TypeVar("F", bound=FaultPlan)
+_making_faults = threading.Lock()
 Client = TypeVar("Client")
 HANDLE_FIELDS: Mapping[str, Field] = {
     **dict.fromkeys(("name", "fixture", "service", "token"), Field(TEXT)),
@@ -273,6 +277,9 @@ class Handle:
     """The settings that the fake was started with, for reports that replay its journal; None if the
     fake runs in another process.
     """
+    faults: FaultPlan
+    _has_faults = False
+    """Whether there are ``faults``. Most fakes never have any, so they are made on first use."""
     _rewound = 0
     """The journal number at which data was last restored."""
 
@@ -292,32 +299,47 @@ class Handle:
         self.clock: Clock = context.public_clock
         self._time = context.clock
         self._app = app
-        self.token = config.token or self._new_token()
-        _recent_tokens.append(self.token)
+        self.token = token = config.token or self._new_token()
+        _recent_tokens.append(token)
         self._recorder = Recorder(
-            self._time.now_us, self.service, self.name, recorder_of(context.journal)
+            context.now_us, self.service, self.name, recorder_of(context.journal)
         )
         self.journal = Journal(self._recorder)
-        # Compare with None: an empty plan is falsy, but rules may be added to it later.
-        if faults is None:
-            faults = FaultPlan(FaultTable(context.ids.stream(self.name, "faults"), self._time))
-        self.faults = faults
-        self._fault_table = table_of(self.faults)
-        app.attach(
-            clock=self._time,
-            recorder=self._recorder,
-            faults=self._fault_table,
-            problems=context.problems,
-        )
+        app.attach(clock=self._time, recorder=self._recorder, problems=context.problems)
         self._mount = context.mount(app, host=config.host or "127.0.0.1", port=config.port or 0)
-        self._mount.on_close.append(self._fault_table.close)
         self._mount.on_error.append(self._reports_failure())
         self._mounts = [self._mount]
         """All servers of the fake."""
-        self._fault_table.gate = partial(_gate, self._mounts)
-        self._baseline = self._first_baseline()
         self.closed = False
+        # Compare with None: an empty plan is falsy, but rules may be added to it later.
+        if faults is not None:
+            self.faults = self._connected(faults)
+        self._baseline = self._first_baseline()
         context.entered.add(self)
+
+    if not TYPE_CHECKING:
+
+        @on_first_use
+        def faults(self) -> FaultPlan:
+            """The injected faults."""
+            with _making_faults:
+                # Another thread may have made them. The app has only one table.
+                if not self._has_faults:
+                    stream = self._context.ids.stream(self.name, "faults")
+                    self.faults = self._connected(FaultPlan(FaultTable(stream, self._time)))
+                return self.faults
+
+    def _connected(self, plan: F) -> F:
+        """Apply the faults of a plan to the requests of this fake, until it closes."""
+        self._has_faults = True
+        table = table_of(plan)
+        table.attach(self._app)
+        table.gate = partial(_gate, self._mounts)
+        self._mount.on_close.append(table.close)
+        if self.closed:
+            # A thread that is closing the fake may not have seen this table.
+            table.close()
+        return plan
 
     def _configure(self, context: Context, declared: type[C], given: Mapping[str, Any]) -> C:
         """Parse the constructor's keywords and choose a name if none is given."""
@@ -455,7 +477,8 @@ class Handle:
         Address, credentials and clock do not change.
         """
         self.restore(self._baseline or self._new_snapshot())
-        self.faults.clear()
+        if self._has_faults:
+            self.faults.clear()
         self._forget_plans()
         self.journal.clear()
 
@@ -469,14 +492,13 @@ class Handle:
 
     def _left_behind(self) -> list[Problem]:
         """Return the strict-mode violations that are known only at the end of a test."""
-        found = [
-            ("unused_fault", f"the fault {shown(rule)} {rule.shortfall}; remove it")
-            for rule in self._fault_table.unused()
-        ]
-        found += [("unmet", text) for text in self._unmet()]
-        return [
-            new_problem(kind, f"{self.name}: {text}", {"handle": self.name}) for kind, text in found
-        ]
+        found = []
+        for rule in table_of(self.faults).unused() if self._has_faults else ():
+            found.append(("unused_fault", f"the fault {shown(rule)} {rule.shortfall}; remove it"))
+        for text in self._unmet():
+            found.append(("unmet", text))
+        facts = {"handle": self.name}
+        return [new_problem(kind, f"{self.name}: {text}", {**facts}) for kind, text in found]
 
     def _undelivered(self) -> str | None:
         """Describe published messages that were never delivered, if the fake delivers any."""

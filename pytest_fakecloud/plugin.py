@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator
+from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -158,9 +159,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if run.options.timelines is None and not run.has_fakes:
         run.close()
         return
-    from .session.outcomes import finish
-
-    finish(run)
+    _outcomes().finish(run)
 
 
 # -- hooks -----------------------------------------------------------------------------------------
@@ -174,6 +173,14 @@ def run_of(config: pytest.Config) -> Run:
 
         run = _runs[config] = Run(config)
     return run
+
+
+@cache
+def _outcomes() -> Any:
+    """Import the module about outcomes, which every test with fakes needs, only once."""
+    from .session import outcomes
+
+    return outcomes
 
 
 def _forget_test(config: pytest.Config) -> None:
@@ -227,17 +234,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     except Exception as error:
         run = run or _runs.get(item.config)
         if run is not None and run.has_fakes:
-            from .session.outcomes import explain
-
-            explain(run, item, error)
+            _outcomes().explain(run, item, error)
         raise
     run = run or _runs.get(item.config)
     # Look at the recorded errors too: unittest.TestCase keeps its failures until the report.
     if run is not None and not getattr(item, "_excinfo", None):
         if run.has_fakes:
-            from .session.outcomes import check
-
-            check(run, item)
+            _outcomes().check(run, item)
         run.check_marker(item)
 
 
@@ -255,9 +258,7 @@ def pytest_runtest_makereport(
     run = _runs.get(item.config)
     if run is not None:
         if run.has_fakes and (report.failed or run.options.reports_passing):
-            from .session.outcomes import report_on
-
-            report_on(run, item, call, report)
+            _outcomes().report_on(run, item, call, report)
         if call.when == "teardown":
             run.end_test()
     if call.when == "teardown":
@@ -324,10 +325,7 @@ def fakecloud_session(fakecloud_session_settings: dict[str, Any]) -> Cloud:
     Its fakes keep their address and credentials and return to their baseline before each test.
     ``load()`` the data that all tests start from, then call ``set_baseline()``.
     """
-    from .session.options import without_traceback
-
-    run = _present()
-    return without_traceback(lambda: run.session.open(fakecloud_session_settings))
+    return _present().open_session(fakecloud_session_settings)
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> Any:
@@ -344,22 +342,14 @@ def fakecloud(
     ``fakecloud.clock.advance("24h")`` moves the clock of all fakes of the test.
     ``fakecloud.kv_server(name="second")`` starts another fake.
     """
-    from .session.options import without_traceback
-
     run = _present()
-    cloud = without_traceback(
-        lambda: run.open_cloud(fakecloud_settings, fakecloud_session_settings)
-    )
+    cloud = run.open_cloud(fakecloud_settings, fakecloud_session_settings)
     yield cloud
     run.close_cloud(cloud)
 
 
 def _fake(cloud: Cloud, fixture: str) -> Any:
-    """Return the fake of a fixture. If it cannot be created, fail with one line, no traceback."""
-    from .base_cloud import fixture_fake
-    from .session.options import without_traceback
-
-    return without_traceback(lambda: fixture_fake(cloud, fixture))
+    return run_of(_tests[-1].config).fake(cloud, fixture)
 
 
 @pytest.fixture(scope=_scope)

@@ -12,11 +12,11 @@ from _pytest.runner import runtestprotocol
 from hypothesis import settings
 
 from pytest_fakecloud.http.hub import Hub
-from pytest_fakecloud.outside.surroundings import no_proxy
 from pytest_fakecloud.plugin import run_of
 
 from .budget import EXAMPLES
 from .demo import Demo, Raw
+from .harness import changing_clouds
 from .harness import impatient as impatient
 from .harness import pytester as pytester
 from .harness import run as run
@@ -96,7 +96,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 def _open_clouds(config: pytest.Config) -> int:
     """Return the number of clouds that need changes to this process, without the plugin's own."""
-    return no_proxy.users - (run_of(config)._process_changes is not None)
+    return changing_clouds() - (run_of(config)._process_changes is not None)
 
 
 @pytest.fixture(autouse=True)

@@ -29,7 +29,7 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.explore import patches
-from pytest_fakecloud.outside.surroundings import Changes
+from pytest_fakecloud.outside.surroundings import changes_for
 from pytest_fakecloud.session import FakecloudWarning
 
 from .stories import repeated
@@ -349,10 +349,16 @@ def one_tls_context() -> Iterator[None]:
     conftest imports it.
     """
     pytest.importorskip("httpx")
-    shared = Changes(shares_tls_context=True, in_process=False)
+    shared = changes_for(True, False)
+    shared.enter()
     shared.refresh()
     yield
     shared.leave()
+
+
+def changing_clouds() -> int:
+    """Return the number of open clouds, and of runs, that change this process."""
+    return sum(changes_for(*each).users for each in product((True, False), repeat=2))
 
 
 UNMEASURED = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}

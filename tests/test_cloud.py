@@ -25,10 +25,9 @@ from pytest_fakecloud.base_cloud import context_of, secrets_in, show_same
 from pytest_fakecloud.core.problems import PROBLEM_KINDS
 from pytest_fakecloud.core.threads import Dispatcher
 from pytest_fakecloud.handle import secrets_of
-from pytest_fakecloud.outside.surroundings import no_proxy
 from pytest_fakecloud.services import SERVICES
 
-from .harness import wait_until
+from .harness import changing_clouds, wait_until
 from .http.test_hub import descriptors
 
 
@@ -282,12 +281,12 @@ def test_a_cloud_that_nobody_holds_is_given_back(transport: Any) -> None:
             ResourceWarning, match="<Cloud .*> was garbage-collected without close()"
         ):
             wait_until(partial(_is_gone, drop()))
-        wait_until(lambda: no_proxy.users == users)
+        wait_until(lambda: changing_clouds() == users)
 
     with warnings.catch_warnings(action="ignore", category=ResourceWarning):
         gc.collect()  # sockets of clients that earlier tests left open
     gc.freeze()  # The following collections only inspect objects of this test.
-    users = no_proxy.users
+    users = changing_clouds()
     dropped()
     before = descriptors()
     for _ in range(3):

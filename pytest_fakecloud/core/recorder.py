@@ -36,7 +36,7 @@ from .calls import (
 from .errors import brief, report_failure
 from .field_types import either
 from .matching import Field
-from .timers import Registry, on_first_use
+from .timers import Registry
 
 if TYPE_CHECKING:
     from .timekeeper import Reads
@@ -171,16 +171,17 @@ class Recorder:
         self.apps: dict[str, tuple[type[Filterable], weakref.ref[Filterable]]] = {}
         self.names = {handle} - {""}
         """Names of all fakes whose calls this recorder records, including closed ones."""
+        self.below: set[weakref.ref[Recorder]] = set()
+        """References to the recorders of a cloud's fakes. A fake's recorder has none."""
         self.shared: SharedRecords = SharedRecords() if parent is None else parent.shared
         if parent is not None:
             self.keep = parent.keep
             parent.names |= self.names
-            parent.children.add(self)
+            parent.below.add(weakref.ref(self, parent.below.discard))
 
-    @on_first_use
-    def children(self) -> weakref.WeakSet[Recorder]:
-        """The recorders of a cloud's fakes. A fake's recorder has none."""
-        return weakref.WeakSet()
+    @property
+    def children(self) -> list[Recorder]:
+        return [child for one in self.below.copy() if (child := one()) is not None]
 
     def register_app(self, service: str, app: Filterable) -> None:
         """Register the facts, routes and commands that a service's calls can be filtered by."""
@@ -368,7 +369,7 @@ class Recorder:
         gone = [call for call in large.sizes if call.number <= last and call.outcome != "open"]
         large.remove(gone)
         self.shared.forget_sites(lambda number: number <= last)
-        for child in list(self.children):
+        for child in self.children:
             kept = child.entries
             child.entries = kept[bisect_right(kept, last, key=_number_of) :]
         return gone
@@ -381,7 +382,7 @@ class Recorder:
             gone = {entry.number for entry in entries}
             if parent is None:
                 shared.recorded.clear()
-                for child in list(self.children):
+                for child in self.children:
                     child.entries = []
             else:
                 others = [one for one in shared.recorded if one[0] != self.handle]

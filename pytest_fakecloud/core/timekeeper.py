@@ -288,7 +288,7 @@ class Timekeeper:
         first_us = real_us if start_us is None else start_us
         self._offset_us = 0 if frozen else first_us - real_us
         self._frozen_us = first_us if frozen else None
-        self._go_live()
+        self._live_us = None if frozen else self._offset_us
 
     def _current_us(self) -> int:
         """Return the current time; the caller holds the lock."""

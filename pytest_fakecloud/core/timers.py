@@ -215,7 +215,7 @@ class Timers:
         self._lock = threading.Lock()
         self.lanes: Mapping[Lane, list[_Planned]] = {lane: [] for lane in LANES}
         """A heap of timers for each lane, always the same list object."""
-        self._compact_at: dict[Lane, int] = dict.fromkeys(LANES, _COMPACT)
+        self._compact_at: dict[Lane, int] = {}
         self._numbers = itertools.count()
 
     def add(self, timer: Timer) -> None:
@@ -226,7 +226,7 @@ class Timers:
                 return
             planned = self.lanes[timer.lane]
             heapq.heappush(planned, (timer.due_us, timer.sequence, timer))
-            if len(planned) > self._compact_at[timer.lane]:
+            if len(planned) > self._compact_at.get(timer.lane, _COMPACT):
                 # Remove cancelled timers, which pile up when a deadline is postponed repeatedly.
                 planned[:] = [each for each in planned if not each[2].cancelled]
                 heapq.heapify(planned)
@@ -319,7 +319,7 @@ class Registry(Generic[T]):
     def remove(self, item: T) -> None:
         """Remove this very object, if it is registered."""
         with _registering:
-            self.items = tuple(each for each in self.items if each is not item)
+            self.items = tuple([each for each in self.items if each is not item])
 
 
 def weakly(method: Callable[P, T]) -> Callable[P, T]:

@@ -21,6 +21,7 @@ from ..core.errors import ContractError, ServiceError, formatted, raised_by_test
 from ..core.matching import Field
 from ..core.problems import Problems, shortened
 from ..core.recorder import Recorder
+from ..core.timers import on_first_use
 from .messages import OUTCOME_OF_EFFECT, Answer, AnyResponse, Effect, Request, Serve, Stream
 
 if TYPE_CHECKING:
@@ -121,36 +122,37 @@ class App:
     """The data of these events, by which they can be filtered."""
 
     clock: Timekeeper
-    recorder: Recorder
-    faults: Any
-    """The ``FaultTable`` of the fake."""
     problems: Problems
+    faults: Any = ()
+    """The ``FaultTable`` of the fake. Empty, as long as no fault was injected."""
     name: str = ""
     token: str = ""
     """The token that authenticates requests, for a service with one token."""
 
-    def attach(
-        self, *, clock: Timekeeper, recorder: Recorder, faults: Any, problems: Problems
-    ) -> None:
+    def attach(self, *, clock: Timekeeper, recorder: Recorder, problems: Problems) -> None:
         """Connect the app to its cloud. The fake calls this once."""
         self.clock = clock
         self.recorder = recorder
-        self.faults = faults
         self.problems = problems
         self.name = recorder.handle
         # Each call keeps this function, so create only one bound method.
         self._read_facts: Callable[[Call], dict[str, Any]] | None = self._facts_of
         recorder.register_app(self.service, self)
-        faults.attach(self)
 
     def detach(self) -> None:
         """Break the circles of references that keep a closed fake in memory until the garbage
         collector runs. Requests that are still handled get a response, but no facts.
         """
         self._read_facts = None
-        vars(self).pop("table", None)
-        # The fake's recorder has calls that refer to this app, which reads their facts.
-        self.recorder = Recorder(self.clock.now_us)
+        for part in ("table", "recorder"):
+            vars(self).pop(part, None)
+
+    @on_first_use
+    def recorder(self) -> Recorder:
+        """The fake's recorder. After the fake is closed, another one, because the calls of the fake's
+        refer to this app, which reads their facts.
+        """
+        return Recorder(self.clock.now_us)
 
     @cached_property
     def chain(self) -> Chain:

@@ -74,6 +74,8 @@ class Mount:
         self.on_error: list[Callable[[BaseException], None]] = []
         self.live: set[Connection] = set()
         self._listening = True
+        self.reference = weakref.ref(self)
+        """The reference through which the hub, which does not keep the mount alive, finds it."""
         self.listener, self.port = hub.bind(host, port)
         self.address = host, self.port
         self.origin = "http" if tls is None else "https", host, self.port
@@ -83,6 +85,7 @@ class Mount:
     def __del__(self) -> None:
         # Take no lock here: the garbage collector may run in code that holds it.
         if hasattr(self, "url") and not self.closed:
+            self.hub.mounts.discard(self.reference)
             self.hub.unregister(self.listener)
             self.listener.close()
 
@@ -104,8 +107,9 @@ class Mount:
                 self.hub.unregister(self.listener)
             self.listener.close()
             live = self._end_connections() if self.live else []
-        self.hub.mounts.discard(self)
-        self._await_handlers(live, self.on_close)
+        self.hub.mounts.discard(self.reference)
+        if live or self.on_close:
+            self._await_handlers(live, self.on_close)
 
     def reset_connections(self) -> None:
         """Close all connections but keep the address. Waits like ``close()`` for busy handlers."""
@@ -149,7 +153,7 @@ class Mount:
             else:
                 self.listener, _ = self.hub.bind(self.host, self.port)
             self._listening = True
-            self.hub.register(self.listener, self)
+            self.hub.register(self.listener, self.reference)
 
     def report(self, error: BaseException) -> None:
         """Pass an exception from a handler to ``on_error``, or print it to standard error."""
@@ -249,7 +253,7 @@ class Hub:
     def _reset(self) -> None:
         """Set the state of a hub without mounts: at first, and in a forked process."""
         self._lock = threading.Lock()
-        self.mounts: weakref.WeakSet[Mount] = weakref.WeakSet()
+        self.mounts: set[weakref.ref[Mount]] = set()
         self._later: deque[Callable[[], object]] = deque()
         self.ports = PortAllocator()
         self._selector: selectors.BaseSelector | None = None
@@ -288,13 +292,13 @@ class Hub:
             self._start()
         # Remove the final dot of "localhost.", because clients compare host names as strings.
         mount = Mount(self, app, host.rstrip(".") or host, port, tls, protocol)
-        self.mounts.add(mount)
-        self.register(mount.listener, mount)
+        self.mounts.add(mount.reference)
+        self.register(mount.listener, mount.reference)
         return mount
 
     def stop(self) -> None:
         """Close every mount and end the hub's thread. The next mount starts it again."""
-        for mount in list(self.mounts):
+        for mount in self.open_mounts():
             mount.close()
         with self._lock:
             thread, self._thread = self._thread, None
@@ -305,11 +309,14 @@ class Hub:
         if thread is not None and thread is not threading.current_thread():
             thread.join(1.0)
 
+    def open_mounts(self) -> list[Mount]:
+        return [mount for one in self.mounts.copy() if (mount := one()) is not None]
+
     # -- for mounts and connections --------------------------------------------------------------
 
     def bind(self, host: str, port: int) -> tuple[socket.socket, int]:
         """Return a listening socket and its port. For port 0, use the next free port."""
-        if (sock := kept.pop((host, port), None)) is not None:
+        if kept and (sock := kept.pop((host, port), None)) is not None:
             return sock, port
         try:
             return listen(host, port or functools.partial(self._bind_next, host))
@@ -336,19 +343,19 @@ class Hub:
                         raise
         raise OSError(errno.EADDRINUSE, "every port of the range is in use")
 
-    def register(self, sock: socket.socket, owner: Mount | Watch) -> bool:
-        """Call ``owner.ready()`` whenever the socket is readable; return False if not running. The
-        hub does not keep the owner alive.
+    def register(self, sock: socket.socket, owner: weakref.ref[Mount] | weakref.ref[Watch]) -> bool:
+        """Call ``ready()`` of the owner whenever the socket is readable; return False if not running.
+        The hub does not keep the owner alive.
         """
-        selector, data = self._selector, weakref.ref(owner)
+        selector = self._selector
         if selector is None:
             return False
         try:
-            selector.register(sock, selectors.EVENT_READ, data)
+            selector.register(sock, selectors.EVENT_READ, owner)
         except KeyError:
             # Other code closed a socket of the hub, whose file descriptor the new socket received.
             selector.unregister(sock.fileno())
-            selector.register(sock, selectors.EVENT_READ, data)
+            selector.register(sock, selectors.EVENT_READ, owner)
         if self._wakes:
             self._nudge()
         return True
@@ -470,7 +477,7 @@ class Hub:
     # -- fork and exit ---------------------------------------------------------------------------
 
     def after_fork(self) -> None:
-        mounts, selector, wake = self.mounts, self._selector, self._wake
+        mounts, selector, wake = self.open_mounts(), self._selector, self._wake
         for mount in mounts:
             mount.after_fork()
         if selector is not None:

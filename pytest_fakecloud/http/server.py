@@ -14,6 +14,7 @@ import struct
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +100,7 @@ class Connection:
         ``reads``, data that hides the end is read and appended to ``early``.
         """
         watch = Watch(self, gone, reads)
-        if self.mount.hub.register(self.sock, watch):
+        if self.mount.hub.register(self.sock, weakref.ref(watch)):
             try:
                 yield
             finally:

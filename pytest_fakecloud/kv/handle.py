@@ -76,7 +76,7 @@ class KVServer(Handle):
         config = self._configure(context, KVConfig, settings)
         self._dialect = config.dialect
         clock = context.clock
-        app = KVApp(partial(Engine, clock, context.ids, config, clock.now_us()), clock, config)
+        app = KVApp(partial(Engine, clock, context.ids, config, clock.now_us()), config)
         real: RedisEngine | None = None
         if config.engine is not None:
             with importing(f"engine={config.engine.partition('://')[0]!r}", extra="redis"):
@@ -167,7 +167,7 @@ class KVServer(Handle):
         mount.on_error.append(self._reports_failure())
         self.on_close(mount.close)
         self._mounts.append(mount)
-        if self.faults.is_down:
+        if self._has_faults and self.faults.is_down:
             mount.refuse()
         return mount
 

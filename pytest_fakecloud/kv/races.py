@@ -81,8 +81,9 @@ class Interruptions(list["Between | Listener"]):
         self._planned.clear()
 
     def end(self) -> None:
-        for interruption in self.active():
-            interruption.remove()
+        if self:
+            for interruption in self.active():
+                interruption.remove()
 
     def start_over(self) -> None:
         """Begin new sequences of commands, because the data was restored."""

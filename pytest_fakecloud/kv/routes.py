@@ -19,7 +19,6 @@ import orjson
 from ..core.field_types import OneOf
 from ..core.ids import new_token
 from ..core.matching import Field
-from ..core.timekeeper import Timekeeper
 from ..core.timers import monotonic, on_first_use
 from ..http.app import App, Route
 from ..http.messages import Answer, Request, Stream, bearer_token, decode_bytes, same
@@ -65,21 +64,22 @@ class KVApp(App):
         "encoding": Field(OneOf("encoding", ("", "base64"), fold=True)),
     }
 
-    def __init__(
-        self, new_engine: Callable[[], AnyEngine], clock: Timekeeper, settings: KVConfig
-    ) -> None:
+    def __init__(self, new_engine: Callable[[], AnyEngine], settings: KVConfig) -> None:
         self.new_engine = new_engine
         self.created_engine: AnyEngine | None = None
         self.creating = threading.Lock()
         """Held while the engine or the database port is created."""
         self.settings = settings
-        self.command_limits = CommandLimits(settings, clock.now_us)
         self._shortens_errors = settings.int_text == "int"
         self.interruptions = Interruptions()
         self.clients: set[PortConnection] = set()
         """Open connections to the database port."""
         self._streams: set[EventStream] = set()
         self._sync = itertools.count(1)
+
+    @on_first_use
+    def command_limits(self) -> CommandLimits:
+        return CommandLimits(self.settings, self.clock.now_us)
 
     @on_first_use
     def password(self) -> str:

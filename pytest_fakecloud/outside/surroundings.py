@@ -18,11 +18,11 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import importing
-from .replace import Function, Hook, Hooks
+from .replace import Change, Function, Hook, Hooks
 
 if TYPE_CHECKING:
     import ssl
@@ -39,7 +39,6 @@ class _NoProxy:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.users = 0
-        """The number of open clouds, each of which changes the process."""
         self._changed: dict[str, tuple[str | None, str]] = {}
         """The value of each variable before, and the value that was set."""
 
@@ -161,18 +160,40 @@ cheap_clients = Hooks(_hooks_of_httpx())
 
 
 class Changes(Hooks):
-    """The changes to the process for one open cloud, from construction until ``leave()``."""
+    """The changes to the process that open clouds with the same settings share: the first cloud makes
+    them, and the last one undoes them.
+    """
 
-    def __init__(self, *, shares_tls_context: bool, in_process: bool) -> None:
-        parts: list[_NoProxy | Hooks] = [no_proxy]
-        if shares_tls_context:
-            parts.append(cheap_clients)
-        if in_process:
-            from .inprocess import origins
-
-            parts.append(origins)
+    def __init__(self, parts: Iterable[Change]) -> None:
         super().__init__(parts)
-        self.enter()
+        self._lock = threading.Lock()
+        self.users = 0
+        """The number of open clouds with these settings."""
+
+    def enter(self) -> None:
+        with self._lock:
+            self.users += 1
+            if self.users == 1:
+                super().enter()
+
+    def leave(self) -> None:
+        with self._lock:
+            self.users -= 1
+            if not self.users:
+                super().leave()
+
+
+@functools.cache
+def changes_for(shares_tls_context: bool, in_process: bool) -> Changes:
+    """Return the changes for clouds with these settings. Each cloud enters and leaves them once."""
+    parts: list[Change] = [no_proxy]
+    if shares_tls_context:
+        parts.append(cheap_clients)
+    if in_process:
+        from .inprocess import origins
+
+        parts.append(origins)
+    return Changes(parts)
 
 
 # -- HTTPS ------------------------------------------------------------------------------------------

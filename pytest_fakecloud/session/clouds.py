@@ -6,7 +6,14 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..base_cloud import begin_test, context_of, fixture_fake, keep_only, replace_early_fakes
+from ..base_cloud import (
+    begin_test,
+    close_with_fixtures,
+    context_of,
+    fixture_fake,
+    keep_only,
+    replace_early_fakes,
+)
 from ..cloud import Cloud
 from ..core.errors import call_all
 from ..outside.replace import replace
@@ -109,30 +116,33 @@ class LastingCloud:
     def __init__(self, options: RunOptions) -> None:
         self.cloud: Cloud | None = None
         self._options = options
-        self._seed: Any = "session"
-        self._seed_is_given = False
+        self._item: pytest.Item | None = None
+        """The current test; None before the first one."""
+        self._seed: Any = None
+        """The seed that the settings give. By default, each test has its own."""
         self._handles_before_test: list[Any] | None = None
 
     def create(self, layers: Sequence[Mapping[str, Any]], delivery: Delivery) -> Cloud:
         """Create the cloud with the settings of these layers, of which later ones win."""
-        self._seed_is_given = any(layer.get("seed") is not None for layer in layers)
-        merged = self._options.merged(self._seed, layers)
-        self._seed = merged["seed"]
+        merged = self._options.merged(
+            "session" if self._item is None else self._item.nodeid, layers
+        )
+        is_given = any(layer.get("seed") is not None for layer in layers)
+        self._seed = merged["seed"] if is_given else None
         self.cloud = new_cloud(merged, delivery)
         return self.cloud
 
     def begin_test(self, item: pytest.Item) -> None:
         """Return to the baseline. Random values start over from the test's own seed."""
-        cloud = self.cloud
-        if not self._seed_is_given:
-            self._seed = self._options.defaults["seed"] or item.nodeid
+        cloud, self._item = self.cloud, item
         if cloud is None:
             return
         if self._handles_before_test is not None:
             keep_only(cloud, self._handles_before_test)
             self._handles_before_test = None
         begin_test(cloud)
-        context_of(cloud).ids.reseed(self._seed)
+        seed = self._options.defaults["seed"] or item.nodeid
+        context_of(cloud).ids.reseed(seed if self._seed is None else self._seed)
 
     def begin_call(self) -> None:
         """Mark calls recorded before the test's own code, and remember the fakes that exist. Those
@@ -145,9 +155,9 @@ class LastingCloud:
 
     def close(self) -> None:
         cloud, self.cloud = self.cloud, None
-        self._handles_before_test, self._seed_is_given = None, False
+        self._handles_before_test = self._seed = None
         if cloud is not None:
-            cloud.close()
+            close_with_fixtures(cloud)
 
 
 class SessionCloud(LastingCloud):

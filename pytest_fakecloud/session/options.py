@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, wraps
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 import pytest
 
@@ -29,6 +29,7 @@ from ..core.timers import Instant, instant_us
 from ..services import SERVICES, named, settings_class
 
 Node: TypeAlias = pytest.Item | pytest.Collector
+P = ParamSpec("P")
 T = TypeVar("T")
 SETTINGS = "fakecloud_settings"
 """The fixture that a suite overrides to give the settings of tests."""
@@ -66,11 +67,10 @@ def merge_service(settings: dict[str, Any], name: str, value: Any, general: Iter
 
 def kinds_of(strict: object) -> tuple[str, ...]:
     """Return the kinds of violations that fail a test, given a boolean, names, or an ini value."""
+    if isinstance(strict, str):
+        return _kinds_in(strict)
     from ..core.problems import NAMED_KINDS, PROBLEM_KINDS
 
-    if isinstance(strict, str):
-        switch = SWITCH_WORDS.get(strict.strip().lower())
-        strict = strict.lower().replace(",", " ").split() if switch is None else switch
     if isinstance(strict, bool):
         return tuple(PROBLEM_KINDS) if strict else ()
     kinds = tuple(strict) if isinstance(strict, list | tuple | set | frozenset) else (str(strict),)
@@ -81,13 +81,24 @@ def kinds_of(strict: object) -> tuple[str, ...]:
     return kinds
 
 
-def without_traceback(make: Callable[[], T]) -> T:
-    """Call a function; turn its ``ContractError`` into a failure without a traceback."""
-    try:
-        return make()
-    except ContractError as error:
-        # The plugin's frames do not help.
-        raise misuse(str(error)) from None
+@lru_cache
+def _kinds_in(text: str) -> tuple[str, ...]:
+    switch = SWITCH_WORDS.get(text.strip().lower())
+    return kinds_of(text.lower().replace(",", " ").split() if switch is None else switch)
+
+
+def without_traceback(function: Callable[P, T]) -> Callable[P, T]:
+    """Turn a ``ContractError`` of a function into a failure without a traceback."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except ContractError as error:
+            # The plugin's frames do not help.
+            raise misuse(str(error)) from None
+
+    return call
 
 
 # -- the options of a run --------------------------------------------------------------------------
@@ -238,15 +249,17 @@ class RunOptions:
         """
         return self.merged(node.nodeid, [*fixtures, *markers_of(node)])
 
-    def merged(self, seed: Any, layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    def merged(self, seed: Any, layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return the settings of several layers, of which later ones override earlier ones."""
         settings = dict(self.defaults)
         settings["seed"] = default_seed = settings["seed"] or seed
+        if not any(layers):
+            return settings
         known = settings_of(MarkerConfig)
         for layer in layers:
             for name, value in layer.items():
                 if name in known:
-                    without_traceback(partial(known[name].kind.read, name, value))
+                    without_traceback(known[name].kind.read)(name, value)
                     default = default_seed if name == "seed" else self.defaults[name]
                     settings[name] = default if value is None else value
                 else:
@@ -254,7 +267,7 @@ class RunOptions:
         # Check the merged settings, because some only go together; even if the test has no such fake.
         for name, service in SERVICES.items():
             if name in settings:
-                without_traceback(partial(read, settings_class(service), settings[name], name))
+                without_traceback(read)(settings_class(service), settings[name], name)
         if settings["process_time"]:
             self._check_process_time(settings)
         return settings
@@ -276,7 +289,9 @@ class RunOptions:
         """Return whether the calls of a test are recorded with the source lines that made them."""
         if self._call_sites != "auto":
             return bool(self._call_sites == "true")
-        return self.timelines is not None or (item is not None and item.nodeid in self._last_failed)
+        if self.timelines is not None or item is None or not self._last_failed:
+            return self.timelines is not None
+        return item.nodeid in self._last_failed
 
     @cached_property
     def _last_failed(self) -> frozenset[str]:
@@ -327,11 +342,17 @@ class RunOptions:
 
 def markers_of(node: Node) -> list[Mapping[str, Any]]:
     """Return the keywords of the markers that apply to a test, class or module, the nearest last."""
-    markers = list(node.iter_markers("fakecloud"))
+    # The same as ``node.iter_markers()`` in reverse, which takes longer than the rest of a fixture.
+    markers = [
+        marker
+        for one in node.listchain()
+        for marker in reversed(one.own_markers)
+        if marker.name == "fakecloud"
+    ]
     for marker in markers:
         if marker.args:
             raise misuse(f"the fakecloud marker takes keywords only, got {marker.args!r}")
-    return [marker.kwargs for marker in reversed(markers)]
+    return [marker.kwargs for marker in markers]
 
 
 _PLUGIN = f"{__package__.partition('.')[0]}.plugin"

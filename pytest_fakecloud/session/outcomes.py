@@ -149,6 +149,8 @@ def _refused_clients(cloud: Cloud) -> list[str]:
         facts = {"path": call.path, "method": call.method, "handle": call.handle}
         return context_of(cloud).allowed.covers("refused", facts)
 
+    if not cloud.journal:
+        return []
     entries = cloud.journal.entries
     if not any(isinstance(e, Call) and e.status == 401 and not meant(e) for e in entries):
         return []

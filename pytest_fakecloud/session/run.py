@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from .. import __path__
-from ..base_cloud import context_of
+from ..base_cloud import close_with_fixtures, context_of, fixture_fake
 from ..core.errors import ContractError, unknown_name
 from ..core.journal import recorder_of
 from ..core.timers import monotonic
@@ -34,6 +34,7 @@ from .options import (
     markers_of,
     misuse,
     own_markers,
+    without_traceback,
 )
 
 if TYPE_CHECKING:
@@ -83,13 +84,17 @@ class Run:
         self._knows_session_settings = self.options.scope == "session"
         """Whether the settings of the session have an effect, or are known to have none."""
 
+    fake = staticmethod(without_traceback(fixture_fake))
+    """Returns the fake of a fixture in a cloud."""
+
     # -- clouds ----------------------------------------------------------------------------------
 
+    @without_traceback
     def open_cloud(self, own: Any, session_settings: Any) -> Cloud:
         """Return the cloud of the fixtures; ``own`` is the value of ``fakecloud_settings``."""
         item, scope = self.test.item, self.options.scope
         assert item is not None, "fixtures of fakes are for tests"
-        if not isinstance(own, Mapping):
+        if not isinstance(own, (dict, Mapping)):
             raise misuse(f"the fixture {SETTINGS} must return a dict of settings, got {own!r}")
         self._warn_of_session_settings(item, session_settings)
         self._own = own
@@ -103,12 +108,12 @@ class Run:
             settings = self.options.settings_of(item, own)
             if self._process_changes is None:
                 # Keep a cloud's process-wide patches, because reapplying them for each test is costly.
-                from ..outside.surroundings import Changes
+                from ..outside.surroundings import changes_for
 
-                self._process_changes = Changes(
-                    shares_tls_context=settings["share_tls_context"],
-                    in_process=settings["transport"] == "inprocess",
+                self._process_changes = changes_for(
+                    settings["share_tls_context"], settings["transport"] == "inprocess"
                 )
+                self._process_changes.enter()
             cloud = new_cloud(settings, "driven")
         try:
             self._use(cloud, settings or self._settings(item))
@@ -122,7 +127,7 @@ class Run:
         if cloud is self._shared.cloud:
             self._shared.close()
         elif cloud is not self.session.cloud:
-            cloud.close()
+            close_with_fixtures(cloud)
 
     def _use(self, cloud: Cloud, settings: Mapping[str, Any]) -> None:
         """Let the current test use a cloud."""
@@ -157,6 +162,11 @@ class Run:
         base = self.session.settings_of_tests if self.options.scope == "session" else {}
         return self.options.settings_of(item, base, self._own)
 
+    @without_traceback
+    def open_session(self, settings: Any) -> Cloud:
+        """Return the cloud that lasts for the run."""
+        return self.session.open(settings)
+
     @property
     def has_fakes(self) -> bool:
         """Whether there are fakes to show in a report."""
@@ -167,13 +177,16 @@ class Run:
         may call fakes that no test requests.
         """
         clouds = [] if self.test.cloud is None else [self.test.cloud]
-        return clouds + [
-            cloud for cloud in self._unrequested() if cloud.journal.entries or cloud.problems()
-        ]
+        for cloud in self._unrequested():
+            if cloud.journal.entries or cloud.problems():
+                clouds.append(cloud)
+        return clouds
 
     def _unrequested(self) -> list[Cloud]:
         """Return the clouds that outlive tests and that the test has not requested."""
-        clouds = [each.cloud for each in self._lasting]
+        clouds = self._shared.cloud, self.session.cloud
+        if clouds == (None, None):
+            return []
         return [one for one in clouds if one is not None and one is not self.test.cloud]
 
     def strict_kinds(self) -> tuple[str, ...]:
@@ -230,8 +243,10 @@ class Run:
         """Fail a test whose settings cannot apply to the clouds that outlive it. pytest returns the
         value of a fixture of a wide scope without looking at the settings again.
         """
-        funcargs = getattr(item, "funcargs", {})
         scope = self.options.scope
+        if scope == "function" and self.session.cloud is None:
+            return
+        funcargs = getattr(item, "funcargs", {})
         is_session_used = scope == "session" or "fakecloud_session" in funcargs
         if is_session_used and SESSION_SETTINGS in funcargs and self.session.cloud is not None:
             self.session.open(funcargs[SESSION_SETTINGS])

@@ -18,7 +18,7 @@ from ..core.errors import ContractError, ServiceError
 from ..core.ids import new_token
 from ..core.problems import Problem, Problems, shortened
 from ..core.recorder import Recorder
-from ..faults.table import FaultTable, setting_over
+from ..faults.table import setting_over
 from ..http.app import FAULTS, App, Route
 from ..http.messages import Answer, AnyResponse, Effect, Request, Serve, bearer_token, same
 from ..services import services_by_word
@@ -98,10 +98,7 @@ class ControlApp(App):
         # Keep no entries: an open console sends requests every two seconds, possibly for weeks.
         recorder.keep = 0
         self.attach(
-            clock=context_of(cloud).clock,
-            recorder=recorder,
-            faults=FaultTable(context_of(cloud).ids.stream("control"), context_of(cloud).clock),
-            problems=_Bugs(cloud, log_bug),
+            clock=context_of(cloud).clock, recorder=recorder, problems=_Bugs(cloud, log_bug)
         )
         self.chain.add(FAULTS, self._convert_errors)
         self.loading = ""

@@ -14,7 +14,8 @@ import redis
 
 from pytest_fakecloud import Cloud, CommandError, KVServer
 from pytest_fakecloud.handle import app_of
-from tests.harness import in_threads, wait_until
+from pytest_fakecloud.http.messages import Request
+from tests.harness import Run, in_threads, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -228,3 +229,47 @@ def delivered_messages(cloud: Cloud) -> None:
 )
 def test_another_used_fake_leaves_nothing(use: Callable[[Cloud], None]) -> None:
     assert left_after(use) == Counter()
+
+
+# -- fixtures --------------------------------------------------------------------------------------
+
+FIXTURES = """
+    import gc
+    from weakref import ref
+
+    import pytest
+
+    gone = []
+
+    @pytest.fixture(scope="module", autouse=True)
+    def no_collector():
+        gc.disable()
+        yield
+        gc.enable()
+
+    class TestFirst:
+        def test_it(
+            self, fakecloud, kv_server, vector_index, broker, queue, callback_capture, fakecloud_kv
+        ):
+            fakes = kv_server, vector_index, broker, queue, callback_capture
+            gone.extend(map(ref, (fakecloud, *fakes)))
+
+    def test_the_next():
+        assert [one() for one in gone] == [None] * 6
+"""
+
+
+@pytest.mark.parametrize("scope", ["function", "class"])
+def test_fixtures_leave_nothing_to_the_collector(run: Run, scope: str) -> None:
+    run(FIXTURES, "-o", f"fakecloud_scope={scope}").assert_outcomes(passed=2)
+
+
+def test_a_late_call_of_a_closed_fake_is_recorded_elsewhere() -> None:
+    with Cloud() as cloud:
+        server = cloud.kv_server()
+        app, before = app_of(server), app_of(server).recorder
+    assert app.recorder is not before
+    assert app.recorder is app.recorder
+    app.answer(Request("GET", "/get/k"))
+    assert len(app.recorder.entries) == 1
+    assert (len(server.journal), len(cloud.journal)) == (0, 0)

@@ -12,6 +12,7 @@ from unittest import mock
 
 import httpx
 import pytest
+import redis
 import requests
 
 from pytest_fakecloud import Cloud
@@ -19,9 +20,9 @@ from pytest_fakecloud.core.calls import Call, faults_ended
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.faults.answers import Response
-from pytest_fakecloud.faults.plan import FaultPlan
+from pytest_fakecloud.faults.plan import FaultPlan, table_of
 from pytest_fakecloud.faults.table import Fault, FaultTable, ServiceRule
-from pytest_fakecloud.handle import Context
+from pytest_fakecloud.handle import Context, app_of
 from pytest_fakecloud.http.messages import Request
 
 from ..demo import Demo, Raw
@@ -617,8 +618,54 @@ def test_a_service_adds_kinds_and_asks_for_them(table: FaultTable) -> None:
 
 
 def test_a_services_own_kind_does_not_touch_requests(demo: Demo, client: httpx.Client) -> None:
-    table = demo._fault_table
+    table = table_of(demo.faults)
     rule = ServiceRule(table, "tamper", "tamper", {})
     table.add(rule)
     assert statuses(client, 2) == [200, 200]
     assert rule.hits == 0
+
+
+# -- a plan that is made on first use --------------------------------------------------------------
+
+
+def test_threads_that_use_the_faults_first_share_them() -> None:
+    for _ in range(20):
+        with Cloud(delivery="driven") as cloud:
+            kv = cloud.kv_server()
+            found: list[FaultPlan] = []
+            in_threads(*[lambda: found.append(kv.faults)] * 4)  # noqa: B023
+            assert [one is kv.faults for one in found] == [True] * 4
+            assert app_of(kv).faults is table_of(kv.faults)
+
+
+def test_faults_of_a_closed_fake_that_had_none_delay_nothing() -> None:
+    with Cloud() as cloud:
+        kv = cloud.kv_server()
+    started = time.monotonic()
+    assert not kv.faults
+    assert kv.faults.down().hits == 0
+    table_of(kv.faults).pause(60)
+    assert time.monotonic() - started < 30
+    assert not app_of(kv).faults.refusing
+
+
+def test_a_late_fault_reaches_a_port_that_is_open_already() -> None:
+    with Cloud() as cloud:
+        kv = cloud.kv_server()
+        client = redis.Redis.from_url(kv.database_url)
+        assert client.ping()
+        kv.faults.down()
+        with pytest.raises(redis.ConnectionError):
+            client.ping()
+        client.close()
+
+
+def test_a_reset_before_any_fault_makes_none() -> None:
+    with Cloud() as cloud:
+        kv = cloud.kv_server()
+        kv.reset()
+        assert app_of(kv).faults == ()
+        kv.faults.respond(503)
+        kv.reset()
+        assert not kv.faults
+        assert not cloud.problems()

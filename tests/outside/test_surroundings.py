@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import trustme
 
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.outside.surroundings import no_proxy
+
+from ..harness import changing_clouds, in_threads
 
 NAMES = ("NO_PROXY", "no_proxy")
 
@@ -80,6 +83,21 @@ def test_a_cloud_that_cannot_be_made_changes_nothing(monkeypatch: pytest.MonkeyP
     with pytest.raises(ContractError, match=install):
         Cloud(tls=True)
     assert dict(os.environ) == before
+
+
+def test_clouds_in_threads_make_the_changes_once_and_undo_them_once() -> None:
+    inside: list[str | None] = []
+
+    def use(share: bool) -> None:
+        for _ in range(50):
+            with Cloud(share_tls_context=share, delivery="driven"):
+                inside.append(os.environ.get("NO_PROXY"))
+
+    before = changing_clouds()
+    in_threads(*(partial(use, share) for share in (True, False, True, False)))
+    assert inside == ["127.0.0.1"] * 200
+    assert changing_clouds() == before
+    assert not any(name in os.environ for name in NAMES)
 
 
 # -- cheaper clients -------------------------------------------------------------------------------
