@@ -439,7 +439,7 @@ _VENDOR = PARAMETERS | {
 ENCODING_LIMITS = frozenset(
     name
     for name in PARAMETERS
-    if any(f"-max-{kind}-" in name for kind in ("listpack", "ziplist", "intset"))
+    if name.partition("-max-")[2].startswith(("listpack-", "ziplist-", "intset-"))
 )
 """Parameters that limit the sizes of small encodings."""
 HIDDEN = frozenset({

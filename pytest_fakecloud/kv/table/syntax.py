@@ -161,7 +161,7 @@ LongDouble: TypeAlias = "Fraction | float"
 
 It is an exact fraction with 64 significant bits, or a float that is infinite.
 """
-_UNDERFLOW_FACTOR = 2**16446
+_UNDERFLOW_FACTOR = 1 << 16446
 """The reciprocal of half the smallest 80-bit float."""
 
 
