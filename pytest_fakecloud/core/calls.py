@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from functools import partial
 from itertools import repeat
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 from .errors import CannotTell, ContractError, did_you_mean, shown, unknown_name
 from .field_types import (
@@ -147,19 +148,80 @@ def _folded(headers: Headers) -> dict[str, list[str]]:
     return {name.lower(): headers.getlist(name) for name in headers}
 
 
+SYNC_TOKEN = "Upstash-Sync-Token"
+"""The only header of most responses of the key-value service. Its value is a number."""
 NO_HEADERS = Headers()
-_NOTHING_CUT: Mapping[str, int] = MappingProxyType({})
-
-
-# All calls share these defaults. They are methods of iterators, because functions would be called in
+# All calls share this default. It is an iterator's method, because a function would be called in
 # Python for every request.
 _no_headers = repeat(NO_HEADERS).__next__
-_nothing_cut = repeat(_NOTHING_CUT).__next__
+
+
+class VariedHeaders(Headers):
+    """The headers of earlier requests, with another value at one position (``at``)."""
+
+    __slots__ = ("_at", "_value")
+
+    def __init__(self, pairs: Sequence[tuple[str, str]], at: int, value: bytes) -> None:
+        super().__init__(pairs)
+        self._at, self._value = at, value
+
+    @property
+    def pairs(self) -> Sequence[tuple[str, str]]:
+        pairs, at = _PAIRS.__get__(self), self._at
+        return (*pairs[:at], (pairs[at][0], self._value.decode("latin-1")), *pairs[at + 1 :])
+
+    @pairs.setter
+    def pairs(self, pairs: Sequence[tuple[str, str]]) -> None:
+        _PAIRS.__set__(self, pairs)
+
+
+_PAIRS: Any = vars(Headers)["pairs"]
+"""The slot of headers for their pairs, which the property of ``VariedHeaders`` hides."""
+
+
+class _Rare:
+    """A field that few calls set, and its value for all others."""
+
+    def __init__(self, name: str, default: object) -> None:
+        self._name, self._default = name, default
+
+    def __get__(self, call: _RareFields | None, owner: object = None) -> Any:
+        return getattr(call, "_rare", {}).get(self._name, self._default)
+
+    def __set__(self, call: _RareFields, value: object) -> None:
+        # Replace the mapping: other threads may be reading it, and copies of the call share it.
+        with _SETTING:
+            call._rare = {**getattr(call, "_rare", {}), self._name: value}
+
+
+_SETTING = threading.Lock()
+
+
+class _RareFields:
+    """The fields that few calls set, which share one slot to save memory."""
+
+    if not TYPE_CHECKING:  # Type checkers would miss the fields in the slots.
+        __slots__ = ("_rare",)
+    _rare: Mapping[str, Any]
+    fault: str | None
+    faults: Sequence[Mapping[str, str]]
+    problem: str | None
+    note: str
+    cut: Mapping[str, int]
+    _until: int
+
+
+_RARE: Mapping[str, object] = {
+    "fault": None, "faults": (), "problem": None, "note": "", "cut": MappingProxyType({}),
+    "_until": 0,
+}  # fmt: skip
+for _name, _default in _RARE.items():
+    setattr(_RareFields, _name, _Rare(_name, _default))
 
 
 # Slots, because a server's journal keeps thousands of calls.
 @dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
-class Call:
+class Call(_RareFields):
     """One request and its response.
 
     ``at_us`` is its time on the cloud's clock, ``target`` the request target as sent,
@@ -182,27 +244,32 @@ class Call:
     request_headers: Headers = field(default_factory=_no_headers)
     request_body: bytes = b""
     client: tuple[str, int] | None = None
-    _read_facts: Callable[[Call], dict[str, Any]] | None = None
+    _read_facts: dict[str, Any] | Callable[[Call], dict[str, Any]] | None = None
+    """The facts, or the function that reads them."""
     status: int | None = None
-    response_headers: Headers = field(default_factory=_no_headers)
+    _response_headers: Headers | int = field(default_factory=_no_headers)
+    """The headers, or the sync token that is the only one, because an integer is much smaller."""
     response_body: bytes = b""
     route: str = ""
-    fault: str | None = None
-    faults: Sequence[Mapping[str, str]] = ()
     outcome: Outcome = "open"
     reached: bool = False
-    problem: str | None = None
-    note: str = ""
-    cut: Mapping[str, int] = field(default_factory=_nothing_cut)
-    _until: int = 0
-    _facts: dict[str, Any] | None = None
 
     @property
     def facts(self) -> dict[str, Any]:
         """Details from the service, read on first access because most calls are never inspected."""
-        if self._facts is None:
-            self._facts = {} if self._read_facts is None else self._read_facts(self)
-        return self._facts
+        facts = self._read_facts
+        if not isinstance(facts, dict):
+            facts = self._read_facts = {} if facts is None else facts(self)
+        return facts
+
+    @property
+    def response_headers(self) -> Headers:
+        headers = self._response_headers
+        return Headers(((SYNC_TOKEN, str(headers)),)) if isinstance(headers, int) else headers
+
+    @response_headers.setter
+    def response_headers(self, headers: Headers) -> None:
+        self._response_headers = headers
 
     @property
     def at(self) -> datetime:
@@ -232,7 +299,7 @@ def field_of(call: Call, name: str) -> object:
     """Return a field of a call by name; raise ``ContractError`` if the journal has shortened it."""
     if call.cut:
         size = call.cut.get(name) or call.cut.get(_CUT_WITH.get(name, name))
-        if size is None and not hasattr(call, name) and name not in (call._facts or ()):
+        if size is None and not hasattr(call, name) and name not in (_facts_read(call) or ()):
             size = call.cut.get("facts")
         if size is not None:
             raise cannot_tell(f"the {name} ({size:,} bytes) of {call!r}")
@@ -256,15 +323,16 @@ def shorten(call: Call, *, read_facts: bool = True) -> None:
 
     ``read_facts=False`` drops facts that have not been read, without parsing a large body.
     """
-    facts = call.facts if read_facts or call._facts is not None else {}
+    facts = call.facts if read_facts else _facts_read(call) or {}
     cut = {
         name: size
         for name, value in facts.items()
         if name not in call.cut and (size := _size_of(value)) > KEPT_OF_CUT
     }
     kept: dict[str, Any] = {
-        "_facts": {name: _beginning(one) if name in cut else one for name, one in facts.items()},
-        "_read_facts": None,
+        "_read_facts": {
+            name: _beginning(one) if name in cut else one for name, one in facts.items()
+        }
     }
     if not facts and not read_facts:
         cut["facts"] = len(call.request_body)
@@ -310,12 +378,16 @@ def faults_ended(call: Call) -> int:
 
 def set_facts(call: Call, facts: dict[str, Any]) -> None:
     """Replace the facts of a call, instead of reading them from its request."""
-    call._facts = facts
+    call._read_facts = facts
+
+
+def _facts_read(call: Call) -> dict[str, Any] | None:
+    return call.facts if isinstance(call._read_facts, dict) else None
 
 
 def parts_of(call: Call) -> dict[str, Any]:
     """Return the attributes of a call, without those that nothing has set since its request."""
-    values = {name: getattr(call, name) for name in sorted(Call.__slots__) if name[0] != "_"}
+    values = {name: getattr(call, name) for name in _PUBLIC}
     return {
         name: value
         for name, value in values.items()
@@ -323,7 +395,11 @@ def parts_of(call: Call) -> dict[str, Any]:
     }
 
 
+keep_headers: Callable[[Call, Headers | int], None] = vars(Call)["_response_headers"].__set__
+"""Set the headers of a call's response, or the sync token that is the only one."""
 _UNANSWERED = Call(0, 0, "", "", "", "")
+_FIELDS = {field.name for field in fields(Call)} | {*_RARE, "response_headers"}
+_PUBLIC = sorted(name for name in _FIELDS if name[0] != "_")
 _OF_REQUESTS = frozenset({
     "at_us", "client", "handle", "method", "number", "request_body", "request_headers", "service",
     "target",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar, 
 
 import orjson
 
+from ..core.calls import SYNC_TOKEN
 from ..core.field_types import OneOf
 from ..core.ids import new_token
 from ..core.matching import Field
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 Headers = list[tuple[str, str]]
 METHODS = "GET HEAD POST PUT"
-_SYNC_TOKEN = "Upstash-Sync-Token"
 _SYNC_TOKEN_NEUTRAL = "Service-Sync-Token"
 
 
@@ -376,7 +376,7 @@ class KVApp(App):
     def _headers(self, request: Request) -> Headers:
         # Like the service, send the header even if the request has no sync token.
         token = str(next(self._sync))
-        headers = [(_SYNC_TOKEN, token)]
+        headers = [(SYNC_TOKEN, token)]
         if _SYNC_TOKEN_NEUTRAL.lower() in request.fields:
             headers.append((_SYNC_TOKEN_NEUTRAL, token))
         return headers

@@ -136,6 +136,29 @@ class TestEncoding:
         answer = http.get("/ping", headers=dict.fromkeys(names, ""))
         assert all(answer.headers[name] for name in names)
 
+    @pytest.mark.parametrize("token", ["7", "007", "-7", "7" * 30, "7e0", "seven", ""])
+    def test_the_journal_has_the_tokens_that_were_sent(
+        self, server: KVServer, http: httpx.Client, token: str
+    ) -> None:
+        sent = {"Upstash-Sync-Token": token}
+        server.faults.respond(200, {"result": 1}, headers=sent, times=1)
+        answers = [http.get("/ping").headers.get("Upstash-Sync-Token") for _ in range(2)]
+        calls = server.journal.calls()
+        recorded = [call.response_headers.getlist("upstash-sync-token") for call in calls]
+        assert recorded == [[token], [answers[1]]]
+        assert calls[0].response_headers == sent
+        assert calls.where(response_headers={"Upstash-Sync-Token": answers[1]}) == [calls[1]]
+
+    def test_equal_short_answers_are_one_object(self, server: KVServer, http: httpx.Client) -> None:
+        for key in ("a", "b"):
+            http.post("/", json=["SET", key, key])
+        first, second = (call.response_body for call in server.journal.calls())
+        assert first is second
+        for number in range(200):
+            http.get(f"/echo/{number}")
+        bodies = [json.loads(call.response_body) for call in server.journal.calls()[2:]]
+        assert bodies == [{"result": str(number)} for number in range(200)]
+
 
 class TestTokens:
     def test_resetting_the_password_revokes_both(self, server: KVServer) -> None:
