@@ -25,7 +25,9 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
+from pytest_fakecloud.kv.errors import RestError
 from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.routes import commands_of_body
 from pytest_fakecloud.kv.sse import EventStream
 from tests.harness import wait_until
 
@@ -313,6 +315,51 @@ ANY_HEADERS = [
     ("Upstash-Encoding", "base64"), ("Service-Response-Format", "resp2"), ("Upstash-Sync-Token", ""),
 ]  # fmt: skip
 ANY_BODY = st.binary(max_size=30) | ANY_JSON.map(lambda value: json.dumps(value).encode())
+
+
+def parsed(body: bytes) -> list[list[bytes]] | None:
+    try:
+        lines = json.loads(body.decode(), parse_int=str, parse_float=str)
+    except ValueError:
+        return None
+    if not isinstance(lines, list) or not lines or [] in lines:
+        return None
+    if not all(isinstance(line, list) and all(isinstance(w, str) for w in line) for line in lines):
+        return None
+    return [[word.encode() for word in line] for line in lines]
+
+
+class TestPipelines:
+    @given(
+        st.lists(
+            st.sampled_from([
+                '"', '"', ",", '","', '"],["', "],[", "a", "\\", "\n", " ", "\x7f", "\0", "é", "[", "]",
+                "1", "null", '""',
+            ]),
+            max_size=12,
+        ).map("".join),
+        st.sampled_from([('[["', '"]]'), ("[[", "]]"), ("", "")]),
+    )  # fmt: skip
+    def test_commands_are_those_of_the_json(self, text: str, ends: tuple[str, str]) -> None:
+        self.check(text.join(ends).encode())
+
+    @given(st.binary(max_size=8))
+    def test_bytes_in_a_string(self, data: bytes) -> None:
+        self.check(b'[["SET","' + data + b'"],["PING"]]')
+
+    @pytest.mark.parametrize("body", [
+        b'[["]]', b'[[""]]', b'[["a","],[","b"]]', b'[["a\",\"b"]]', b'[["a"],["b","c"]]',
+        b'[["\xff"]]', b'[["\xed\xa0\x80"]]', b'[["a" ,"b"]]', b'[["a"]]]', b'[["a"],"b"]]',
+        b'[["a"],[]]', b'[["a\tb"]]', b'[["a"],["b"],"c"]',
+    ])  # fmt: skip
+    def test_separators(self, body: bytes) -> None:
+        self.check(body)
+
+    def check(self, body: bytes) -> None:
+        found = None
+        with suppress(RestError):
+            found = commands_of_body(body)
+        assert found == parsed(body)
 
 
 class TestAnyInput:
