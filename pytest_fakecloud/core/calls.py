@@ -203,20 +203,17 @@ class _RareFields:
     if not TYPE_CHECKING:  # Type checkers would miss the fields in the slots.
         __slots__ = ("_rare",)
     _rare: Mapping[str, Any]
-    fault: str | None
-    faults: Sequence[Mapping[str, str]]
-    problem: str | None
-    note: str
-    cut: Mapping[str, int]
-    _until: int
+    fault: str | None = None
+    faults: Sequence[Mapping[str, str]] = ()
+    problem: str | None = None
+    note: str = ""
+    cut: Mapping[str, int] = MappingProxyType({})
+    _until: int = 0
 
 
-_RARE: Mapping[str, object] = {
-    "fault": None, "faults": (), "problem": None, "note": "", "cut": MappingProxyType({}),
-    "_until": 0,
-}  # fmt: skip
-for _name, _default in _RARE.items():
-    setattr(_RareFields, _name, _Rare(_name, _default))
+_RARE = [*vars(_RareFields)["__annotations__"]][1:]
+for _name in _RARE:
+    setattr(_RareFields, _name, _Rare(_name, getattr(_RareFields, _name)))
 
 
 # Slots, because a server's journal keeps thousands of calls.
@@ -299,7 +296,7 @@ def field_of(call: Call, name: str) -> object:
     """Return a field of a call by name; raise ``ContractError`` if the journal has shortened it."""
     if call.cut:
         size = call.cut.get(name) or call.cut.get(_CUT_WITH.get(name, name))
-        if size is None and not hasattr(call, name) and name not in (_facts_read(call) or ()):
+        if size is None and not hasattr(call, name) and name not in call.facts:
             size = call.cut.get("facts")
         if size is not None:
             raise cannot_tell(f"the {name} ({size:,} bytes) of {call!r}")
@@ -323,7 +320,7 @@ def shorten(call: Call, *, read_facts: bool = True) -> None:
 
     ``read_facts=False`` drops facts that have not been read, without parsing a large body.
     """
-    facts = call.facts if read_facts else _facts_read(call) or {}
+    facts = call.facts if read_facts or isinstance(call._read_facts, dict) else {}
     cut = {
         name: size
         for name, value in facts.items()
@@ -379,10 +376,6 @@ def faults_ended(call: Call) -> int:
 def set_facts(call: Call, facts: dict[str, Any]) -> None:
     """Replace the facts of a call, instead of reading them from its request."""
     call._read_facts = facts
-
-
-def _facts_read(call: Call) -> dict[str, Any] | None:
-    return call.facts if isinstance(call._read_facts, dict) else None
 
 
 def parts_of(call: Call) -> dict[str, Any]:

@@ -394,15 +394,17 @@ class App:
                 is_token = name == SYNC_TOKEN and len(headers) == 1 and _is_number(value)
                 keep_headers(call, int(value) if is_token else Headers(tuple(headers)))
             body: bytes = response.body  # type: ignore[assignment]
-            if len(body) < 4096:
-                # Copy a short result of orjson, which allocates at least 4 KB, because the journal
-                # keeps it. Many of the shortest are equal, so these share one object.
-                body = _bodies.get(body) or b"%b" % body
-                if len(body) <= _SHORTEST and body not in _bodies:
+            # Copy a short result of orjson, which allocates at least 4 KB, because the journal keeps it.
+            # Many of the shortest are equal, so these share one object.
+            size = len(body)
+            kept = _bodies.get(body) if size <= _SHORTEST else None
+            if kept is None:
+                kept = b"%b" % body if size < 4096 else body
+                if size <= _SHORTEST:
                     if len(_bodies) >= _REMEMBERED:
                         _bodies.clear()
-                    _bodies[body] = body
-            call.response_body = body
+                    _bodies[kept] = kept
+            call.response_body = kept
             call.outcome = "altered" if altered else "answered"
         elif isinstance(response, Stream):
             call.status = response.status

@@ -43,6 +43,7 @@ R = TypeVar("R")
 Headers = list[tuple[str, str]]
 METHODS = "GET HEAD POST PUT"
 _SYNC_TOKEN_NEUTRAL = "Service-Sync-Token"
+_NEUTRAL_FIELD = _SYNC_TOKEN_NEUTRAL.lower()
 
 
 def read_only_token(token: str) -> str:
@@ -377,7 +378,7 @@ class KVApp(App):
         # Like the service, send the header even if the request has no sync token.
         token = str(next(self._sync))
         headers = [(SYNC_TOKEN, token)]
-        if _SYNC_TOKEN_NEUTRAL.lower() in request.fields:
+        if _NEUTRAL_FIELD in request.fields:
             headers.append((_SYNC_TOKEN_NEUTRAL, token))
         return headers
 
@@ -456,21 +457,16 @@ _NOT_PLAIN = bytes(range(32)) + b"\\"
 
 
 def _plain_commands(body: bytes) -> list[list[bytes]] | None:
-    """Return the command lines in a body if they consist of strings without escapes, and there is
+    """Return the command lines in a body if they consist of ASCII strings without escapes, and there is
     no white space between these, as most clients send them. Return None for any other body.
     """
-    if not (body.startswith(b'[["') and body.endswith(b'"]]')):
+    if not (body.startswith(b'[["') and body.endswith(b'"]]') and body.isascii()):
         return None
     lines = [line.split(b'","') for line in body[3:-3].split(b'"],["')]
     # Without escapes, a quote begins or ends a string. A string can contain the rest of a separator,
     # but then the body has more quotes than the separators.
     is_plain = body.count(b'"') == 2 * sum(map(len, lines))
-    if not is_plain or len(body.translate(None, _NOT_PLAIN)) < len(body):
-        return None
-    with suppress(UnicodeDecodeError):
-        body.decode()
-        return lines
-    return None
+    return lines if is_plain and len(body) == len(body.translate(None, _NOT_PLAIN)) else None
 
 
 def command_of_path(raw_path: str, body: bytes, query_string: str) -> list[bytes]:
