@@ -154,6 +154,7 @@ NO_HEADERS = Headers()
 # All calls share this default. It is an iterator's method, because a function would be called in
 # Python for every request.
 _no_headers = repeat(NO_HEADERS).__next__
+_nothing_cut: Callable[[], Mapping[str, int]] = repeat(MappingProxyType({})).__next__
 
 
 class VariedHeaders(Headers):
@@ -203,12 +204,8 @@ class _RareFields:
     if not TYPE_CHECKING:  # Type checkers would miss the fields in the slots.
         __slots__ = ("_rare",)
     _rare: Mapping[str, Any]
-    fault: str | None = None
-    faults: Sequence[Mapping[str, str]] = ()
     problem: str | None = None
     note: str = ""
-    cut: Mapping[str, int] = MappingProxyType({})
-    _until: int = 0
 
 
 _RARE = [*vars(_RareFields)["__annotations__"]][1:]
@@ -250,6 +247,10 @@ class Call(_RareFields):
     route: str = ""
     outcome: Outcome = "open"
     reached: bool = False
+    fault: str | None = None
+    faults: Sequence[Mapping[str, str]] = ()
+    _until: int = 0
+    cut: Mapping[str, int] = field(default_factory=_nothing_cut)
 
     @property
     def facts(self) -> dict[str, Any]:
