@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from itertools import repeat
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 from .errors import CannotTell, ContractError, did_you_mean, shown, unknown_name
 from .field_types import (
@@ -151,71 +150,33 @@ def _folded(headers: Headers) -> dict[str, list[str]]:
 SYNC_TOKEN = "Upstash-Sync-Token"
 """The only header of most responses of the key-value service. Its value is a number."""
 NO_HEADERS = Headers()
-# All calls share this default. It is an iterator's method, because a function would be called in
+_NOTHING_CUT: Mapping[str, int] = MappingProxyType({})
+
+
+# All calls share these defaults. They are methods of iterators, because functions would be called in
 # Python for every request.
 _no_headers = repeat(NO_HEADERS).__next__
-_nothing_cut: Callable[[], Mapping[str, int]] = repeat(MappingProxyType({})).__next__
+_nothing_cut = repeat(_NOTHING_CUT).__next__
 
 
 class VariedHeaders(Headers):
-    """The headers of earlier requests, with another value at one position (``at``)."""
+    """The headers of an earlier request, with another value at one position (``at``)."""
 
-    __slots__ = ("_at", "_value")
+    __slots__ = ("_at", "_earlier", "_value")
 
-    def __init__(self, pairs: Sequence[tuple[str, str]], at: int, value: bytes) -> None:
-        super().__init__(pairs)
-        self._at, self._value = at, value
+    def __init__(self, earlier: Sequence[tuple[str, str]], at: int, value: bytes) -> None:
+        self._earlier, self._at, self._value = earlier, at, value
 
     @property
-    def pairs(self) -> Sequence[tuple[str, str]]:
-        pairs, at = _PAIRS.__get__(self), self._at
-        return (*pairs[:at], (pairs[at][0], self._value.decode("latin-1")), *pairs[at + 1 :])
-
-    @pairs.setter
-    def pairs(self, pairs: Sequence[tuple[str, str]]) -> None:
-        _PAIRS.__set__(self, pairs)
-
-
-_PAIRS: Any = vars(Headers)["pairs"]
-"""The slot of headers for their pairs, which the property of ``VariedHeaders`` hides."""
-
-
-class _Rare:
-    """A field that few calls set, and its value for all others."""
-
-    def __init__(self, name: str, default: object) -> None:
-        self._name, self._default = name, default
-
-    def __get__(self, call: _RareFields | None, owner: object = None) -> Any:
-        return getattr(call, "_rare", {}).get(self._name, self._default)
-
-    def __set__(self, call: _RareFields, value: object) -> None:
-        # Replace the mapping: other threads may be reading it, and copies of the call share it.
-        with _SETTING:
-            call._rare = {**getattr(call, "_rare", {}), self._name: value}
-
-
-_SETTING = threading.Lock()
-
-
-class _RareFields:
-    """The fields that few calls set, which share one slot to save memory."""
-
-    if not TYPE_CHECKING:  # Type checkers would miss the fields in the slots.
-        __slots__ = ("_rare",)
-    _rare: Mapping[str, Any]
-    problem: str | None = None
-    note: str = ""
-
-
-_RARE = [*vars(_RareFields)["__annotations__"]][1:]
-for _name in _RARE:
-    setattr(_RareFields, _name, _Rare(_name, getattr(_RareFields, _name)))
+    def pairs(self) -> Sequence[tuple[str, str]]:  # type: ignore[override]
+        earlier, at = self._earlier, self._at
+        changed = earlier[at][0], self._value.decode("latin-1")
+        return (*earlier[:at], changed, *earlier[at + 1 :])
 
 
 # Slots, because a server's journal keeps thousands of calls.
-@dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
-class Call(_RareFields):
+@dataclass(slots=True, eq=False, repr=False)
+class Call:
     """One request and its response.
 
     ``at_us`` is its time on the cloud's clock, ``target`` the request target as sent,
@@ -245,12 +206,14 @@ class Call(_RareFields):
     """The headers, or the sync token that is the only one, because an integer is much smaller."""
     response_body: bytes = b""
     route: str = ""
-    outcome: Outcome = "open"
-    reached: bool = False
     fault: str | None = None
     faults: Sequence[Mapping[str, str]] = ()
-    _until: int = 0
+    outcome: Outcome = "open"
+    reached: bool = False
+    problem: str | None = None
+    note: str = ""
     cut: Mapping[str, int] = field(default_factory=_nothing_cut)
+    _until: int = 0
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -392,8 +355,7 @@ def parts_of(call: Call) -> dict[str, Any]:
 keep_headers: Callable[[Call, Headers | int], None] = vars(Call)["_response_headers"].__set__
 """Set the headers of a call's response, or the sync token that is the only one."""
 _UNANSWERED = Call(0, 0, "", "", "", "")
-_FIELDS = {field.name for field in fields(Call)} | {*_RARE, "response_headers"}
-_PUBLIC = sorted(name for name in _FIELDS if name[0] != "_")
+_PUBLIC = sorted({"response_headers"}.union(name for name in Call.__slots__ if name[0] != "_"))
 _OF_REQUESTS = frozenset({
     "at_us", "client", "handle", "method", "number", "request_body", "request_headers", "service",
     "target",
