@@ -204,7 +204,7 @@ def memory() -> list[bool]:
 
         most: dict[str, tuple[Callable[[], None], float | None]] = {
             "SET over TCP": (command, 400),
-            "SET by httpx": (call, 750),
+            "SET by httpx": (call, 400),
         }
         return [
             limit(f"{name}, bytes in the journal", kept_by(run), bound)

@@ -147,6 +147,8 @@ def _folded(headers: Headers) -> dict[str, list[str]]:
     return {name.lower(): headers.getlist(name) for name in headers}
 
 
+SYNC_TOKEN = "Upstash-Sync-Token"
+"""The only header of most responses of the key-value service. Its value is a number."""
 NO_HEADERS = Headers()
 _NOTHING_CUT: Mapping[str, int] = MappingProxyType({})
 
@@ -157,8 +159,23 @@ _no_headers = repeat(NO_HEADERS).__next__
 _nothing_cut = repeat(_NOTHING_CUT).__next__
 
 
+class VariedHeaders(Headers):
+    """The headers of an earlier request, with another value at one position (``at``)."""
+
+    __slots__ = ("_at", "_earlier", "_value")
+
+    def __init__(self, earlier: Sequence[tuple[str, str]], at: int, value: bytes) -> None:
+        self._earlier, self._at, self._value = earlier, at, value
+
+    @property
+    def pairs(self) -> Sequence[tuple[str, str]]:  # type: ignore[override]
+        earlier, at = self._earlier, self._at
+        changed = earlier[at][0], self._value.decode("latin-1")
+        return (*earlier[:at], changed, *earlier[at + 1 :])
+
+
 # Slots, because a server's journal keeps thousands of calls.
-@dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Call:
     """One request and its response.
 
@@ -182,9 +199,11 @@ class Call:
     request_headers: Headers = field(default_factory=_no_headers)
     request_body: bytes = b""
     client: tuple[str, int] | None = None
-    _read_facts: Callable[[Call], dict[str, Any]] | None = None
+    _read_facts: dict[str, Any] | Callable[[Call], dict[str, Any]] | None = None
+    """The facts, or the function that reads them."""
     status: int | None = None
-    response_headers: Headers = field(default_factory=_no_headers)
+    _response_headers: Headers | int = field(default_factory=_no_headers)
+    """The headers, or the sync token that is the only one, because an integer is much smaller."""
     response_body: bytes = b""
     route: str = ""
     fault: str | None = None
@@ -195,14 +214,23 @@ class Call:
     note: str = ""
     cut: Mapping[str, int] = field(default_factory=_nothing_cut)
     _until: int = 0
-    _facts: dict[str, Any] | None = None
 
     @property
     def facts(self) -> dict[str, Any]:
         """Details from the service, read on first access because most calls are never inspected."""
-        if self._facts is None:
-            self._facts = {} if self._read_facts is None else self._read_facts(self)
-        return self._facts
+        facts = self._read_facts
+        if not isinstance(facts, dict):
+            facts = self._read_facts = {} if facts is None else facts(self)
+        return facts
+
+    @property
+    def response_headers(self) -> Headers:
+        headers = self._response_headers
+        return Headers(((SYNC_TOKEN, str(headers)),)) if isinstance(headers, int) else headers
+
+    @response_headers.setter
+    def response_headers(self, headers: Headers) -> None:
+        self._response_headers = headers
 
     @property
     def at(self) -> datetime:
@@ -232,7 +260,7 @@ def field_of(call: Call, name: str) -> object:
     """Return a field of a call by name; raise ``ContractError`` if the journal has shortened it."""
     if call.cut:
         size = call.cut.get(name) or call.cut.get(_CUT_WITH.get(name, name))
-        if size is None and not hasattr(call, name) and name not in (call._facts or ()):
+        if size is None and not hasattr(call, name) and name not in call.facts:
             size = call.cut.get("facts")
         if size is not None:
             raise cannot_tell(f"the {name} ({size:,} bytes) of {call!r}")
@@ -256,15 +284,16 @@ def shorten(call: Call, *, read_facts: bool = True) -> None:
 
     ``read_facts=False`` drops facts that have not been read, without parsing a large body.
     """
-    facts = call.facts if read_facts or call._facts is not None else {}
+    facts = call.facts if read_facts or isinstance(call._read_facts, dict) else {}
     cut = {
         name: size
         for name, value in facts.items()
         if name not in call.cut and (size := _size_of(value)) > KEPT_OF_CUT
     }
     kept: dict[str, Any] = {
-        "_facts": {name: _beginning(one) if name in cut else one for name, one in facts.items()},
-        "_read_facts": None,
+        "_read_facts": {
+            name: _beginning(one) if name in cut else one for name, one in facts.items()
+        }
     }
     if not facts and not read_facts:
         cut["facts"] = len(call.request_body)
@@ -310,12 +339,12 @@ def faults_ended(call: Call) -> int:
 
 def set_facts(call: Call, facts: dict[str, Any]) -> None:
     """Replace the facts of a call, instead of reading them from its request."""
-    call._facts = facts
+    call._read_facts = facts
 
 
 def parts_of(call: Call) -> dict[str, Any]:
     """Return the attributes of a call, without those that nothing has set since its request."""
-    values = {name: getattr(call, name) for name in sorted(Call.__slots__) if name[0] != "_"}
+    values = {name: getattr(call, name) for name in _PUBLIC}
     return {
         name: value
         for name, value in values.items()
@@ -323,7 +352,10 @@ def parts_of(call: Call) -> dict[str, Any]:
     }
 
 
+keep_headers: Callable[[Call, Headers | int], None] = vars(Call)["_response_headers"].__set__
+"""Set the headers of a call's response, or the sync token that is the only one."""
 _UNANSWERED = Call(0, 0, "", "", "", "")
+_PUBLIC = sorted({"response_headers"}.union(name for name in Call.__slots__ if name[0] != "_"))
 _OF_REQUESTS = frozenset({
     "at_us", "client", "handle", "method", "number", "request_body", "request_headers", "service",
     "target",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import orjson
 
-from ..core.calls import Call, Headers
+from ..core.calls import SYNC_TOKEN, Call, Headers, keep_headers
 from ..core.errors import ContractError, ServiceError, formatted, raised_by_test, shown
 from ..core.matching import Field
 from ..core.problems import Problems, shortened
@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 
 
 _LARGEST_KEYS = 64 * 1024  # characters of the keys that a violation can be allowed by
+_SHORTEST = 64
+"""Maximum bytes of a body that can be shared by several calls."""
+_REMEMBERED = 64  # number of these bodies
+_bodies: dict[bytes, bytes] = {}
+_is_number = re.compile("[1-9][0-9]{0,17}").fullmatch
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -386,11 +391,22 @@ class App:
     def _record(self, call: Call, response: AnyResponse, altered: bool = False) -> None:
         if isinstance(response, Answer):
             call.status = response.status
-            if response.headers:
-                call.response_headers = Headers(tuple(response.headers))
+            if headers := response.headers:
+                name, value = headers[0]
+                is_token = name == SYNC_TOKEN and len(headers) == 1 and _is_number(value)
+                keep_headers(call, int(value) if is_token else Headers(tuple(headers)))
             body: bytes = response.body  # type: ignore[assignment]
             # Copy a short result of orjson, which allocates at least 4 KB, because the journal keeps it.
-            call.response_body = b"%b" % body if len(body) < 4096 else body
+            # Many of the shortest are equal, so these share one object.
+            size = len(body)
+            kept = _bodies.get(body) if size <= _SHORTEST else None
+            if kept is None:
+                kept = b"%b" % body if size < 4096 else body
+                if size <= _SHORTEST:
+                    if len(_bodies) >= _REMEMBERED:
+                        _bodies.clear()
+                    _bodies[kept] = kept
+            call.response_body = kept
             call.outcome = "altered" if altered else "answered"
         elif isinstance(response, Stream):
             call.status = response.status

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import httptools
 
-from ..core.calls import Call, Headers, Outcome
+from ..core.calls import Call, Headers, Outcome, VariedHeaders
 
 HeaderPairs: TypeAlias = Sequence[tuple[str, str]]
 JSON_TYPE = "application/json"
@@ -364,12 +364,11 @@ class RequestReader:
         if known is None:
             return None
         template, length, at = known
-        pairs, text = template.headers.pairs, value.decode("ascii")
-        name = pairs[at][0]
+        pairs = template.headers.pairs
         message = Message.__new__(Message)
         message.__dict__.update(template.__dict__)
-        message.headers = Headers((*pairs[:at], (name, text), *pairs[at + 1 :]))
-        message.fields = {**template.fields, name.lower(): text}
+        message.headers = VariedHeaders(pairs, at, value)
+        message.fields = {**template.fields, pairs[at][0].lower(): value.decode("ascii")}
         return message, length
 
     def _without_value(self, head: bytes) -> tuple[bytes, bytes]:

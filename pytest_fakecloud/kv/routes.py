@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar, 
 
 import orjson
 
+from ..core.calls import SYNC_TOKEN
 from ..core.field_types import OneOf
 from ..core.ids import new_token
 from ..core.matching import Field
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 Headers = list[tuple[str, str]]
 METHODS = "GET HEAD POST PUT"
-_SYNC_TOKEN = "Upstash-Sync-Token"
 _SYNC_TOKEN_NEUTRAL = "Service-Sync-Token"
+_NEUTRAL_FIELD = _SYNC_TOKEN_NEUTRAL.lower()
 
 
 def read_only_token(token: str) -> str:
@@ -218,12 +219,12 @@ class KVApp(App):
         interruptions = self.interruptions
         is_limited = len(request.body) + len(request.target) > limits.unchecked_size
         turn_ends = monotonic() + TURN_SECONDS
-        for at, line in enumerate(lines):
+        for line in lines:
             if monotonic() > turn_ends:
                 self.engine.give_way()
                 turn_ends = monotonic() + TURN_SECONDS
             if interruptions:
-                self._may_interrupt(request, [line], "pipelined" if at else "alone")
+                self._may_interrupt(request, [line], "pipelined" if replies else "alone")
             try:
                 if is_limited:
                     limits.check(line)
@@ -376,8 +377,8 @@ class KVApp(App):
     def _headers(self, request: Request) -> Headers:
         # Like the service, send the header even if the request has no sync token.
         token = str(next(self._sync))
-        headers = [(_SYNC_TOKEN, token)]
-        if _SYNC_TOKEN_NEUTRAL.lower() in request.fields:
+        headers = [(SYNC_TOKEN, token)]
+        if _NEUTRAL_FIELD in request.fields:
             headers.append((_SYNC_TOKEN_NEUTRAL, token))
         return headers
 
@@ -440,12 +441,32 @@ def _command_line(items: Any, number: int = 0) -> list[bytes]:
 
 def commands_of_body(body: bytes) -> list[list[bytes]]:
     """Return the command lines in a JSON array of arrays; raise ``RestError`` 400 if it is invalid."""
+    plain = _plain_commands(body)
+    if plain is not None:
+        return plain
     lines = _json(body)
     if not isinstance(lines, list):
         raise RestError(400, f"{errors.BAD_ARGUMENTS}: the body is not an array of arrays")
     if not lines:
         raise RestError(400, errors.EMPTY_PIPELINE)
     return [_command_line(line, number) for number, line in enumerate(lines, 1)]
+
+
+_NOT_PLAIN = bytes(range(32)) + b"\\"
+"""Control characters, which JSON allows only in escapes, and the beginning of an escape."""
+
+
+def _plain_commands(body: bytes) -> list[list[bytes]] | None:
+    """Return the command lines in a body if they consist of ASCII strings without escapes, and there is
+    no white space between these, as most clients send them. Return None for any other body.
+    """
+    if not (body.startswith(b'[["') and body.endswith(b'"]]') and body.isascii()):
+        return None
+    lines = [line.split(b'","') for line in body[3:-3].split(b'"],["')]
+    # Without escapes, a quote begins or ends a string. A string can contain the rest of a separator,
+    # but then the body has more quotes than the separators.
+    is_plain = body.count(b'"') == 2 * sum(map(len, lines))
+    return lines if is_plain and len(body) == len(body.translate(None, _NOT_PLAIN)) else None
 
 
 def command_of_path(raw_path: str, body: bytes, query_string: str) -> list[bytes]:
@@ -506,7 +527,9 @@ class Format(NamedTuple):
         if self.resp2:
             return Answer(b"".join(map(to_resp, replies)), 200, headers, _BINARY)
         envelopes = [
-            {"error": str(reply)}
+            _OK_ENVELOPE
+            if reply is OK
+            else {"error": str(reply)}
             if isinstance(reply, CommandError)
             else {"result": to_json(reply, self.base64)}
             for reply in replies
@@ -526,6 +549,7 @@ class Format(NamedTuple):
         return Stream(pieces, _BINARY if self.resp2 else "application/json", 200, headers)
 
 
+_OK_ENVELOPE = {"result": "OK"}
 _PLAIN = Format(base64=False, resp2=False)
 _FORMAT_HEADERS = {
     f"{prefix}-{name}"

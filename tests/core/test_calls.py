@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import sys
 from typing import Any
 
 import pytest
@@ -16,11 +17,13 @@ from pytest_fakecloud.core.calls import (
     CutBytes,
     Headers,
     NamesOf,
+    VariedHeaders,
     end_faults,
     faults_ended,
     field_of,
     parts_of,
     record_cut,
+    set_facts,
     shorten,
     weight_of,
 )
@@ -30,7 +33,7 @@ from pytest_fakecloud.core.matching import HEADERS, Question
 
 def call(facts: dict[str, Any] | None = None, **fields: Any) -> Call:
     made = Call(7, 0, "demo", "demo_1", "POST", "/x?y=1", Headers([("X", "1")]), b"body")
-    made._facts = facts or {}
+    set_facts(made, facts or {})
     for name, value in fields.items():
         setattr(made, name, value)
     return made
@@ -186,7 +189,7 @@ def test_a_fact_may_be_among_those_that_were_given_up() -> None:
     with pytest.raises(CannotTell, match=r"the command \(10 bytes\)"):
         field_of(one, "command")
     assert field_of(one, "request_body") == b"x" * 10
-    one._facts = {"known": 1}
+    set_facts(one, {"known": 1})
     assert field_of(one, "known") == 1
 
 
@@ -223,6 +226,26 @@ def test_the_parts_of_a_call_are_what_was_set() -> None:
     again = copy.copy(one)
     assert (faults_ended(again), again.facts, parts_of(again)) == (12, {}, parts_of(one))
     assert repr(again) == "<Call 1 demo_1 GET / -> 200>"
+
+
+def test_what_few_calls_have_takes_no_memory_in_the_others() -> None:
+    plain = call(fault="drop", note="why")
+    assert sys.getsizeof(plain) <= 24 * 8 + 16
+    copied = copy.copy(plain)
+    copied.note, copied.problem = "other", "bug"
+    assert (copied.fault, copied.note, copied.problem) == ("drop", "other", "bug")
+    assert (plain.fault, plain.note, plain.problem) == ("drop", "why", None)
+    assert (call().fault, call().note, call().problem) == (None, "", None)
+
+
+def test_headers_with_another_value_are_like_any_others() -> None:
+    pairs = (("Host", "h"), ("Sync", "old"), ("X", "1"))
+    varied = VariedHeaders(pairs, 1, b"new")
+    whole = Headers((("Host", "h"), ("Sync", "new"), ("X", "1")))
+    for one in (varied, copy.copy(varied), copy.deepcopy(varied)):
+        assert (one, list(one.pairs), repr(one)) == (whole, list(whole.pairs), repr(whole))
+        assert (one["sync"], one.getlist("SYNC"), len(one)) == ("new", ["new"], 3)
+    assert varied != VariedHeaders(pairs, 1, b"newer")
 
 
 # -- names -----------------------------------------------------------------------------------------

@@ -25,7 +25,9 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
+from pytest_fakecloud.kv.errors import RestError
 from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.routes import commands_of_body
 from pytest_fakecloud.kv.sse import EventStream
 from tests.harness import wait_until
 
@@ -135,6 +137,29 @@ class TestEncoding:
         names = ["Upstash-Sync-Token", "Service-Sync-Token"]
         answer = http.get("/ping", headers=dict.fromkeys(names, ""))
         assert all(answer.headers[name] for name in names)
+
+    @pytest.mark.parametrize("token", ["7", "007", "-7", "7" * 30, "7e0", "seven", ""])
+    def test_the_journal_has_the_tokens_that_were_sent(
+        self, server: KVServer, http: httpx.Client, token: str
+    ) -> None:
+        sent = {"Upstash-Sync-Token": token}
+        server.faults.respond(200, {"result": 1}, headers=sent, times=1)
+        answers = [http.get("/ping").headers.get("Upstash-Sync-Token") for _ in range(2)]
+        calls = server.journal.calls()
+        recorded = [call.response_headers.getlist("upstash-sync-token") for call in calls]
+        assert recorded == [[token], [answers[1]]]
+        assert calls[0].response_headers == sent
+        assert calls.where(response_headers={"Upstash-Sync-Token": answers[1]}) == [calls[1]]
+
+    def test_equal_short_answers_are_one_object(self, server: KVServer, http: httpx.Client) -> None:
+        for key in ("a", "b"):
+            http.post("/", json=["SET", key, key])
+        first, second = (call.response_body for call in server.journal.calls())
+        assert first is second
+        for number in range(200):
+            http.get(f"/echo/{number}")
+        bodies = [json.loads(call.response_body) for call in server.journal.calls()[2:]]
+        assert bodies == [{"result": str(number)} for number in range(200)]
 
 
 class TestTokens:
@@ -290,6 +315,51 @@ ANY_HEADERS = [
     ("Upstash-Encoding", "base64"), ("Service-Response-Format", "resp2"), ("Upstash-Sync-Token", ""),
 ]  # fmt: skip
 ANY_BODY = st.binary(max_size=30) | ANY_JSON.map(lambda value: json.dumps(value).encode())
+
+
+def parsed(body: bytes) -> list[list[bytes]] | None:
+    try:
+        lines = json.loads(body.decode(), parse_int=str, parse_float=str)
+    except ValueError:
+        return None
+    if not isinstance(lines, list) or not lines or [] in lines:
+        return None
+    if not all(isinstance(line, list) and all(isinstance(w, str) for w in line) for line in lines):
+        return None
+    return [[word.encode() for word in line] for line in lines]
+
+
+class TestPipelines:
+    @given(
+        st.lists(
+            st.sampled_from([
+                '"', '"', ",", '","', '"],["', "],[", "a", "\\", "\n", " ", "\x7f", "\0", "é", "[", "]",
+                "1", "null", '""',
+            ]),
+            max_size=12,
+        ).map("".join),
+        st.sampled_from([('[["', '"]]'), ("[[", "]]"), ("", "")]),
+    )  # fmt: skip
+    def test_commands_are_those_of_the_json(self, text: str, ends: tuple[str, str]) -> None:
+        self.check(text.join(ends).encode())
+
+    @given(st.binary(max_size=8))
+    def test_bytes_in_a_string(self, data: bytes) -> None:
+        self.check(b'[["SET","' + data + b'"],["PING"]]')
+
+    @pytest.mark.parametrize("body", [
+        b'[["]]', b'[[""]]', b'[["a","],[","b"]]', b'[["a\",\"b"]]', b'[["a"],["b","c"]]',
+        b'[["\xff"]]', b'[["\xed\xa0\x80"]]', b'[["a" ,"b"]]', b'[["a"]]]', b'[["a"],"b"]]',
+        b'[["a"],[]]', b'[["a\tb"]]', b'[["a"],["b"],"c"]',
+    ])  # fmt: skip
+    def test_separators(self, body: bytes) -> None:
+        self.check(body)
+
+    def check(self, body: bytes) -> None:
+        found = None
+        with suppress(RestError):
+            found = commands_of_body(body)
+        assert found == parsed(body)
 
 
 class TestAnyInput:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.core.calls import Call, shorten
+from pytest_fakecloud.core.calls import Call, set_facts, shorten
 from pytest_fakecloud.recordings import archive
 from pytest_fakecloud.reporting.as_json import as_json
 from pytest_fakecloud.reporting.page import page
@@ -277,8 +277,8 @@ def test_facts_are_masked_however_deep_they_are(cloud: Cloud) -> None:
     kv = cloud.kv_server(token=token)
     httpx.post(kv.url, json=["PING"], headers=kv.headers)
     call = kv.journal.calls().only()
-    call._facts = {"words": [["PING"]], "deep": [{"in": [token, 1, None]}], "bytes": b"x"}
-    told = Mask(cloud).call(call)._facts
+    set_facts(call, {"words": [["PING"]], "deep": [{"in": [token, 1, None]}], "bytes": b"x"})
+    told = Mask(cloud).call(call).facts
     assert told == {"words": [["PING"]], "deep": [{"in": [HIDDEN, 1, None]}], "bytes": b"x"}
 
 
