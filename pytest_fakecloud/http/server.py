@@ -258,7 +258,10 @@ class HTTPHandler:
         messages = reader.messages
         # A request that is incomplete at the end is dropped and never reaches the engine.
         data = begun or sock.recv(16_384)
-        while data:
+        # Python 3.11 optimises a loop that is entered once only if it ends with a plain jump back.
+        while True:
+            if not data:
+                return
             self.connection.received += len(data)
             reader.feed(data)
             while messages:
