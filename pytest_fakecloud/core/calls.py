@@ -173,6 +173,9 @@ class VariedHeaders(Headers):
         changed = earlier[at][0], self._value.decode("latin-1")
         return (*earlier[:at], changed, *earlier[at + 1 :])
 
+    def __reduce__(self) -> tuple[type[Headers], tuple[Sequence[tuple[str, str]]]]:
+        return Headers, (self.pairs,)
+
 
 # Slots, because a server's journal keeps thousands of calls.
 @dataclass(slots=True, eq=False, repr=False)
@@ -225,6 +228,7 @@ class Call:
 
     @property
     def response_headers(self) -> Headers:
+        """The headers of the response; none until it was sent."""
         headers = self._response_headers
         return Headers(((SYNC_TOKEN, str(headers)),)) if isinstance(headers, int) else headers
 

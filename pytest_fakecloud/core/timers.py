@@ -356,7 +356,7 @@ class on_first_use(Generic[Owner, T]):
 
     def __init__(self, create: Callable[[Owner], T]) -> None:
         self._create = create
-        self.__doc__ = create.__doc__
+        self.__doc__, self.__annotations__ = create.__doc__, create.__annotations__
 
     def __set_name__(self, owner: Any, name: str) -> None:
         self._name = name

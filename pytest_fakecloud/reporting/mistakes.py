@@ -196,7 +196,7 @@ def _parts(value: object) -> Iterator[tuple[str, str, type]]:
         if returned and name.replace("_", "").removesuffix("s") in returned["kind"].lower():
             kind = getattr(sys.modules[_OURS.rstrip(".")], returned["kind"], None)
             if isinstance(kind, type):
-                way = name if method is not member else f"{name}(…)"
+                way = f"{name}(…)" if inspect.isfunction(member) else name
                 yield name, f"{way}.only()" if returned["listed"] else way, kind
     for name, part in getattr(value, "__dict__", {}).items():
         if not name.startswith("_") and type(part).__name__ in PUBLIC_NAMES:

@@ -99,9 +99,16 @@ def test_endpoints_see_principal_params_and_call(demo: Demo) -> None:
     assert calls == demo.journal.calls()
 
 
+class Note(str):
+    """A part of a call to which, unlike to calls and strings, there can be weak references."""
+
+
 def test_an_entry_that_the_journal_forgets_is_gone_at_once(demo: Demo) -> None:
     ask(demo, "POST", "/add/w")
-    entry = weakref.ref(demo.journal.calls().only())
+    note = Note()
+    demo.journal.calls().only().note = note
+    entry = weakref.ref(note)
+    del note
     assert entry() is not None
     demo.app.seen.clear()
     gc.disable()

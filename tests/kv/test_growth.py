@@ -255,10 +255,11 @@ def test_work_grows_as_on_a_server(request: pytest.FixtureRequest, name: str, li
     """Lines that read everything show that loops are counted, also those in C."""
     engines = "bounded" if "maxmemory" in name else "small" if "linear" in name else "filled"
     filled = request.getfixturevalue(engines)
-    steps_per_element = growth(filled, of_line(line))
-    if not CLASSES[name](steps_per_element):
-        # Other threads, such as those of xdist, also allocate memory.
+    for _ in range(5):
         steps_per_element = growth(filled, of_line(line))
+        if CLASSES[name](steps_per_element):
+            break
+        # Other threads, such as those of xdist, also allocate memory.
     assert CLASSES[name](steps_per_element), steps_per_element
 
 
