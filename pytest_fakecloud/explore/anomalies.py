@@ -11,7 +11,8 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError, shown, unknown_name
-from ..reporting.calls import PUBLISHING
+from ..reporting.calls import PUBLISHING, Lookups
+from ..reporting.wording import summarise
 from .schedule import HOLD_US, ORDERS
 
 if TYPE_CHECKING:
@@ -40,7 +41,10 @@ _DELETIONS = frozenset({"DEL", "UNLINK", "GETDEL"})
 _REMOVALS = frozenset({"HDEL", "SREM", "ZREM", "LREM"})
 _CONSUMES = _TAKES | {"XACK", "XDEL"}
 """Commands after which nobody gets what they took again."""
+_TRIMS = frozenset({"ZREMRANGEBYSCORE", "ZREMRANGEBYRANK", "ZREMRANGEBYLEX", "LREM", "LTRIM"})
+"""Commands that remove what matches, which may be nothing."""
 _APPENDS = frozenset({"RPUSH", "LPUSH", "XADD"})
+_ADDS = frozenset({"RPUSH", "LPUSH", "SADD", "ZADD"})
 _OF_QUEUES = _TAKES | _MOVES | _CLAIMS | {"LTRIM", "LREM", "XACK", "XDEL", "XTRIM", "XREADGROUP"}
 """Commands that take known elements from a list or a stream, whatever others append to it."""
 _COUNTS = frozenset({"SCARD", "ZCARD", "HLEN", "LLEN", "XLEN", "ZCOUNT", "ZLEXCOUNT"})
@@ -53,9 +57,14 @@ _FIELDS = {
     "ZADD": slice(3, None, 2),
 }  # fmt: skip
 """The words of a command that are the fields or members which it accesses."""
-_FLAGS = frozenset({"NX", "XX", "GT", "LT", "CH", "INCR"})
+_CONDITIONS = frozenset({"NX", "XX", "GT", "LT"})
+_FLAGS = _CONDITIONS | {"CH", "INCR"}
+_IF_NEW = frozenset({"SETNX", "HSETNX", "MSETNX"})
+"""Commands that only write what does not exist."""
 _SENDS = frozenset({*PUBLISHING, "produce", "upsert", "upsert-data"})
 """Routes of other services by which a client stores or sends something that stays."""
+_OF_CONSUMERS = frozenset({"consume", "commit", "delete-consumer"})
+"""Routes by which a consumer says where it is."""
 _SECOND_TIME = frozenset({
     "lose_response", "duplicate", "crash_after_response", "fail", "redeliver", "rebalance", "crash",
 })  # fmt: skip
@@ -95,7 +104,7 @@ class Access:
     def __post_init__(self) -> None:
         if self.call is None:
             # Look at the values before the command changes them.
-            _ = self.changes, self.creates
+            _ = self.changes, self.creates, self.rank
 
     @property
     def name(self) -> str:
@@ -134,7 +143,23 @@ class Access:
             return known != self.words[2].encode() and not (known is None and "XX" in self.options)
         if self.name in ("HDEL", "SREM", "ZREM"):
             return any(map(self._has, self.fields))
-        return not (self.name in ("SADD", "HSETNX") and all(map(self._has, self.fields)))
+        if self.name in _TRIMS:
+            return known is not None and not (self.name == "ZREMRANGEBYSCORE" and self._misses())
+        is_same = self.name in ("HSET", "HMSET") and all(
+            self._has(field) and known.fields.get(field.encode()) == value.encode()
+            for field, value in zip(self.fields, self.words[3::2], strict=False)
+        )
+        is_known = self.name in ("SADD", "HSETNX") and all(map(self._has, self.fields))
+        return not (is_same or is_known)
+
+    def _misses(self) -> bool:
+        """Return whether no score of the sorted set is in the range that the command names."""
+        try:
+            least, most = (float(word.removeprefix("(")) for word in self.words[2:4])
+        except ValueError:
+            return False
+        known: Any = self.before[0]
+        return not any(least <= score <= most for score in getattr(known, "scores", {}).values())
 
     def _has(self, field: str) -> bool:
         """Return whether the first key had a field or member before the command."""
@@ -148,6 +173,15 @@ class Access:
         if self.name in _FIELDS:
             return tuple(one for one in self.fields if not self._has(one))
         return () if self.before[0] is not None else (self.keys[0].name,)
+
+    @cached_property
+    def rank(self) -> int | None:
+        """The rank that the command reads, of a member in a sorted set."""
+        known: Any = self.before[0] if self.call is None else None
+        if self.name not in ("ZRANK", "ZREVRANK") or not self._has(self.words[2]):
+            return None
+        rank: int = known.rank(self.words[2].encode(), reverse=self.name == "ZREVRANK")
+        return rank
 
     @property
     def has_condition(self) -> bool:
@@ -181,8 +215,21 @@ class Access:
         return frozenset(map(str, ids if isinstance(ids, list) else ())), prefix
 
     @property
+    def told(self) -> str:
+        """The command or call as the story shows it."""
+        summary = summarise(self.call, Lookups()) if self.call is not None else None
+        return self.text if summary is None else summary.what
+
+    @property
     def subject(self) -> str:
-        return self.keys[0].name if self.call is None else self.name
+        """The key, or the destination, group, topic, vectors or fake that a call is about."""
+        if self.call is None:
+            return self.keys[0].name
+        found = [
+            self.call.facts.get(name) for name in ("destination", "group", "topic", "ids", "prefix")
+        ]
+        named: Any = next(filter(None, found), self.keys[0].fake)
+        return named if isinstance(named, str) else ", ".join(map(str, named))
 
     @property
     def shape(self) -> tuple[str, str, str]:
@@ -243,8 +290,8 @@ class Record:
 
     def is_blind(self, write: Access) -> bool:
         """Return whether a write has no condition, and its script does not read."""
-        is_guarded = bool(write.options & {"XX", "GT", "LT"}) or write.unit in self._reading
-        return not write.acquires and not is_guarded
+        is_guarded = bool(write.options & _CONDITIONS) or write.name in _IF_NEW
+        return not is_guarded and write.unit not in self._reading
 
     @cached_property
     def loss(self) -> Event | None:
@@ -295,7 +342,10 @@ class Record:
         usual = Counter(
             each for one in self.plain.accesses if one.changes for each in (one.shape, one.text)
         )
-        if any(one.changes and one.shape not in usual for one in self.mine):
+        if any(
+            one.changes and one.shape not in usual and one.name not in _OF_CONSUMERS
+            for one in self.mine
+        ):
             return ()
         roots = {root_of(one.client) for one in self.run.accesses if "delivery" in one.client}
         if not roots <= set(map(root_of, self.run.acknowledged)):
@@ -324,6 +374,14 @@ class Record:
 
     def _is_change_by_others(self, one: Access) -> bool:
         return one.changes and root_of(one.client) != self.disturbed
+
+    def pending(self, key: Touch) -> bool:
+        """Return whether a key is a stream with entries that a consumer has read and nobody has
+        acknowledged.
+        """
+        # The value before the last command is the stream itself, which changes in place.
+        stream: Any = self.commands[self.places[key][-1]].before[0]
+        return any(group.pending for group in getattr(stream, "groups", {}).values())
 
     @property
     def residue(self) -> list[Touch]:
@@ -354,7 +412,7 @@ Found = Iterator[tuple[str, str]]
 
 
 def _told(*accesses: Access) -> str:
-    return ", then ".join(f"{one.client}: {one.text}" for one in accesses)
+    return ", then ".join(f"{one.client}: {one.told}" for one in accesses)
 
 
 # -- orders of commands ----------------------------------------------------------------------------
@@ -380,6 +438,14 @@ def _stale_writes(record: Record) -> Iterator[tuple[Access, Access, Access, Touc
             read = record.commands[earlier[-1]] if earlier else write
             if read.is_write or read.name == "XREADGROUP" or not read.meets(write):
                 continue
+            added = {
+                one
+                for place in earlier
+                for one in record.commands[place].fields
+                if record.commands[place].name in _CREATIONS
+            }
+            if write.name in ("SREM", "ZREM") and added.issuperset(write.fields):
+                continue  # Who takes back what it added relies on nothing.
             for other in record.of_key(key, earlier[-1], at):
                 is_behind = other.name in _APPENDS and write.name in _OF_QUEUES
                 is_change = other.changes and not is_behind and other.meets(read)
@@ -400,6 +466,40 @@ def _check_then_act(record: Record) -> Found:
         is_kept = write.name in _OVERWRITES | _REPEATABLE and read.name not in _COUNTS
         if was_absent or not is_kept:
             yield key.name, _told(read, other, write)
+    yield from _same_rank(record)
+
+
+def _same_rank(record: Record) -> Found:
+    """Two clients act at the same time, because each has the same rank in a sorted set.
+
+    Both add a member, read its rank, change other data, and remove the member.
+    """
+    held = [(at, *span) for at in range(len(record.commands)) if (span := _stay(record, at))]
+    for at, end, mine in held:
+        for later, _, other in held:
+            is_same = mine.rank == other.rank and mine.keys == other.keys
+            if at < later < end and is_same and mine.client != other.client:
+                yield mine.subject, _told(mine, other)
+
+
+def _stay(record: Record, at: int) -> tuple[int, Access] | None:
+    """Return until when a client acts that reads the rank of its member, with the reading command."""
+    read = record.commands[at]
+    if read.rank is None:
+        return None
+    member = read.words[2]
+    own = [
+        (place, one)
+        for place, one in enumerate(record.commands)
+        if one.client == read.client and one.changes
+    ]
+    of_member = [
+        (place, one) for place, one in own if one.subject == read.subject and member in one.fields
+    ]
+    has_entered = any(place < at and one.name == "ZADD" for place, one in of_member)
+    ends = [place for place, one in of_member if place > at and one.name == "ZREM"]
+    acts = ends and any(at < place < ends[0] for place, one in own if read.keys[0] not in one.keys)
+    return (ends[0], read) if has_entered and acts else None
 
 
 def _write_skew(record: Record) -> Found:
@@ -453,12 +553,11 @@ def _foreign_release(record: Record) -> Found:
 
 def _expired_lock(record: Record) -> Found:
     for mine, other, key, place in _takeovers(record):
-        peers = {
-            shared for one in record.commands if one.client == other.client for shared in one.keys
-        }
+        peers = [one for one in record.commands if one.client == other.client]
         for one in record.commands[place + 1 :]:
             is_late = one.client == mine.client and one.changes and key not in one.keys
-            if is_late and record.is_blind(one) and one.keys[0] in peers:
+            is_shared = any(one.keys[0] in peer.keys and one.meets(peer) for peer in peers)
+            if is_late and record.is_blind(one) and is_shared:
                 yield key.name, _told(mine, other, one)
                 break
 
@@ -470,12 +569,22 @@ def _stale_copy(record: Record) -> Found:
     accesses = [*enumerate(record.run.accesses)]
     for at, write in accesses:
         is_vector = write.name in _UPSERTS
-        is_copy = is_vector or (write.name in _OVERWRITES - _DELETIONS and record.is_blind(write))
-        if not is_copy or not write.changes:
+        # Elements are a copy if their key did not exist, because somebody has deleted the older copy.
+        is_filled = write.name in _ADDS and write.before[0] is None
+        is_copy = is_filled or write.name in _OVERWRITES - _DELETIONS
+        if not (is_vector or (is_copy and record.is_blind(write))) or not write.changes:
             continue
         target, own = write.keys[0], root_of(write.client)
-        of_target = write.overwrites if is_vector else write.replaces
-        copies = [(place, one) for place, one in accesses if one.is_write and of_target(one)]
+        copies = [
+            (place, one)
+            for place, one in accesses
+            if (one.is_write and target in one.keys and write.meets(one))
+            and (
+                write.overwrites(one)
+                if is_vector
+                else one is write or not is_filled or one.name in _DELETIONS
+            )
+        ]
         # A value without TTL that nobody replaces stays, also if its source changes later.
         stays = record.run.left.get(target) and copies[-1][1] is write
         for place, read in accesses[:at]:
@@ -493,7 +602,7 @@ def _stale_copy(record: Record) -> Found:
                 is_newer = place < there < at and newer.client in informed
                 is_kept = stays and newer.client in authors
                 if (is_newer or is_kept) and newer.client != write.client:
-                    yield target.name, _told(read, news[0], newer, write)
+                    yield write.subject, _told(read, news[0], newer, write)
                     break
 
 
@@ -535,7 +644,7 @@ def _dropped(record: Record) -> Found:
         for lost in record.plain.accesses:
             is_lost = lasts(lost, record.plain) and done[lost.shape] < usual[lost.shape]
             if is_lost and root_of(lost.client) == root:
-                yield key.name, f"{_told(read, news[0])}, and nobody ran {lost.text}"
+                yield key.name, f"{_told(read, news[0])}, and nobody ran {lost.told}"
                 break
 
 
@@ -565,7 +674,7 @@ def _intermediate_read(record: Record) -> Found:
                 if one.name == gone.name or one.has_condition:
                     break
                 if seen and is_refill:
-                    yield key.name, _told(gone, seen[0], one)
+                    yield gone.subject, _told(gone, seen[0], one)
                     break
 
 
@@ -690,11 +799,15 @@ def _early_commit(record: Record) -> Found:
     usual, here = _ends(record.plain, client), _ends(record.run, client)
     is_over = len(here) >= len(usual) > 0
     if client in record.workers:
-        is_over = record.has_gone_on and not record.residue
+        is_over = (
+            record.has_gone_on
+            and not record.residue
+            and not any(map(record.pending, record.places))
+        )
     for one in record.lost if is_over else ():
-        last = [end for end in here if end.call is None][-1:]
-        told = _told(*last) if last else f"{client} {'committed' if here else 'went on'}"
-        yield last[0].subject if last else client, f"{told}, and nobody ran {one.text}"
+        last = [end for end in here if end.call is None][-1:] or here[-1:]
+        told = _told(*last) if last else f"{client} went on"
+        yield last[0].subject if last else client, f"{told}, and nobody ran {one.told}"
 
 
 def _ends(run: Run, client: str) -> list[Access]:
@@ -713,14 +826,11 @@ def _unfinished(record: Record) -> Found:
     """Work that a client has taken stays where nobody looks for it."""
     is_lost = record.disturbed in record.workers and record.has_gone_on
     residue = record.residue if is_lost else ()
-    for key, places in record.places.items():
+    for key in record.places:
         both = [*record.plain.accesses, *record.run.accesses]
         of_key = [one for one in both if one.call is None and key in one.keys]
         reads = [one for one in record.of_key(key) if one.name == "XREADGROUP"]
-        # The value before the last command is the stream itself, which changes in place.
-        stream: Any = record.commands[places[-1]].before[0]
-        groups = getattr(stream, "groups", {}).values() if reads else ()
-        if any(group.pending for group in groups) and not any(map(_looks_again, of_key)):
+        if reads and record.pending(key) and not any(map(_looks_again, of_key)):
             yield key.name, f"{_told(reads[-1])}, and nobody claims the pending entries"
         moves = [one for one in of_key if one.name in _MOVES and one.keys[0] != key]
         is_left = moves and key in residue
@@ -738,7 +848,7 @@ def _early_acknowledgement(record: Record) -> Found:
     delivery = record.disturbed
     if delivery.startswith("delivery") and record.has_gone_on:
         for one in record.lost:
-            yield delivery, f"{delivery} was acknowledged, and nobody ran {one.text}"
+            yield delivery, f"{delivery} was acknowledged, and nobody ran {one.told}"
 
 
 def _half_written(record: Record, *, of_one_store: bool) -> Found:
@@ -750,21 +860,38 @@ def _half_written(record: Record, *, of_one_store: bool) -> Found:
     # Gaps between numbers that a counter gave out are no state.
     usual = {one.shape for at, one in enumerate(plain) if not _is_id(one, plain, at)}
     kept = [one for one in record.mine if lasts(one, record.run) and one.shape in usual]
+    numbered = [one for one in kept if _is_numbered(one, record.mine)]
     if of_one_store:
         # A second attempt repairs all but what it cannot repeat.
         kept = [one for one in kept if one.call is None and (one.acquires or one.is_relative)]
     looked_at = {key for one in accesses if root_of(one.client) != client for key in one.keys}
     for lost in record.lost:
         is_repeated = any(lost.repeats(other) and other.changes for other in accesses)
-        for one in () if is_repeated else kept:
+        # Who looks for what is lost does not find it, and takes another number.
+        is_sought = any(
+            not (one.is_write or one.call) and lost.keys[0] in one.keys and one.meets(lost)
+            for one in record.mine
+        )
+        again = numbered if of_one_store and is_sought else []
+        for one in () if is_repeated else kept + again:
             # Somebody who gets a message may check that the data it is about were saved.
             may_be_checked = one.call is not None and lost.keys[0] in looked_at
             is_one_store = one.keys[0].fake == lost.keys[0].fake
             is_claim = one.acquires and not of_one_store
             is_other = is_one_store is of_one_store and {*one.keys}.isdisjoint(lost.keys)
             if is_other and not (is_claim or may_be_checked):
-                yield f"{one.subject}, {lost.subject}", f"{_told(one)}, and nobody ran {lost.text}"
+                yield f"{one.subject}, {lost.subject}", f"{_told(one)}, and nobody ran {lost.told}"
                 break
+
+
+def _is_numbered(access: Access, own: Sequence[Access]) -> bool:
+    """Return whether an access creates something under a number that its client has drawn."""
+    if access.call is not None:
+        return False
+    drawn = [one.before[0] or b"0" for one in own if one.name == "INCR" and one.changes]
+    numbers = [int(each) + 1 for each in drawn if isinstance(each, bytes) and each.isdigit()]
+    names = *access.creates, *((access.subject,) if access.before[0] is None else ())
+    return any(re.search(rf"\b{number}\b", each) for number in numbers for each in names)
 
 
 def _early_search(record: Record) -> Found:

@@ -142,7 +142,47 @@ def flushed(cloud: Cloud, corrected: bool) -> Scenario:
     return _unchecked(lambda: redis.incr("views"), worker=work)
 
 
-EARLY: tuple[Make, ...] = (cursor_first, removed_first, flushed)
+def committed_batch(cloud: Cloud, corrected: bool) -> Scenario:
+    """A consumer commits all that it has received, or the record that it has handled."""
+    kv, broker = cloud.kv_server(), cloud.broker(topics={"orders": 1})
+    redis, http = Redis(kv.url, kv.token, rest_retries=0), broker.client()
+    http.headers.update(
+        {"Kafka-Enable-Auto-Commit": "false", "Kafka-Auto-Offset-Reset": "earliest"}
+    )
+
+    def order() -> None:
+        for value in "ab":
+            http.post("/produce/orders", json={"value": value}).raise_for_status()
+
+    def work() -> None:
+        http.post("/delete-consumer/group/one")
+        poll = {"topic": "orders", "timeout": 0}
+        while records := http.post("/consume/group/one", json=poll).raise_for_status().json():
+            for record in records:
+                redis.sadd("done", record["value"])
+                place = {key: record[key] for key in ("topic", "partition")}
+                place["offset"] = record["offset"] + 1
+                http.post("/commit/group/one", json=place if corrected else None).raise_for_status()
+
+    return _unchecked(order, worker=work)
+
+
+def buried_entry(cloud: Cloud, corrected: bool) -> Scenario:
+    """A worker acknowledges a job before it puts it aside; others claim those that are pending."""
+    client = _stream(cloud)
+
+    def work() -> None:
+        claimed = client.xautoclaim("jobs", "group", "one", 60_000)[1]
+        for entry, fields in claimed + _entries(client, ">"):
+            if not corrected:
+                client.xack("jobs", "group", entry)
+            client.xadd("aside", {**fields, "entry": entry})
+            client.xack("jobs", "group", entry)
+
+    return _unchecked(lambda: client.xadd("jobs", {"name": "a"}), worker=work)
+
+
+EARLY: tuple[Make, ...] = (cursor_first, removed_first, flushed, committed_batch, buried_entry)
 
 
 # -- messages --------------------------------------------------------------------------------------
