@@ -61,6 +61,7 @@ _CONDITIONS = frozenset({"NX", "XX", "GT", "LT"})
 _FLAGS = _CONDITIONS | {"CH", "INCR"}
 _IF_NEW = frozenset({"SETNX", "HSETNX", "MSETNX"})
 """Commands that only write what does not exist."""
+_MESSAGES = frozenset({*PUBLISHING, "produce"})
 _SENDS = frozenset({*PUBLISHING, "produce", "upsert", "upsert-data"})
 """Routes of other services by which a client stores or sends something that stays."""
 _OF_CONSUMERS = frozenset({"consume", "commit", "delete-consumer"})
@@ -192,6 +193,13 @@ class Access:
         """Whether the command takes a lock: a key that only its first writer sets."""
         return self.has_condition and self.changes
 
+    @property
+    def is_message(self) -> bool:
+        """Whether a call sends a message that nobody recognises as a duplicate."""
+        if self.call is None or not self.changes or self.name not in _MESSAGES:
+            return False
+        return not any("deduplication" in name.lower() for name in self.call.request_headers)
+
     def repeats(self, other: Access) -> bool:
         return (self.text, self.content) == (other.text, other.content)
 
@@ -202,7 +210,11 @@ class Access:
 
     def overwrites(self, other: Access) -> bool:
         """Return whether a call writes a vector again that another call has written or deleted."""
-        if self.call is None or other.call is None or self.keys != other.keys or not other.changes:
+        return other.changes and self.is_about(other)
+
+    def is_about(self, other: Access) -> bool:
+        """Return whether two calls access a common vector."""
+        if self.call is None or other.call is None or self.keys != other.keys:
             return False
         mine, (theirs, prefix) = self._vectors()[0], other._vectors()
         return bool(mine & theirs) or (prefix != "" and any(id.startswith(prefix) for id in mine))
@@ -370,7 +382,18 @@ class Record:
                 one.keys[0] in others and one.keys[0] in other.keys and one.meets(other)
                 for other in later
             )
+            and not self._is_superseded(one)
         ]
+
+    def _is_superseded(self, effect: Access) -> bool:
+        """Return whether without the event, too, nothing remains of an effect."""
+        later = self.plain.accesses[self.plain.accesses.index(effect) + 1 :]
+        return effect.name in _OVERWRITES and any(
+            one.name == effect.name
+            and one.keys == effect.keys
+            and {*one.fields} >= {*effect.fields}
+            for one in later
+        )
 
     def _is_change_by_others(self, one: Access) -> bool:
         return one.changes and root_of(one.client) != self.disturbed
@@ -458,6 +481,15 @@ def _lost_update(record: Record) -> Found:
     for read, other, write, key in _stale_writes(record):
         if write.name in _OVERWRITES and any(value is not None for value in read.before):
             yield key.name, _told(read, other, write)
+    for at, write in enumerate(accesses := record.run.accesses):
+        if write.name in _UPSERTS and write.changes:
+            earlier = [
+                (place, one) for place, one in enumerate(accesses[:at]) if write.is_about(one)
+            ]
+            own = [place for place, one in earlier if one.client == write.client]
+            news = [one for place, one in earlier if own and place > own[-1] and one.changes]
+            if news and accesses[own[-1]].name == "fetch" and news[-1].content != write.content:
+                yield write.subject, _told(accesses[own[-1]], news[-1], write)
 
 
 def _check_then_act(record: Record) -> Found:
@@ -619,6 +651,34 @@ def _overtaken(record: Record) -> Found:
             if is_newer and one.name == last.name and one.words != last.words and last.meets(one):
                 yield key.name, _told(one, last)
                 break
+    yield from _overtaken_record(record)
+
+
+def _overtaken_record(record: Record) -> Found:
+    """A consumer writes what comes from an older record after the newest one was handled."""
+    run, plain = record.run, record.plain
+    sent, usual = (
+        [one.content for one in each.accesses if one.name == "produce"] for each in (run, plain)
+    )
+    if not sent or sent != usual or any(one.kind in _LOSSES for one in run.fired):
+        return
+    consumers = {root_of(one.client) for one in plain.accesses if one.name == "consume"}
+    for key in record.places:
+        before, now = (
+            [one for one in each.accesses if one.call is None and one.changes and key in one.keys]
+            for each in (plain, run)
+        )
+        if not before or not now or {root_of(one.client) for one in before + now} - consumers:
+            continue
+        order, last = [one.text for one in before], now[-1]
+        newest = [one for one in now if one.text == order[-1]]
+        if (
+            newest
+            and last.text in order[:-1]
+            and last.meets(newest[-1])
+            and last.name in _OVERWRITES
+        ):
+            yield key.name, _told(newest[-1], last)
 
 
 def _dropped(record: Record) -> Found:
@@ -684,14 +744,20 @@ def _intermediate_read(record: Record) -> Found:
 def _key_without_ttl(record: Record) -> Found:
     if not record.run.fired:
         return
-    for at, one in enumerate(record.plain.accesses):
-        key = one.keys[0]
-        # What a script does before is never done without its EXPIRE.
-        is_split = record.plain.accesses[at - 1].unit is not one.unit
-        if one.name in _EXPIRIES and is_split and record.run.left.get(key):
-            wrote = [peer for peer in record.of_key(key) if peer.changes]
-            if wrote:
-                yield key.name, f"{_told(wrote[-1])}, and {one.text} never ran"
+    plain, left = record.plain, record.run.left
+    # What a script does before is never done without its EXPIRE.
+    split = {
+        one.keys[0]
+        for at, one in enumerate(plain.accesses)
+        if one.name in _EXPIRIES and plain.accesses[at - 1].unit is not one.unit
+    }
+    for key in record.places:
+        changes = [one for one in record.of_key(key) if one.changes]
+        # Such as a counter that was increased after it had expired.
+        made = [one for one in changes if one.before[0] is None and one.name not in _OVERWRITES]
+        is_limited = key in split or (made and plain.left.get(key) is False)
+        if left.get(key) and not plain.left.get(key) and is_limited:
+            yield key.name, f"{_told((made or changes)[-1])}, and the key has no TTL"
     released = {
         one.shape
         for one in record.plain.accesses
@@ -719,8 +785,10 @@ def _repeated_effect(record: Record) -> Found:
         is_new = 0 < before[effect] == count[effect] - 1
         # A client whose first attempt was refused something may get it here.
         is_attempt = is_again and (one.client.startswith("delivery") or "/" in one.client)
-        if is_new and (one.client, one.keys[0]) not in others and (is_attempt or one.is_relative):
-            yield one.keys[0].name, f"{_told(one)} once too often"
+        is_own = one.call is None or root_of(one.client) not in record.workers
+        is_meant = (one.client, one.keys[0]) not in others and is_own
+        if is_new and is_meant and (is_attempt or one.is_relative):
+            yield one.subject, f"{_told(one)} once too often"
 
 
 def _effects(run: Run) -> Iterator[tuple[object, Access]]:
@@ -728,9 +796,17 @@ def _effects(run: Run) -> Iterator[tuple[object, Access]]:
 
     A second attempt may store the same data under another name, such as a random ID.
     """
-    names = set()
+    names: set[object] = set()
+    is_undisturbed = all(one.kind in ORDERS for one in run.fired)
     for at, one in enumerate(run.accesses):
-        if one.call is not None or not one.changes or not run.left.get(one.keys[0]):
+        if one.call is not None:
+            # Who sends again may not know whether the first message arrived.
+            sent = root_of(one.client), one.text, one.content
+            if is_undisturbed and one.is_message and sent not in names:
+                names.add(sent)
+                yield sent[1:], one
+            continue
+        if not one.changes or not run.left.get(one.keys[0]):
             continue
         if one.is_relative and not _is_id(one, run.accesses, at):
             yield one.text, one

@@ -169,6 +169,10 @@ def lock_forever(redis: Redis) -> Clients:
     return {"ann": lambda: redis.setnx("lock", "ann") and redis.delete("lock")}
 
 
+def count_after_expiry(redis: Redis) -> Clients:
+    return both(lambda _: redis.incr("w") if redis.get("w") else redis.set("w", 1, ex=60, nx=True))
+
+
 def code_then_expire(redis: Redis) -> Clients:
     return {"ann": lambda: redis.set("code", "1234") and redis.pexpire("code", 60_000)}
 
@@ -534,7 +538,13 @@ FIRE: dict[str, tuple[Callable[[Redis], Clients], ...]] = {
     "write skew": (leave_call, withdraw, open_both, swap_shifts),
     "foreign release": (release_any, extend_any, mark_free),
     "expired lock": (write_late, push_late, score_late),
-    "key without TTL": (count_then_expire, session_then_expire, code_then_expire, lock_forever),
+    "key without TTL": (
+        count_then_expire,
+        session_then_expire,
+        code_then_expire,
+        lock_forever,
+        count_after_expiry,
+    ),
     "stale write": (invalidate_first, build_timeline, build_list),
     "intermediate read": (rebuild_list, rebuild_hash, rebuild_in_pages),
     "partial update": (transfer, sell_then_note, claim_name_first, number_invoice),
@@ -665,8 +675,10 @@ for name, makes in (
     ("early commit", work.EARLY),
     ("overtaken message", work.DROPPED),
     ("effect outside a step", (work.read_in_each_call,)),
+    ("overtaken message", (work.applied_late,)),
+    ("lost update", (work.retagged,)),
 ):
-    SERVICES[name] = (*SERVICES[name], *makes)
+    SERVICES[name] = (*SERVICES.get(name, ()), *makes)
 
 
 def explored(cloud: Cloud, of: Scenario, **options: Any) -> Exploration:
