@@ -41,8 +41,6 @@ _DELETIONS = frozenset({"DEL", "UNLINK", "GETDEL"})
 _REMOVALS = frozenset({"HDEL", "SREM", "ZREM", "LREM"})
 _CONSUMES = _TAKES | {"XACK", "XDEL"}
 """Commands after which nobody gets what they took again."""
-_TRIMS = frozenset({"ZREMRANGEBYSCORE", "ZREMRANGEBYRANK", "ZREMRANGEBYLEX", "LREM", "LTRIM"})
-"""Commands that remove what matches, which may be nothing."""
 _APPENDS = frozenset({"RPUSH", "LPUSH", "XADD"})
 _ADDS = frozenset({"RPUSH", "LPUSH", "SADD", "ZADD"})
 _OF_QUEUES = _TAKES | _MOVES | _CLAIMS | {"LTRIM", "LREM", "XACK", "XDEL", "XTRIM", "XREADGROUP"}
@@ -62,7 +60,7 @@ _FLAGS = _CONDITIONS | {"CH", "INCR"}
 _IF_NEW = frozenset({"SETNX", "HSETNX", "MSETNX"})
 """Commands that only write what does not exist."""
 _MESSAGES = frozenset({*PUBLISHING, "produce"})
-_SENDS = frozenset({*PUBLISHING, "produce", "upsert", "upsert-data"})
+_SENDS = _MESSAGES | {"upsert", "upsert-data"}
 """Routes of other services by which a client stores or sends something that stays."""
 _OF_CONSUMERS = frozenset({"consume", "commit", "delete-consumer"})
 """Routes by which a consumer says where it is."""
@@ -80,7 +78,6 @@ _CREATIONS = frozenset({"SET", "HSET", "HMSET", "HSETNX", "SADD", "ZADD"})
 _PAUSES = frozenset({"jump", "nearly", "past", "tick"})
 """Kinds of events that pause all clients, and so change no order."""
 _UPSERTS = frozenset({"upsert", "upsert-data", "update"})
-_QUERIES = ("query", "resumable-query")
 _VARIABLE = re.compile(r"[0-9a-f]{8}[0-9a-f-]*|\d+")
 """Numbers and IDs, which can differ between two runs of the same code."""
 
@@ -144,23 +141,14 @@ class Access:
             return known != self.words[2].encode() and not (known is None and "XX" in self.options)
         if self.name in ("HDEL", "SREM", "ZREM"):
             return any(map(self._has, self.fields))
-        if self.name in _TRIMS:
-            return known is not None and not (self.name == "ZREMRANGEBYSCORE" and self._misses())
+        if self.name == "ZREMRANGEBYSCORE" and known is None:
+            return False
         is_same = self.name in ("HSET", "HMSET") and all(
             self._has(field) and known.fields.get(field.encode()) == value.encode()
             for field, value in zip(self.fields, self.words[3::2], strict=False)
         )
         is_known = self.name in ("SADD", "HSETNX") and all(map(self._has, self.fields))
         return not (is_same or is_known)
-
-    def _misses(self) -> bool:
-        """Return whether no score of the sorted set is in the range that the command names."""
-        try:
-            least, most = (float(word.removeprefix("(")) for word in self.words[2:4])
-        except ValueError:
-            return False
-        known: Any = self.before[0]
-        return not any(least <= score <= most for score in getattr(known, "scores", {}).values())
 
     def _has(self, field: str) -> bool:
         """Return whether the first key had a field or member before the command."""
@@ -199,9 +187,6 @@ class Access:
         if self.call is None or not self.changes or self.name not in _MESSAGES:
             return False
         return not any("deduplication" in name.lower() for name in self.call.request_headers)
-
-    def repeats(self, other: Access) -> bool:
-        return (self.text, self.content) == (other.text, other.content)
 
     @property
     def is_relative(self) -> bool:
@@ -343,17 +328,7 @@ class Record:
         An effect is not lost if a later attempt decided against it, because of what somebody else
         wrote, or waits for a lease to expire.
         """
-        own = [one for one in self.plain.accesses if root_of(one.client) == self.disturbed]
-        # A command that sets the value that its key has already counts as done.
-        made = [
-            one
-            for one in self.run.accesses
-            if one.changes or (one.name in _OVERWRITES | _REPEATABLE and not one.has_condition)
-        ]
-        done = Counter(each for one in made for each in (one.shape, one.text))
-        usual = Counter(
-            each for one in self.plain.accesses if one.changes for each in (one.shape, one.text)
-        )
+        usual = {one.shape for one in self.plain.accesses if one.changes}
         if any(
             one.changes and one.shape not in usual and one.name not in _OF_CONSUMERS
             for one in self.mine
@@ -369,15 +344,12 @@ class Record:
             for one in later
         ):
             return ()
-        others = {
-            key for one in self.commands if self._is_change_by_others(one) for key in one.keys
-        }
+        strange = (one for one in self.commands if root_of(one.client) != self.disturbed)
+        others = {key for one in strange if one.changes for key in one.keys}
         return [
             one
-            for one in own
-            if lasts(one, self.plain)
-            and done[one.shape] < usual[one.shape]
-            and done[one.text] < usual[one.text]
+            for one in self.missing
+            if root_of(one.client) == self.disturbed
             and not any(
                 one.keys[0] in others and one.keys[0] in other.keys and one.meets(other)
                 for other in later
@@ -385,18 +357,26 @@ class Record:
             and not self._is_superseded(one)
         ]
 
+    @cached_property
+    def missing(self) -> Sequence[Access]:
+        """The lasting effects without the event that nobody had here."""
+        # A command that sets the value that its key has already counts as done.
+        made = (
+            one
+            for one in self.run.accesses
+            if one.changes or (one.name in _OVERWRITES | _REPEATABLE and not one.has_condition)
+        )
+        plain = self.plain.accesses
+        done = Counter(each for one in made for each in (one.shape, one.text))
+        usual = Counter(each for one in plain if one.changes for each in (one.shape, one.text))
+        rare = (one for one in plain if done[one.shape] < usual[one.shape])
+        return [one for one in rare if lasts(one, self.plain) and done[one.text] < usual[one.text]]
+
     def _is_superseded(self, effect: Access) -> bool:
         """Return whether without the event, too, nothing remains of an effect."""
         later = self.plain.accesses[self.plain.accesses.index(effect) + 1 :]
-        return effect.name in _OVERWRITES and any(
-            one.name == effect.name
-            and one.keys == effect.keys
-            and {*one.fields} >= {*effect.fields}
-            for one in later
-        )
-
-    def _is_change_by_others(self, one: Access) -> bool:
-        return one.changes and root_of(one.client) != self.disturbed
+        same = (one for one in later if (one.name, one.keys) == (effect.name, effect.keys))
+        return effect.name in _OVERWRITES and any({*one.fields} >= {*effect.fields} for one in same)
 
     def pending(self, key: Touch) -> bool:
         """Return whether a key is a stream with entries that a consumer has read and nobody has
@@ -506,32 +486,24 @@ def _same_rank(record: Record) -> Found:
 
     Both add a member, read its rank, change other data, and remove the member.
     """
-    held = [(at, *span) for at in range(len(record.commands)) if (span := _stay(record, at))]
+    held: list[tuple[int, int, Access]] = []
+    for at, read in enumerate(record.commands):
+        own = [] if read.rank is None else [*enumerate(record.commands)]
+        own = [(place, one) for place, one in own if one.client == read.client and one.changes]
+        of_member = [
+            (place, one.name)
+            for place, one in own
+            if one.keys == read.keys and read.words[2] in one.fields
+        ]
+        has_entered = any(place < at and name == "ZADD" for place, name in of_member)
+        end = next((place for place, name in of_member if place > at and name == "ZREM"), at)
+        if has_entered and any(at < place < end and one.keys != read.keys for place, one in own):
+            held.append((at, end, read))
     for at, end, mine in held:
         for later, _, other in held:
             is_same = mine.rank == other.rank and mine.keys == other.keys
             if at < later < end and is_same and mine.client != other.client:
                 yield mine.subject, _told(mine, other)
-
-
-def _stay(record: Record, at: int) -> tuple[int, Access] | None:
-    """Return until when a client acts that reads the rank of its member, with the reading command."""
-    read = record.commands[at]
-    if read.rank is None:
-        return None
-    member = read.words[2]
-    own = [
-        (place, one)
-        for place, one in enumerate(record.commands)
-        if one.client == read.client and one.changes
-    ]
-    of_member = [
-        (place, one) for place, one in own if one.subject == read.subject and member in one.fields
-    ]
-    has_entered = any(place < at and one.name == "ZADD" for place, one in of_member)
-    ends = [place for place, one in of_member if place > at and one.name == "ZREM"]
-    acts = ends and any(at < place < ends[0] for place, one in own if read.keys[0] not in one.keys)
-    return (ends[0], read) if has_entered and acts else None
 
 
 def _write_skew(record: Record) -> Found:
@@ -575,11 +547,10 @@ def _takeovers(record: Record) -> Iterator[tuple[Access, Access, Touch, int]]:
 def _foreign_release(record: Record) -> Found:
     for mine, other, key, place in _takeovers(record):
         for one in record.of_key(key, place):
-            if one.client == other.client and one.is_write:
-                break
-            if one.client == mine.client and one.changes:
-                if record.is_blind(one):
-                    yield key.name, _told(mine, other, one)
+            is_late = one.client == mine.client and one.changes
+            if is_late and record.is_blind(one):
+                yield key.name, _told(mine, other, one)
+            if is_late or (one.client == other.client and one.is_write):
                 break
 
 
@@ -610,12 +581,9 @@ def _stale_copy(record: Record) -> Found:
         copies = [
             (place, one)
             for place, one in accesses
-            if (one.is_write and target in one.keys and write.meets(one))
-            and (
-                write.overwrites(one)
-                if is_vector
-                else one is write or not is_filled or one.name in _DELETIONS
-            )
+            if one.is_write
+            and (write.overwrites(one) if is_vector else target in one.keys and write.meets(one))
+            and (one is write or not is_filled or one.name in _DELETIONS)
         ]
         # A value without TTL that nobody replaces stays, also if its source changes later.
         stays = record.run.left.get(target) and copies[-1][1] is write
@@ -672,12 +640,8 @@ def _overtaken_record(record: Record) -> Found:
             continue
         order, last = [one.text for one in before], now[-1]
         newest = [one for one in now if one.text == order[-1]]
-        if (
-            newest
-            and last.text in order[:-1]
-            and last.meets(newest[-1])
-            and last.name in _OVERWRITES
-        ):
+        is_older = last.text in order[:-1] and last.name in _OVERWRITES
+        if newest and is_older and last.meets(newest[-1]):
             yield key.name, _told(newest[-1], last)
 
 
@@ -685,10 +649,6 @@ def _dropped(record: Record) -> Found:
     """A message is handled before the data that it is about exist, and is dropped."""
     if any(one.kind not in ORDERS for one in record.run.fired):
         return
-    done, usual = (
-        Counter(one.shape for one in run.accesses if one.changes)
-        for run in (record.run, record.plain)
-    )
     for at, read in enumerate(record.commands):
         is_over = read.client in record.run.acknowledged or (
             root_of(read.client) in record.workers and read.client not in record.run.errors
@@ -701,11 +661,8 @@ def _dropped(record: Record) -> Found:
         again = any(root_of(one.client) == root for one in later)
         if not news or again or key not in record.run.left:
             continue
-        for lost in record.plain.accesses:
-            is_lost = lasts(lost, record.plain) and done[lost.shape] < usual[lost.shape]
-            if is_lost and root_of(lost.client) == root:
-                yield key.name, f"{_told(read, news[0])}, and nobody ran {lost.told}"
-                break
+        for lost in (one for one in record.missing if root_of(one.client) == root):
+            yield key.name, f"{_told(read, news[0])}, and nobody ran {lost.told}"
 
 
 def _number_of_message(access: Access) -> int:
@@ -745,6 +702,7 @@ def _key_without_ttl(record: Record) -> Found:
     if not record.run.fired:
         return
     plain, left = record.plain, record.run.left
+    locks = {one.shape for one in plain.accesses if one.call is None and one.acquires}
     # What a script does before is never done without its EXPIRE.
     split = {
         one.keys[0]
@@ -756,17 +714,10 @@ def _key_without_ttl(record: Record) -> Found:
         # Such as a counter that was increased after it had expired.
         made = [one for one in changes if one.before[0] is None and one.name not in _OVERWRITES]
         is_limited = key in split or (made and plain.left.get(key) is False)
-        if left.get(key) and not plain.left.get(key) and is_limited:
-            yield key.name, f"{_told((made or changes)[-1])}, and the key has no TTL"
-    released = {
-        one.shape
-        for one in record.plain.accesses
-        if one.call is None and one.acquires and one.keys[0] not in record.plain.left
-    }
-    for one in record.commands:
-        key = one.keys[0]
-        if one.acquires and one.shape in released and record.run.left.get(key):
-            yield key.name, f"{_told(one)}, and nobody deleted it: it stays forever"
+        taken = [one for one in changes if one.acquires and one.shape in locks]
+        is_released = taken and key not in plain.left
+        if left.get(key) and not plain.left.get(key) and (is_limited or is_released):
+            yield key.name, f"{_told((taken or made or changes)[-1])}, and the key stays forever"
 
 
 def _repeated_effect(record: Record) -> Found:
@@ -823,66 +774,51 @@ def _is_id(access: Access, accesses: Sequence[Access], at: int) -> bool:
     if access.name == "HINCRBY":
         beside = [one for one in accesses[max(0, at - 1) : at + 2] if one.keys == access.keys]
         return access.words[-1] == "1" and any(one.name == "HSET" for one in beside)
-    known: Any = access.before[0] if access.name == "INCR" else b"-"
-    if not re.fullmatch(rb"-?\d+", known if isinstance(known, bytes) else b"-" if known else b"0"):
-        return False
-    number = re.compile(rf"\b{int(known or 0) + 1}\b")
-    later = (one for one in accesses[at + 1 :] if one.client == access.client)
-    return any(number.search(one.content) for one in later if one.keys != access.keys)
+    number = _drawn(access)
+    later = (one for one in accesses[at + 1 :] if one.client == access.client and number)
+    return any(number.search(one.content) for one in later if number and one.keys != access.keys)
 
 
 def _outside_step(record: Record) -> Found:
-    """An effect of a workflow that is not in a step happens in each call of the workflow."""
-    yield from _unstable_read(record)
-    if record.run.fired:
-        return
-    calls: dict[tuple[str, str], list[Access]] = {}
-    for one in record.run.accesses:
-        of_run = record.run.workflow_runs.get(one.client)
-        is_effect = one.is_relative if one.call is None else one.changes and one.name == "produce"
-        if of_run is not None and is_effect:
-            calls.setdefault((of_run, one.text), []).append(one)
-    for (_, text), made in calls.items():
-        clients = list(dict.fromkeys(one.client for one in made))
-        if len(clients) > 1:
+    """Each call of a workflow run repeats an effect that is not in a step, or a read whose answer
+    changes.
+    """
+    runs, accesses = record.run.workflow_runs, record.run.accesses
+    repeated: dict[tuple[str, str], list[int]] = {}
+    for at, one in enumerate(accesses):
+        if one.client in runs:
+            repeated.setdefault((runs[one.client], one.text), []).append(at)
+    for (of_run, text), places in repeated.items():
+        made = [accesses[at] for at in places]
+        first, calls = made[0], [each for each in runs if runs[each] == of_run]
+        effects = [one for one in made if (one.is_relative if one.call is None else one.is_message)]
+        clients = list(dict.fromkeys(one.client for one in effects if one.name not in PUBLISHING))
+        if len(clients) > 1 and not record.run.fired:
             times = f"{text} ran in {len(clients)} calls of one workflow run"
-            yield made[0].subject, f"{times} ({', '.join(clients)}), outside every step"
+            yield first.subject, f"{times} ({', '.join(clients)}), outside every step"
+        between = (one for one in accesses[places[0] : places[-1]] if first.keys[0] in one.keys)
+        news = next((one for one in between if one.changes and one.client not in calls), None)
+        since = {*calls[calls.index(first.client) :]}
+        is_read = first.call is None and not first.is_write
+        if news and is_read and len(since) > 2 and since <= {one.client for one in made}:
+            yield first.subject, _told(first, news, made[-1])
 
 
-def _unstable_read(record: Record) -> Found:
-    """A read that each call of a workflow run repeats has another answer after a change."""
-    runs = record.run.workflow_runs
-    reads: dict[tuple[str, str], list[int]] = {}
-    for at, one in enumerate(record.commands):
-        if one.client in runs and not one.is_write:
-            reads.setdefault((runs[one.client], one.text), []).append(at)
-    for (of_run, _), places in reads.items():
-        first, last = record.commands[places[0]], record.commands[places[-1]]
-        calls = [each for each in runs if runs[each] == of_run]
-        since = calls[calls.index(first.client) :]
-        changes = record.of_key(first.keys[0], places[0], places[-1])
-        news = next((one for one in changes if one.changes and one.client not in calls), None)
-        repeats = {record.commands[at].client for at in places}
-        if news is not None and len(since) > 2 and repeats >= {*since}:
-            yield first.subject, _told(first, news, last)
-
-
-def _early_commit(record: Record) -> Found:
-    """Work counts as done, because a worker has gone on or a client has taken it, without its effect."""
+def _early_end(record: Record, *, of_delivery: bool) -> Found:
+    """Work counts as done without its effect, because a handler has answered, a worker has gone on,
+    or a client has taken it.
+    """
     client = record.disturbed
-    if not record.lost or client.startswith("delivery"):
+    if not record.lost or client.startswith("delivery") is not of_delivery:
         return
     usual, here = _ends(record.plain, client), _ends(record.run, client)
+    last = [] if of_delivery else [end for end in here if end.call is None][-1:] or here[-1:]
     is_over = len(here) >= len(usual) > 0
-    if client in record.workers:
-        is_over = (
-            record.has_gone_on
-            and not record.residue
-            and not any(map(record.pending, record.places))
-        )
+    if client in record.workers or of_delivery:
+        is_left = record.residue or any(map(record.pending, record.places))
+        is_over = record.has_gone_on and (of_delivery or not is_left)
+    told = _told(*last) or f"{client} {'was acknowledged' if of_delivery else 'went on'}"
     for one in record.lost if is_over else ():
-        last = [end for end in here if end.call is None][-1:] or here[-1:]
-        told = _told(*last) if last else f"{client} went on"
         yield last[0].subject if last else client, f"{told}, and nobody ran {one.told}"
 
 
@@ -920,13 +856,6 @@ def _looks_again(access: Access) -> bool:
     return access.name in _CLAIMS or (access.name == "XREADGROUP" and {*ids} != {">"})
 
 
-def _early_acknowledgement(record: Record) -> Found:
-    delivery = record.disturbed
-    if delivery.startswith("delivery") and record.has_gone_on:
-        for one in record.lost:
-            yield delivery, f"{delivery} was acknowledged, and nobody ran {one.told}"
-
-
 def _half_written(record: Record, *, of_one_store: bool) -> Found:
     client = record.disturbed
     plain, accesses = record.plain.accesses, record.run.accesses
@@ -942,7 +871,10 @@ def _half_written(record: Record, *, of_one_store: bool) -> Found:
         kept = [one for one in kept if one.call is None and (one.acquires or one.is_relative)]
     looked_at = {key for one in accesses if root_of(one.client) != client for key in one.keys}
     for lost in record.lost:
-        is_repeated = any(lost.repeats(other) and other.changes for other in accesses)
+        is_repeated = any(
+            one.text == lost.text and one.content == lost.content and one.changes
+            for one in accesses
+        )
         # Who looks for what is lost does not find it, and takes another number.
         is_sought = any(
             not (one.is_write or one.call) and lost.keys[0] in one.keys and one.meets(lost)
@@ -961,34 +893,35 @@ def _half_written(record: Record, *, of_one_store: bool) -> Found:
 
 
 def _is_numbered(access: Access, own: Sequence[Access]) -> bool:
-    """Return whether an access creates something under a number that its client has drawn."""
-    if access.call is not None:
-        return False
-    drawn = [one.before[0] or b"0" for one in own if one.name == "INCR" and one.changes]
-    numbers = [int(each) + 1 for each in drawn if isinstance(each, bytes) and each.isdigit()]
-    names = *access.creates, *((access.subject,) if access.before[0] is None else ())
-    return any(re.search(rf"\b{number}\b", each) for number in numbers for each in names)
+    """Return whether a command creates something under a number that its client has drawn."""
+    is_new = access.call is None and access.before[0] is None
+    names = (access.subject,) * is_new + (() if access.call else access.creates)
+    return any(number.search(each) for number in filter(None, map(_drawn, own)) for each in names)
+
+
+def _drawn(access: Access) -> re.Pattern[str] | None:
+    """Return a pattern of the number that a counter gives out."""
+    known: Any = (access.before[0] or b"0") if access.name == "INCR" else None
+    is_number = isinstance(known, bytes) and re.fullmatch(rb"-?\d+", known)
+    return re.compile(rf"\b{int(known) + 1}\b") if is_number else None
 
 
 def _early_search(record: Record) -> Found:
     """A client searches before its upsert is visible, and does not search again afterwards."""
-    if not any(event.kind == "hold" for event in record.run.fired):
-        return
-    searches: dict[tuple[str, str], bool] = {}
+    is_early: dict[tuple[str, str], bool] = {}
     written_us: dict[tuple[str, str], int] = {}
-    for line in record.run.lines:
-        call = line.call
-        if call is None or call.service != "vector":
+    is_held = any(event.kind == "hold" for event in record.run.fired)
+    for line in record.run.lines if is_held else ():
+        if line.call is None or line.call.service != "vector":
             continue
         # Other clients may not know of the upsert.
-        author = root_of(line.strand), call.handle
-        if call.route.startswith("upsert"):
+        author = root_of(line.strand), line.call.handle
+        if line.call.route.startswith("upsert"):
             written_us[author] = line.at_us
-        elif call.route.startswith(_QUERIES) and author in written_us:
-            searches[line.strand, call.handle] = line.at_us < written_us[author] + HOLD_US
-    for (client, handle), is_early in searches.items():
-        if is_early:
-            yield handle, f"{client} searched before the upsert was visible"
+        elif line.call.route.startswith(("query", "resumable-query")) and author in written_us:
+            is_early[line.strand, author[1]] = line.at_us < written_us[author] + HOLD_US
+    for client, handle in (each for each in is_early if is_early[each]):
+        yield handle, f"{client} searched before the upsert was visible"
 
 
 # -- all patterns ----------------------------------------------------------------------------------
@@ -1005,8 +938,8 @@ PATTERNS: dict[str, tuple[Callable[[Record], Found], str]] = {
         _outside_step,
         "the number counts the calls, or no step uses the answer",
     ),
-    "early commit": (_early_commit, "the effect may be lost"),
-    "early acknowledgement": (_early_acknowledgement, "the effect may be lost"),
+    "early commit": (partial(_early_end, of_delivery=False), "the effect may be lost"),
+    "early acknowledgement": (partial(_early_end, of_delivery=True), "the effect may be lost"),
     "unfinished work": (_unfinished, "something else returns the work or finishes it"),
     "intermediate read": (_intermediate_read, "the reader takes missing data for unfinished"),
     "dual write": (
