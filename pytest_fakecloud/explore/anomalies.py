@@ -462,7 +462,8 @@ def _lost_update(record: Record) -> Found:
         if write.name in _OVERWRITES and any(value is not None for value in read.before):
             yield key.name, _told(read, other, write)
     for at, write in enumerate(accesses := record.run.accesses):
-        if write.name in _UPSERTS and write.changes:
+        again = (one for one in accesses[at + 1 :] if one.client == write.client)
+        if write.name in _UPSERTS and write.changes and not any(map(write.is_about, again)):
             earlier = [
                 (place, one) for place, one in enumerate(accesses[:at]) if write.is_about(one)
             ]
@@ -586,7 +587,8 @@ def _stale_copy(record: Record) -> Found:
             and (one is write or not is_filled or one.name in _DELETIONS)
         ]
         # A value without TTL that nobody replaces stays, also if its source changes later.
-        stays = record.run.left.get(target) and copies[-1][1] is write
+        is_latest = copies[-1][1] is write
+        stays = record.run.left.get(target) and is_latest
         for place, read in accesses[:at]:
             source = read.keys[0]
             is_read = read.client == write.client and not (read.is_write or read.call)
@@ -600,6 +602,8 @@ def _stale_copy(record: Record) -> Found:
             informed = {one.client for _, one in later} if news else set()
             for there, newer in copies:
                 is_newer = place < there < at and newer.client in informed
+                # Who deletes an older copy may do so once more.
+                is_newer = is_newer and (is_latest or newer.name not in _DELETIONS)
                 is_kept = stays and newer.client in authors
                 if (is_newer or is_kept) and newer.client != write.client:
                     yield write.subject, _told(read, news[0], newer, write)
@@ -607,42 +611,28 @@ def _stale_copy(record: Record) -> Found:
 
 
 def _overtaken(record: Record) -> Found:
-    """The value of a message overwrites that of a message which was published later."""
+    """The value of a message or record overwrites that of a later one."""
     yield from _dropped(record)
-    for key, places in record.places.items():
-        writes = [record.commands[at] for at in places if record.commands[at].is_write]
-        last = writes[-1] if writes else None
-        if last is None or last.name not in _OVERWRITES - _DELETIONS or not record.is_blind(last):
+    run, plain = record.run.accesses, record.plain.accesses
+    consumers = {root_of(one.client) for one in plain if one.name == "consume"}
+    sent, usual = ([one.content for one in each if one.name == "produce"] for each in (run, plain))
+    if sent != usual or any(one.kind in _LOSSES for one in record.run.fired):
+        consumers = set()  # Other records are the newest here, or a consumer has not finished.
+    for key in record.places:
+        writes = [one for one in record.of_key(key) if one.changes]
+        before = [one for one in plain if one.changes and one.call is None and key in one.keys]
+        if not writes or writes[-1].name not in _OVERWRITES:
             continue
+        last, order = writes[-1], [one.text for one in before]
+        is_consumed = consumers.issuperset(root_of(one.client) for one in before + writes)
+        is_old = is_consumed and last.text in order and last.text != order[-1]
+        is_blind = record.is_blind(last) and last.name not in _DELETIONS
         for one in writes:
             is_newer = 0 < _number_of_message(last) < _number_of_message(one)
-            if is_newer and one.name == last.name and one.words != last.words and last.meets(one):
+            is_newer = is_newer and is_blind and one.name == last.name and one.words != last.words
+            if (is_newer or (is_old and one.text == order[-1])) and last.meets(one):
                 yield key.name, _told(one, last)
                 break
-    yield from _overtaken_record(record)
-
-
-def _overtaken_record(record: Record) -> Found:
-    """A consumer writes what comes from an older record after the newest one was handled."""
-    run, plain = record.run, record.plain
-    sent, usual = (
-        [one.content for one in each.accesses if one.name == "produce"] for each in (run, plain)
-    )
-    if not sent or sent != usual or any(one.kind in _LOSSES for one in run.fired):
-        return
-    consumers = {root_of(one.client) for one in plain.accesses if one.name == "consume"}
-    for key in record.places:
-        before, now = (
-            [one for one in each.accesses if one.call is None and one.changes and key in one.keys]
-            for each in (plain, run)
-        )
-        if not before or not now or {root_of(one.client) for one in before + now} - consumers:
-            continue
-        order, last = [one.text for one in before], now[-1]
-        newest = [one for one in now if one.text == order[-1]]
-        is_older = last.text in order[:-1] and last.name in _OVERWRITES
-        if newest and is_older and last.meets(newest[-1]):
-            yield key.name, _told(newest[-1], last)
 
 
 def _dropped(record: Record) -> Found:
@@ -702,7 +692,8 @@ def _key_without_ttl(record: Record) -> Found:
     if not record.run.fired:
         return
     plain, left = record.plain, record.run.left
-    locks = {one.shape for one in plain.accesses if one.call is None and one.acquires}
+    locked = [one for one in plain.accesses if one.call is None and one.acquires]
+    released = {one.shape for one in locked if one.keys[0] not in plain.left}
     # What a script does before is never done without its EXPIRE.
     split = {
         one.keys[0]
@@ -714,9 +705,8 @@ def _key_without_ttl(record: Record) -> Found:
         # Such as a counter that was increased after it had expired.
         made = [one for one in changes if one.before[0] is None and one.name not in _OVERWRITES]
         is_limited = key in split or (made and plain.left.get(key) is False)
-        taken = [one for one in changes if one.acquires and one.shape in locks]
-        is_released = taken and key not in plain.left
-        if left.get(key) and not plain.left.get(key) and (is_limited or is_released):
+        taken = [one for one in changes if one.acquires and one.shape in released]
+        if left.get(key) and not plain.left.get(key) and (is_limited or taken):
             yield key.name, f"{_told((taken or made or changes)[-1])}, and the key stays forever"
 
 
