@@ -11,7 +11,8 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError, shown, unknown_name
-from ..reporting.calls import PUBLISHING
+from ..reporting.calls import PUBLISHING, Lookups
+from ..reporting.wording import summarise
 from .schedule import HOLD_US, ORDERS
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ _REMOVALS = frozenset({"HDEL", "SREM", "ZREM", "LREM"})
 _CONSUMES = _TAKES | {"XACK", "XDEL"}
 """Commands after which nobody gets what they took again."""
 _APPENDS = frozenset({"RPUSH", "LPUSH", "XADD"})
+_ADDS = frozenset({"RPUSH", "LPUSH", "SADD", "ZADD"})
 _OF_QUEUES = _TAKES | _MOVES | _CLAIMS | {"LTRIM", "LREM", "XACK", "XDEL", "XTRIM", "XREADGROUP"}
 """Commands that take known elements from a list or a stream, whatever others append to it."""
 _COUNTS = frozenset({"SCARD", "ZCARD", "HLEN", "LLEN", "XLEN", "ZCOUNT", "ZLEXCOUNT"})
@@ -53,9 +55,15 @@ _FIELDS = {
     "ZADD": slice(3, None, 2),
 }  # fmt: skip
 """The words of a command that are the fields or members which it accesses."""
-_FLAGS = frozenset({"NX", "XX", "GT", "LT", "CH", "INCR"})
-_SENDS = frozenset({*PUBLISHING, "produce", "upsert", "upsert-data"})
+_CONDITIONS = frozenset({"NX", "XX", "GT", "LT"})
+_FLAGS = _CONDITIONS | {"CH", "INCR"}
+_IF_NEW = frozenset({"SETNX", "HSETNX", "MSETNX"})
+"""Commands that only write what does not exist."""
+_MESSAGES = frozenset({*PUBLISHING, "produce"})
+_SENDS = _MESSAGES | {"upsert", "upsert-data"}
 """Routes of other services by which a client stores or sends something that stays."""
+_OF_CONSUMERS = frozenset({"consume", "commit", "delete-consumer"})
+"""Routes by which a consumer says where it is."""
 _SECOND_TIME = frozenset({
     "lose_response", "duplicate", "crash_after_response", "fail", "redeliver", "rebalance", "crash",
 })  # fmt: skip
@@ -70,7 +78,6 @@ _CREATIONS = frozenset({"SET", "HSET", "HMSET", "HSETNX", "SADD", "ZADD"})
 _PAUSES = frozenset({"jump", "nearly", "past", "tick"})
 """Kinds of events that pause all clients, and so change no order."""
 _UPSERTS = frozenset({"upsert", "upsert-data", "update"})
-_QUERIES = ("query", "resumable-query")
 _VARIABLE = re.compile(r"[0-9a-f]{8}[0-9a-f-]*|\d+")
 """Numbers and IDs, which can differ between two runs of the same code."""
 
@@ -95,7 +102,7 @@ class Access:
     def __post_init__(self) -> None:
         if self.call is None:
             # Look at the values before the command changes them.
-            _ = self.changes, self.creates
+            _ = self.changes, self.creates, self.rank
 
     @property
     def name(self) -> str:
@@ -134,7 +141,14 @@ class Access:
             return known != self.words[2].encode() and not (known is None and "XX" in self.options)
         if self.name in ("HDEL", "SREM", "ZREM"):
             return any(map(self._has, self.fields))
-        return not (self.name in ("SADD", "HSETNX") and all(map(self._has, self.fields)))
+        if self.name == "ZREMRANGEBYSCORE" and known is None:
+            return False
+        is_same = self.name in ("HSET", "HMSET") and all(
+            self._has(field) and known.fields.get(field.encode()) == value.encode()
+            for field, value in zip(self.fields, self.words[3::2], strict=False)
+        )
+        is_known = self.name in ("SADD", "HSETNX") and all(map(self._has, self.fields))
+        return not (is_same or is_known)
 
     def _has(self, field: str) -> bool:
         """Return whether the first key had a field or member before the command."""
@@ -149,6 +163,15 @@ class Access:
             return tuple(one for one in self.fields if not self._has(one))
         return () if self.before[0] is not None else (self.keys[0].name,)
 
+    @cached_property
+    def rank(self) -> int | None:
+        """The rank that the command reads, of a member in a sorted set."""
+        known: Any = self.before[0] if self.call is None else None
+        if self.name not in ("ZRANK", "ZREVRANK") or not self._has(self.words[2]):
+            return None
+        rank: int = known.rank(self.words[2].encode(), reverse=self.name == "ZREVRANK")
+        return rank
+
     @property
     def has_condition(self) -> bool:
         return self.name == "SETNX" or (self.name == "SET" and "NX" in self.options)
@@ -158,8 +181,12 @@ class Access:
         """Whether the command takes a lock: a key that only its first writer sets."""
         return self.has_condition and self.changes
 
-    def repeats(self, other: Access) -> bool:
-        return (self.text, self.content) == (other.text, other.content)
+    @property
+    def is_message(self) -> bool:
+        """Whether a call sends a message that nobody recognises as a duplicate."""
+        if self.call is None or not self.changes or self.name not in _MESSAGES:
+            return False
+        return not any("deduplication" in name.lower() for name in self.call.request_headers)
 
     @property
     def is_relative(self) -> bool:
@@ -168,7 +195,11 @@ class Access:
 
     def overwrites(self, other: Access) -> bool:
         """Return whether a call writes a vector again that another call has written or deleted."""
-        if self.call is None or other.call is None or self.keys != other.keys or not other.changes:
+        return other.changes and self.is_about(other)
+
+    def is_about(self, other: Access) -> bool:
+        """Return whether two calls access a common vector."""
+        if self.call is None or other.call is None or self.keys != other.keys:
             return False
         mine, (theirs, prefix) = self._vectors()[0], other._vectors()
         return bool(mine & theirs) or (prefix != "" and any(id.startswith(prefix) for id in mine))
@@ -181,8 +212,21 @@ class Access:
         return frozenset(map(str, ids if isinstance(ids, list) else ())), prefix
 
     @property
+    def told(self) -> str:
+        """The command or call as the story shows it."""
+        summary = summarise(self.call, Lookups()) if self.call is not None else None
+        return self.text if summary is None else summary.what
+
+    @property
     def subject(self) -> str:
-        return self.keys[0].name if self.call is None else self.name
+        """The key, or the destination, group, topic, vectors or fake that a call is about."""
+        if self.call is None:
+            return self.keys[0].name
+        found = [
+            self.call.facts.get(name) for name in ("destination", "group", "topic", "ids", "prefix")
+        ]
+        named: Any = next(filter(None, found), self.keys[0].fake)
+        return named if isinstance(named, str) else ", ".join(map(str, named))
 
     @property
     def shape(self) -> tuple[str, str, str]:
@@ -243,8 +287,8 @@ class Record:
 
     def is_blind(self, write: Access) -> bool:
         """Return whether a write has no condition, and its script does not read."""
-        is_guarded = bool(write.options & {"XX", "GT", "LT"}) or write.unit in self._reading
-        return not write.acquires and not is_guarded
+        is_guarded = bool(write.options & _CONDITIONS) or write.name in _IF_NEW
+        return not is_guarded and write.unit not in self._reading
 
     @cached_property
     def loss(self) -> Event | None:
@@ -284,18 +328,11 @@ class Record:
         An effect is not lost if a later attempt decided against it, because of what somebody else
         wrote, or waits for a lease to expire.
         """
-        own = [one for one in self.plain.accesses if root_of(one.client) == self.disturbed]
-        # A command that sets the value that its key has already counts as done.
-        made = [
-            one
-            for one in self.run.accesses
-            if one.changes or (one.name in _OVERWRITES | _REPEATABLE and not one.has_condition)
-        ]
-        done = Counter(each for one in made for each in (one.shape, one.text))
-        usual = Counter(
-            each for one in self.plain.accesses if one.changes for each in (one.shape, one.text)
-        )
-        if any(one.changes and one.shape not in usual for one in self.mine):
+        usual = {one.shape for one in self.plain.accesses if one.changes}
+        if any(
+            one.changes and one.shape not in usual and one.name not in _OF_CONSUMERS
+            for one in self.mine
+        ):
             return ()
         roots = {root_of(one.client) for one in self.run.accesses if "delivery" in one.client}
         if not roots <= set(map(root_of, self.run.acknowledged)):
@@ -307,23 +344,47 @@ class Record:
             for one in later
         ):
             return ()
-        others = {
-            key for one in self.commands if self._is_change_by_others(one) for key in one.keys
-        }
+        strange = (one for one in self.commands if root_of(one.client) != self.disturbed)
+        others = {key for one in strange if one.changes for key in one.keys}
         return [
             one
-            for one in own
-            if lasts(one, self.plain)
-            and done[one.shape] < usual[one.shape]
-            and done[one.text] < usual[one.text]
+            for one in self.missing
+            if root_of(one.client) == self.disturbed
             and not any(
                 one.keys[0] in others and one.keys[0] in other.keys and one.meets(other)
                 for other in later
             )
+            and not self._is_superseded(one)
         ]
 
-    def _is_change_by_others(self, one: Access) -> bool:
-        return one.changes and root_of(one.client) != self.disturbed
+    @cached_property
+    def missing(self) -> Sequence[Access]:
+        """The lasting effects without the event that nobody had here."""
+        # A command that sets the value that its key has already counts as done.
+        made = (
+            one
+            for one in self.run.accesses
+            if one.changes or (one.name in _OVERWRITES | _REPEATABLE and not one.has_condition)
+        )
+        plain = self.plain.accesses
+        done = Counter(each for one in made for each in (one.shape, one.text))
+        usual = Counter(each for one in plain if one.changes for each in (one.shape, one.text))
+        rare = (one for one in plain if done[one.shape] < usual[one.shape])
+        return [one for one in rare if lasts(one, self.plain) and done[one.text] < usual[one.text]]
+
+    def _is_superseded(self, effect: Access) -> bool:
+        """Return whether without the event, too, nothing remains of an effect."""
+        later = self.plain.accesses[self.plain.accesses.index(effect) + 1 :]
+        same = (one for one in later if (one.name, one.keys) == (effect.name, effect.keys))
+        return effect.name in _OVERWRITES and any({*one.fields} >= {*effect.fields} for one in same)
+
+    def pending(self, key: Touch) -> bool:
+        """Return whether a key is a stream with entries that a consumer has read and nobody has
+        acknowledged.
+        """
+        # The value before the last command is the stream itself, which changes in place.
+        stream: Any = self.commands[self.places[key][-1]].before[0]
+        return any(group.pending for group in getattr(stream, "groups", {}).values())
 
     @property
     def residue(self) -> list[Touch]:
@@ -354,7 +415,7 @@ Found = Iterator[tuple[str, str]]
 
 
 def _told(*accesses: Access) -> str:
-    return ", then ".join(f"{one.client}: {one.text}" for one in accesses)
+    return ", then ".join(f"{one.client}: {one.told}" for one in accesses)
 
 
 # -- orders of commands ----------------------------------------------------------------------------
@@ -380,6 +441,14 @@ def _stale_writes(record: Record) -> Iterator[tuple[Access, Access, Access, Touc
             read = record.commands[earlier[-1]] if earlier else write
             if read.is_write or read.name == "XREADGROUP" or not read.meets(write):
                 continue
+            added = {
+                one
+                for place in earlier
+                for one in record.commands[place].fields
+                if record.commands[place].name in _CREATIONS
+            }
+            if write.name in ("SREM", "ZREM") and added.issuperset(write.fields):
+                continue  # Who takes back what it added relies on nothing.
             for other in record.of_key(key, earlier[-1], at):
                 is_behind = other.name in _APPENDS and write.name in _OF_QUEUES
                 is_change = other.changes and not is_behind and other.meets(read)
@@ -392,6 +461,16 @@ def _lost_update(record: Record) -> Found:
     for read, other, write, key in _stale_writes(record):
         if write.name in _OVERWRITES and any(value is not None for value in read.before):
             yield key.name, _told(read, other, write)
+    for at, write in enumerate(accesses := record.run.accesses):
+        again = (one for one in accesses[at + 1 :] if one.client == write.client)
+        if write.name in _UPSERTS and write.changes and not any(map(write.is_about, again)):
+            earlier = [
+                (place, one) for place, one in enumerate(accesses[:at]) if write.is_about(one)
+            ]
+            own = [place for place, one in earlier if one.client == write.client]
+            news = [one for place, one in earlier if own and place > own[-1] and one.changes]
+            if news and accesses[own[-1]].name == "fetch" and news[-1].content != write.content:
+                yield write.subject, _told(accesses[own[-1]], news[-1], write)
 
 
 def _check_then_act(record: Record) -> Found:
@@ -400,6 +479,32 @@ def _check_then_act(record: Record) -> Found:
         is_kept = write.name in _OVERWRITES | _REPEATABLE and read.name not in _COUNTS
         if was_absent or not is_kept:
             yield key.name, _told(read, other, write)
+    yield from _same_rank(record)
+
+
+def _same_rank(record: Record) -> Found:
+    """Two clients act at the same time, because each has the same rank in a sorted set.
+
+    Both add a member, read its rank, change other data, and remove the member.
+    """
+    held: list[tuple[int, int, Access]] = []
+    for at, read in enumerate(record.commands):
+        own = [] if read.rank is None else [*enumerate(record.commands)]
+        own = [(place, one) for place, one in own if one.client == read.client and one.changes]
+        of_member = [
+            (place, one.name)
+            for place, one in own
+            if one.keys == read.keys and read.words[2] in one.fields
+        ]
+        has_entered = any(place < at and name == "ZADD" for place, name in of_member)
+        end = next((place for place, name in of_member if place > at and name == "ZREM"), at)
+        if has_entered and any(at < place < end and one.keys != read.keys for place, one in own):
+            held.append((at, end, read))
+    for at, end, mine in held:
+        for later, _, other in held:
+            is_same = mine.rank == other.rank and mine.keys == other.keys
+            if at < later < end and is_same and mine.client != other.client:
+                yield mine.subject, _told(mine, other)
 
 
 def _write_skew(record: Record) -> Found:
@@ -443,22 +548,20 @@ def _takeovers(record: Record) -> Iterator[tuple[Access, Access, Touch, int]]:
 def _foreign_release(record: Record) -> Found:
     for mine, other, key, place in _takeovers(record):
         for one in record.of_key(key, place):
-            if one.client == other.client and one.is_write:
-                break
-            if one.client == mine.client and one.changes:
-                if record.is_blind(one):
-                    yield key.name, _told(mine, other, one)
+            is_late = one.client == mine.client and one.changes
+            if is_late and record.is_blind(one):
+                yield key.name, _told(mine, other, one)
+            if is_late or (one.client == other.client and one.is_write):
                 break
 
 
 def _expired_lock(record: Record) -> Found:
     for mine, other, key, place in _takeovers(record):
-        peers = {
-            shared for one in record.commands if one.client == other.client for shared in one.keys
-        }
+        peers = [one for one in record.commands if one.client == other.client]
         for one in record.commands[place + 1 :]:
             is_late = one.client == mine.client and one.changes and key not in one.keys
-            if is_late and record.is_blind(one) and one.keys[0] in peers:
+            is_shared = any(one.keys[0] in peer.keys and one.meets(peer) for peer in peers)
+            if is_late and record.is_blind(one) and is_shared:
                 yield key.name, _told(mine, other, one)
                 break
 
@@ -470,14 +573,22 @@ def _stale_copy(record: Record) -> Found:
     accesses = [*enumerate(record.run.accesses)]
     for at, write in accesses:
         is_vector = write.name in _UPSERTS
-        is_copy = is_vector or (write.name in _OVERWRITES - _DELETIONS and record.is_blind(write))
-        if not is_copy or not write.changes:
+        # Elements are a copy if their key did not exist, because somebody has deleted the older copy.
+        is_filled = write.name in _ADDS and write.before[0] is None
+        is_copy = is_filled or write.name in _OVERWRITES - _DELETIONS
+        if not (is_vector or (is_copy and record.is_blind(write))) or not write.changes:
             continue
         target, own = write.keys[0], root_of(write.client)
-        of_target = write.overwrites if is_vector else write.replaces
-        copies = [(place, one) for place, one in accesses if one.is_write and of_target(one)]
+        copies = [
+            (place, one)
+            for place, one in accesses
+            if one.is_write
+            and (write.overwrites(one) if is_vector else target in one.keys and write.meets(one))
+            and (one is write or not is_filled or one.name in _DELETIONS)
+        ]
         # A value without TTL that nobody replaces stays, also if its source changes later.
-        stays = record.run.left.get(target) and copies[-1][1] is write
+        is_latest = copies[-1][1] is write
+        stays = record.run.left.get(target) and is_latest
         for place, read in accesses[:at]:
             source = read.keys[0]
             is_read = read.client == write.client and not (read.is_write or read.call)
@@ -491,23 +602,35 @@ def _stale_copy(record: Record) -> Found:
             informed = {one.client for _, one in later} if news else set()
             for there, newer in copies:
                 is_newer = place < there < at and newer.client in informed
+                # Who deletes an older copy may do so once more.
+                is_newer = is_newer and (is_latest or newer.name not in _DELETIONS)
                 is_kept = stays and newer.client in authors
                 if (is_newer or is_kept) and newer.client != write.client:
-                    yield target.name, _told(read, news[0], newer, write)
+                    yield write.subject, _told(read, news[0], newer, write)
                     break
 
 
 def _overtaken(record: Record) -> Found:
-    """The value of a message overwrites that of a message which was published later."""
+    """The value of a message or record overwrites that of a later one."""
     yield from _dropped(record)
-    for key, places in record.places.items():
-        writes = [record.commands[at] for at in places if record.commands[at].is_write]
-        last = writes[-1] if writes else None
-        if last is None or last.name not in _OVERWRITES - _DELETIONS or not record.is_blind(last):
+    run, plain = record.run.accesses, record.plain.accesses
+    consumers = {root_of(one.client) for one in plain if one.name == "consume"}
+    sent, usual = ([one.content for one in each if one.name == "produce"] for each in (run, plain))
+    if sent != usual or any(one.kind in _LOSSES for one in record.run.fired):
+        consumers = set()  # Other records are the newest here, or a consumer has not finished.
+    for key in record.places:
+        writes = [one for one in record.of_key(key) if one.changes]
+        before = [one for one in plain if one.changes and one.call is None and key in one.keys]
+        if not writes or writes[-1].name not in _OVERWRITES:
             continue
+        last, order = writes[-1], [one.text for one in before]
+        is_consumed = consumers.issuperset(root_of(one.client) for one in before + writes)
+        is_old = is_consumed and last.text in order and last.text != order[-1]
+        is_blind = record.is_blind(last) and last.name not in _DELETIONS
         for one in writes:
             is_newer = 0 < _number_of_message(last) < _number_of_message(one)
-            if is_newer and one.name == last.name and one.words != last.words and last.meets(one):
+            is_newer = is_newer and is_blind and one.name == last.name and one.words != last.words
+            if (is_newer or (is_old and one.text == order[-1])) and last.meets(one):
                 yield key.name, _told(one, last)
                 break
 
@@ -516,10 +639,6 @@ def _dropped(record: Record) -> Found:
     """A message is handled before the data that it is about exist, and is dropped."""
     if any(one.kind not in ORDERS for one in record.run.fired):
         return
-    done, usual = (
-        Counter(one.shape for one in run.accesses if one.changes)
-        for run in (record.run, record.plain)
-    )
     for at, read in enumerate(record.commands):
         is_over = read.client in record.run.acknowledged or (
             root_of(read.client) in record.workers and read.client not in record.run.errors
@@ -532,11 +651,8 @@ def _dropped(record: Record) -> Found:
         again = any(root_of(one.client) == root for one in later)
         if not news or again or key not in record.run.left:
             continue
-        for lost in record.plain.accesses:
-            is_lost = lasts(lost, record.plain) and done[lost.shape] < usual[lost.shape]
-            if is_lost and root_of(lost.client) == root:
-                yield key.name, f"{_told(read, news[0])}, and nobody ran {lost.text}"
-                break
+        for lost in (one for one in record.missing if root_of(one.client) == root):
+            yield key.name, f"{_told(read, news[0])}, and nobody ran {lost.told}"
 
 
 def _number_of_message(access: Access) -> int:
@@ -565,7 +681,7 @@ def _intermediate_read(record: Record) -> Found:
                 if one.name == gone.name or one.has_condition:
                     break
                 if seen and is_refill:
-                    yield key.name, _told(gone, seen[0], one)
+                    yield gone.subject, _told(gone, seen[0], one)
                     break
 
 
@@ -575,23 +691,23 @@ def _intermediate_read(record: Record) -> Found:
 def _key_without_ttl(record: Record) -> Found:
     if not record.run.fired:
         return
-    for at, one in enumerate(record.plain.accesses):
-        key = one.keys[0]
-        # What a script does before is never done without its EXPIRE.
-        is_split = record.plain.accesses[at - 1].unit is not one.unit
-        if one.name in _EXPIRIES and is_split and record.run.left.get(key):
-            wrote = [peer for peer in record.of_key(key) if peer.changes]
-            if wrote:
-                yield key.name, f"{_told(wrote[-1])}, and {one.text} never ran"
-    released = {
-        one.shape
-        for one in record.plain.accesses
-        if one.call is None and one.acquires and one.keys[0] not in record.plain.left
+    plain, left = record.plain, record.run.left
+    locked = [one for one in plain.accesses if one.call is None and one.acquires]
+    released = {one.shape for one in locked if one.keys[0] not in plain.left}
+    # What a script does before is never done without its EXPIRE.
+    split = {
+        one.keys[0]
+        for at, one in enumerate(plain.accesses)
+        if one.name in _EXPIRIES and plain.accesses[at - 1].unit is not one.unit
     }
-    for one in record.commands:
-        key = one.keys[0]
-        if one.acquires and one.shape in released and record.run.left.get(key):
-            yield key.name, f"{_told(one)}, and nobody deleted it: it stays forever"
+    for key in record.places:
+        changes = [one for one in record.of_key(key) if one.changes]
+        # Such as a counter that was increased after it had expired.
+        made = [one for one in changes if one.before[0] is None and one.name not in _OVERWRITES]
+        is_limited = key in split or (made and plain.left.get(key) is False)
+        taken = [one for one in changes if one.acquires and one.shape in released]
+        if left.get(key) and not plain.left.get(key) and (is_limited or taken):
+            yield key.name, f"{_told((taken or made or changes)[-1])}, and the key stays forever"
 
 
 def _repeated_effect(record: Record) -> Found:
@@ -610,8 +726,10 @@ def _repeated_effect(record: Record) -> Found:
         is_new = 0 < before[effect] == count[effect] - 1
         # A client whose first attempt was refused something may get it here.
         is_attempt = is_again and (one.client.startswith("delivery") or "/" in one.client)
-        if is_new and (one.client, one.keys[0]) not in others and (is_attempt or one.is_relative):
-            yield one.keys[0].name, f"{_told(one)} once too often"
+        is_own = one.call is None or root_of(one.client) not in record.workers
+        is_meant = (one.client, one.keys[0]) not in others and is_own
+        if is_new and is_meant and (is_attempt or one.is_relative):
+            yield one.subject, f"{_told(one)} once too often"
 
 
 def _effects(run: Run) -> Iterator[tuple[object, Access]]:
@@ -619,9 +737,17 @@ def _effects(run: Run) -> Iterator[tuple[object, Access]]:
 
     A second attempt may store the same data under another name, such as a random ID.
     """
-    names = set()
+    names: set[object] = set()
+    is_undisturbed = all(one.kind in ORDERS for one in run.fired)
     for at, one in enumerate(run.accesses):
-        if one.call is not None or not one.changes or not run.left.get(one.keys[0]):
+        if one.call is not None:
+            # Who sends again may not know whether the first message arrived.
+            sent = root_of(one.client), one.text, one.content
+            if is_undisturbed and one.is_message and sent not in names:
+                names.add(sent)
+                yield sent[1:], one
+            continue
+        if not one.changes or not run.left.get(one.keys[0]):
             continue
         if one.is_relative and not _is_id(one, run.accesses, at):
             yield one.text, one
@@ -638,63 +764,52 @@ def _is_id(access: Access, accesses: Sequence[Access], at: int) -> bool:
     if access.name == "HINCRBY":
         beside = [one for one in accesses[max(0, at - 1) : at + 2] if one.keys == access.keys]
         return access.words[-1] == "1" and any(one.name == "HSET" for one in beside)
-    known: Any = access.before[0] if access.name == "INCR" else b"-"
-    if not re.fullmatch(rb"-?\d+", known if isinstance(known, bytes) else b"-" if known else b"0"):
-        return False
-    number = re.compile(rf"\b{int(known or 0) + 1}\b")
-    later = (one for one in accesses[at + 1 :] if one.client == access.client)
-    return any(number.search(one.content) for one in later if one.keys != access.keys)
+    number = _drawn(access)
+    later = (one for one in accesses[at + 1 :] if one.client == access.client and number)
+    return any(number.search(one.content) for one in later if number and one.keys != access.keys)
 
 
 def _outside_step(record: Record) -> Found:
-    """An effect of a workflow that is not in a step happens in each call of the workflow."""
-    yield from _unstable_read(record)
-    if record.run.fired:
-        return
-    calls: dict[tuple[str, str], list[Access]] = {}
-    for one in record.run.accesses:
-        of_run = record.run.workflow_runs.get(one.client)
-        is_effect = one.is_relative if one.call is None else one.changes and one.name == "produce"
-        if of_run is not None and is_effect:
-            calls.setdefault((of_run, one.text), []).append(one)
-    for (_, text), made in calls.items():
-        clients = list(dict.fromkeys(one.client for one in made))
-        if len(clients) > 1:
+    """Each call of a workflow run repeats an effect that is not in a step, or a read whose answer
+    changes.
+    """
+    runs, accesses = record.run.workflow_runs, record.run.accesses
+    repeated: dict[tuple[str, str], list[int]] = {}
+    for at, one in enumerate(accesses):
+        if one.client in runs:
+            repeated.setdefault((runs[one.client], one.text), []).append(at)
+    for (of_run, text), places in repeated.items():
+        made = [accesses[at] for at in places]
+        first, calls = made[0], [each for each in runs if runs[each] == of_run]
+        effects = [one for one in made if (one.is_relative if one.call is None else one.is_message)]
+        clients = list(dict.fromkeys(one.client for one in effects if one.name not in PUBLISHING))
+        if len(clients) > 1 and not record.run.fired:
             times = f"{text} ran in {len(clients)} calls of one workflow run"
-            yield made[0].subject, f"{times} ({', '.join(clients)}), outside every step"
+            yield first.subject, f"{times} ({', '.join(clients)}), outside every step"
+        between = (one for one in accesses[places[0] : places[-1]] if first.keys[0] in one.keys)
+        news = next((one for one in between if one.changes and one.client not in calls), None)
+        since = {*calls[calls.index(first.client) :]}
+        is_read = first.call is None and not first.is_write
+        if news and is_read and len(since) > 2 and since <= {one.client for one in made}:
+            yield first.subject, _told(first, news, made[-1])
 
 
-def _unstable_read(record: Record) -> Found:
-    """A read that each call of a workflow run repeats has another answer after a change."""
-    runs = record.run.workflow_runs
-    reads: dict[tuple[str, str], list[int]] = {}
-    for at, one in enumerate(record.commands):
-        if one.client in runs and not one.is_write:
-            reads.setdefault((runs[one.client], one.text), []).append(at)
-    for (of_run, _), places in reads.items():
-        first, last = record.commands[places[0]], record.commands[places[-1]]
-        calls = [each for each in runs if runs[each] == of_run]
-        since = calls[calls.index(first.client) :]
-        changes = record.of_key(first.keys[0], places[0], places[-1])
-        news = next((one for one in changes if one.changes and one.client not in calls), None)
-        repeats = {record.commands[at].client for at in places}
-        if news is not None and len(since) > 2 and repeats >= {*since}:
-            yield first.subject, _told(first, news, last)
-
-
-def _early_commit(record: Record) -> Found:
-    """Work counts as done, because a worker has gone on or a client has taken it, without its effect."""
+def _early_end(record: Record, *, of_delivery: bool) -> Found:
+    """Work counts as done without its effect, because a handler has answered, a worker has gone on,
+    or a client has taken it.
+    """
     client = record.disturbed
-    if not record.lost or client.startswith("delivery"):
+    if not record.lost or client.startswith("delivery") is not of_delivery:
         return
     usual, here = _ends(record.plain, client), _ends(record.run, client)
+    last = [] if of_delivery else [end for end in here if end.call is None][-1:] or here[-1:]
     is_over = len(here) >= len(usual) > 0
-    if client in record.workers:
-        is_over = record.has_gone_on and not record.residue
+    if client in record.workers or of_delivery:
+        is_left = record.residue or any(map(record.pending, record.places))
+        is_over = record.has_gone_on and (of_delivery or not is_left)
+    told = _told(*last) or f"{client} {'was acknowledged' if of_delivery else 'went on'}"
     for one in record.lost if is_over else ():
-        last = [end for end in here if end.call is None][-1:]
-        told = _told(*last) if last else f"{client} {'committed' if here else 'went on'}"
-        yield last[0].subject if last else client, f"{told}, and nobody ran {one.text}"
+        yield last[0].subject if last else client, f"{told}, and nobody ran {one.told}"
 
 
 def _ends(run: Run, client: str) -> list[Access]:
@@ -713,14 +828,11 @@ def _unfinished(record: Record) -> Found:
     """Work that a client has taken stays where nobody looks for it."""
     is_lost = record.disturbed in record.workers and record.has_gone_on
     residue = record.residue if is_lost else ()
-    for key, places in record.places.items():
+    for key in record.places:
         both = [*record.plain.accesses, *record.run.accesses]
         of_key = [one for one in both if one.call is None and key in one.keys]
         reads = [one for one in record.of_key(key) if one.name == "XREADGROUP"]
-        # The value before the last command is the stream itself, which changes in place.
-        stream: Any = record.commands[places[-1]].before[0]
-        groups = getattr(stream, "groups", {}).values() if reads else ()
-        if any(group.pending for group in groups) and not any(map(_looks_again, of_key)):
+        if reads and record.pending(key) and not any(map(_looks_again, of_key)):
             yield key.name, f"{_told(reads[-1])}, and nobody claims the pending entries"
         moves = [one for one in of_key if one.name in _MOVES and one.keys[0] != key]
         is_left = moves and key in residue
@@ -734,13 +846,6 @@ def _looks_again(access: Access) -> bool:
     return access.name in _CLAIMS or (access.name == "XREADGROUP" and {*ids} != {">"})
 
 
-def _early_acknowledgement(record: Record) -> Found:
-    delivery = record.disturbed
-    if delivery.startswith("delivery") and record.has_gone_on:
-        for one in record.lost:
-            yield delivery, f"{delivery} was acknowledged, and nobody ran {one.text}"
-
-
 def _half_written(record: Record, *, of_one_store: bool) -> Found:
     client = record.disturbed
     plain, accesses = record.plain.accesses, record.run.accesses
@@ -750,42 +855,63 @@ def _half_written(record: Record, *, of_one_store: bool) -> Found:
     # Gaps between numbers that a counter gave out are no state.
     usual = {one.shape for at, one in enumerate(plain) if not _is_id(one, plain, at)}
     kept = [one for one in record.mine if lasts(one, record.run) and one.shape in usual]
+    numbered = [one for one in kept if _is_numbered(one, record.mine)]
     if of_one_store:
         # A second attempt repairs all but what it cannot repeat.
         kept = [one for one in kept if one.call is None and (one.acquires or one.is_relative)]
     looked_at = {key for one in accesses if root_of(one.client) != client for key in one.keys}
     for lost in record.lost:
-        is_repeated = any(lost.repeats(other) and other.changes for other in accesses)
-        for one in () if is_repeated else kept:
+        is_repeated = any(
+            one.text == lost.text and one.content == lost.content and one.changes
+            for one in accesses
+        )
+        # Who looks for what is lost does not find it, and takes another number.
+        is_sought = any(
+            not (one.is_write or one.call) and lost.keys[0] in one.keys and one.meets(lost)
+            for one in record.mine
+        )
+        again = numbered if of_one_store and is_sought else []
+        for one in () if is_repeated else kept + again:
             # Somebody who gets a message may check that the data it is about were saved.
             may_be_checked = one.call is not None and lost.keys[0] in looked_at
             is_one_store = one.keys[0].fake == lost.keys[0].fake
             is_claim = one.acquires and not of_one_store
             is_other = is_one_store is of_one_store and {*one.keys}.isdisjoint(lost.keys)
             if is_other and not (is_claim or may_be_checked):
-                yield f"{one.subject}, {lost.subject}", f"{_told(one)}, and nobody ran {lost.text}"
+                yield f"{one.subject}, {lost.subject}", f"{_told(one)}, and nobody ran {lost.told}"
                 break
+
+
+def _is_numbered(access: Access, own: Sequence[Access]) -> bool:
+    """Return whether a command creates something under a number that its client has drawn."""
+    is_new = access.call is None and access.before[0] is None
+    names = (access.subject,) * is_new + (() if access.call else access.creates)
+    return any(number.search(each) for number in filter(None, map(_drawn, own)) for each in names)
+
+
+def _drawn(access: Access) -> re.Pattern[str] | None:
+    """Return a pattern of the number that a counter gives out."""
+    known: Any = (access.before[0] or b"0") if access.name == "INCR" else None
+    is_number = isinstance(known, bytes) and re.fullmatch(rb"-?\d+", known)
+    return re.compile(rf"\b{int(known) + 1}\b") if is_number else None
 
 
 def _early_search(record: Record) -> Found:
     """A client searches before its upsert is visible, and does not search again afterwards."""
-    if not any(event.kind == "hold" for event in record.run.fired):
-        return
-    searches: dict[tuple[str, str], bool] = {}
+    is_early: dict[tuple[str, str], bool] = {}
     written_us: dict[tuple[str, str], int] = {}
-    for line in record.run.lines:
-        call = line.call
-        if call is None or call.service != "vector":
+    is_held = any(event.kind == "hold" for event in record.run.fired)
+    for line in record.run.lines if is_held else ():
+        if line.call is None or line.call.service != "vector":
             continue
         # Other clients may not know of the upsert.
-        author = root_of(line.strand), call.handle
-        if call.route.startswith("upsert"):
+        author = root_of(line.strand), line.call.handle
+        if line.call.route.startswith("upsert"):
             written_us[author] = line.at_us
-        elif call.route.startswith(_QUERIES) and author in written_us:
-            searches[line.strand, call.handle] = line.at_us < written_us[author] + HOLD_US
-    for (client, handle), is_early in searches.items():
-        if is_early:
-            yield handle, f"{client} searched before the upsert was visible"
+        elif line.call.route.startswith(("query", "resumable-query")) and author in written_us:
+            is_early[line.strand, author[1]] = line.at_us < written_us[author] + HOLD_US
+    for client, handle in (each for each in is_early if is_early[each]):
+        yield handle, f"{client} searched before the upsert was visible"
 
 
 # -- all patterns ----------------------------------------------------------------------------------
@@ -802,8 +928,8 @@ PATTERNS: dict[str, tuple[Callable[[Record], Found], str]] = {
         _outside_step,
         "the number counts the calls, or no step uses the answer",
     ),
-    "early commit": (_early_commit, "the effect may be lost"),
-    "early acknowledgement": (_early_acknowledgement, "the effect may be lost"),
+    "early commit": (partial(_early_end, of_delivery=False), "the effect may be lost"),
+    "early acknowledgement": (partial(_early_end, of_delivery=True), "the effect may be lost"),
     "unfinished work": (_unfinished, "something else returns the work or finishes it"),
     "intermediate read": (_intermediate_read, "the reader takes missing data for unfinished"),
     "dual write": (

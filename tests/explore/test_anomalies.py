@@ -169,6 +169,10 @@ def lock_forever(redis: Redis) -> Clients:
     return {"ann": lambda: redis.setnx("lock", "ann") and redis.delete("lock")}
 
 
+def count_after_expiry(redis: Redis) -> Clients:
+    return both(lambda _: redis.incr("w") if redis.get("w") else redis.set("w", 1, ex=60, nx=True))
+
+
 def code_then_expire(redis: Redis) -> Clients:
     return {"ann": lambda: redis.set("code", "1234") and redis.pexpire("code", 60_000)}
 
@@ -256,6 +260,59 @@ def invalidate_first(redis: Redis) -> Clients:
         "owner": lambda: (redis.set("page", "text"), redis.delete("page"), redis.set("doc", "new")),
         "visitor": show,
     }
+
+
+def build_timeline(redis: Redis) -> Clients:
+    def show() -> None:
+        if not redis.exists("timeline"):
+            steps = redis.multi()
+            steps.sadd("timeline", *redis.smembers("tickets"))
+            steps.expire("timeline", 60)
+            steps.exec()
+
+    def publish() -> None:
+        redis.sadd("tickets", "new")
+        redis.delete("timeline")
+
+    return {"visitor": show, "author": publish}
+
+
+def build_list(redis: Redis) -> Clients:
+    def show() -> None:
+        if not redis.lrange("newest", 0, -1):
+            redis.rpush("newest", redis.hget("user", "name") or "")
+
+    return {
+        "visitor": show,
+        "owner": lambda: (redis.hset("user", "name", "y"), redis.delete("newest")),
+    }
+
+
+def run_in_slot(redis: Redis, is_free: Callable[[str], bool]) -> Clients:
+    scores = {"ann": 1, "bob": 2}
+
+    def work(name: str) -> None:
+        redis.zremrangebyscore("slots", 0, 0)
+        redis.zadd("slots", {name: scores[name]})
+        if is_free(name):
+            redis.hset("runs", name, "done")
+        redis.zrem("slots", name)
+
+    return both(work)
+
+
+def rank_slots(redis: Redis) -> Clients:
+    return run_in_slot(redis, lambda name: redis.zrank("slots", name) == 0)
+
+
+def number_invoice(redis: Redis) -> Clients:
+    def issue(name: str) -> None:
+        if not redis.hget("invoice:of", name):
+            number = redis.incr("invoices")
+            redis.hset("invoice:documents", str(number), name)
+            redis.hset("invoice:of", name, str(number))
+
+    return both(issue)
 
 
 # -- guarded programs ------------------------------------------------------------------------------
@@ -367,6 +424,28 @@ def write_own(redis: Redis) -> Clients:
     return both(work)
 
 
+def write_own_field(redis: Redis) -> Clients:
+    def buy(name: str) -> None:
+        if redis.set("hold", name, nx=True, ex=10):
+            redis.hset("payments", name, "paid")
+            if not redis.hsetnx("seats", "A7", name):
+                redis.hset("refunds", name, "due")
+
+    return both(buy)
+
+
+def count_slots(redis: Redis) -> Clients:
+    return run_in_slot(redis, lambda _: redis.zcard("slots") == 1)
+
+
+def rank_players(redis: Redis) -> Clients:
+    def play(name: str) -> None:
+        redis.zadd("board", {name: len(name)})
+        redis.hset("shown", name, str(redis.zrank("board", name)))
+
+    return both(play)
+
+
 def set_with_expiry(redis: Redis) -> Clients:
     return {"ann": lambda: redis.set("code", "1234", ex=60)}
 
@@ -455,14 +534,20 @@ def add_themselves(redis: Redis) -> Clients:
 
 FIRE: dict[str, tuple[Callable[[Redis], Clients], ...]] = {
     "lost update": (add_view, rename_field, append_in_document),
-    "check then act": (take_stock, claim_seat, join_room, count_places),
+    "check then act": (take_stock, claim_seat, join_room, count_places, rank_slots),
     "write skew": (leave_call, withdraw, open_both, swap_shifts),
     "foreign release": (release_any, extend_any, mark_free),
     "expired lock": (write_late, push_late, score_late),
-    "key without TTL": (count_then_expire, session_then_expire, code_then_expire, lock_forever),
-    "stale write": (invalidate_first,),
+    "key without TTL": (
+        count_then_expire,
+        session_then_expire,
+        code_then_expire,
+        lock_forever,
+        count_after_expiry,
+    ),
+    "stale write": (invalidate_first, build_timeline, build_list),
     "intermediate read": (rebuild_list, rebuild_hash, rebuild_in_pages),
-    "partial update": (transfer, sell_then_note, claim_name_first),
+    "partial update": (transfer, sell_then_note, claim_name_first, number_invoice),
     "early commit": (pop_job, pop_ticket, pop_due),
     "repeated effect": (
         pay_again,
@@ -480,6 +565,7 @@ SILENT = (
     add_to_set_again, set_again, score_again, hand_over_once, remove_and_count, remove_others,
     expire_in_script, join_once, move_job, move_job_by_script, do_before_pop,
     peek_and_pop, rebuild_aside, rebuild_at_once, sell_at_once, count_versions, add_themselves,
+    write_own_field, count_slots, rank_players,
 )  # fmt: skip
 
 
@@ -589,8 +675,10 @@ for name, makes in (
     ("early commit", work.EARLY),
     ("overtaken message", work.DROPPED),
     ("effect outside a step", (work.read_in_each_call,)),
+    ("overtaken message", (work.applied_late,)),
+    ("lost update", (work.retagged,)),
 ):
-    SERVICES[name] = (*SERVICES[name], *makes)
+    SERVICES[name] = (*SERVICES.get(name, ()), *makes)
 
 
 def explored(cloud: Cloud, of: Scenario, **options: Any) -> Exploration:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import redis as redispy
@@ -142,7 +143,47 @@ def flushed(cloud: Cloud, corrected: bool) -> Scenario:
     return _unchecked(lambda: redis.incr("views"), worker=work)
 
 
-EARLY: tuple[Make, ...] = (cursor_first, removed_first, flushed)
+def committed_batch(cloud: Cloud, corrected: bool) -> Scenario:
+    """A consumer commits all that it has received, or the record that it has handled."""
+    kv, broker = cloud.kv_server(), cloud.broker(topics={"orders": 1})
+    redis, http = Redis(kv.url, kv.token, rest_retries=0), broker.client()
+    http.headers.update(
+        {"Kafka-Enable-Auto-Commit": "false", "Kafka-Auto-Offset-Reset": "earliest"}
+    )
+
+    def order() -> None:
+        for value in "ab":
+            http.post("/produce/orders", json={"value": value}).raise_for_status()
+
+    def work() -> None:
+        http.post("/delete-consumer/group/one")
+        poll = {"topic": "orders", "timeout": 0}
+        while records := http.post("/consume/group/one", json=poll).raise_for_status().json():
+            for record in records:
+                redis.sadd("done", record["value"])
+                place = {key: record[key] for key in ("topic", "partition")}
+                place["offset"] = record["offset"] + 1
+                http.post("/commit/group/one", json=place if corrected else None).raise_for_status()
+
+    return _unchecked(order, worker=work)
+
+
+def buried_entry(cloud: Cloud, corrected: bool) -> Scenario:
+    """A worker acknowledges a job before it puts it aside; others claim those that are pending."""
+    client = _stream(cloud)
+
+    def work() -> None:
+        claimed = client.xautoclaim("jobs", "group", "one", 60_000)[1]
+        for entry, fields in claimed + _entries(client, ">"):
+            if not corrected:
+                client.xack("jobs", "group", entry)
+            client.xadd("aside", {**fields, "entry": entry})
+            client.xack("jobs", "group", entry)
+
+    return _unchecked(lambda: client.xadd("jobs", {"name": "a"}), worker=work)
+
+
+EARLY: tuple[Make, ...] = (cursor_first, removed_first, flushed, committed_batch, buried_entry)
 
 
 # -- messages --------------------------------------------------------------------------------------
@@ -186,7 +227,66 @@ def random_invoice(redis: Redis, body: Any, corrected: bool) -> int | None:
 
 
 DROPPED: tuple[Make, ...] = (_handled(payment_dropped),)
-REPEATED: tuple[Make, ...] = (_handled(random_invoice),)
+
+
+def announced_twice(cloud: Cloud, corrected: bool) -> Scenario:
+    """The first of two clients announces something."""
+    _, queue, redis, qstash = parts(cloud)
+    queue.destinations.respond(HOOK, 200)
+
+    def announce() -> None:
+        if not redis.get("announced") and redis.set("announced", "yes", nx=corrected):
+            qstash.message.publish_json(url=HOOK, body={"news": "open"})
+
+    return Scenario({"one": announce, "two": announce}, lambda: None)
+
+
+def applied_late(cloud: Cloud, corrected: bool) -> Scenario:
+    """Two consumers copy changes; corrected, they ignore one that is older than what they have."""
+    kv, broker = cloud.kv_server(), cloud.broker(topics={"changes": 2})
+    redis = Redis(kv.url, kv.token, rest_retries=0)
+    is_newer = "ARGV[1] > (redis.call('GET', KEYS[1]) or '')"
+    newer = f"if {is_newer} then redis.call('SET', KEYS[1], ARGV[1]) end"
+
+    def change() -> None:
+        for version in "12":
+            broker.client().post(
+                "/produce/changes", json={"key": "state", "value": version}
+            ).raise_for_status()
+
+    def work(name: str) -> None:
+        http = broker.client()
+        http.headers.update({"Kafka-Auto-Offset-Reset": "earliest"})
+        poll = {"topic": "changes", "timeout": 0}
+        while records := http.post(f"/consume/group/{name}", json=poll).raise_for_status().json():
+            for record in records:
+                if corrected:
+                    redis.eval(newer, keys=["state"], args=[record["value"]])
+                else:
+                    redis.set("state", record["value"])
+
+    workers = {name: partial(work, name) for name in ("one", "two")}
+    return Scenario(
+        {"web": change}, lambda: None, workers=workers, options={"kinds": ("switch", "delay")}
+    )
+
+
+def retagged(cloud: Cloud, corrected: bool) -> Scenario:
+    """Two clients each add a tag to the metadata of a vector, or of a vector of their own."""
+    index = cloud.vector_index(dimension=2)
+    client = index.client()
+    ids = ("note:one", "note:two") if corrected else ("note", "note")
+    client.upsert([(each, [1, 2], {"tags": ""}) for each in ids])
+
+    def tag(id: str, name: str) -> None:
+        [found] = client.fetch([id], include_metadata=True)
+        client.upsert([(id, [1, 2], {"tags": f"{found.metadata['tags']} {name}"})])
+
+    run = {name: partial(tag, id, name) for id, name in zip(ids, ("one", "two"), strict=True)}
+    return Scenario(run, lambda: None)
+
+
+REPEATED: tuple[Make, ...] = (_handled(random_invoice), announced_twice)
 
 
 def rebuilt_index(cloud: Cloud, corrected: bool) -> Scenario:
