@@ -39,7 +39,7 @@ from .options import (
 
 if TYPE_CHECKING:
     from ..cloud import Cloud
-    from ..outside.surroundings import Changes
+    from ..outside.replace import Hooks
     from ..reporting.applications import Listener, ServedRequest
 
 try:
@@ -80,7 +80,7 @@ class Run:
         self.observation = Observation(self.options)
         self._environment = pytest.MonkeyPatch()
         self._test_environment = pytest.MonkeyPatch()
-        self._process_changes: Changes | None = None
+        self._process_changes: Hooks | None = None
         self._knows_session_settings = self.options.scope == "session"
         """Whether the settings of the session have an effect, or are known to have none."""
 
