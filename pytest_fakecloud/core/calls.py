@@ -344,11 +344,10 @@ def set_facts(call: Call, facts: dict[str, Any]) -> None:
 
 def parts_of(call: Call) -> dict[str, Any]:
     """Return the attributes of a call, without those that nothing has set since its request."""
-    values = {name: getattr(call, name) for name in _PUBLIC}
     return {
         name: value
-        for name, value in values.items()
-        if name in _OF_REQUESTS or value is not getattr(_UNANSWERED, name)
+        for name in _PUBLIC
+        if (value := getattr(call, name)) is not getattr(_UNANSWERED, name) or name in _OF_REQUESTS
     }
 
 
