@@ -150,13 +150,12 @@ def _folded(headers: Headers) -> dict[str, list[str]]:
 SYNC_TOKEN = "Upstash-Sync-Token"
 """The only header of most responses of the key-value service. Its value is a number."""
 NO_HEADERS = Headers()
-_NOTHING_CUT: Mapping[str, int] = MappingProxyType({})
 
 
 # All calls share these defaults. They are methods of iterators, because functions would be called in
 # Python for every request.
 _no_headers = repeat(NO_HEADERS).__next__
-_nothing_cut = repeat(_NOTHING_CUT).__next__
+_nothing_cut = repeat(MappingProxyType[str, int]({})).__next__
 
 
 class VariedHeaders(Headers):
@@ -227,10 +226,6 @@ class Call:
     def response_headers(self) -> Headers:
         headers = self._response_headers
         return Headers(((SYNC_TOKEN, str(headers)),)) if isinstance(headers, int) else headers
-
-    @response_headers.setter
-    def response_headers(self, headers: Headers) -> None:
-        self._response_headers = headers
 
     @property
     def at(self) -> datetime:
