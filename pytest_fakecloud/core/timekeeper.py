@@ -162,7 +162,7 @@ class Timekeeper:
                 self._offset_us = self._frozen_us - process_us()
                 self._frozen_us = None
                 if self._held_us is None:
-                    self._live_us = self._offset_us
+                    self._go_live()
         self._moved()
 
     def advance(self, duration: Duration) -> list[Fired]:
@@ -303,6 +303,9 @@ class Timekeeper:
         self._live_us = None
         return self._current_us()
 
+    def _go_live(self) -> None:
+        self._live_us = self._offset_us if self._frozen_us is None else None
+
     def _check_free(self) -> None:
         if ties := self._ties.items:
             raise ContractError(f"this clock cannot be stopped or moved: {ties[0][0]}")
@@ -326,7 +329,7 @@ class Timekeeper:
                     self._frozen_us = held
                 else:
                     self._offset_us += max(0, held - (process_us() + self._offset_us))
-            self._live_us = self._offset_us if self._frozen_us is None else None
+            self._go_live()
             # Set this last, because now_us() reads without the lock and must never go back.
             self._held_us = None
         self._moved()
