@@ -238,7 +238,6 @@ def perform(
 
 
 C = TypeVar("C", bound=HandleConfig)
-F = TypeVar("F", bound=FaultPlan)
 _making_faults = threading.Lock()
 Client = TypeVar("Client")
 HANDLE_FIELDS: Mapping[str, Field] = {
@@ -313,7 +312,7 @@ class Handle:
         self.closed = False
         # Compare with None: an empty plan is falsy, but rules may be added to it later.
         if faults is not None:
-            self.faults = self._connected(faults)
+            self._connect(faults)
         self._baseline = self._first_baseline()
         context.entered.add(self)
 
@@ -326,12 +325,12 @@ class Handle:
                 # Another thread may have made them. The app has only one table.
                 if not self._has_faults:
                     stream = self._context.ids.stream(self.name, "faults")
-                    self.faults = self._connected(FaultPlan(FaultTable(stream, self._time)))
+                    self._connect(FaultPlan(FaultTable(stream, self._time)))
                 return self.faults
 
-    def _connected(self, plan: F) -> F:
+    def _connect(self, plan: FaultPlan) -> None:
         """Apply the faults of a plan to the requests of this fake, until it closes."""
-        self._has_faults = True
+        self.faults, self._has_faults = plan, True
         table = table_of(plan)
         table.attach(self._app)
         table.gate = partial(_gate, self._mounts)
@@ -339,7 +338,6 @@ class Handle:
         if self.closed:
             # A thread that is closing the fake may not have seen this table.
             table.close()
-        return plan
 
     def _configure(self, context: Context, declared: type[C], given: Mapping[str, Any]) -> C:
         """Parse the constructor's keywords and choose a name if none is given."""

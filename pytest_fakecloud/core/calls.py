@@ -150,13 +150,12 @@ def _folded(headers: Headers) -> dict[str, list[str]]:
 SYNC_TOKEN = "Upstash-Sync-Token"
 """The only header of most responses of the key-value service. Its value is a number."""
 NO_HEADERS = Headers()
-_NOTHING_CUT: Mapping[str, int] = MappingProxyType({})
 
 
 # All calls share these defaults. They are methods of iterators, because functions would be called in
 # Python for every request.
 _no_headers = repeat(NO_HEADERS).__next__
-_nothing_cut = repeat(_NOTHING_CUT).__next__
+_nothing_cut = repeat(MappingProxyType[str, int]({})).__next__
 
 
 class VariedHeaders(Headers):
@@ -231,10 +230,6 @@ class Call:
         """The headers of the response; none until it was sent."""
         headers = self._response_headers
         return Headers(((SYNC_TOKEN, str(headers)),)) if isinstance(headers, int) else headers
-
-    @response_headers.setter
-    def response_headers(self, headers: Headers) -> None:
-        self._response_headers = headers
 
     @property
     def at(self) -> datetime:
@@ -348,11 +343,10 @@ def set_facts(call: Call, facts: dict[str, Any]) -> None:
 
 def parts_of(call: Call) -> dict[str, Any]:
     """Return the attributes of a call, without those that nothing has set since its request."""
-    values = {name: getattr(call, name) for name in _PUBLIC}
     return {
         name: value
-        for name, value in values.items()
-        if name in _OF_REQUESTS or value is not getattr(_UNANSWERED, name)
+        for name in _PUBLIC
+        if (value := getattr(call, name)) is not getattr(_UNANSWERED, name) or name in _OF_REQUESTS
     }
 
 

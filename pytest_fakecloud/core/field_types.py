@@ -523,7 +523,8 @@ OF_CLASS: Mapping[type, FieldType] = {
 }  # fmt: skip
 
 
-def _is_url(text: str) -> bool:
+def is_url(text: str) -> bool:
+    """Return whether a string is an absolute URL with a host and, if any, a valid port."""
     # Imported here, because few conditions are about URLs.
     from urllib.parse import urlsplit
 
@@ -541,7 +542,7 @@ URL = Shaped(
     "https://app.example.com/hook",
     begins=_WEB,
     never=r"[\x00-\x20\x7f]",
-    fits=_is_url,
+    fits=is_url,
     fold=True,
 )
 TARGET = Shaped(

@@ -358,8 +358,6 @@ class FaultTable:
     refusing = False
     """Whether ``down()`` currently refuses all connections."""
     _closed = False
-    _pauses = 0
-    """The number of delays that have begun. A table without any has nothing to wake."""
 
     def __init__(self, stream: RandomStream, clock: Timekeeper) -> None:
         self.stream = stream
@@ -381,12 +379,10 @@ class FaultTable:
         self.fact_fields = app.fact_fields
         with self._lock:
             active = self.active
-            if active:
-                self._activate(())  # Leave the chain of the former app.
+            self._activate(())  # Leave the chain of the former app, if there is one.
             self.answers.app = app
             app.faults = self
-            if active:
-                self._activate(active)
+            self._activate(active)
 
     def record_change(self, kind: str, caller: FrameType, **data: object) -> None:
         """Record for reports that the test, not this package, changed a fault."""
@@ -440,18 +436,15 @@ class FaultTable:
         """Wait for the given real seconds, or until the fake closes."""
         deadline = monotonic() + seconds
         with _closing:
-            self._pauses += 1
             while not self._closed and (left := deadline - monotonic()) > 0:
                 _closing.wait(left)
 
     def close(self) -> None:
         """End all delays that are in progress, and all later ones."""
         self.gate = None
-        self._closed = True
-        # A delay that begins now is not counted yet, but reads ``_closed`` after it is counted.
-        if self._pauses:
-            with _closing:
-                _closing.notify_all()
+        with _closing:
+            self._closed = True
+            _closing.notify_all()
 
     def claim(
         self, kind: str, subject: Any, fits: Callable[[Any], bool] = lambda rule: True

@@ -15,7 +15,6 @@ import functools
 import io
 import ssl
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from functools import partial
@@ -59,7 +58,6 @@ class Origins(Hooks):
             partial(wrap_on_request, self),
             without="intercept() redirects nothing while responses is active",
         )
-        self._lock = threading.Lock()
         self._added: dict[Origin, list[Shortcut]] = {}
         self.shortcuts: dict[Origin, Shortcut] = {}
         self.detours: dict[Origin, Detour] = {}
@@ -97,7 +95,6 @@ class Origins(Hooks):
         self._mocks.leave()
 
     def refresh(self) -> None:
-        """Wrap libraries imported after ``enter()``, or whose functions another tool restored."""
         super().refresh()
         self._mocks.refresh()
 

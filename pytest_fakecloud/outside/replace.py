@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from operator import is_not
 from types import FunctionType, ModuleType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 Function: TypeAlias = Callable[..., Any]
 """A function of other code, or its replacement."""
@@ -247,7 +247,40 @@ def _namespaces(leaves_out: Callable[[str], bool]) -> Iterator[tuple[str, dict[s
 # -- functions of libraries ------------------------------------------------------------------------
 
 
-class Hook:
+class Change:
+    """A change to the process that lasts as long as it has users, such as a hook."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self.users = 0
+
+    def enter(self) -> None:
+        """Add a user. The first one makes the change."""
+        with self._lock:
+            self.users += 1
+            if self.users == 1:
+                self._begin()
+
+    def leave(self) -> None:
+        """Remove a user. The last one undoes the change, unless other code has changed the same."""
+        with self._lock:
+            if self.users:
+                self.users -= 1
+                if not self.users:
+                    self._end()
+
+    def _begin(self) -> None:
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Change what has been imported since ``enter()``, or restored by another tool."""
+        raise NotImplementedError
+
+    def _end(self) -> None:
+        raise NotImplementedError
+
+
+class Hook(Change):
     """One function of a library, which is replaced while the hook has users.
 
     ``module`` and ``path`` name the function (``"httpx"``, ``"HTTPTransport.handle_request"``);
@@ -260,26 +293,18 @@ class Hook:
     def __init__(
         self, module: str, path: str, wrap: Callable[[Function, Hook], Function], *, without: str
     ) -> None:
+        super().__init__()
         self.module = module
         self.path = path
         self.without = without
         self._wrap = wrap
         *self._owners, self._name = path.split(".")
-        self.users = 0
         self._library: Any = None
         """The module in which the function was replaced last."""
         self._last: Replacement | None = None
         self._made: tuple[Function, Function] | None = None
         """The latest original and its replacement, which is used again for the same original."""
         self._warned = False
-        self._lock = threading.RLock()
-
-    def enter(self) -> None:
-        """Register a user. The function is replaced as soon as its library has been imported."""
-        with self._lock:
-            self.users += 1
-            if self.users == 1:
-                self.refresh()
 
     def refresh(self) -> None:
         """Replace the function, if the library is imported and the replacement not in place."""
@@ -304,13 +329,10 @@ class Hook:
             self._library = library
             self._last = replace(holder, self._name, self._made[1])
 
-    def leave(self) -> None:
-        """Remove a user. The last restores the original, unless another tool replaced it too."""
-        with self._lock:
-            self.users = max(0, self.users - 1)
-            if not self.users and self._last is not None:
-                self._last.restore()
-                self._last = None
+    def _end(self) -> None:
+        if self._last is not None:
+            self._last.restore()
+            self._last = None
 
     def _find(self, holder: Any) -> Any:
         """Return the part of the library that has the function; None, with a warning, if none has."""
@@ -328,29 +350,21 @@ class Hook:
         return None
 
 
-class Change(Protocol):
-    """A change to the process that lasts as long as it has users, such as a hook."""
-
-    def enter(self) -> None: ...
-    def refresh(self) -> None: ...
-    def leave(self) -> None: ...
-
-
-class Hooks:
+class Hooks(Change):
     """Hooks, or other changes to the process, that are used together."""
 
     def __init__(self, hooks: Iterable[Change]) -> None:
+        super().__init__()
         self.hooks = tuple(hooks)
 
-    def enter(self) -> None:
+    def _begin(self) -> None:
         for hook in self.hooks:
             hook.enter()
 
     def refresh(self) -> None:
-        """Replace functions of libraries imported since ``enter()``, or restored by another tool."""
         for hook in self.hooks:
             hook.refresh()
 
-    def leave(self) -> None:
+    def _end(self) -> None:
         for hook in self.hooks:
             hook.leave()

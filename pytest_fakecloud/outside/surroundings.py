@@ -18,7 +18,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import importing
@@ -33,53 +33,39 @@ _contexts_lock = threading.Lock()
 _contexts: dict[tuple[object, ...], Any] = {}
 
 
-class _NoProxy:
+class _NoProxy(Change):
     """The NO_PROXY variables, set while there are users so that no proxy gets their requests."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.users = 0
+        super().__init__()
         self._changed: dict[str, tuple[str | None, str]] = {}
         """The value of each variable before, and the value that was set."""
-
-    def enter(self) -> None:
-        with self._lock:
-            self.users += 1
-            if self.users == 1:
-                self._apply()
 
     def refresh(self) -> None:
         # Check only one of the two variables, because other tools restore both.
         name = _PROXY_VARIABLES[1]
-        if name not in self._changed or os.environ.get(name) != self._changed[name][1]:
-            with self._lock:
-                if self.users:
-                    self._apply()
-
-    def _apply(self) -> None:
-        # Set the variables even without a proxy, because a test may set one later.
-        for name in _PROXY_VARIABLES:
-            before = os.environ.get(name)
-            hosts = [part.strip() for part in (before or "").split(",") if part.strip()]
-            if HOST in hosts or "*" in hosts:
-                continue
-            ours = os.environ[name] = ",".join([*hosts, HOST])
-            self._changed[name] = before, ours
-
-    def leave(self) -> None:
+        if name in self._changed and os.environ.get(name) == self._changed[name][1]:
+            return
         with self._lock:
-            self.users -= 1
-            if self.users:
-                return
-            for name, (before, ours) in self._changed.items():
-                # Do not restore a variable that other code has set since.
-                if os.environ.get(name) != ours:
+            # Set the variables even without a proxy, because a test may set one later.
+            for name in _PROXY_VARIABLES if self.users else ():
+                before = os.environ.get(name)
+                hosts = [part.strip() for part in (before or "").split(",") if part.strip()]
+                if HOST in hosts or "*" in hosts:
                     continue
-                if before is None:
-                    del os.environ[name]
-                else:
-                    os.environ[name] = before
-            self._changed.clear()
+                ours = os.environ[name] = ",".join([*hosts, HOST])
+                self._changed[name] = before, ours
+
+    def _end(self) -> None:
+        for name, (before, ours) in self._changed.items():
+            # Do not restore a variable that other code has set since.
+            if os.environ.get(name) != ours:
+                continue
+            if before is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = before
+        self._changed.clear()
 
 
 no_proxy = _NoProxy()
@@ -159,33 +145,9 @@ cheap_clients = Hooks(_hooks_of_httpx())
 # -- all changes -----------------------------------------------------------------------------------
 
 
-class Changes(Hooks):
-    """The changes to the process that open clouds with the same settings share: the first cloud makes
-    them, and the last one undoes them.
-    """
-
-    def __init__(self, parts: Iterable[Change]) -> None:
-        super().__init__(parts)
-        self._lock = threading.Lock()
-        self.users = 0
-        """The number of open clouds with these settings."""
-
-    def enter(self) -> None:
-        with self._lock:
-            self.users += 1
-            if self.users == 1:
-                super().enter()
-
-    def leave(self) -> None:
-        with self._lock:
-            self.users -= 1
-            if not self.users:
-                super().leave()
-
-
 @functools.cache
-def changes_for(shares_tls_context: bool, in_process: bool) -> Changes:
-    """Return the changes for clouds with these settings. Each cloud enters and leaves them once."""
+def changes_for(shares_tls_context: bool, in_process: bool) -> Hooks:
+    """Return the changes that open clouds with these settings share. Each of them is a user."""
     parts: list[Change] = [no_proxy]
     if shares_tls_context:
         parts.append(cheap_clients)
@@ -193,7 +155,7 @@ def changes_for(shares_tls_context: bool, in_process: bool) -> Changes:
         from .inprocess import origins
 
         parts.append(origins)
-    return Changes(parts)
+    return Hooks(parts)
 
 
 # -- HTTPS ------------------------------------------------------------------------------------------

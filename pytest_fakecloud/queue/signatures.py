@@ -24,11 +24,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 from types import FunctionType
-from typing import Any, NamedTuple, TypeAlias, TypedDict
+from typing import Any, NamedTuple, TypedDict
 from urllib.parse import urlsplit
 
 from ..core.ids import RandomStream
-from ..outside.replace import Replacement, replace
+from ..outside.replace import Function, Replacement, replace
 from .delivery.applications import Address
 from .model import Delivery, Exchange, HeaderList, Interceptor, Outcome, Proceed, SigningKeys, first
 from .settings import SignatureClock
@@ -276,9 +276,6 @@ def real_time(_read: Callable[[], float] = time.time) -> float:
     return _read()
 
 
-_Method: TypeAlias = Callable[..., Any]
-
-
 class FailedCheck(NamedTuple):
     """The arguments of a signature check that raised an exception.
 
@@ -328,7 +325,7 @@ class SignatureWatcher:
 WATCHER = SignatureWatcher()
 
 
-def _watched_verify(original: _Method) -> _Method:
+def _watched_verify(original: Function) -> Function:
     """Return ``Receiver.verify()`` of the official client, wrapped so that it records a failure."""
 
     def verify(self: Any, *given: Any, **named: Any) -> Any:
@@ -368,7 +365,7 @@ _CLAIMS = {
 """The claim that each PyJWT error refers to."""
 
 
-def _watched_decode(original: _Method) -> _Method:
+def _watched_decode(original: Function) -> Function:
     """Return PyJWT's ``decode_complete()``, which ``decode()`` calls, wrapped in the same way."""
 
     def decode_complete(self: Any, jwt: Any, key: Any = "", *given: Any, **named: Any) -> Any:

@@ -124,9 +124,8 @@ class LastingCloud:
 
     def create(self, layers: Sequence[Mapping[str, Any]], delivery: Delivery) -> Cloud:
         """Create the cloud with the settings of these layers, of which later ones win."""
-        merged = self._options.merged(
-            "session" if self._item is None else self._item.nodeid, layers
-        )
+        seed = "session" if self._item is None else self._item.nodeid
+        merged = self._options.merged(seed, layers)
         is_given = any(layer.get("seed") is not None for layer in layers)
         self._seed = merged["seed"] if is_given else None
         self.cloud = new_cloud(merged, delivery)

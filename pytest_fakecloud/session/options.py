@@ -289,9 +289,7 @@ class RunOptions:
         """Return whether the calls of a test are recorded with the source lines that made them."""
         if self._call_sites != "auto":
             return bool(self._call_sites == "true")
-        if self.timelines is not None or item is None or not self._last_failed:
-            return self.timelines is not None
-        return item.nodeid in self._last_failed
+        return self.timelines is not None or (item is not None and item.nodeid in self._last_failed)
 
     @cached_property
     def _last_failed(self) -> frozenset[str]:

@@ -39,7 +39,7 @@ from .options import (
 
 if TYPE_CHECKING:
     from ..cloud import Cloud
-    from ..outside.surroundings import Changes
+    from ..outside.replace import Hooks
     from ..reporting.applications import Listener, ServedRequest
 
 try:
@@ -80,7 +80,7 @@ class Run:
         self.observation = Observation(self.options)
         self._environment = pytest.MonkeyPatch()
         self._test_environment = pytest.MonkeyPatch()
-        self._process_changes: Changes | None = None
+        self._process_changes: Hooks | None = None
         self._knows_session_settings = self.options.scope == "session"
         """Whether the settings of the session have an effect, or are known to have none."""
 
@@ -184,9 +184,7 @@ class Run:
 
     def _unrequested(self) -> list[Cloud]:
         """Return the clouds that outlive tests and that the test has not requested."""
-        clouds = self._shared.cloud, self.session.cloud
-        if clouds == (None, None):
-            return []
+        clouds = [each.cloud for each in self._lasting]
         return [one for one in clouds if one is not None and one is not self.test.cloud]
 
     def strict_kinds(self) -> tuple[str, ...]:
@@ -366,9 +364,9 @@ class Observation:
             self._listen(cloud)
 
     def _listen(self, cloud: Cloud) -> None:
-        if sys.modules.keys().isdisjoint(_FRAMEWORKS):
+        found = len(sys.modules.keys() & _FRAMEWORKS)
+        if not found:
             return
-        found = sum(name in sys.modules for name in _FRAMEWORKS)
         if self._listener is None:
             from ..reporting.applications import Listener
 

@@ -290,8 +290,7 @@ class KafkaInstance:
 
     def _in_thread_lose(self, consumer: Any, partitions: list[Any]) -> None:
         self._in_thread_give_up("expired")
-        text = f"its session is over; lost {_shown(partitions)}"
-        self._add_event("expire", text)
+        self._add_event("expire", f"its session is over; lost {_shown(partitions)}")
 
     def _in_thread_give_up(self, state: Literal["rebalancing", "expired"]) -> None:
         self.buffer.discard()

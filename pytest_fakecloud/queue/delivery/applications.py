@@ -101,7 +101,7 @@ class Deadlines:
         import asyncio
 
         loop = asyncio.get_running_loop()
-        task = loop.create_task(_result_of(work))
+        task = asyncio.ensure_future(work)
         # Cancel the task from this thread: a tool may have frozen the loop's own timers.
         planned = self.start(lambda: loop.call_soon_threadsafe(task.cancel))
         try:
@@ -146,10 +146,6 @@ class Deadlines:
             except Exception:
                 # Ignore the error: the attempt that the callback should end has already ended.
                 continue
-
-
-async def _result_of(work: Awaitable[T]) -> T:
-    return await work
 
 
 def asyncio_is_running() -> bool:

@@ -12,7 +12,6 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Unpack
-from urllib.parse import urlsplit
 
 from pytest_httpserver import HTTPServer
 from pytest_httpserver.httpserver import Error, HandlerType, RequestHandler, RequestHandlerList
@@ -20,6 +19,7 @@ from werkzeug import Request as WerkzeugRequest
 from werkzeug import Response as WerkzeugResponse
 
 from ...core.errors import ContractError
+from ...core.field_types import is_url
 from ...core.problems import Problem, raised_problem
 from ...core.settings import HandleConfig, HandleSettings
 from ...handle import Context, Handle, Snapshot
@@ -240,11 +240,4 @@ class Destination(Handle):
 
 def _is_host(text: str) -> bool:
     """Return whether a ``Host`` header is a name or an address, with an optional port."""
-    if re.search(r"[\s@\\/?#]", text):
-        return False
-    try:
-        parts = urlsplit(f"http://{text}/")
-        _ = parts.port  # Raises ValueError for an invalid port.
-    except ValueError:
-        return False
-    return bool(parts.hostname)
+    return not re.search(r"[\s@\\/?#]", text) and is_url(f"http://{text}/")
