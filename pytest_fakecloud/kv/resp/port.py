@@ -383,11 +383,11 @@ class PortConnection:
             self.outbox.put(call.response_body)
             return True
         call.outcome = OUTCOME_OF_EFFECT[response.kind]
-        self.outbox.send()
         if response.kind == "truncate" and response.answer is not None:
             self.outbox.put(as_resp(response.answer, self.session.resp)[: response.keep])
+        with contextlib.suppress(OSError):  # The client may have closed its side already.
             self.outbox.send()
-        elif response.kind == "hang":
+        if response.kind == "hang":
             deadline = monotonic() + HANG_SECONDS
             with self.connection.watched(self.signal.close):
                 while not self.signal.closed and monotonic() < deadline:

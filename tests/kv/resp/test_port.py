@@ -6,6 +6,7 @@ import gc
 import shutil
 import socket
 import ssl
+import struct
 import subprocess
 import sys
 import threading
@@ -711,6 +712,25 @@ class TestJournalAndFaults:
         assert client.ended()
         assert server.value("n") == "1"
         assert [c.outcome for c in server.journal.calls(command="INCR")] == ["dropped", "lost"]
+
+    @pytest.mark.parametrize("kind", ["lose_response", "truncate"])
+    def test_a_client_that_has_reset_its_connection_is_no_bug(
+        self, kind: str, server: KVServer, client: Client, context: Context
+    ) -> None:
+        """The reply to the first command is unsent when the second one ends the connection."""
+
+        def reset() -> None:
+            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.stream.close()
+            client.socket.close()
+
+        keep = {"keep": 4} if kind == "truncate" else {}
+        getattr(server.faults, kind)(command="GET", **keep)
+        with server.between(("ECHO", "GET"), run=reset):
+            client.raw(wire.pack([b"ECHO", b"hello"]) + wire.pack([b"GET", b"key"]))
+            wait_until(lambda: len(server.journal.calls(command="GET")) == 1)
+            wait_until(lambda: not server._app.clients)
+        assert not context.problems
 
     def test_truncate(self, server: KVServer, client: Client) -> None:
         server.faults.truncate(keep=4, command="ECHO")
