@@ -31,6 +31,12 @@ _REPEATABLE = frozenset({
     "PEXPIREAT", "PERSIST", "PFADD", "XGROUP", "XACK", "LREM", "RENAME",
 })  # fmt: skip
 """Further commands that have no effect the second time."""
+_RELATIVE = frozenset({
+    "INCR", "DECR", "INCRBY", "DECRBY", "INCRBYFLOAT", "HINCRBY", "HINCRBYFLOAT", "ZINCRBY",
+    "APPEND", "LPUSH", "RPUSH", "LPUSHX", "RPUSHX", "LINSERT", "XADD", "BITFIELD", "JSON.NUMINCRBY",
+    "JSON.NUMMULTBY", "JSON.STRAPPEND", "JSON.ARRAPPEND", "JSON.ARRINSERT", "JSON.TOGGLE",
+})  # fmt: skip
+"""Commands that have a second effect the second time."""
 _TAKES = frozenset({"LPOP", "RPOP", "BLPOP", "BRPOP", "SPOP", "ZPOPMIN", "ZPOPMAX"})
 """Commands that take an element away, which a second one cannot take."""
 _MOVES = frozenset({"LMOVE", "BLMOVE", "RPOPLPUSH", "BRPOPLPUSH", "SMOVE"})
@@ -190,8 +196,8 @@ class Access:
 
     @property
     def is_relative(self) -> bool:
-        """Whether a second run of the command has a second effect."""
-        return self.changes and self.name not in _OVERWRITES | _REPEATABLE | _OF_QUEUES
+        """Whether a second run of the command or call has a second effect."""
+        return self.changes and (self.call is not None or self.name in _RELATIVE)
 
     def overwrites(self, other: Access) -> bool:
         """Return whether a call writes a vector again that another call has written or deleted."""

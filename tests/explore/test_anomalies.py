@@ -468,6 +468,17 @@ def set_again(redis: Redis) -> Clients:
     return retried(lambda: redis.set("paid", "order-1"))
 
 
+def derive_again(redis: Redis) -> Clients:
+    def work(_: str) -> None:
+        with suppress(UpstashError):
+            redis.xgroup_create("log", "group", "0", mkstream=True)
+        redis.zunionstore("board", ["due", "late"])
+        redis.copy("doc", "copy", replace=True)
+        redis.setrange("doc", 0, "T")
+
+    return both(work)
+
+
 def score_again(redis: Redis) -> Clients:
     return retried(lambda: redis.zadd("paid", {"order-1": 5}))
 
@@ -562,7 +573,8 @@ FIRE: dict[str, tuple[Callable[[Redis], Clients], ...]] = {
 SILENT = (
     add_by_script, set_other_fields, set_the_same, take_by_script, claim_once, decrease_only,
     release_own, write_fenced, write_own, set_with_expiry, expire_in_transaction,
-    add_to_set_again, set_again, score_again, hand_over_once, remove_and_count, remove_others,
+    add_to_set_again, set_again, derive_again, score_again, hand_over_once, remove_and_count,
+    remove_others,
     expire_in_script, join_once, move_job, move_job_by_script, do_before_pop,
     peek_and_pop, rebuild_aside, rebuild_at_once, sell_at_once, count_versions, add_themselves,
     write_own_field, count_slots, rank_players,
