@@ -555,7 +555,8 @@ def _foreign_release(record: Record) -> Found:
     for mine, other, key, place in _takeovers(record):
         for one in record.of_key(key, place):
             is_late = one.client == mine.client and one.changes
-            if is_late and record.is_blind(one):
+            # XX only tells that somebody holds the lock.
+            if is_late and (record.is_blind(one) or "XX" in one.options):
                 yield key.name, _told(mine, other, one)
             if is_late or (one.client == other.client and one.is_write):
                 break
@@ -581,7 +582,9 @@ def _stale_copy(record: Record) -> Found:
         is_vector = write.name in _UPSERTS
         # Elements are a copy if their key did not exist, because somebody has deleted the older copy.
         is_filled = write.name in _ADDS and write.before[0] is None
-        is_copy = is_filled or write.name in _OVERWRITES - _DELETIONS
+        # A member that is there may have been added once more, for the newer value.
+        is_removed = write.name in ("SREM", "ZREM")
+        is_copy = is_filled or is_removed or write.name in _OVERWRITES - _DELETIONS
         if not (is_vector or (is_copy and record.is_blind(write))) or not write.changes:
             continue
         target, own = write.keys[0], root_of(write.client)
@@ -594,7 +597,7 @@ def _stale_copy(record: Record) -> Found:
         ]
         # A value without TTL that nobody replaces stays, also if its source changes later.
         is_latest = copies[-1][1] is write
-        stays = record.run.left.get(target) and is_latest
+        stays = record.run.left.get(target) and is_latest and not is_removed
         for place, read in accesses[:at]:
             source = read.keys[0]
             is_read = read.client == write.client and not (read.is_write or read.call)

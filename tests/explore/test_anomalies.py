@@ -141,6 +141,10 @@ def extend_any(redis: Redis) -> Clients:
     return under_lock(redis, lambda _: redis.expire("lock", 10))
 
 
+def renew_any(redis: Redis) -> Clients:
+    return under_lock(redis, lambda name: redis.set("lock", name, xx=True, ex=10))
+
+
 def mark_free(redis: Redis) -> Clients:
     return under_lock(redis, lambda _: redis.unlink("lock"))
 
@@ -479,6 +483,29 @@ def derive_again(redis: Redis) -> Clients:
     return both(work)
 
 
+def unmark_changed(redis: Redis) -> Clients:
+    redis.sadd("marked", "doc")
+
+    def save() -> None:
+        redis.multi().set("doc", "new").sadd("marked", "doc").exec()
+
+    def index() -> None:
+        redis.publish("index", redis.get("doc"))
+        redis.srem("marked", "doc")
+
+    return {"editor": save, "indexer": index}
+
+
+def unmark_first(redis: Redis) -> Clients:
+    clients = unmark_changed(redis)
+
+    def index() -> None:
+        redis.srem("marked", "doc")
+        redis.publish("index", redis.get("doc"))
+
+    return {**clients, "indexer": index}
+
+
 def score_again(redis: Redis) -> Clients:
     return retried(lambda: redis.zadd("paid", {"order-1": 5}))
 
@@ -547,7 +574,7 @@ FIRE: dict[str, tuple[Callable[[Redis], Clients], ...]] = {
     "lost update": (add_view, rename_field, append_in_document),
     "check then act": (take_stock, claim_seat, join_room, count_places, rank_slots),
     "write skew": (leave_call, withdraw, open_both, swap_shifts),
-    "foreign release": (release_any, extend_any, mark_free),
+    "foreign release": (release_any, extend_any, renew_any, mark_free),
     "expired lock": (write_late, push_late, score_late),
     "key without TTL": (
         count_then_expire,
@@ -556,7 +583,7 @@ FIRE: dict[str, tuple[Callable[[Redis], Clients], ...]] = {
         lock_forever,
         count_after_expiry,
     ),
-    "stale write": (invalidate_first, build_timeline, build_list),
+    "stale write": (invalidate_first, build_timeline, build_list, unmark_changed),
     "intermediate read": (rebuild_list, rebuild_hash, rebuild_in_pages),
     "partial update": (transfer, sell_then_note, claim_name_first, number_invoice),
     "early commit": (pop_job, pop_ticket, pop_due),
@@ -574,7 +601,7 @@ SILENT = (
     add_by_script, set_other_fields, set_the_same, take_by_script, claim_once, decrease_only,
     release_own, write_fenced, write_own, set_with_expiry, expire_in_transaction,
     add_to_set_again, set_again, derive_again, score_again, hand_over_once, remove_and_count,
-    remove_others,
+    remove_others, unmark_first,
     expire_in_script, join_once, move_job, move_job_by_script, do_before_pop,
     peek_and_pop, rebuild_aside, rebuild_at_once, sell_at_once, count_versions, add_themselves,
     write_own_field, count_slots, rank_players,
