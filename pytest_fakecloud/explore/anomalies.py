@@ -234,7 +234,7 @@ class Access:
         named: Any = next(filter(None, found), self.keys[0].fake)
         return named if isinstance(named, str) else ", ".join(map(str, named))
 
-    @property
+    @cached_property
     def shape(self) -> tuple[str, str, str]:
         """The fake, the command or route, and what it is about, without numbers and IDs."""
         about = self.subject if self.call is None else self.text
@@ -774,8 +774,10 @@ def _is_id(access: Access, accesses: Sequence[Access], at: int) -> bool:
         beside = [one for one in accesses[max(0, at - 1) : at + 2] if one.keys == access.keys]
         return access.words[-1] == "1" and any(one.name == "HSET" for one in beside)
     number = _drawn(access)
-    later = (one for one in accesses[at + 1 :] if one.client == access.client and number)
-    return any(number.search(one.content) for one in later if number and one.keys != access.keys)
+    if number is None:
+        return False
+    later = (one for one in accesses[at + 1 :] if one.client == access.client)
+    return any(number.search(one.content) for one in later if one.keys != access.keys)
 
 
 def _outside_step(record: Record) -> Found:
@@ -859,7 +861,8 @@ def _half_written(record: Record, *, of_one_store: bool) -> Found:
     client = record.disturbed
     plain, accesses = record.plain.accesses, record.run.accesses
     consumes = any(one.name == "consume" for one in plain if root_of(one.client) == client)
-    if consumes or client in record.workers or client.startswith("delivery"):
+    is_worker = consumes or client in record.workers or client.startswith("delivery")
+    if is_worker or not record.lost:
         return
     # Gaps between numbers that a counter gave out are no state.
     usual = {one.shape for at, one in enumerate(plain) if not _is_id(one, plain, at)}
