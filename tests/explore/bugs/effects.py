@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import flask
 import httpx
-import requests
-from qstash import Receiver
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, DeliveredRequest
 
-from . import Make, Scenario
+from . import Make, Scenario, workflow
 from .queues import HOOK, parts
 from .reads import commit_past_a_failure
 from .ten import commit_before_work
+
+if TYPE_CHECKING:
+    from upstash_workflow import WorkflowContext
 
 
 def _unchecked(run: Mapping[str, Callable[[], object]], **more: Any) -> Scenario:
@@ -164,18 +164,10 @@ def saved_not_produced(cloud: Cloud, corrected: bool) -> Scenario:
 
 def _workflow(effect: Callable[[Redis, httpx.Client], object]) -> Make:
     def make(cloud: Cloud, corrected: bool) -> Scenario:
-        from upstash_workflow import WorkflowContext
-        from upstash_workflow.flask import Serve
-
         _, queue, redis, qstash = parts(cloud)
         broker = cloud.broker(topics={"mails": 1})
         http = httpx.Client(base_url=broker.url, auth=(broker.username, broker.password))
-        app = flask.Flask("app")
-        receiver = Receiver(queue.current_signing_key, queue.next_signing_key)
-        url = "https://app.example.com/run"
-        queue.destinations.wsgi("https://app.example.com", app)
 
-        @Serve(app).route("/run", qstash_client=qstash, receiver=receiver, url=url)
         def run(context: WorkflowContext[Any]) -> None:
             if corrected:
                 context.run("effect", lambda: bool(effect(redis, http)))
@@ -183,11 +175,8 @@ def _workflow(effect: Callable[[Redis, httpx.Client], object]) -> Make:
                 effect(redis, http)
             context.run("end", lambda: redis.set("ended", "1"))
 
-        def start() -> None:
-            requests.post(f"{queue.url}/v2/publish/{url}", headers=queue.headers, timeout=5)
-
         # A step that is delivered again repeats its effect, with or without the flaw.
-        return _unchecked({"shop": start}, options={"kinds": "switch"})
+        return _unchecked({"shop": workflow(queue, qstash, run)}, options={"kinds": "switch"})
 
     make.__name__ = effect.__name__
     return make

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import flask
-import requests
-from qstash import QStash, Receiver
+from qstash import QStash
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, DeliveredRequest
 
-from . import Scenario
+from . import Scenario, workflow
+
+if TYPE_CHECKING:
+    from upstash_workflow import WorkflowContext
 
 HOOK = "https://shop.example.com/hook"
 
@@ -175,17 +176,8 @@ def swallowed_compensation(cloud: Cloud, corrected: bool) -> Scenario:
 
 def work_outside_a_step(cloud: Cloud, corrected: bool) -> Scenario:
     """A workflow sends one welcome mail, and a second mail later."""
-    from upstash_workflow import WorkflowContext
-    from upstash_workflow.flask import Serve
-
     kv, queue, redis, qstash = parts(cloud)
-    app = flask.Flask("app")
-    receiver = Receiver(queue.current_signing_key, queue.next_signing_key)
-    queue.destinations.wsgi("https://app.example.com", app)
 
-    @Serve(app).route(
-        "/welcome", qstash_client=qstash, receiver=receiver, url="https://app.example.com/welcome"
-    )
     def welcome(context: WorkflowContext[Any]) -> None:
         def mail() -> None:
             redis.hsetnx("mails", "welcome", "1")
@@ -198,17 +190,10 @@ def work_outside_a_step(cloud: Cloud, corrected: bool) -> Scenario:
         context.sleep("a while", 60)
         context.run("thank", lambda: redis.hsetnx("mails", "thanks", "1"))
 
-    def start() -> None:
-        requests.post(
-            f"{queue.url}/v2/publish/https://app.example.com/welcome",
-            headers=queue.headers,
-            timeout=5,
-        )
-
     def check() -> None:
         assert int(kv.value("sent") or 0) <= 1, "two mails of welcome"
 
-    return Scenario({"shop": start}, check)
+    return Scenario({"shop": workflow(queue, qstash, welcome)}, check)
 
 
 def events_out_of_order(cloud: Cloud, corrected: bool) -> Scenario:

@@ -9,15 +9,18 @@ import time
 import uuid
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import redis as redispy
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, DeliveredRequest
 
-from . import Make, Scenario
+from . import Make, Scenario, workflow
 from .queues import HOOK, parts
+
+if TYPE_CHECKING:
+    from upstash_workflow import WorkflowContext
 
 
 def _unchecked(run: Callable[[], object], **workers: Callable[[], object]) -> Scenario:
@@ -308,20 +311,9 @@ def rebuilt_index(cloud: Cloud, corrected: bool) -> Scenario:
 
 def read_in_each_call(cloud: Cloud, corrected: bool) -> Scenario:
     """A workflow reads a price in each of its calls, or in a step."""
-    import flask
-    import requests
-    from qstash import Receiver
-    from upstash_workflow import WorkflowContext
-    from upstash_workflow.flask import Serve
-
     _, queue, redis, qstash = parts(cloud)
     redis.set("price", "10")
-    app = flask.Flask("app")
-    receiver = Receiver(queue.current_signing_key, queue.next_signing_key)
-    url = "https://app.example.com/run"
-    queue.destinations.wsgi("https://app.example.com", app)
 
-    @Serve(app).route("/run", qstash_client=qstash, receiver=receiver, url=url)
     def run(context: WorkflowContext[Any]) -> None:
         read = lambda: redis.get("price")  # noqa: E731
         price = context.run("price", read) if corrected else read()
@@ -329,11 +321,9 @@ def read_in_each_call(cloud: Cloud, corrected: bool) -> Scenario:
         context.sleep("wait", 60)
         context.run("receipt", lambda: redis.hset("order", "receipt", price))
 
-    def start() -> None:
-        requests.post(f"{queue.url}/v2/publish/{url}", headers=queue.headers, timeout=5)
-
     def change() -> None:
         time.sleep(30)
         redis.set("price", "12")
 
-    return Scenario({"shop": start, "admin": change}, lambda: None, options={"kinds": "switch"})
+    shop = workflow(queue, qstash, run)
+    return Scenario({"shop": shop, "admin": change}, lambda: None, options={"kinds": "switch"})
