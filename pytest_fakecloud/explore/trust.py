@@ -142,9 +142,10 @@ class Trust:
         if self.reads:
             yield f"the promise read: {self.reads}"
         if self.unwritten:
-            hints = [one + did_you_mean(one, self.written) for one in self.unwritten]
-            is_meant = "" if "".join(hints).endswith("?") else " (correct if it must not exist)"
-            yield f"no run wrote a key that the promise read: {', '.join(hints)}{is_meant}"
+            hints = [did_you_mean(one, self.written) for one in self.unwritten]
+            named = ", ".join(map("".join, zip(self.unwritten, hints, strict=True)))
+            is_meant = "" if hints[-1] else " (correct if it must not exist)"
+            yield f"no run wrote a key that the promise read: {named}{is_meant}"
         if self.writes:
             noticed = self.writes - len(self.unnoticed)
             missed = f"; not {', '.join(self.unnoticed)}" if self.unnoticed else ""
