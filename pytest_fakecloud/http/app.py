@@ -399,13 +399,15 @@ class App:
             # Copy a short result of orjson, which allocates at least 4 KB, because the journal keeps it.
             # Many of the shortest are equal, so these share one object.
             size = len(body)
-            kept = _bodies.get(body) if size <= _SHORTEST else None
-            if kept is None:
+            if size > _SHORTEST:
                 kept = b"%b" % body if size < 4096 else body
-                if size <= _SHORTEST:
-                    if len(_bodies) >= _REMEMBERED:
-                        _bodies.clear()
-                    _bodies[kept] = kept
+            elif (known := _bodies.get(body)) is not None:
+                kept = known
+            else:
+                if len(_bodies) >= _REMEMBERED:
+                    _bodies.clear()
+                kept = b"%b" % body
+                _bodies[kept] = kept
             call.response_body = kept
             call.outcome = "altered" if altered else "answered"
         elif isinstance(response, Stream):
