@@ -28,7 +28,7 @@ _OVERWRITES = frozenset({
 """Commands whose effect does not depend on the value that they replace."""
 _REPEATABLE = frozenset({
     "SETNX", "HSETNX", "SADD", "SREM", "ZADD", "ZREM", "EXPIRE", "PEXPIRE", "EXPIREAT",
-    "PEXPIREAT", "PERSIST", "PFADD", "XGROUP", "XACK", "LREM", "RENAME",
+    "PEXPIREAT", "PERSIST", "PFADD", "XACK", "LREM", "RENAME",
 })  # fmt: skip
 """Further commands that have no effect the second time."""
 _RELATIVE = frozenset({
@@ -273,9 +273,11 @@ class Anomaly:
 class Record:
     """What patterns look at: the accesses of a run, and those of the run without events."""
 
-    def __init__(self, run: Run, plain: Run, workers: frozenset[str] = frozenset()) -> None:
+    def __init__(self, run: Run, usual: Record | None, workers: frozenset[str]) -> None:
         self.run = run
-        self.plain = plain
+        self.usual = self if usual is None else usual
+        """The record of the run without events, which what is compared with it shares."""
+        self.plain = self.usual.run
         self.workers = workers
         """The names of the clients that start again when they fail."""
         self.commands = [one for one in run.accesses if one.call is None]
@@ -327,6 +329,16 @@ class Record:
         return [one for one in self.run.accesses if root_of(one.client) == self.disturbed]
 
     @cached_property
+    def changes(self) -> Counter[object]:
+        """How often something of each shape, and of each text, was changed."""
+        changes = [one for one in self.run.accesses if one.changes]
+        return Counter(each for one in changes for each in (one.shape, one.text))
+
+    @cached_property
+    def effects(self) -> Counter[object]:
+        return Counter(effect for effect, _ in _effects(self.run))
+
+    @cached_property
     def lost(self) -> Sequence[Access]:
         """The lasting effects of the disturbed client that it has without the event, but that neither
         it nor anybody else had here; none if it did something else instead.
@@ -334,9 +346,8 @@ class Record:
         An effect is not lost if a later attempt decided against it, because of what somebody else
         wrote, or waits for a lease to expire.
         """
-        usual = {one.shape for one in self.plain.accesses if one.changes}
         if any(
-            one.changes and one.shape not in usual and one.name not in _OF_CONSUMERS
+            one.changes and one.shape not in self.usual.changes and one.name not in _OF_CONSUMERS
             for one in self.mine
         ):
             return ()
@@ -372,10 +383,9 @@ class Record:
             for one in self.run.accesses
             if one.changes or (one.name in _OVERWRITES | _REPEATABLE and not one.has_condition)
         )
-        plain = self.plain.accesses
         done = Counter(each for one in made for each in (one.shape, one.text))
-        usual = Counter(each for one in plain if one.changes for each in (one.shape, one.text))
-        rare = (one for one in plain if done[one.shape] < usual[one.shape])
+        usual = self.usual.changes
+        rare = (one for one in self.plain.accesses if done[one.shape] < usual[one.shape])
         return [one for one in rare if lasts(one, self.plain) and done[one.text] < usual[one.text]]
 
     def _is_superseded(self, effect: Access) -> bool:
@@ -727,7 +737,7 @@ def _repeated_effect(record: Record) -> Found:
     shapes = {one.shape for one in plain.accesses}
     # Who does something else with a key may compensate for an earlier effect.
     others = {(one.client, one.keys[0]) for one in run.accesses if one.shape not in shapes}
-    before = Counter(effect for effect, _ in _effects(plain))
+    before = record.usual.effects
     count: Counter[object] = Counter()
     is_again = any(event.kind in _SECOND_TIME for event in run.fired)
     for effect, one in _effects(run):

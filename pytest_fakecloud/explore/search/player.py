@@ -209,8 +209,8 @@ class Player:
     subject: Subject
     setup: Callable[[], object] | None
     allowed: Allowed
-    plain: Run | None = None
-    """The first run, in which no event happens unless the caller gave a schedule."""
+    usual: Record | None = None
+    """The record of the first run, in which no event happens unless the caller gave a schedule."""
     is_last: bool = False
     """Whether the patterns that are reported ``LAST`` count, because nothing else was found."""
     tally: Tally = field(default_factory=Tally)
@@ -274,11 +274,12 @@ class Player:
 
     def _note_anomalies(self, run: Run) -> None:
         """Look for anomalies by comparison with the first run, if that had no events."""
-        self.plain = self.plain or run
-        if self.plain.fired:
-            return
         workers = frozenset(one.name for one in self.subject.programs if one.is_worker)
-        run.anomalies = find_anomalies(Record(run, self.plain, workers), self.allowed)
+        record = Record(run, self.usual, workers)
+        self.usual = record.usual
+        if self.usual.run.fired:
+            return
+        run.anomalies = find_anomalies(record, self.allowed)
         for anomaly in run.anomalies:
             found = self.tally.anomalies
             found.setdefault((anomaly.name, anomaly.subject), (anomaly, str(Schedule(run.fired))))
