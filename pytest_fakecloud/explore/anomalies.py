@@ -496,6 +496,32 @@ def _check_then_act(record: Record) -> Found:
         if was_absent or not is_kept:
             yield key.name, _told(read, other, write)
     yield from _same_rank(record)
+    yield from _late_removal(record)
+
+
+def _late_removal(record: Record) -> Found:
+    """Two clients act on the same element differently, because each removes it only afterwards."""
+    accesses, removes = record.run.accesses, _DELETIONS | _REMOVALS
+    for at, late in enumerate(record.commands):
+        key = late.keys[0]
+        if late.name not in removes or late.changes or not record.is_blind(late):
+            continue
+        own = [p for p in record.places[key] if p < at and record.commands[p].client == late.client]
+        read = record.commands[own[-1]] if own else late
+        if read.is_write or read.before[0] is None or not read.meets(late):
+            continue
+        done = accesses[accesses.index(read) : accesses.index(late)]
+        mine = [one for one in done if one.client == late.client and one.changes]
+        for other in record.of_key(key, own[-1], at):
+            if other.client == late.client or other.name not in removes or not other.changes:
+                continue
+            theirs = [one for one in accesses if one.client == other.client and one.changes]
+            if any(
+                one.shape == each.shape and one.content != each.content
+                for one in mine
+                for each in theirs
+            ):
+                yield key.name, _told(read, other, late)
 
 
 def _same_rank(record: Record) -> Found:

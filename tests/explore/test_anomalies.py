@@ -71,6 +71,24 @@ def pay_out(redis: Redis) -> Clients:
     return both(lambda _: redis.get("bonus") and (redis.delete("bonus"), redis.incrby("paid", 5)))
 
 
+def reset_password(redis: Redis) -> Clients:
+    def work(name: str) -> None:
+        if redis.get("bonus"):
+            redis.hset("passwords", "ann", name)
+            redis.delete("bonus")
+
+    return both(work)
+
+
+def accept_invitation(redis: Redis) -> Clients:
+    def work(name: str) -> None:
+        if redis.sismember("tickets", "t1"):
+            redis.set("owner", name)
+            redis.srem("tickets", "t1")
+
+    return both(work)
+
+
 def open_ticket(redis: Redis) -> Clients:
     def work(_: str) -> None:
         if redis.sismember("tickets", "t1"):
@@ -342,6 +360,27 @@ def claim_once(redis: Redis) -> Clients:
     return both(lambda name: redis.get("seat") is None and redis.set("seat", name, nx=True))
 
 
+def reset_password_once(redis: Redis) -> Clients:
+    return both(lambda name: redis.getdel("bonus") and redis.hset("passwords", "ann", name))
+
+
+def reset_if_removed(redis: Redis) -> Clients:
+    def work(name: str) -> None:
+        if redis.get("bonus") and redis.delete("bonus"):
+            redis.hset("passwords", "ann", name)
+
+    return both(work)
+
+
+def archive_bonus(redis: Redis) -> Clients:
+    def work(_: str) -> None:
+        if redis.get("bonus"):
+            redis.hset("archive", "bonus", "yes")
+            redis.delete("bonus")
+
+    return both(work)
+
+
 def hand_over_once(redis: Redis) -> Clients:
     def work(_: str) -> None:
         for job in redis.zrange("due", 0, 0):
@@ -572,7 +611,15 @@ def add_themselves(redis: Redis) -> Clients:
 
 FIRE: dict[str, tuple[Callable[[Redis], Clients], ...]] = {
     "lost update": (add_view, rename_field, append_in_document),
-    "check then act": (take_stock, claim_seat, join_room, count_places, rank_slots),
+    "check then act": (
+        take_stock,
+        claim_seat,
+        join_room,
+        count_places,
+        rank_slots,
+        reset_password,
+        accept_invitation,
+    ),
     "write skew": (leave_call, withdraw, open_both, swap_shifts),
     "foreign release": (release_any, extend_any, renew_any, mark_free),
     "expired lock": (write_late, push_late, score_late),
@@ -604,7 +651,7 @@ SILENT = (
     remove_others, unmark_first,
     expire_in_script, join_once, move_job, move_job_by_script, do_before_pop,
     peek_and_pop, rebuild_aside, rebuild_at_once, sell_at_once, count_versions, add_themselves,
-    write_own_field, count_slots, rank_players,
+    write_own_field, count_slots, rank_players, reset_password_once, reset_if_removed, archive_bonus,
 )  # fmt: skip
 
 
