@@ -127,7 +127,8 @@ class Access:
 
     @cached_property
     def options(self) -> frozenset[str]:
-        return frozenset(word.upper() for word in self.words[3:])
+        # The options of ZADD precede its scores; other commands have a value first.
+        return frozenset(word.upper() for word in self.words[2 if self.name == "ZADD" else 3 :])
 
     @cached_property
     def changes(self) -> bool:
@@ -475,7 +476,9 @@ def _stale_writes(record: Record) -> Iterator[tuple[Access, Access, Access, Touc
 
 def _lost_update(record: Record) -> Found:
     for read, other, write, key in _stale_writes(record):
-        if write.name in _OVERWRITES and any(value is not None for value in read.before):
+        is_score = (read.name, write.name) == ("ZSCORE", "ZADD")
+        is_overwritten = write.name in _OVERWRITES or is_score
+        if is_overwritten and any(value is not None for value in read.before):
             yield key.name, _told(read, other, write)
     for at, write in enumerate(accesses := record.run.accesses):
         again = (one for one in accesses[at + 1 :] if one.client == write.client)

@@ -46,6 +46,14 @@ def append_in_document(redis: Redis) -> Clients:
     return both(lambda name: redis.mset({"doc": f"{redis.get('doc')} {name}"}))
 
 
+def raise_score(redis: Redis) -> Clients:
+    def submit(score: float) -> None:
+        if score > (redis.zscore("due", "job") or 0):
+            redis.zadd("due", {"job": score})
+
+    return {"ann": lambda: submit(7), "bob": lambda: submit(9)}
+
+
 def take_stock(redis: Redis) -> Clients:
     return both(lambda _: int(redis.get("stock") or 0) > 0 and redis.decr("stock"))
 
@@ -381,6 +389,14 @@ def archive_bonus(redis: Redis) -> Clients:
     return both(work)
 
 
+def raise_score_at_once(redis: Redis) -> Clients:
+    def submit(score: float) -> None:
+        if score > (redis.zscore("due", "job") or 0):
+            redis.zadd("due", {"job": score}, gt=True)
+
+    return {"ann": lambda: submit(7), "bob": lambda: submit(9)}
+
+
 def hand_over_once(redis: Redis) -> Clients:
     def work(_: str) -> None:
         for job in redis.zrange("due", 0, 0):
@@ -610,7 +626,7 @@ def add_themselves(redis: Redis) -> Clients:
 
 
 FIRE: dict[str, tuple[Callable[[Redis], Clients], ...]] = {
-    "lost update": (add_view, rename_field, append_in_document),
+    "lost update": (add_view, rename_field, append_in_document, raise_score),
     "check then act": (
         take_stock,
         claim_seat,
@@ -651,7 +667,8 @@ SILENT = (
     remove_others, unmark_first,
     expire_in_script, join_once, move_job, move_job_by_script, do_before_pop,
     peek_and_pop, rebuild_aside, rebuild_at_once, sell_at_once, count_versions, add_themselves,
-    write_own_field, count_slots, rank_players, reset_password_once, reset_if_removed, archive_bonus,
+    write_own_field, count_slots, rank_players, reset_password_once, reset_if_removed,
+    archive_bonus, raise_score_at_once,
 )  # fmt: skip
 
 
