@@ -84,6 +84,7 @@ _CREATIONS = frozenset({"SET", "HSET", "HMSET", "HSETNX", "SADD", "ZADD"})
 _PAUSES = frozenset({"jump", "nearly", "past", "tick"})
 """Kinds of events that pause all clients, and so change no order."""
 _UPSERTS = frozenset({"upsert", "upsert-data", "update"})
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _VARIABLE = re.compile(r"[0-9a-f]{8}[0-9a-f-]*|\d+")
 """Numbers and IDs, which can differ between two runs of the same code."""
 
@@ -156,6 +157,12 @@ class Access:
         )
         is_known = self.name in ("SADD", "HSETNX") and all(map(self._has, self.fields))
         return not (is_same or is_known)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it sets numbers that are there already, to which somebody else may have counted."""
+        values = {"SET": self.words[2:3], "HSET": self.words[3::2]}.get(self.name, ())
+        return not self.changes and bool(values) and all(map(_NUMBER.fullmatch, values))
 
     def _has(self, field: str) -> bool:
         """Return whether the first key had a field or member before the command."""
@@ -444,10 +451,8 @@ def _stale_writes(record: Record) -> Iterator[tuple[Access, Access, Access, Touc
     Only the reader's last access to the key counts.
     """
     for at, write in enumerate(record.commands):
-        known = write.before[0]
         # Two clients that set the same number may have counted from the same one.
-        counts = write.name == "SET" and isinstance(known, bytes) and known.isdigit()
-        if not (write.changes or counts) or not record.is_blind(write):
+        if not (write.changes or write.counts) or not record.is_blind(write):
             continue
         for key in write.keys:
             earlier = [
@@ -499,32 +504,7 @@ def _check_then_act(record: Record) -> Found:
         if was_absent or not is_kept:
             yield key.name, _told(read, other, write)
     yield from _same_rank(record)
-    yield from _late_removal(record)
-
-
-def _late_removal(record: Record) -> Found:
-    """Two clients act on the same element differently, because each removes it only afterwards."""
-    accesses, removes = record.run.accesses, _DELETIONS | _REMOVALS
-    for at, late in enumerate(record.commands):
-        key = late.keys[0]
-        if late.name not in removes or late.changes or not record.is_blind(late):
-            continue
-        own = [p for p in record.places[key] if p < at and record.commands[p].client == late.client]
-        read = record.commands[own[-1]] if own else late
-        if read.is_write or read.before[0] is None or not read.meets(late):
-            continue
-        done = accesses[accesses.index(read) : accesses.index(late)]
-        mine = [one for one in done if one.client == late.client and one.changes]
-        for other in record.of_key(key, own[-1], at):
-            if other.client == late.client or other.name not in removes or not other.changes:
-                continue
-            theirs = [one for one in accesses if one.client == other.client and one.changes]
-            if any(
-                one.shape == each.shape and one.content != each.content
-                for one in mine
-                for each in theirs
-            ):
-                yield key.name, _told(read, other, late)
+    yield from _late_mark(record)
 
 
 def _same_rank(record: Record) -> Found:
@@ -550,6 +530,31 @@ def _same_rank(record: Record) -> Found:
             is_same = mine.rank == other.rank and mine.keys == other.keys
             if at < later < end and is_same and mine.client != other.client:
                 yield mine.subject, _told(mine, other)
+
+
+def _late_mark(record: Record) -> Found:
+    """Two clients act differently on what they have read, although only one has removed or added it."""
+    accesses = record.run.accesses
+    for at, late in enumerate(record.commands):
+        key = late.keys[0]
+        marks = next(
+            (names for names in (_DELETIONS | _REMOVALS, {"SADD"}) if late.name in names), ()
+        )
+        if not marks or late.changes or not record.is_blind(late):
+            continue
+        own = [p for p in record.places[key] if p < at and record.commands[p].client == late.client]
+        read = record.commands[own[-1]] if own else late
+        is_there = late.name == "SADD" or read.before[0] is not None
+        if read.is_write or not is_there or not read.meets(late):
+            continue
+        later = accesses[accesses.index(read) :]
+        mine = [one for one in later if one.client == late.client and one.changes]
+        for other in record.of_key(key, own[-1], at):
+            is_first = other.client != late.client and other.name in marks and other.changes
+            theirs = [one for one in accesses if one.client == other.client and one.changes]
+            acts = ((one, each) for one in mine for each in theirs if one.shape == each.shape)
+            if is_first and other.meets(late) and any(a.content != b.content for a, b in acts):
+                yield key.name, _told(read, other, late)
 
 
 def _write_skew(record: Record) -> Found:

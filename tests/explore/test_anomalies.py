@@ -54,6 +54,13 @@ def raise_score(redis: Redis) -> Clients:
     return {"ann": lambda: submit(7), "bob": lambda: submit(9)}
 
 
+def take_from_bucket(redis: Redis) -> Clients:
+    redis.hset("bucket", "tokens", "5")
+    return both(
+        lambda _: redis.hset("bucket", "tokens", str(int(redis.hget("bucket", "tokens") or 0) - 1))
+    )
+
+
 def take_stock(redis: Redis) -> Clients:
     return both(lambda _: int(redis.get("stock") or 0) > 0 and redis.decr("stock"))
 
@@ -93,6 +100,15 @@ def accept_invitation(redis: Redis) -> Clients:
         if redis.sismember("tickets", "t1"):
             redis.set("owner", name)
             redis.srem("tickets", "t1")
+
+    return both(work)
+
+
+def register_name(redis: Redis) -> Clients:
+    def work(name: str) -> None:
+        if not redis.sismember("names", "cat"):
+            redis.sadd("names", "cat")
+            redis.set("cat", name)
 
     return both(work)
 
@@ -397,6 +413,14 @@ def raise_score_at_once(redis: Redis) -> Clients:
     return {"ann": lambda: submit(7), "bob": lambda: submit(9)}
 
 
+def register_once(redis: Redis) -> Clients:
+    def work(name: str) -> None:
+        if not redis.sismember("names", "cat") and redis.sadd("names", "cat"):
+            redis.set("cat", name)
+
+    return both(work)
+
+
 def hand_over_once(redis: Redis) -> Clients:
     def work(_: str) -> None:
         for job in redis.zrange("due", 0, 0):
@@ -626,7 +650,7 @@ def add_themselves(redis: Redis) -> Clients:
 
 
 FIRE: dict[str, tuple[Callable[[Redis], Clients], ...]] = {
-    "lost update": (add_view, rename_field, append_in_document, raise_score),
+    "lost update": (add_view, rename_field, append_in_document, raise_score, take_from_bucket),
     "check then act": (
         take_stock,
         claim_seat,
@@ -635,6 +659,7 @@ FIRE: dict[str, tuple[Callable[[Redis], Clients], ...]] = {
         rank_slots,
         reset_password,
         accept_invitation,
+        register_name,
     ),
     "write skew": (leave_call, withdraw, open_both, swap_shifts),
     "foreign release": (release_any, extend_any, renew_any, mark_free),
@@ -668,7 +693,7 @@ SILENT = (
     expire_in_script, join_once, move_job, move_job_by_script, do_before_pop,
     peek_and_pop, rebuild_aside, rebuild_at_once, sell_at_once, count_versions, add_themselves,
     write_own_field, count_slots, rank_players, reset_password_once, reset_if_removed,
-    archive_bonus, raise_score_at_once,
+    archive_bonus, raise_score_at_once, register_once,
 )  # fmt: skip
 
 
