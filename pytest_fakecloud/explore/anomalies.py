@@ -545,7 +545,9 @@ def _late_mark(record: Record) -> Found:
         own = [p for p in record.places[key] if p < at and record.commands[p].client == late.client]
         read = record.commands[own[-1]] if own else late
         is_there = late.name == "SADD" or read.before[0] is not None
-        if read.is_write or not is_there or not read.meets(late):
+        # Who reads several members may have acted on another one.
+        is_about = late.name in _DELETIONS or (read.name in _FIELDS and read.meets(late))
+        if read.is_write or not is_there or not is_about:
             continue
         later = accesses[accesses.index(read) :]
         mine = [one for one in later if one.client == late.client and one.changes]

@@ -24,6 +24,9 @@ Clients = Mapping[str, Callable[[], object]]
 TAKE = "if tonumber(redis.call('GET', KEYS[1])) > 0 then return redis.call('DECR', KEYS[1]) end"
 ADD = "return redis.call('SET', KEYS[1], redis.call('GET', KEYS[1]) + 1)"
 RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end"
+HAND_OVER = (
+    "if redis.call('ZREM', KEYS[1], ARGV[1]) == 1 then redis.call('RPUSH', KEYS[2], ARGV[1]) end"
+)
 FENCED = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('SET', KEYS[2], ARGV[2]) end"
 
 
@@ -413,6 +416,16 @@ def raise_score_at_once(redis: Redis) -> Clients:
     return {"ann": lambda: submit(7), "bob": lambda: submit(9)}
 
 
+def hand_over_several(redis: Redis) -> Clients:
+    redis.zadd("due", {"job 2": 2})
+
+    def work(_: str) -> None:
+        for job in redis.zrange("due", 0, -1):
+            redis.eval(HAND_OVER, keys=["due", "outgoing"], args=[job])
+
+    return both(work)
+
+
 def register_once(redis: Redis) -> Clients:
     def work(name: str) -> None:
         if not redis.sismember("names", "cat") and redis.sadd("names", "cat"):
@@ -693,7 +706,7 @@ SILENT = (
     expire_in_script, join_once, move_job, move_job_by_script, do_before_pop,
     peek_and_pop, rebuild_aside, rebuild_at_once, sell_at_once, count_versions, add_themselves,
     write_own_field, count_slots, rank_players, reset_password_once, reset_if_removed,
-    archive_bonus, raise_score_at_once, register_once,
+    archive_bonus, raise_score_at_once, register_once, hand_over_several,
 )  # fmt: skip
 
 
