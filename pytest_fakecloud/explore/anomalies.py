@@ -977,7 +977,10 @@ def _early_search(record: Record) -> Found:
 
 PATTERNS: dict[str, tuple[Callable[[Record], Found], str]] = {
     "lost update": (_lost_update, "the new value does not depend on the one read"),
-    "check then act": (_check_then_act, "the answer of the write is checked"),
+    "check then act": (
+        _check_then_act,
+        "the client acts only after it has checked the answer of the write",
+    ),
     "write skew": (_write_skew, "no rule connects the two keys"),
     "foreign release": (_foreign_release, "the holder does not rely on the lock"),
     "expired lock": (_expired_lock, "the late write repeats one that another holder made"),

@@ -6,8 +6,9 @@ import re
 
 import pytest
 
-from pytest_fakecloud import FaultPlan, Handle
+from pytest_fakecloud import Cloud, FaultPlan, Handle
 from pytest_fakecloud.faults.plan import fault_words
+from pytest_fakecloud.handle import app_of
 from pytest_fakecloud.services import SERVICES, handle_class
 
 from .blocks import DOCS
@@ -25,6 +26,22 @@ def test_every_fault_is_in_the_guide() -> None:
     rows = re.findall(r"^\| (`.+?) \|", section("faults.md", "Choose a fault"), re.M)
     told = re.findall(r"`(\w+)\(", "".join(rows))
     assert sorted(told) == sorted([*fault_words(FaultPlan), "up"])
+
+
+def test_every_route_of_the_broker_is_in_the_guide() -> None:
+    text = (DOCS / "guides" / "broker.md").read_text(encoding="utf-8")
+    told = {
+        (method, re.sub("[A-Z]+", "{}", path))
+        for method, path in re.findall(r"`(GET|POST|DELETE) (/[^`?]+)", text)
+    }
+    with Cloud() as cloud:
+        routes = {
+            (method, re.sub(r"{\w+}", "{}", route.pattern))
+            for route in app_of(cloud.broker()).routes()
+            for method in route.methods.split()
+        }
+    assert {path for _, path in told} == {path for _, path in routes}
+    assert told <= routes
 
 
 def test_every_assertion_is_in_the_guide() -> None:
