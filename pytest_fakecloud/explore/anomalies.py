@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError, shown, unknown_name
@@ -160,7 +161,7 @@ class Access:
 
     @property
     def counts(self) -> bool:
-        """Whether it sets numbers that are there already, to which somebody else may have counted."""
+        """Whether it sets numbers that are there already: two clients may have computed the same."""
         values = {"SET": self.words[2:3], "HSET": self.words[3::2]}.get(self.name, ())
         return not self.changes and bool(values) and all(map(_NUMBER.fullmatch, values))
 
@@ -300,6 +301,11 @@ class Record:
         """Yield the commands that access a key, between two indexes of ``commands``."""
         end = len(self.commands) if before is None else before
         return (self.commands[at] for at in self.places[key] if after < at < end)
+
+    def earlier(self, at: int, key: Touch) -> list[int]:
+        """Return the indexes of the earlier commands on a key by the client of the command ``at``."""
+        client = self.commands[at].client
+        return [one for one in self.places[key] if one < at and self.commands[one].client == client]
 
     def is_blind(self, write: Access) -> bool:
         """Return whether a write has no condition, and its script does not read."""
@@ -451,15 +457,10 @@ def _stale_writes(record: Record) -> Iterator[tuple[Access, Access, Access, Touc
     Only the reader's last access to the key counts.
     """
     for at, write in enumerate(record.commands):
-        # Two clients that set the same number may have counted from the same one.
         if not (write.changes or write.counts) or not record.is_blind(write):
             continue
         for key in write.keys:
-            earlier = [
-                place
-                for place in record.places[key]
-                if place < at and record.commands[place].client == write.client
-            ]
+            earlier = record.earlier(at, key)
             read = record.commands[earlier[-1]] if earlier else write
             if read.is_write or read.name == "XREADGROUP" or not read.meets(write):
                 continue
@@ -533,30 +534,31 @@ def _same_rank(record: Record) -> Found:
 
 
 def _late_mark(record: Record) -> Found:
-    """Two clients act differently on what they have read, although only one has removed or added it."""
+    """Two clients act on the same state, although only one of them removes or adds the element."""
     accesses = record.run.accesses
     for at, late in enumerate(record.commands):
-        key = late.keys[0]
-        marks = next(
-            (names for names in (_DELETIONS | _REMOVALS, {"SADD"}) if late.name in names), ()
-        )
-        if not marks or late.changes or not record.is_blind(late):
+        key, is_addition = late.keys[0], late.name == "SADD"
+        marks = {"SADD"} if is_addition else _DELETIONS | _REMOVALS
+        if late.name not in marks or late.changes or not record.is_blind(late):
             continue
-        own = [p for p in record.places[key] if p < at and record.commands[p].client == late.client]
-        read = record.commands[own[-1]] if own else late
-        is_there = late.name == "SADD" or read.before[0] is not None
-        # Who reads several members may have acted on another one.
+        earlier = record.earlier(at, key)
+        read = record.commands[earlier[-1]] if earlier else late
+        # A client that reads several members may have acted on another one.
         is_about = late.name in _DELETIONS or (read.name in _FIELDS and read.meets(late))
-        if read.is_write or not is_there or not is_about:
+        if read.is_write or not is_about or (read.before[0] is None and not is_addition):
             continue
-        later = accesses[accesses.index(read) :]
-        mine = [one for one in later if one.client == late.client and one.changes]
-        for other in record.of_key(key, own[-1], at):
-            is_first = other.client != late.client and other.name in marks and other.changes
-            theirs = [one for one in accesses if one.client == other.client and one.changes]
-            acts = ((one, each) for one in mine for each in theirs if one.shape == each.shape)
-            if is_first and other.meets(late) and any(a.content != b.content for a, b in acts):
+        mine = _changes_by(late.client, accesses[accesses.index(read) :])
+        for other in record.of_key(key, earlier[-1], at):
+            if other.client == late.client or other.name not in marks or not other.changes:
+                continue
+            acts = product(mine, _changes_by(other.client, accesses))
+            is_different = any(a.shape == b.shape and a.content != b.content for a, b in acts)
+            if is_different and other.meets(late):
                 yield key.name, _told(read, other, late)
+
+
+def _changes_by(client: str, accesses: Iterable[Access]) -> list[Access]:
+    return [one for one in accesses if one.client == client and one.changes]
 
 
 def _write_skew(record: Record) -> Found:

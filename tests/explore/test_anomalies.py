@@ -49,12 +49,16 @@ def append_in_document(redis: Redis) -> Clients:
     return both(lambda name: redis.mset({"doc": f"{redis.get('doc')} {name}"}))
 
 
-def raise_score(redis: Redis) -> Clients:
+def submit_scores(redis: Redis, *, gt: bool) -> Clients:
     def submit(score: float) -> None:
         if score > (redis.zscore("due", "job") or 0):
-            redis.zadd("due", {"job": score})
+            redis.zadd("due", {"job": score}, gt=gt)
 
     return {"ann": lambda: submit(7), "bob": lambda: submit(9)}
+
+
+def raise_score(redis: Redis) -> Clients:
+    return submit_scores(redis, gt=False)
 
 
 def take_from_bucket(redis: Redis) -> Clients:
@@ -409,11 +413,7 @@ def archive_bonus(redis: Redis) -> Clients:
 
 
 def raise_score_at_once(redis: Redis) -> Clients:
-    def submit(score: float) -> None:
-        if score > (redis.zscore("due", "job") or 0):
-            redis.zadd("due", {"job": score}, gt=True)
-
-    return {"ann": lambda: submit(7), "bob": lambda: submit(9)}
+    return submit_scores(redis, gt=True)
 
 
 def hand_over_several(redis: Redis) -> Clients:
