@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -77,7 +77,7 @@ class Listener:
         self.served: deque[ServedRequest] = deque(maxlen=_MOST)
         self._under_way: list[ServedRequest] = []
         self._lock = threading.Lock()
-        self._observed: set[str] = set()
+        self._unobserved = set(_FRAMEWORKS)
         self._connected: list[tuple[Any, _Receiver]] = []
         self._wrapped: list[Replacement] = []
 
@@ -88,17 +88,12 @@ class Listener:
             with self._lock:
                 self.served.clear()
                 self._under_way.clear()
-        for name, observe in (
-            ("flask", self._observe_flask),
-            ("django.core.signals", self._observe_django),
-            ("httpx", self._wrap_async_transport),
-            ("starlette.testclient", self._wrap_transport),
-        ):
-            if cloud is not None and name in sys.modules and name not in self._observed:
-                self._observed.add(name)
+        if cloud is not None:
+            for name in sys.modules.keys() & self._unobserved:
+                self._unobserved.remove(name)
                 # Another version of the module may lack these names.
                 with suppress(AttributeError, TypeError):
-                    observe(sys.modules[name])
+                    _FRAMEWORKS[name](self, sys.modules[name])
 
     def close(self) -> None:
         """Stop recording, and remove the wrappers."""
@@ -107,7 +102,7 @@ class Listener:
             signal.disconnect(receiver)
         while self._wrapped:
             self._wrapped.pop().restore()
-        self._observed.clear()
+        self._unobserved.update(_FRAMEWORKS)
 
     # -- records ---------------------------------------------------------------------------------
 
@@ -263,6 +258,15 @@ class Listener:
         self._connect(signals.request_started, began)
         self._connect(signals.got_request_exception, raised)
         self._connect(signals.request_finished, ended)
+
+
+_FRAMEWORKS: Mapping[str, Callable[[Listener, Any], None]] = {
+    "flask": Listener._observe_flask,
+    "django.core.signals": Listener._observe_django,
+    "httpx": Listener._wrap_async_transport,
+    "starlette.testclient": Listener._wrap_transport,
+}
+"""The modules whose requests can be observed, with the methods that begin it."""
 
 
 def _in_words(error: BaseException) -> str:

@@ -340,8 +340,6 @@ class Observation:
         self._options = options
         self._has_report = options.journal_when != "never" or options.timelines is not None
         self._listener: Listener | None = None
-        self._found = 0
-        """The number of frameworks that the process had imported when requests were last observed."""
         self._cloud: Cloud | None = None
         """The cloud of the current test."""
 
@@ -364,16 +362,13 @@ class Observation:
             self._listen(cloud)
 
     def _listen(self, cloud: Cloud) -> None:
-        found = len(sys.modules.keys() & _FRAMEWORKS)
-        if not found:
-            return
         if self._listener is None:
+            if sys.modules.keys().isdisjoint(_FRAMEWORKS):
+                return
             from ..reporting.applications import Listener
 
             self._listener = Listener()
-        if self._listener.cloud is not cloud or found > self._found:
-            self._found = found
-            self._listener.listen(cloud)
+        self._listener.listen(cloud)
 
     def pause(self) -> None:
         """Record no requests until the next test."""
@@ -389,7 +384,7 @@ class Observation:
     def close(self) -> None:
         if self._listener is not None:
             self._listener.close()
-            self._listener, self._found = None, 0
+            self._listener = None
 
 
 MINIMUM_WAIT_SECONDS = 0.04
