@@ -60,12 +60,8 @@ FIXTURES = """
     def settings():
         return {}
 
-    @pytest.fixture(scope="session")
-    def session_settings():
-        return {}
-
     @pytest.fixture
-    def plain_cloud(settings, session_settings):
+    def plain_cloud(settings):
         yield None
 
     @pytest.fixture

@@ -127,6 +127,8 @@ def pytest_configure(config: pytest.Config) -> None:
         from .session.options import check_settings
 
         check_settings(config)
+        if _scope("fakecloud", config) == "session":
+            config.pluginmanager.register(_SessionScope)
 
 
 def _is_set(config: pytest.Config) -> bool:
@@ -334,18 +336,33 @@ def _scope(fixture_name: str, config: pytest.Config) -> Any:
 
 
 @pytest.fixture(scope=_scope)
-def fakecloud(
-    fakecloud_settings: dict[str, Any], fakecloud_session_settings: dict[str, Any]
-) -> Generator[Cloud, None, None]:
+def fakecloud(fakecloud_settings: dict[str, Any]) -> Generator[Cloud, None, None]:
     """The test's Cloud: its clock, its seed, and additional fakes.
 
     ``fakecloud.clock.advance("24h")`` moves the clock of all fakes of the test.
     ``fakecloud.kv_server(name="second")`` starts another fake.
     """
     run = _present()
-    cloud = run.open_cloud(fakecloud_settings, fakecloud_session_settings)
+    cloud = run.open_cloud(fakecloud_settings)
     yield cloud
     run.close_cloud(cloud)
+
+
+def _session_fakecloud(
+    fakecloud_settings: dict[str, Any], fakecloud_session_settings: dict[str, Any]
+) -> Cloud:
+    """The session's Cloud, with the settings of the session."""
+    return _present().open_cloud(fakecloud_settings, fakecloud_session_settings)
+
+
+class _SessionScope:
+    """A plugin that replaces the fixture ``fakecloud`` in runs whose fakes last for the session.
+
+    Only they request the settings of the session, because pytest spends 7 us per test on each
+    requested fixture. pytest would pass ``self`` to a method.
+    """
+
+    fakecloud = pytest.fixture(scope="session")(_session_fakecloud)
 
 
 def _fake(cloud: Cloud, fixture: str) -> Any:

@@ -83,6 +83,8 @@ class Run:
         self._process_changes: Hooks | None = None
         self._knows_session_settings = self.options.scope == "session"
         """Whether the settings of the session have an effect, or are known to have none."""
+        self._parent: pytest.Collector | None = None
+        """The class or module in which ``_knows_session_settings`` was last determined."""
 
     fake = staticmethod(without_traceback(fixture_fake))
     """Returns the fake of a fixture in a cloud."""
@@ -90,13 +92,15 @@ class Run:
     # -- clouds ----------------------------------------------------------------------------------
 
     @without_traceback
-    def open_cloud(self, own: Any, session_settings: Any) -> Cloud:
-        """Return the cloud of the fixtures; ``own`` is the value of ``fakecloud_settings``."""
+    def open_cloud(self, own: Any, session_settings: Any = None) -> Cloud:
+        """Return the cloud of the fixtures; ``own`` is the value of ``fakecloud_settings``, and
+        ``session_settings`` that of ``fakecloud_session_settings`` if the fakes last for the session.
+        """
         item, scope = self.test.item, self.options.scope
         assert item is not None, "fixtures of fakes are for tests"
         if not isinstance(own, (dict, Mapping)):
             raise misuse(f"the fixture {SETTINGS} must return a dict of settings, got {own!r}")
-        self._warn_of_session_settings(item, session_settings)
+        self._warn_of_session_settings(item)
         self._own = own
         self.options.check_own_settings(item, own)
         settings = None
@@ -142,9 +146,13 @@ class Run:
                 patch = request.getfixturevalue("monkeypatch")
             test.ends += [publish_env(cloud, patch), self._test_environment.undo]
 
-    def _warn_of_session_settings(self, item: pytest.Item, settings: Any) -> None:
+    def _warn_of_session_settings(self, item: pytest.Item) -> None:
         """Warn once of settings of the session in a run whose fixtures do not use them."""
-        if self._knows_session_settings or not settings:
+        if self._knows_session_settings or item.parent is self._parent:
+            return
+        self._parent = item.parent
+        request = getattr(item, "_request", None)
+        if request is None or not request.getfixturevalue(SESSION_SETTINGS):
             return
         self._knows_session_settings = True
         if any(
