@@ -495,8 +495,8 @@ class Handle:
             found.append(("unused_fault", f"the fault {shown(rule)} {rule.shortfall}; remove it"))
         for text in self._unmet():
             found.append(("unmet", text))
-        facts = {"handle": self.name}
-        return [new_problem(kind, f"{self.name}: {text}", {**facts}) for kind, text in found]
+        name = self.name
+        return [new_problem(kind, f"{name}: {text}", {"handle": name}) for kind, text in found]
 
     def _undelivered(self) -> str | None:
         """Describe published messages that were never delivered, if the fake delivers any."""

@@ -37,12 +37,13 @@ class ShortcutWarning(UserWarning):
 class Replacement:
     """A replaced attribute of a module, class or object, until ``restore()``."""
 
-    __slots__ = ("_ended", "_holder", "_place", "before", "value")
+    __slots__ = ("_ended", "_holder", "_is_slot", "_place", "before", "value")
 
     def __init__(self, holder: Any, place: Any, value: Any) -> None:
         self._holder = holder
         self._place = place
         self._ended = False
+        self._is_slot = hasattr(getattr(type(holder), str(place), None), "__set__")
         self.value = value
         with _lock:
             self.before = original_of(self._read()) if _covered else self._read()
@@ -65,7 +66,7 @@ class Replacement:
 
     def _read(self) -> Any:
         """Return the value of the holder itself, not an inherited one."""
-        if hasattr(getattr(type(self._holder), self._place, None), "__set__"):  # a slot
+        if self._is_slot:
             return getattr(self._holder, self._place, _MISSING)
         return self._holder.__dict__.get(self._place, _MISSING)
 

@@ -341,16 +341,17 @@ class RunOptions:
 def markers_of(node: Node) -> list[Mapping[str, Any]]:
     """Return the keywords of the markers that apply to a test, class or module, the nearest last."""
     # The same as ``node.iter_markers()`` in reverse, which takes longer than the rest of a fixture.
-    markers = [
-        marker
-        for one in node.listchain()
-        for marker in reversed(one.own_markers)
-        if marker.name == "fakecloud"
-    ]
-    for marker in markers:
-        if marker.args:
-            raise misuse(f"the fakecloud marker takes keywords only, got {marker.args!r}")
-    return [marker.kwargs for marker in markers]
+    found: list[Mapping[str, Any]] = []
+    each: Any = node
+    while each is not None:
+        for marker in each.own_markers:
+            if marker.name == "fakecloud":
+                if marker.args:
+                    raise misuse(f"the fakecloud marker takes keywords only, got {marker.args!r}")
+                found.append(marker.kwargs)
+        each = each.parent
+    found.reverse()
+    return found
 
 
 _PLUGIN = f"{__package__.partition('.')[0]}.plugin"
