@@ -200,7 +200,7 @@ class BaseCloud:
                 from .outside.shortcut import Shortcut
 
                 mount = handle._mount
-                handle.on_close(origins.add(mount.origin, Shortcut(mount)))
+                handle._ends.append(origins.add(mount.origin, Shortcut(mount)))
             for listener in self._context.listeners.items:
                 listener(handle)
         except BaseException:

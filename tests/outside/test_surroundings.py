@@ -180,3 +180,18 @@ def test_clients_find_the_proxies_of_the_environment(monkeypatch: pytest.MonkeyP
     assert find.get_environment_proxies is before
     with Cloud(share_tls_context=False):
         assert find.get_environment_proxies is before
+
+
+def test_clients_keep_the_cookies_of_a_response() -> None:
+    original = httpx.Cookies.extract_cookies
+    found = [{"Set-Cookie": "a=1"}, {"set-cookie": "b=2"}, {}]
+    with Cloud():
+        assert httpx.Cookies.extract_cookies is not original
+        transport = httpx.MockTransport(lambda _: httpx.Response(200, headers=found.pop(0)))
+        with httpx.Client(transport=transport) as client:
+            for cookies in ({"a": "1"}, {"a": "1", "b": "2"}, {"a": "1", "b": "2"}):
+                client.get("https://shop.example.com")
+                assert dict(client.cookies) == cookies
+    assert httpx.Cookies.extract_cookies is original
+    with Cloud(share_tls_context=False):
+        assert httpx.Cookies.extract_cookies is original
