@@ -138,7 +138,8 @@ def _members(kind: Any) -> Iterator[tuple[str, str]]:
 def _text(value: Any, kind: Any, name: str) -> str:
     if isinstance(value, property | cached_property):
         made: Any = value.fget if isinstance(value, property) else value.func
-        return f": {getattr(made, '__annotations__', {}).get('return', 'Any')}"
+        returned = getattr(made, "__annotations__", {}).get("return")
+        return f": {returned or _fields(kind).get(name, 'Any')}"
     if isinstance(value, classmethod | staticmethod):
         return f"{_signature(value.__func__)} [{type(value).__name__}]"
     if inspect.isfunction(value):

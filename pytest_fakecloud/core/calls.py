@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
 from itertools import repeat
+from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
 from .errors import CannotTell, ContractError, did_you_mean, shown, unknown_name
 from .field_types import (
@@ -149,36 +152,81 @@ def _folded(headers: Headers) -> dict[str, list[str]]:
 
 SYNC_TOKEN = "Upstash-Sync-Token"
 """The only header of most responses of the key-value service. Its value is a number."""
+SYNC_TOKENS = frozenset({SYNC_TOKEN.lower(), "service-sync-token"})
+"""The names under which clients send the number of their latest response, in lower case."""
+is_number = re.compile("0|[1-9][0-9]{0,17}").fullmatch
+"""Returns None unless an integer can stand for a sync token."""
+number_of = lru_cache(maxsize=64)(int)
+"""Return a sync token as an integer. A client sends the token of its latest response, so the journal
+keeps one object for both. (The cache calls no function in Python.)
+"""
 NO_HEADERS = Headers()
 
 
-# All calls share these defaults. They are methods of iterators, because functions would be called in
+# All calls share this default. It is a method of an iterator, because a function would be called in
 # Python for every request.
 _no_headers = repeat(NO_HEADERS).__next__
-_nothing_cut = repeat(MappingProxyType[str, int]({})).__next__
 
 
 class VariedHeaders(Headers):
-    """The headers of an earlier request, with another value at one position (``at``)."""
+    """The headers of an earlier request, with another sync token."""
 
-    __slots__ = ("_at", "_earlier", "_value")
+    __slots__ = ("_earlier", "_token")
 
-    def __init__(self, earlier: Sequence[tuple[str, str]], at: int, value: bytes) -> None:
-        self._earlier, self._at, self._value = earlier, at, value
+    def __init__(self, earlier: Sequence[tuple[str, str]], token: int) -> None:
+        self._earlier, self._token = earlier, token
 
     @property
     def pairs(self) -> Sequence[tuple[str, str]]:  # type: ignore[override]
-        earlier, at = self._earlier, self._at
-        changed = earlier[at][0], self._value.decode("latin-1")
-        return (*earlier[:at], changed, *earlier[at + 1 :])
+        return tuple(
+            (name, str(self._token) if name.lower() in SYNC_TOKENS else value)
+            for name, value in self._earlier
+        )
 
     def __reduce__(self) -> tuple[type[Headers], tuple[Sequence[tuple[str, str]]]]:
         return Headers, (self.pairs,)
 
 
+class _Rare(NamedTuple):
+    """The fields that few calls set. All other calls share one object, which saves memory."""
+
+    fault: str | None = None
+    faults: Sequence[Mapping[str, str]] = ()
+    problem: str | None = None
+    note: str = ""
+    cut: Mapping[str, int] = MappingProxyType({})
+    until: int = 0
+
+
+_NOTHING_RARE = _Rare()
+_setting_rare = threading.Lock()
+
+
+def _rare(name: str) -> Any:
+    """Return a property for a field of ``_Rare``."""
+
+    def set_rare(call: Call, value: Any) -> None:
+        # Another thread may set another field of the same call.
+        with _setting_rare:
+            call._rare = call._rare._replace(**{name: value})
+
+    return property(attrgetter(f"_rare.{name}"), set_rare)
+
+
+class _RareFields:
+    if not TYPE_CHECKING:  # Type checkers would look for the fields in the slots.
+        __slots__ = ()
+    fault: str | None = _rare("fault")
+    faults: Sequence[Mapping[str, str]] = _rare("faults")
+    problem: str | None = _rare("problem")
+    note: str = _rare("note")
+    cut: Mapping[str, int] = _rare("cut")
+    _until: int = _rare("until")
+
+
 # Slots, because a server's journal keeps thousands of calls.
 @dataclass(slots=True, eq=False, repr=False)
-class Call:
+class Call(_RareFields):
     """One request and its response.
 
     ``at_us`` is its time on the cloud's clock, ``target`` the request target as sent,
@@ -208,14 +256,9 @@ class Call:
     """The headers, or the sync token that is the only one, because an integer is much smaller."""
     response_body: bytes = b""
     route: str = ""
-    fault: str | None = None
-    faults: Sequence[Mapping[str, str]] = ()
     outcome: Outcome = "open"
     reached: bool = False
-    problem: str | None = None
-    note: str = ""
-    cut: Mapping[str, int] = field(default_factory=_nothing_cut)
-    _until: int = 0
+    _rare: _Rare = field(default=_NOTHING_RARE, init=False)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -353,7 +396,8 @@ def parts_of(call: Call) -> dict[str, Any]:
 keep_headers: Callable[[Call, Headers | int], None] = vars(Call)["_response_headers"].__set__
 """Set the headers of a call's response, or the sync token that is the only one."""
 _UNANSWERED = Call(0, 0, "", "", "", "")
-_PUBLIC = sorted({"response_headers"}.union(name for name in Call.__slots__ if name[0] != "_"))
+_NAMES = ("response_headers", *_RareFields.__annotations__, *Call.__annotations__)
+_PUBLIC = sorted(name for name in _NAMES if name[0] != "_")
 _OF_REQUESTS = frozenset({
     "at_us", "client", "handle", "method", "number", "request_body", "request_headers", "service",
     "target",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import orjson
 
-from ..core.calls import SYNC_TOKEN, Call, Headers, keep_headers
+from ..core.calls import SYNC_TOKEN, Call, Headers, is_number, keep_headers, number_of
 from ..core.errors import ContractError, ServiceError, formatted, raised_by_test, shown
 from ..core.matching import Field
 from ..core.problems import Problems, shortened
@@ -33,7 +33,6 @@ _SHORTEST = 64
 """Maximum bytes of a body that can be shared by several calls."""
 _REMEMBERED = 64  # number of these bodies
 _bodies: dict[bytes, bytes] = {}
-_is_number = re.compile("[1-9][0-9]{0,17}").fullmatch
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -393,8 +392,8 @@ class App:
             call.status = response.status
             if headers := response.headers:
                 name, value = headers[0]
-                is_token = name == SYNC_TOKEN and len(headers) == 1 and _is_number(value)
-                keep_headers(call, int(value) if is_token else Headers(tuple(headers)))
+                is_token = name == SYNC_TOKEN and len(headers) == 1 and is_number(value)
+                keep_headers(call, number_of(value) if is_token else Headers(tuple(headers)))
             body: bytes = response.body  # type: ignore[assignment]
             # Copy a short result of orjson, which allocates at least 4 KB, because the journal keeps it.
             # Many of the shortest are equal, so these share one object.

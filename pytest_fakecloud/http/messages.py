@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import httptools
 
-from ..core.calls import Call, Headers, Outcome, VariedHeaders
+from ..core.calls import SYNC_TOKENS, Call, Headers, Outcome, VariedHeaders, is_number, number_of
 
 HeaderPairs: TypeAlias = Sequence[tuple[str, str]]
 JSON_TYPE = "application/json"
@@ -242,8 +242,6 @@ _LONGEST_HEAD = 2048
 _COPIED = 16 * 1024
 """Maximum size of a body that is copied out of the buffer for received bytes."""
 _FRAMING = frozenset({"expect", "transfer-encoding", "content-length"})
-_CHANGING = frozenset({"upstash-sync-token", "service-sync-token"})
-"""Headers whose values change with each request of a client."""
 _HEAD = "request line and headers"
 _TAIL = "trailers and chunk extensions"
 _TWO_HOSTS = "more than one Host header"
@@ -302,12 +300,12 @@ class RequestReader:
         """The only Host header in ``_known``."""
         self._heads: dict[bytes, tuple[Message, int]] = {}
         """Earlier requests without their bodies, with the bodies' lengths, by the bytes of heads."""
-        self._changing: dict[bytes, tuple[Message, int, int]] = {}
-        """The same for heads with a value that changes, by the heads without this value. The last
-        number is the position of its header.
+        self._changing: dict[bytes, tuple[Message, int, str]] = {}
+        """The same for heads with a sync token, which changes with each request of a client, by the
+        heads without it. The string is the name of its header in lower case.
         """
         self._marker = b""
-        """The line break and the name before the changing value of a head; empty without one."""
+        """The line break and the name before the sync token of a head; empty without one."""
         self._learning: bytes | None = None
         """The head that is being parsed, if it may be added to ``_heads``."""
         self._missing = 0
@@ -339,7 +337,7 @@ class RequestReader:
             end = data.find(b"\r\n\r\n") + 4
             known = self._heads.get(data[:end]) if end > 3 else None
             if known is None and end > 3 and self._marker:
-                known = self._with_value(data[:end])
+                known = self._with_token(data[:end])
             if known is None:
                 break
             # The head is cached, so only its body is left to read.
@@ -356,26 +354,24 @@ class RequestReader:
         if data:
             self._parse(data)
 
-    def _with_value(self, head: bytes) -> tuple[Message, int] | None:
-        """Return a cached request with the changing value of a head, and the length of its body."""
-        key, value = self._without_value(head)
-        is_plain = value.isalnum() and len(head) <= _LONGEST_HEAD
-        known = self._changing.get(key) if is_plain else None
-        if known is None:
+    def _with_token(self, head: bytes) -> tuple[Message, int] | None:
+        """Return a cached request with the sync token of a head, and the length of its body."""
+        key, value = self._without_token(head)
+        known = self._changing.get(key)
+        if known is None or not is_number(value):
             return None
-        template, length, at = known
-        pairs = template.headers.pairs
+        template, length, name = known
         message = Message.__new__(Message)
         message.__dict__.update(template.__dict__)
-        message.headers = VariedHeaders(pairs, at, value)
-        message.fields = {**template.fields, pairs[at][0].lower(): value.decode("ascii")}
+        message.headers = VariedHeaders(template.headers.pairs, number_of(value))
+        message.fields = {**template.fields, name: value}
         return message, length
 
-    def _without_value(self, head: bytes) -> tuple[bytes, bytes]:
-        """Return a head without the value that changes, and this value."""
+    def _without_token(self, head: bytes) -> tuple[bytes, str]:
+        """Return a head without its sync token, and the token."""
         before, marker, rest = head.partition(self._marker)
         value, _, rest = rest.partition(b"\r\n")
-        return b"%b%b\r\n%b" % (before, marker, rest), value
+        return b"%b%b\r\n%b" % (before, marker, rest), value.decode("latin-1")
 
     def _continue(self, data: bytes) -> bytes:
         """Read the body of a request whose head is cached; return the bytes after the body."""
@@ -594,19 +590,14 @@ class RequestReader:
         for heads in (self._heads, self._changing):
             if len(heads) >= _REMEMBERED_HEADS:
                 heads.clear()
-        changing = _CHANGING & message.fields.keys()
-        if not changing:
+        names = [name for name, _ in message.headers.pairs if name.lower() in SYNC_TOKENS]
+        if not names:
             self._heads[head] = template, len(message.body)
-            return
-        # Two of these headers in one request would be two changing values.
-        pairs = enumerate(message.headers.pairs)
-        found = [(at, name) for at, (name, _) in pairs if name.lower() in changing]
-        if len(found) == 1:
-            at, name = found[0]
-            self._marker = f"\r\n{name}: ".encode("latin-1")
-            key, value = self._without_value(head)
-            if value.isalnum():
-                self._changing[key] = template, len(message.body), at
+        elif len(names) == 1:  # With two of these headers, two values would change.
+            self._marker = f"\r\n{names[0]}: ".encode("latin-1")
+            key, value = self._without_token(head)
+            if is_number(value):
+                self._changing[key] = template, len(message.body), names[0].lower()
 
 
 def _no_method(data: bytes) -> Refusal | None:

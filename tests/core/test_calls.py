@@ -21,6 +21,7 @@ from pytest_fakecloud.core.calls import (
     end_faults,
     faults_ended,
     field_of,
+    is_number,
     parts_of,
     record_cut,
     set_facts,
@@ -230,7 +231,7 @@ def test_the_parts_of_a_call_are_what_was_set() -> None:
 
 def test_what_few_calls_have_takes_no_memory_in_the_others() -> None:
     plain = call(fault="drop", note="why")
-    assert sys.getsizeof(plain) <= 24 * 8 + 16
+    assert sys.getsizeof(plain) <= 17 * 8 + 32
     copied = copy.copy(plain)
     copied.note, copied.problem = "other", "bug"
     assert (copied.fault, copied.note, copied.problem) == ("drop", "other", "bug")
@@ -238,14 +239,22 @@ def test_what_few_calls_have_takes_no_memory_in_the_others() -> None:
     assert (call().fault, call().note, call().problem) == (None, "", None)
 
 
-def test_headers_with_another_value_are_like_any_others() -> None:
-    pairs = (("Host", "h"), ("Sync", "old"), ("X", "1"))
-    varied = VariedHeaders(pairs, 1, b"new")
-    whole = Headers((("Host", "h"), ("Sync", "new"), ("X", "1")))
+def test_headers_with_another_sync_token_are_like_any_others() -> None:
+    name = "Upstash-Sync-Token"
+    pairs = (("Host", "h"), (name, "6"), ("X", "1"))
+    varied = VariedHeaders(pairs, 7)
+    whole = Headers((("Host", "h"), (name, "7"), ("X", "1")))
     for one in (varied, copy.copy(varied), copy.deepcopy(varied)):
         assert (one, list(one.pairs), repr(one)) == (whole, list(whole.pairs), repr(whole))
-        assert (one["sync"], one.getlist("SYNC"), len(one)) == ("new", ["new"], 3)
-    assert varied != VariedHeaders(pairs, 1, b"newer")
+        assert (one[name], one.getlist(name.upper()), len(one)) == ("7", ["7"], 3)
+    assert varied != VariedHeaders(pairs, 8)
+
+
+@pytest.mark.parametrize("value", ["", "07", "-7", " 7", "7a", "٧", "1" * 19])
+def test_a_sync_token_that_its_number_would_not_restore_is_kept_as_it_is(value: str) -> None:
+    assert not is_number(value)
+    assert is_number("0")
+    assert is_number("9" * 18)
 
 
 # -- names -----------------------------------------------------------------------------------------
