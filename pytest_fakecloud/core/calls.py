@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache, partial
-from itertools import repeat
+from itertools import repeat, zip_longest
 from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast, get_args
@@ -435,7 +435,7 @@ def _beginning(value: Any, most: int = KEPT_OF_CUT) -> Any:
     return value  # a number or None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Event:
     """Something other than an HTTP call that happened inside a service.
 
@@ -449,12 +449,27 @@ class Event:
     handle: str
     kind: str
     text: str
-    data: dict[str, Any] = field(default_factory=dict)
+    _names: tuple[str, ...] = ()
+    """The names of the details, which events share. A dictionary would take twice the memory."""
+    _values: tuple[Any, ...] = ()
+    """The details without those at the end that are None."""
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The details, in a new dictionary."""
+        return dict(zip_longest(self._names, self._values))
+
+    @data.setter
+    def data(self, data: Mapping[str, Any]) -> None:
+        self._names, self._values = tuple(data), tuple(data.values())
 
     @property
     def at(self) -> datetime:
         """The time of the event as an aware UTC datetime."""
         return to_datetime(self.at_us)
+
+    def __repr__(self) -> str:
+        return f"<Event {self.number} {self.handle} {self.kind}: {self.text} {self.data}>"
 
 
 Arguments: TypeAlias = tuple[Sequence[Any], Mapping[str, Any]]

@@ -49,6 +49,8 @@ CodePlace: TypeAlias = tuple[CodeType, int]
 """A function's code and the index of an instruction in it. Finding its line takes longer than the
 call of a fake's method, so only reports do that.
 """
+_names_of_data: dict[tuple[str, ...], tuple[str, ...]] = {}
+"""The names of the details of events, each combination once."""
 _ACTIONS = 1_000
 """Maximum number of a test's actions that are kept; beyond it the oldest are dropped."""
 
@@ -280,9 +282,15 @@ class Recorder:
             self.shared.large.remove((call,))
         shorten(call, read_facts=False)
 
-    def add_event(self, kind: str, text: str, *, at_us: int | None = None, **data: object) -> Event:
+    def add_event(
+        self, kind: str, text: str, /, *, at_us: int | None = None, **data: object
+    ) -> Event:
         at_us = self._now_us() if at_us is None else at_us
-        event = Event(0, at_us, self._service, self.handle, kind, text, data)
+        names, values = tuple(data), [*data.values()]
+        names = _names_of_data.setdefault(names, names)
+        while values and values[-1] is None:
+            values.pop()
+        event = Event(0, at_us, self._service, self.handle, kind, text, names, tuple(values))
         self._append(event)
         return event
 
@@ -415,8 +423,8 @@ def _action(recorded: tuple[Any, ...]) -> Action:
     """Return the action that ``record_action()`` has recorded."""
     handle, service, number, at_us, kind, place, call, details = recorded
     data = details[0] if call is None else details_of(call, *details)
-    action = Action(number, at_us, service, handle, kind, "", {**data, "where": place_at(place)})
-    action.call = call
+    action = Action(number, at_us, service, handle, kind, "")
+    action.data, action.call = {**data, "where": place_at(place)}, call
     return action
 
 

@@ -190,9 +190,10 @@ class AttemptReports(Interceptor):
             number=attempt.number,
             status=status,
             message_kind=message.kind,
+            method=method,
+            **self._finish(started, outcome),
             about=None if source is None else source.public_id,
             run=None if message.workflow is None else message.workflow.run_id,
-            method=method,
             error=error,
             fault=", ".join(attempt.faults) or None,
             faults=attempt.faults or None,
@@ -200,7 +201,6 @@ class AttemptReports(Interceptor):
             exception=raised,
             # Only an exception that became an error response is from a handler.
             traceback=None if raised is None or status is None else formatted(raised),
-            **self._finish(started, outcome),
         )
 
     def _finish(self, started: StartedDelivery, outcome: Outcome) -> AttemptDetails:

@@ -541,6 +541,16 @@ def test_an_entry_has_what_was_recorded_of_it(journal: Both) -> None:
     assert (call_on(alone).service, call_on(alone).handle) == ("", "")
 
 
+def test_an_event_keeps_its_details_without_a_dictionary(journal: Both) -> None:
+    details = {"status": None, "number": 1, "kind": "k", "error": None, "note": None}
+    event, other = (journal.add_event("attempt", "first", **details) for _ in range(2))
+    assert [*event.data.items()] == [*details.items()]
+    assert (event._names is other._names, event._values) == (True, (None, 1, "k"))
+    event.data = {"number": 2}
+    assert (event.data, other.data) == ({"number": 2}, details)
+    assert repr(event) == "<Event 1 demo_2 attempt: first {'number': 2}>"
+
+
 def test_what_was_only_tried_out_is_forgotten_everywhere() -> None:
     cloud = Both(lambda: 0)
     one, two = Both(lambda: 0, parent=cloud), Both(lambda: 0, parent=cloud)

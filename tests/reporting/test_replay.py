@@ -410,7 +410,7 @@ def test_attempts_that_the_replay_does_not_know_end_it(cloud: Cloud) -> None:
     queue.destinations.respond("https://a.example.com/", 200)
     deliver(queue, "https://a.example.com/")
     [attempt] = cloud.journal.events("attempt")
-    attempt.data["message_id"] = "msg_unknown"
+    attempt.data = {**attempt.data, "message_id": "msg_unknown"}
     assert f"attempt {attempt.number} did not start in the replay" in found(cloud)["note"]
 
 

@@ -33,7 +33,7 @@ def row(number: int, same: object = "", **more: Any) -> Row:
 
 
 def run(number: int, held: bool | None, began: int) -> Row:
-    event = Event(number, 0, "", "kv", "run", "a run", {"held": held})
+    event = Event(number, 0, "", "kv", "run", "a run", ("held",), (held,))
     return row(number, kind="event", operation="run", entry=event, began=began)
 
 
@@ -64,7 +64,7 @@ def test_rows_that_differ_are_not_folded(differs: dict[str, Any]) -> None:
 
 
 def test_an_event_is_part_of_the_call_it_results_from_unless_it_is_marked() -> None:
-    event = Event(2, 0, "broker", "broker", "rebalance", "", {})
+    event = Event(2, 0, "broker", "broker", "rebalance", "")
     rows = [row(1), row(2, actor="kv", peer="kv", kind="event", entry=event, follows=1)]
     assert [len(line) for line in merged(rows, ())] == [2]
     assert [len(line) for line in merged(rows, {2})] == [1, 1]
