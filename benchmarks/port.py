@@ -33,6 +33,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.handle import Handle
 
 from .raw import raw_server
 from .timing import compare, limit, line
@@ -186,42 +187,55 @@ def processor_times(servers: dict[str, Server], data: bytes) -> tuple[float, flo
 
 
 def memory() -> list[bool]:
-    """Measure the bytes that the journal keeps for a small command and a small REST call."""
+    """Measure the bytes that the journal keeps for a small command, a small REST call and an attempt."""
     with Cloud(1) as cloud, ExitStack() as stack:
-        kv = cloud.kv_server()
+        kv, broker, queue = cloud.kv_server(), cloud.broker(topics={"t": 1}), cloud.queue()
+        queue.destinations.accept("https://app.example.com/")
         address = urlsplit(kv.database_url)
         sock = stack.enter_context(socket.create_connection((address.hostname, address.port)))
         sock.sendall(packed((b"AUTH", (address.password or "").encode())))
         assert sock.recv(99) == b"+OK\r\n"
-        client = stack.enter_context(httpx.Client(trust_env=False, headers=kv.headers))
+        official = kv.client()
+        client = stack.enter_context(httpx.Client(trust_env=False))
 
         def command() -> None:
             sock.sendall(packed(COMMANDS["SET"]))
             sock.recv(99)
 
-        def call() -> None:
-            client.post(kv.url, content=b'["SET","key","value"]')
+        def post(handle: Handle, path: str, body: bytes) -> None:
+            client.post(handle.url + path, content=body, headers=handle.headers).raise_for_status()
 
-        most: dict[str, tuple[Callable[[], None], float | None]] = {
-            "SET over TCP": (command, 400),
-            "SET by httpx": (call, 400),
+        def publish() -> None:
+            post(queue, "/v2/publish/https://app.example.com/hook", b"{}")
+            queue.run_until_idle()
+
+        calls: dict[str, Callable[[], object]] = {
+            "SET over TCP": command,
+            "SET by httpx": partial(post, kv, "", b'["SET","key","value"]'),
+            "SET by upstash-redis": partial(official.set, "key", "value"),
+            "produce by httpx": partial(post, broker, "/produce/t", b'{"value":"v"}'),
+            "publish by httpx, and its attempt": publish,
         }
         return [
-            limit(f"{name}, bytes in the journal", kept_by(run), bound)
-            for name, (run, bound) in most.items()
+            limit(f"{name}, bytes of a journal entry", kept_by(cloud, run), 400)
+            for name, run in calls.items()
         ]
 
 
-def kept_by(run: Callable[[], None]) -> float:
-    """Return the bytes that a call leaves behind."""
-    for _ in range(100):
-        run()
-    gc.collect()
+def kept_by(cloud: Cloud, run: Callable[[], object]) -> float:
+    """Return the bytes of each entry that a call adds to the journal: those that clearing it frees.
+    Other bytes that the call leaves behind are the data of the fakes.
+    """
+    run()
+    cloud.journal.clear()
     tracemalloc.start()
     for _ in range(RECORDED):
         run()
+    entries = len(cloud.journal)
     gc.collect()
-    kept = tracemalloc.get_traced_memory()[0] / RECORDED
+    before = tracemalloc.get_traced_memory()[0]
+    cloud.journal.clear()
+    kept = (before - tracemalloc.get_traced_memory()[0]) / entries
     tracemalloc.stop()
     return kept
 
