@@ -40,7 +40,7 @@ _FEW = re.compile(rb"\*([1-9]|10)\r?\n")
 _SHORT = re.compile(rb"\$(0|[1-9][0-9]{0,2})\r?\n")
 _COUNTS = {2 * count + 2: b"*%d" % count for count in range(1, 11)}
 """The first part of a command of short words, by the number of its parts between line breaks."""
-_LENGTHS = {b"$%d" % length: length for length in range(100)}
+_LENGTHS = [b"$%d" % length for length in range(1000)]
 
 
 class ProtocolFault(Exception):
@@ -222,13 +222,15 @@ class CommandReader:
 
 def lone_command(data: bytes) -> list[bytes] | None:
     """Return the words of a command if the data is exactly one, of few short words of one line."""
+    if len(data) >= len(_LENGTHS):
+        return None
     parts = data.split(b"\r\n", 22)
     if _COUNTS.get(len(parts)) != parts[0] or parts[-1]:
         return None
     words = parts[2::2]
     at = 1
     for word in words:
-        if _LENGTHS.get(parts[at]) != len(word):
+        if parts[at] != _LENGTHS[len(word)]:
             return None
         at += 2
     return words
