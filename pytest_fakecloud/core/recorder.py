@@ -105,6 +105,8 @@ class SharedRecords:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         """Protects the entries of all recorders, and ``large``."""
+        self.watchers: Registry[Callable[[Entry], None]] = Registry()
+        """Functions that are called with new entries and answered calls."""
         self.numbers = itertools.count(1)
         self.recorded: deque[tuple[Any, ...]] = deque(maxlen=_ACTIONS)
         """What ``record_action()`` has recorded of each action of the test, the fake's name first."""
@@ -168,8 +170,6 @@ class Recorder:
         self.handle = handle
         self._parent = parent
         self.entries: list[Entry] = []
-        self.watchers: Registry[Callable[[Entry], None]] = Registry()
-        """Functions that are called with new entries and answered calls."""
         self.apps: dict[str, tuple[type[Filterable], weakref.ref[Filterable]]] = {}
         self.names = {handle} - {""}
         """Names of all fakes whose calls this recorder records, including closed ones."""
@@ -264,8 +264,8 @@ class Recorder:
         sizes = self.shared.large.sizes
         if len(call.response_body) > LIGHT or (sizes and call in sizes):
             self._update_size(call)
-        if self.watchers.items or (self._parent is not None and self._parent.watchers.items):
-            self._notify(call)
+        for watcher in self.shared.watchers.items:
+            watcher(call)
 
     def _update_size(self, call: Call) -> None:
         with self.shared.lock:
@@ -347,15 +347,8 @@ class Recorder:
                     forgotten = parent.forget_oldest()
         for each in forgotten:
             shorten(each)
-        if self.watchers.items or (parent is not None and parent.watchers.items):
-            self._notify(entry)
-
-    def _notify(self, entry: Entry) -> None:
-        for watcher in self.watchers.items:
+        for watcher in self.shared.watchers.items:
             watcher(entry)
-        if self._parent is not None:
-            for watcher in self._parent.watchers.items:
-                watcher(entry)
 
     # -- forgetting ------------------------------------------------------------------------------
 

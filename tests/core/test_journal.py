@@ -181,16 +181,18 @@ def test_watchers_see_each_entry_and_each_answer(now: Any) -> None:
         seen.append(("once", entry.number))
         stop_once()
 
-    stop_once = one.watchers.add(once)
-    stop = one.watchers.add(lambda entry: seen.append(("one", entry.number)))
-    cloud.watchers.add(lambda entry: seen.append(("cloud", entry.number)))
+    watchers = cloud.shared.watchers
+    stop_once = watchers.add(once)
+    stop = watchers.add(lambda entry: seen.append(("first", entry.number)))
+    watchers.add(lambda entry: seen.append(("second", entry.number)))
     one.answered(call_on(one))
     one.add_event("x", "y")
     stop()
     stop()
     call_on(one)
     assert seen == [
-        ("once", 1), *[("one", 1), ("cloud", 1)] * 2, ("one", 2), ("cloud", 2), ("cloud", 3),
+        ("once", 1), *[("first", 1), ("second", 1)] * 2, ("first", 2), ("second", 2),
+        ("second", 3),
     ]  # fmt: skip
 
 

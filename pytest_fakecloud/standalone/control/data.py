@@ -187,7 +187,8 @@ class DataRoutes:
         # The signal only wakes the stream. No data accumulates for a client that does not read.
         signal = Signal()
         self._streams.add(signal)
-        unwatch = recorder_of(self._cloud.journal).watchers.add(lambda entry: signal.notify())
+        watchers = recorder_of(self._cloud.journal).shared.watchers
+        unwatch = watchers.add(lambda entry: signal.notify())
 
         def end() -> None:
             unwatch()
