@@ -72,8 +72,8 @@ class Engine:
     # Attributes that every command reads. Python finds slots faster than one of forty attributes.
     __slots__ = (
         "__dict__", "__weakref__", "_capacity", "_lookup", "_may_reject", "_records_changes",
-        "clock", "config", "line", "lock", "monitors", "now_ms", "now_us", "observers", "pauses",
-        "running", "statistics",
+        "clock", "config", "line", "lock", "memory", "monitors", "now_ms", "now_us", "observers",
+        "pauses", "running", "statistics",
     )  # fmt: skip
 
     def __init__(
@@ -175,18 +175,8 @@ class Engine:
         session = Session(self, user, self.databases[0], transport, address, number, at_us, at_us)
         if transport == "port":
             self.connected[session.id] = session
-        memory = self.memory
-        memory.left -= OVERHEAD * size  # Not a call of `receive()`, because each request does this.
-        if memory.left < 0:
-            self._may_reject = True
-        return session
-
-    def receive(self, size: int) -> None:
-        """Count bytes that a client of the database port has sent."""
         self.memory.left -= OVERHEAD * size
-        if self.memory.left < 0:
-            # The next command measures all keys.
-            self._may_reject = True
+        return session
 
     def abandon(self, session: Session) -> None:
         with self.lock:
@@ -225,6 +215,7 @@ class Engine:
             or session.queue is not None
             or not session.user.unrestricted
             or self._may_reject
+            or self.memory.left < 0
             or not spec.least <= len(argv) <= spec.most
         ):
             # Otherwise, ``_admit()`` would find nothing to reject.
@@ -261,8 +252,10 @@ class Engine:
         waits = False
         try:
             if spec.write and transport != "local":
-                if self._capacity is not None:
-                    self._capacity.check(db, spec, argv)
+                # Call the check only if needed: most commands have one key, which is short.
+                at, capacity = spec.only_key, self._capacity
+                if capacity is not None and (not at or len(argv[at]) > capacity.unchecked_size):
+                    capacity.check(db, spec, argv)
                 if spec.derives:
                     self.memory.check_derived(db, spec, argv)
             if transport != "port":
@@ -432,10 +425,8 @@ class Engine:
         """Return whether a client, unlike the test, lacks memory even after keys were evicted."""
         if session.transport == "local":
             return False
-        if self.memory.left < 0:
-            if not self.memory.has_room():
-                return True
-            self._follow_limits()
+        if self.memory.left < 0 and not self.memory.has_room():
+            return True
         if not self.memory.limit:
             return False
         has_room = self.memory.make_room(self.sizes, self.clock.now_us() // 1000)
@@ -639,16 +630,12 @@ class Engine:
         self._needs_replicas = bool(
             number("min-replicas-to-write") and number("min-replicas-max-lag")
         )
-        self._follow_limits()
+        self._may_reject = bool(self._allowed_names or self.memory.limit or self._needs_replicas)
         if self.memory.limit:
             # Evict keys immediately if the memory limit was lowered.
             self.memory.make_room(self.sizes, self.clock.now_us() // 1000)
         self.record_changes()
         self.follow_policy()
-
-    def _follow_limits(self) -> None:
-        limited = self.memory.limit or self.memory.left < 0
-        self._may_reject = bool(self._allowed_names or limited or self._needs_replicas)
 
     def follow_policy(self) -> None:
         """Count accesses of keys if the eviction policy needs them, otherwise forget the counters."""

@@ -36,6 +36,7 @@ from .. import errors
 from ..acl import ANONYMOUS
 from ..command_fields import facts_of
 from ..engine.engine import Engine
+from ..engine.limits import OVERHEAD
 from ..engine.sessions import RUN_IN_TRANSACTION, Waiter
 from ..engine.statistics import without_secrets
 from ..errors import CommandError, as_reply
@@ -187,12 +188,14 @@ class PortConnection:
         reader, outbox, connection = self.reader, self.outbox, self.connection
         sock, session = connection.sock, self.session
         self._thread = threading.get_ident()
+        memory = self.engine.memory
         receive = self._receive_secured if isinstance(sock, ssl.SSLSocket) else sock.recv
         data = begun
         # Python 3.11 optimises a loop that is entered once only if it ends with a plain jump back.
         while True:
-            connection.received += len(data)
-            self.engine.receive(len(data))
+            size = len(data)
+            connection.received += size
+            memory.left -= OVERHEAD * size
             # Most clients wait for each reply, so the data is usually one command.
             argv = None if reader.pending else lone_command(data)
             if argv is None:
@@ -211,7 +214,7 @@ class PortConnection:
             outbox.send()
             if not going_on:
                 return
-            connection.handled += len(data)
+            connection.handled += size
             data = receive(READ_BYTES)
             if not data:
                 return
