@@ -57,6 +57,7 @@ from ..reply import (
 )
 from ..routes import KVApp
 from .wire import (
+    FACTS_READERS,
     RESP_TYPE,
     SEND_BYTES,
     CommandReader,
@@ -64,7 +65,6 @@ from .wire import (
     PortCall,
     ProtocolFault,
     as_resp,
-    facts_reader,
     json_of,
     lone_command,
     protocol_of,
@@ -267,13 +267,12 @@ class PortConnection:
             at_us = app.clock.settle()
         except BaseException as error:
             at_us, failure = app.clock.now_us(), error
-        line = without_secrets(argv)
-        if wire is not None and line is argv:
-            call = PortCall(at_us, wire, self.client, facts_reader(session.db.index))
+        if wire is not None:
+            call = PortCall(at_us, wire, self.client, FACTS_READERS[session.db.index])
             size = len(wire)
         else:
             size = sum(map(len, argv))
-            call = self._call_of_words(at_us, line, size)
+            call = self._call_of_words(at_us, without_secrets(argv), size)
         recorder.open_call(call, size)
         self._may_exceed = size > app.command_limits.unchecked_size
         try:
@@ -305,8 +304,8 @@ class PortConnection:
         return not session.closing
 
     def _call_of_words(self, at_us: int, line: list[bytes], size: int) -> PortCall:
-        """Return the call of a command that is long or inline or has secrets; cut a large one."""
-        call = PortCall(at_us, b"", self.client, facts_reader(self.session.db.index))
+        """Return the call of a command that is long or inline; cut a large one."""
+        call = PortCall(at_us, b"", self.client, FACTS_READERS[self.session.db.index])
         if size > LARGE:
             lines = line, [word[:SHOWN_BYTES] for word in line[:_SHOWN_WORDS]]
             whole, shown = (facts_of([[word.decode("latin-1") for word in one]]) for one in lines)

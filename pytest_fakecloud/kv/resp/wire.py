@@ -23,6 +23,7 @@ from ...http.messages import Answer
 from ...http.server import Connection
 from ..algorithms.quoting import split_words
 from ..command_fields import facts_of
+from ..engine.statistics import without_secrets
 from ..errors import CommandError
 from ..reply import Reply, Status, to_resp
 
@@ -252,8 +253,8 @@ def _number(text: bytes) -> int | None:
 class PortCall(Call):
     """A command of the port. Its fields are computed when they are read: most are never inspected.
 
-    The body is derived from ``wire`` unless it is set, other fields have the values of ``_UNSET``
-    until they are set. To set them all would take longer than to run most commands.
+    The body, without secrets, is derived from ``wire`` unless it is set, other fields have the values
+    of ``_UNSET`` until they are set. To set them all would take longer than to run most commands.
     """
 
     __slots__ = ("_wire",)
@@ -271,7 +272,9 @@ class PortCall(Call):
         self._read_facts = facts
 
     def __getattr__(self, name: str) -> Any:
-        return json_of(words_of(self._wire)) if name == "request_body" else getattr(_UNSET, name)
+        if name == "request_body":
+            return json_of(without_secrets(words_of(self._wire)))
+        return getattr(_UNSET, name)
 
 
 _UNSET = Call(0, 0, "", "", "RESP", "/", NO_HEADERS, route="database-port")
@@ -282,15 +285,16 @@ def json_of(line: list[bytes]) -> bytes:
     return b"%b" % orjson.dumps([word.decode("utf-8", "replace") for word in line])
 
 
-@functools.lru_cache
-def facts_reader(database: int) -> Callable[[Call], dict[str, Any]]:
-    """Return the function that reads the facts of the commands sent to a database."""
-
+def _facts_reader(database: int) -> Callable[[Call], dict[str, Any]]:
     def facts(call: Call) -> dict[str, Any]:
         found = {**facts_of([orjson.loads(call.request_body)]), "encoding": ""}
         return {**found, "database": database} if database else found
 
     return facts
+
+
+FACTS_READERS = tuple(map(_facts_reader, range(16)))
+"""For each database, the function that reads the facts of the commands sent to it."""
 
 
 RESP_TYPE = "application/x-resp"
