@@ -66,9 +66,9 @@ from .wire import (
     ProtocolFault,
     as_resp,
     json_of,
-    lone_command,
     protocol_of,
     reply_in,
+    short_command,
 )
 
 READ_BYTES = 64 * 1024
@@ -197,15 +197,16 @@ class PortConnection:
             connection.received += size
             memory.left -= OVERHEAD * size
             # Most clients wait for each reply, so the data is usually one command.
-            argv = None if reader.pending else lone_command(data)
-            if argv is None:
+            argv, rest = short_command(data)
+            is_alone = not rest and not reader.pending
+            if not is_alone:
                 reader.feed(data)
             if not connection.enter("a command of the database port"):
                 return
             outbox.owner_will_send = True
             try:
                 # Copy the data, whose memory is as large as the buffer that received it.
-                going_on = argv is None or (not session.closing and self._run(argv, b"%b" % data))
+                going_on = not is_alone or (not session.closing and self._run(argv, b"%b" % data))
                 # Further commands can arrive while a command is blocked.
                 if going_on and reader.pending:
                     going_on = self._run_all()
@@ -289,7 +290,7 @@ class PortConnection:
             call.status, body = self.perform(argv, True)
             call.response_body = body
             call.reached = True
-            if isinstance(body, CutBytes):
+            if body.__class__ is CutBytes:
                 record_cut(call, {"response_body": body.size})
             call.outcome = "answered"
         except BaseException as error:
@@ -428,7 +429,7 @@ class PortConnection:
                 reply = as_reply(error)
             finally:
                 self._executing = None
-            if not isinstance(reply, Blocked):
+            if reply.__class__ is not Blocked:
                 return self._encode_reply(argv, mode, put, reply)
             waiter = engine.block(session, reply)
         finally:
@@ -464,7 +465,7 @@ class PortConnection:
         if (
             reply.__class__ in _PLAIN
             and (reply.__class__ is not bytes or len(reply) <= LIGHT)
-            and mode == session.reply_mode == "on"
+            and session.reply_mode == "on"
             and not (self._confirmations or self._after_reply)
         ):
             data = to_resp(reply, session.resp)

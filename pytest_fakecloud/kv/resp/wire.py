@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -36,12 +35,12 @@ UNKNOWN_COUNT_LIMIT = 10
 UNKNOWN_LENGTH_LIMIT = 16384
 """Maximum length in bytes of a word from a client that has not logged in."""
 
-# Patterns for the counts and lengths that clients usually send, which are below every limit.
-_FEW = re.compile(rb"\*([1-9]|10)\r?\n")
-_SHORT = re.compile(rb"\$(0|[1-9][0-9]{0,2})\r?\n")
-_COUNTS = {2 * count + 2: b"*%d" % count for count in range(1, 11)}
-"""The first part of a command of short words, by the number of its parts between line breaks."""
-_LENGTHS = [b"$%d" % length for length in range(1000)]
+# What short commands begin with, and the lengths of their words, which are below every limit.
+SHORT = 999
+"""Maximum number of bytes of a command that is parsed in the fastest way."""
+_BREAKS = {b"*%d\r\n" % count: 2 * count + 1 for count in range(1, 10)}
+"""The number of line breaks of a command of one-line words, by its first line."""
+_LENGTHS = [b"$%d" % length for length in range(SHORT)]
 
 
 class ProtocolFault(Exception):
@@ -69,7 +68,7 @@ class CommandReader:
     ``known`` returns whether the client has logged in. Before that, a command may have at most ten
     words of 16 KiB each. ``longest`` returns the maximum size of a word in bytes
     (``proto-max-bulk-len``), ``most`` the maximum size of a command
-    (``client-query-buffer-limit``). Both limits must allow ten words of 999 bytes.
+    (``client-query-buffer-limit``). Both limits must allow ``SHORT`` bytes in nine words.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class CommandReader:
         self.pending = False
         """Whether there are bytes that no command returned so far has consumed."""
         self.wire: bytes | None = None
-        """The bytes of the command that ``next()`` has returned, if it has few short words."""
+        """The bytes of the command that ``next()`` has returned, if it is short."""
         self._buffer = bytearray()
         self._at = 0
         """Position in the buffer of the first byte that has not been parsed."""
@@ -130,25 +129,13 @@ class CommandReader:
         return words
 
     def _read_short(self) -> list[bytes] | None:
-        """Return the next command if it is complete and has few short words (the usual case)."""
-        buffer = self._buffer
-        announced = _FEW.match(buffer, self._at)
-        if announced is None:
+        """Return the next command if it is complete and short (the usual case)."""
+        wire = bytes(self._buffer[self._at : self._at + SHORT])
+        words, rest = short_command(wire)
+        if not words:
             return None
-        at = announced.end()
-        words = []
-        for _ in range(int(announced[1])):
-            announced = _SHORT.match(buffer, at)
-            if announced is None:
-                return None
-            start = announced.end()
-            at = start + int(announced[1])
-            words.append(bytes(buffer[start:at]))
-            at += 2
-        if at > len(buffer):
-            return None
-        self.wire = bytes(buffer[self._at : at])
-        self._at = at
+        self.wire = wire[: len(wire) - len(rest)]
+        self._at += len(self.wire)
         return words
 
     def _line(self, too_big: str) -> bytes | None:
@@ -221,20 +208,23 @@ class CommandReader:
         return length
 
 
-def lone_command(data: bytes) -> list[bytes] | None:
-    """Return the words of a command if the data is exactly one, of few short words of one line."""
-    if len(data) >= len(_LENGTHS):
-        return None
-    parts = data.split(b"\r\n", 22)
-    if _COUNTS.get(len(parts)) != parts[0] or parts[-1]:
-        return None
+def short_command(data: bytes) -> tuple[list[bytes], bytes]:
+    """Return the words of the command at the beginning of at most ``SHORT`` bytes, and the bytes after
+    it. There are no words unless the command is complete and has few words of one line.
+    """
+    breaks = _BREAKS.get(data[:4])
+    if breaks is None or len(data) > SHORT:
+        return [], data
+    parts = data.split(b"\r\n", breaks)
+    if len(parts) <= breaks:
+        return [], data
     words = parts[2::2]
     at = 1
     for word in words:
         if parts[at] != _LENGTHS[len(word)]:
-            return None
+            return [], data
         at += 2
-    return words
+    return words, parts[-1]
 
 
 def words_of(wire: bytes) -> list[bytes]:

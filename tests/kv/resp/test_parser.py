@@ -7,10 +7,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.kv.resp.wire import (
+    SHORT,
     CommandReader,
     ProtocolFault,
-    lone_command,
     protocol_of,
+    short_command,
     words_of,
 )
 from tests.kv.comparison.wire import pack
@@ -78,20 +79,27 @@ class TestCommands:
     @given(st.lists(st.binary(max_size=99), min_size=1, max_size=10))
     @example([b"GET", b"k"])
     @example([b"GET", b"a\r\nb"])
-    def test_a_lone_command(self, line: list[bytes]) -> None:
-        has_line_breaks = any(b"\r\n" in word for word in line)
-        assert lone_command(pack(line)) == (None if has_line_breaks else line)
-        assert lone_command(pack(line)[:-1]) is None
-        assert lone_command(pack(line) + b"*") is None
+    @example([b"x" * (SHORT - 13)])
+    @example([b"x" * (SHORT - 12)])
+    @example([b"x" * (SHORT - 11)])
+    @example([b"x"] * 9)
+    def test_a_short_command(self, line: list[bytes]) -> None:
+        data = pack(line)
+        has_few_lines = len(line) < 10 and not any(b"\r\n" in word for word in line)
+        for rest in (b"", b"*"):
+            is_short = has_few_lines and len(data + rest) <= SHORT
+            found = (line, rest) if is_short else ([], data + rest)
+            assert short_command(data + rest) == found
+        assert short_command(data[:-1]) == ([], data[:-1])
 
     @given(st.lists(st.sampled_from([b"*1", b"*2", b"$0", b"$1", b"$6", b"a", b"", b"\r\n"])))
     @example([b"*1", b"$1", b"a", b""])
     @example([b"*2", b"$6", b"a", b"$0", b"", b""])
-    def test_what_is_read_as_a_lone_command_is_one(self, parts: list[bytes]) -> None:
+    def test_what_is_read_as_a_short_command_is_one(self, parts: list[bytes]) -> None:
         data = b"\r\n".join(parts)
-        found, source = lone_command(data), reader()
-        if found is not None:
-            source.feed(data)
+        (found, rest), source = short_command(data), reader()
+        if found:
+            source.feed(data.removesuffix(rest))
             assert all_of(source) == [found]
             assert not source.pending
 
