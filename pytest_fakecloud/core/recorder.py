@@ -335,9 +335,10 @@ class Recorder:
     def _append(self, entry: Entry) -> None:
         parent = self._parent
         forgotten: Iterable[Call] = ()
+        shared = self.shared
         # Number the entry inside the lock, so that numbers increase in every list.
-        with self.shared.lock:
-            entry.number = next(self.shared.numbers)
+        with shared.lock:
+            entry.number = next(shared.numbers)
             self.entries.append(entry)
             if self.keep is not None:
                 forgotten = self.forget_oldest()
@@ -347,7 +348,7 @@ class Recorder:
                     forgotten = parent.forget_oldest()
         for each in forgotten:
             shorten(each)
-        for watcher in self.shared.watchers.items:
+        for watcher in shared.watchers.items:
             watcher(entry)
 
     # -- forgetting ------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from datetime import datetime
+from math import floor
 from typing import Literal, TypeAlias, TypeVar
 
 from .errors import ContractError, shown
@@ -129,7 +130,7 @@ class Timekeeper:
         # the clock still runs afterwards, because another thread may have stopped it earlier.
         offset = self._live_us
         if offset is not None:
-            running = int(time.time() * 1e6) + offset
+            running = floor(time.time() * 1e6) + offset
             if self._live_us is offset:
                 if self.reads is not None:
                     self.reads.append((threading.get_ident(), running))

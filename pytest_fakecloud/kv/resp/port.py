@@ -146,6 +146,7 @@ class PortConnection:
         self.engine = engine
         self.app = app
         self._chain = app.chain
+        self._unchecked_size = app.command_limits.unchecked_size
         self.connection = connection
         host, at = connection.address[:2]
         self.client = (host, at)
@@ -174,8 +175,6 @@ class PortConnection:
         """Encoded messages to send after the reply of the running command."""
         self._thread = 0
         """The connection's own thread, which runs its commands."""
-        self._may_exceed = False
-        """Whether a limit on commands could apply to the running command."""
         self._executing: int | None = None
         """The thread that is running a command of this connection, or None."""
         self._gone = False
@@ -275,7 +274,6 @@ class PortConnection:
             size = sum(map(len, argv))
             call = self._call_of_words(at_us, without_secrets(argv), size)
         recorder.open_call(call, size)
-        self._may_exceed = size > app.command_limits.unchecked_size
         try:
             if failure is not None:
                 raise failure
@@ -286,8 +284,8 @@ class PortConnection:
                 call.outcome = "dropped"
                 return False
             if self._chain.admitted:
-                return self._run_in_chain(argv, call) and not session.closing
-            call.status, body = self.perform(argv, True)
+                return self._run_in_chain(argv, call, size) and not session.closing
+            call.status, body = self.perform(argv, size, True)
             call.response_body = body
             call.reached = True
             if body.__class__ is CutBytes:
@@ -316,11 +314,11 @@ class PortConnection:
         call.request_body = json_of(line)
         return call
 
-    def _run_in_chain(self, argv: list[bytes], call: Call) -> bool:
+    def _run_in_chain(self, argv: list[bytes], call: Call, size: int) -> bool:
         request = self._request_of(call)
         request.principal = self.session.user
         mode = self.session.reply_mode
-        response, altered = self._chain.run(request, partial(self._run_unfaulted, argv, call))
+        response, altered = self._chain.run(request, partial(self._run_unfaulted, argv, call, size))
         if isinstance(response, Answer) and response.content_type != RESP_TYPE:
             response = self._injected(argv, response, mode)
         elif altered:
@@ -336,13 +334,13 @@ class PortConnection:
         request.call = call
         return request
 
-    def _run_unfaulted(self, argv: list[bytes], call: Call) -> AnyResponse:
+    def _run_unfaulted(self, argv: list[bytes], call: Call, size: int) -> AnyResponse:
         if call.reached:
             raise ContractError(
                 "a command cannot arrive twice over one connection of the Redis protocol: use "
                 "lose_response, so that the client sends it again over a new connection"
             )
-        status, data = self.perform(argv, False)
+        status, data = self.perform(argv, size, False)
         call.reached = True
         return Answer(data, status, (), RESP_TYPE)
 
@@ -399,8 +397,9 @@ class PortConnection:
             self.connection.reset_when_closed()
         return False
 
-    def perform(self, argv: list[bytes], put: bool) -> tuple[int, bytes]:
-        """Run a command; return an HTTP status and the reply, of a large one only the beginning.
+    def perform(self, argv: list[bytes], size: int, put: bool) -> tuple[int, bytes]:
+        """Run a command that has about ``size`` bytes; return an HTTP status and the reply, of a
+        large one only the beginning.
 
         With ``put``, add the reply to the outbox, before later pushes: under the engine's lock,
         except for a command that runs during a script, and the error of a search.
@@ -419,7 +418,8 @@ class PortConnection:
         try:
             self._executing = self._thread
             try:
-                if session.subscriptions or session.monitor is not None or self._may_exceed:
+                is_checked = session.subscriptions or session.monitor is not None
+                if is_checked or size > self._unchecked_size:
                     self._check(argv)
                 if has_lock:
                     reply = engine.execute_locked(session, argv)

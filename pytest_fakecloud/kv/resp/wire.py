@@ -429,7 +429,8 @@ class Outbox:
 
     def _flush(self) -> None:
         messages = self._messages
-        with self.sending:
+        self.sending.acquire()  # A with statement would take three times as long.
+        try:
             while messages:
                 data = messages.popleft()
                 self._sent_bytes += len(data) + _PER_MESSAGE
@@ -437,6 +438,8 @@ class Outbox:
                     data = self._with_more(data)
                 if data:
                     self._connection.sock.sendall(data)
+        finally:
+            self.sending.release()
 
     def _with_more(self, first: bytes) -> bytes:
         """Return a message together with the small messages that follow it."""
