@@ -38,7 +38,7 @@ UNKNOWN_LENGTH_LIMIT = 16384
 # What short commands begin with, and the lengths of their words, which are below every limit.
 SHORT = 999
 """Maximum number of bytes of a command that is parsed in the fastest way."""
-_BREAKS = {b"*%d\r\n" % count: 2 * count + 1 for count in range(1, 10)}
+_BREAKS = {b"*%d\r\n" % count: 2 * count + 1 for count in range(1, 11)}
 """The number of line breaks of a command of one-line words, by its first line."""
 _LENGTHS = [b"$%d" % length for length in range(SHORT)]
 
@@ -68,7 +68,7 @@ class CommandReader:
     ``known`` returns whether the client has logged in. Before that, a command may have at most ten
     words of 16 KiB each. ``longest`` returns the maximum size of a word in bytes
     (``proto-max-bulk-len``), ``most`` the maximum size of a command
-    (``client-query-buffer-limit``). Both limits must allow ``SHORT`` bytes in nine words.
+    (``client-query-buffer-limit``). Both limits must allow ``SHORT`` bytes in ten words.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ def short_command(data: bytes) -> tuple[list[bytes], bytes]:
     """Return the words of the command at the beginning of at most ``SHORT`` bytes, and the bytes after
     it. There are no words unless the command is complete and has few words of one line.
     """
-    breaks = _BREAKS.get(data[:4])
+    breaks = _BREAKS.get(data[:4]) or _BREAKS.get(data[:5])
     if breaks is None or len(data) > SHORT:
         return [], data
     parts = data.split(b"\r\n", breaks)

@@ -76,16 +76,17 @@ class TestCommands:
         source.feed(line[-end:] + pack([b"PING"]))
         assert all_of(source) == [[b"SET", b"key", b"v"], [b"PING"]]
 
-    @given(st.lists(st.binary(max_size=99), min_size=1, max_size=10))
+    @given(st.lists(st.binary(max_size=99), min_size=1, max_size=12))
     @example([b"GET", b"k"])
     @example([b"GET", b"a\r\nb"])
     @example([b"x" * (SHORT - 13)])
     @example([b"x" * (SHORT - 12)])
     @example([b"x" * (SHORT - 11)])
-    @example([b"x"] * 9)
+    @example([b"x"] * 10)
+    @example([b"x"] * 11)
     def test_a_short_command(self, line: list[bytes]) -> None:
         data = pack(line)
-        has_few_lines = len(line) < 10 and not any(b"\r\n" in word for word in line)
+        has_few_lines = len(line) <= 10 and not any(b"\r\n" in word for word in line)
         for rest in (b"", b"*"):
             is_short = has_few_lines and len(data + rest) <= SHORT
             found = (line, rest) if is_short else ([], data + rest)
