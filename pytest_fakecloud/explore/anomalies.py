@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
-from itertools import product
+from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError, shown, unknown_name
@@ -27,11 +27,11 @@ _OVERWRITES = frozenset({
     "GETDEL", "HDEL",
 })  # fmt: skip
 """Commands whose effect does not depend on the value that they replace."""
-_REPEATABLE = frozenset({
+_REPEATABLE = _OVERWRITES | {
     "SETNX", "HSETNX", "SADD", "SREM", "ZADD", "ZREM", "EXPIRE", "PEXPIRE", "EXPIREAT",
     "PEXPIREAT", "PERSIST", "PFADD", "XACK", "LREM", "RENAME",
-})  # fmt: skip
-"""Further commands that have no effect the second time."""
+}  # fmt: skip
+"""Commands that have no effect the second time."""
 _RELATIVE = frozenset({
     "INCR", "DECR", "INCRBY", "DECRBY", "INCRBYFLOAT", "HINCRBY", "HINCRBYFLOAT", "ZINCRBY",
     "APPEND", "LPUSH", "RPUSH", "LPUSHX", "RPUSHX", "LINSERT", "XADD", "BITFIELD", "JSON.NUMINCRBY",
@@ -108,7 +108,7 @@ class Access:
     call: Call | None = None
 
     def __post_init__(self) -> None:
-        if self.call is None:
+        if any(value is not None for value in self.before):
             # Look at the values before the command changes them.
             _ = self.changes, self.creates, self.rank
 
@@ -181,9 +181,9 @@ class Access:
     @cached_property
     def rank(self) -> int | None:
         """The rank that the command reads, of a member in a sorted set."""
-        known: Any = self.before[0] if self.call is None else None
         if self.name not in ("ZRANK", "ZREVRANK") or not self._has(self.words[2]):
             return None
+        known: Any = self.before[0]
         rank: int = known.rank(self.words[2].encode(), reverse=self.name == "ZREVRANK")
         return rank
 
@@ -300,7 +300,7 @@ class Record:
     def of_key(self, key: Touch, after: int = -1, before: int | None = None) -> Iterator[Access]:
         """Yield the commands that access a key, between two indexes of ``commands``."""
         end = len(self.commands) if before is None else before
-        return (self.commands[at] for at in self.places[key] if after < at < end)
+        return (self.commands[at] for at in self.places.get(key, ()) if after < at < end)
 
     def earlier(self, at: int, key: Touch) -> list[int]:
         """Return the indexes of the earlier commands on a key by the client of the command ``at``."""
@@ -360,7 +360,7 @@ class Record:
         An effect is not lost if a later attempt decided against it, because of what somebody else
         wrote, or waits for a lease to expire.
         """
-        if any(
+        if self.loss is None or any(
             one.changes and one.shape not in self.usual.changes and one.name not in _OF_CONSUMERS
             for one in self.mine
         ):
@@ -368,8 +368,7 @@ class Record:
         roots = {root_of(one.client) for one in self.run.accesses if "delivery" in one.client}
         if not roots <= set(map(root_of, self.run.acknowledged)):
             return ()  # A dead letter waits for a person.
-        attempt = "" if self.loss is None else self.loss.strand
-        later = [one for one in self.mine if one.client != attempt and one.call is None]
+        later = [one for one in self.mine if one.client != self.loss.strand and one.call is None]
         if any(
             one.has_condition and not one.changes and self.run.left.get(one.keys[0]) is False
             for one in later
@@ -395,7 +394,7 @@ class Record:
         made = (
             one
             for one in self.run.accesses
-            if one.changes or (one.name in _OVERWRITES | _REPEATABLE and not one.has_condition)
+            if one.changes or (one.name in _REPEATABLE and not one.has_condition)
         )
         done = Counter(each for one in made for each in (one.shape, one.text))
         usual = self.usual.changes
@@ -437,7 +436,8 @@ def lasts(access: Access, run: Run) -> bool:
 
 def root_of(client: str) -> str:
     """Return the name of a client or delivery without the number of its attempt or restart."""
-    return re.sub(r"/\d+$", "", client)
+    name, slash, number = client.rpartition("/")
+    return name if slash and number.isdigit() else client
 
 
 Found = Iterator[tuple[str, str]]
@@ -464,12 +464,8 @@ def _stale_writes(record: Record) -> Iterator[tuple[Access, Access, Access, Touc
             read = record.commands[earlier[-1]] if earlier else write
             if read.is_write or read.name == "XREADGROUP" or not read.meets(write):
                 continue
-            added = {
-                one
-                for place in earlier
-                for one in record.commands[place].fields
-                if record.commands[place].name in _CREATIONS
-            }
+            made = [one for place in earlier if (one := record.commands[place]).name in _CREATIONS]
+            added = {field for one in made for field in one.fields}
             if write.name in ("SREM", "ZREM") and added.issuperset(write.fields):
                 continue  # Who takes back what it added relies on nothing.
             for other in record.of_key(key, earlier[-1], at):
@@ -501,7 +497,7 @@ def _lost_update(record: Record) -> Found:
 def _check_then_act(record: Record) -> Found:
     for read, other, write, key in _stale_writes(record):
         was_absent = all(value is None for value in read.before)
-        is_kept = write.name in _OVERWRITES | _REPEATABLE and read.name not in _COUNTS
+        is_kept = write.name in _REPEATABLE and read.name not in _COUNTS
         if was_absent or not is_kept:
             yield key.name, _told(read, other, write)
     yield from _same_rank(record)
@@ -565,24 +561,20 @@ def _write_skew(record: Record) -> Found:
     read_at: dict[tuple[str, Touch], list[int]] = {}
     writes: dict[tuple[str, Touch], tuple[int, Access]] = {}
     for at, one in enumerate(record.commands):
-        for key in one.keys:
-            if not one.is_write:
-                read_at.setdefault((one.client, key), []).append(at)
+        for key in () if one.is_write else one.keys:
+            read_at.setdefault((one.client, key), []).append(at)
         if one.changes and record.is_blind(one):
             writes.setdefault((one.client, one.keys[0]), (at, one))
-    for at, first in writes.values():
-        for later, second in writes.values():
-            mine, others = first.keys[0], second.keys[0]
-            if later <= at or first.client == second.client or mine == others:
-                continue
-            # Each writes what the other one read.
-            reads = [
-                read_at.get((client, key), [later])[0]
-                for client, key in ((first.client, others), (second.client, mine))
-            ]
-            again = any(at < place < later for place in read_at.get((second.client, mine), ()))
-            if max(reads) < at and not again:
-                yield f"{mine.name}, {others.name}", _told(first, second)
+    for (at, first), (later, second) in combinations(writes.values(), 2):
+        mine, others = first.keys[0], second.keys[0]
+        if first.client == second.client or mine == others:
+            continue
+        # Each writes what the other one read.
+        reads = read_at.get((first.client, others), [later])
+        places = read_at.get((second.client, mine), [later])
+        again = any(at < place < later for place in places)
+        if max(reads[0], places[0]) < at and not again:
+            yield f"{mine.name}, {others.name}", _told(first, second)
 
 
 def _takeovers(record: Record) -> Iterator[tuple[Access, Access, Touch, int]]:
@@ -626,14 +618,20 @@ def _stale_copy(record: Record) -> Found:
     if any(one.kind in _LOSSES for one in record.run.fired):
         return  # The writer may have been about to look at the source again.
     accesses = [*enumerate(record.run.accesses)]
+    reads: dict[str, list[tuple[int, Access]]] = {}
     for at, write in accesses:
+        earlier = reads.setdefault(write.client, [])
+        if not (write.is_write or write.call):
+            earlier.append((at, write))
+        if not (earlier and write.changes):
+            continue
         is_vector = write.name in _UPSERTS
         # Elements are a copy if their key did not exist, because somebody has deleted the older copy.
         is_filled = write.name in _ADDS and write.before[0] is None
         # A member that is there may have been added once more, for the newer value.
         is_removed = write.name in ("SREM", "ZREM")
         is_copy = is_filled or is_removed or write.name in _OVERWRITES - _DELETIONS
-        if not (is_vector or (is_copy and record.is_blind(write))) or not write.changes:
+        if not (is_vector or (is_copy and record.is_blind(write))):
             continue
         target, own = write.keys[0], root_of(write.client)
         copies = [
@@ -646,12 +644,11 @@ def _stale_copy(record: Record) -> Found:
         # A value without TTL that nobody replaces stays, also if its source changes later.
         is_latest = copies[-1][1] is write
         stays = record.run.left.get(target) and is_latest and not is_removed
-        for place, read in accesses[:at]:
+        for place, read in earlier:
             source = read.keys[0]
-            is_read = read.client == write.client and not (read.is_write or read.call)
             later = [(there, one) for there, one in accesses[place + 1 :] if source in one.keys]
             again = source == target or any(root_of(one.client) == own for _, one in later)
-            if not is_read or read.name == "XREADGROUP" or again:
+            if again or read.name == "XREADGROUP":
                 continue
             news = [one for there, one in later if one.replaces(read) and (stays or there < at)]
             authors = {one.client for one in news}
@@ -675,18 +672,20 @@ def _overtaken(record: Record) -> Found:
     sent, usual = ([one.content for one in each if one.name == "produce"] for each in (run, plain))
     if sent != usual or any(one.kind in _LOSSES for one in record.run.fired):
         consumers = set()  # Other records are the newest here, or a consumer has not finished.
+    if not consumers and not any(one.client.startswith("delivery") for one in run):
+        return
     for key in record.places:
         writes = [one for one in record.of_key(key) if one.changes]
-        before = [one for one in plain if one.changes and one.call is None and key in one.keys]
         if not writes or writes[-1].name not in _OVERWRITES:
             continue
+        before = [one for one in record.usual.of_key(key) if one.changes]
         last, order = writes[-1], [one.text for one in before]
-        is_consumed = consumers.issuperset(root_of(one.client) for one in before + writes)
+        is_consumed = all(root_of(one.client) in consumers for one in before + writes)
         is_old = is_consumed and last.text in order and last.text != order[-1]
         is_blind = record.is_blind(last) and last.name not in _DELETIONS
         for one in writes:
-            is_newer = 0 < _number_of_message(last) < _number_of_message(one)
-            is_newer = is_newer and is_blind and one.name == last.name and one.words != last.words
+            is_newer = is_blind and one.name == last.name and one.words != last.words
+            is_newer = is_newer and 0 < _number_of_message(last) < _number_of_message(one)
             if (is_newer or (is_old and one.text == order[-1])) and last.meets(one):
                 yield key.name, _told(one, last)
                 break
@@ -697,16 +696,16 @@ def _dropped(record: Record) -> Found:
     if any(one.kind not in ORDERS for one in record.run.fired):
         return
     for at, read in enumerate(record.commands):
-        is_over = read.client in record.run.acknowledged or (
-            root_of(read.client) in record.workers and read.client not in record.run.errors
-        )
-        if read.is_write or not is_over or any(value is not None for value in read.before):
+        if read.is_write or any(value is not None for value in read.before):
             continue
         key, root = read.keys[0], root_of(read.client)
+        is_over = read.client in record.run.acknowledged or (
+            root in record.workers and read.client not in record.run.errors
+        )
         later = [*record.of_key(key, at)]
         news = [one for one in later if one.changes and root_of(one.client) != root]
         again = any(root_of(one.client) == root for one in later)
-        if not news or again or key not in record.run.left:
+        if not is_over or not news or again or key not in record.run.left:
             continue
         for lost in (one for one in record.missing if root_of(one.client) == root):
             yield key.name, f"{_told(read, news[0])}, and nobody ran {lost.told}"
@@ -746,9 +745,10 @@ def _intermediate_read(record: Record) -> Found:
 
 
 def _key_without_ttl(record: Record) -> Found:
-    if not record.run.fired:
-        return
     plain, left = record.plain, record.run.left
+    staying = [key for key in record.places if left.get(key) and not plain.left.get(key)]
+    if not staying or not record.run.fired:
+        return
     locked = [one for one in plain.accesses if one.call is None and one.acquires]
     released = {one.shape for one in locked if one.keys[0] not in plain.left}
     # What a script does before is never done without its EXPIRE.
@@ -757,24 +757,21 @@ def _key_without_ttl(record: Record) -> Found:
         for at, one in enumerate(plain.accesses)
         if one.name in _EXPIRIES and plain.accesses[at - 1].unit is not one.unit
     }
-    for key in record.places:
+    for key in staying:
         changes = [one for one in record.of_key(key) if one.changes]
         # Such as a counter that was increased after it had expired.
         made = [one for one in changes if one.before[0] is None and one.name not in _OVERWRITES]
         is_limited = key in split or (made and plain.left.get(key) is False)
         taken = [one for one in changes if one.acquires and one.shape in released]
-        if left.get(key) and not plain.left.get(key) and (is_limited or taken):
+        if is_limited or taken:
             yield key.name, f"{_told((taken or made or changes)[-1])}, and the key stays forever"
 
 
 def _repeated_effect(record: Record) -> Found:
     # A call that arrives twice is the network's doing: each INCR in the world would be accused.
-    run, plain = record.run, record.plain
+    run = record.run
     if any(event.kind == "duplicate" and event.point for event in run.fired):
         return
-    shapes = {one.shape for one in plain.accesses}
-    # Who does something else with a key may compensate for an earlier effect.
-    others = {(one.client, one.keys[0]) for one in run.accesses if one.shape not in shapes}
     before = record.usual.effects
     count: Counter[object] = Counter()
     is_again = any(event.kind in _SECOND_TIME for event in run.fired)
@@ -784,9 +781,12 @@ def _repeated_effect(record: Record) -> Found:
         # A client whose first attempt was refused something may get it here.
         is_attempt = is_again and (one.client.startswith("delivery") or "/" in one.client)
         is_own = one.call is None or root_of(one.client) not in record.workers
-        is_meant = (one.client, one.keys[0]) not in others and is_own
-        if is_new and is_meant and (is_attempt or one.is_relative):
-            yield one.subject, f"{_told(one)} once too often"
+        if is_new and is_own and (is_attempt or one.is_relative):
+            # Who does something else with a key may compensate for an earlier effect.
+            shapes = {each.shape for each in record.plain.accesses}
+            others = (each for each in run.accesses if each.shape not in shapes)
+            if all((each.client, each.keys[0]) != (one.client, one.keys[0]) for each in others):
+                yield one.subject, f"{_told(one)} once too often"
 
 
 def _effects(run: Run) -> Iterator[tuple[object, Access]]:
@@ -858,7 +858,7 @@ def _early_end(record: Record, *, of_delivery: bool) -> Found:
     or a client has taken it.
     """
     client = record.disturbed
-    if not record.lost or client.startswith("delivery") is not of_delivery:
+    if client.startswith("delivery") is not of_delivery or not record.lost:
         return
     usual, here = _ends(record.plain, client), _ends(record.run, client)
     last = [] if of_delivery else [end for end in here if end.call is None][-1:] or here[-1:]
@@ -888,9 +888,10 @@ def _unfinished(record: Record) -> Found:
     is_lost = record.disturbed in record.workers and record.has_gone_on
     residue = record.residue if is_lost else ()
     for key in record.places:
-        both = [*record.plain.accesses, *record.run.accesses]
-        of_key = [one for one in both if one.call is None and key in one.keys]
         reads = [one for one in record.of_key(key) if one.name == "XREADGROUP"]
+        if not reads and key not in residue:
+            continue
+        of_key = [*record.usual.of_key(key), *record.of_key(key)]
         if reads and record.pending(key) and not any(map(_looks_again, of_key)):
             yield key.name, f"{_told(reads[-1])}, and nobody claims the pending entries"
         moves = [one for one in of_key if one.name in _MOVES and one.keys[0] != key]
@@ -907,11 +908,11 @@ def _looks_again(access: Access) -> bool:
 
 def _half_written(record: Record, *, of_one_store: bool) -> Found:
     client = record.disturbed
-    plain, accesses = record.plain.accesses, record.run.accesses
-    consumes = any(one.name == "consume" for one in plain if root_of(one.client) == client)
-    is_worker = consumes or client in record.workers or client.startswith("delivery")
-    if is_worker or not record.lost:
+    if client in record.workers or client.startswith("delivery") or not record.lost:
         return
+    plain, accesses = record.plain.accesses, record.run.accesses
+    if any(one.name == "consume" for one in plain if root_of(one.client) == client):
+        return  # It is a worker.
     # Gaps between numbers that a counter gave out are no state.
     usual = {one.shape for at, one in enumerate(plain) if not _is_id(one, plain, at)}
     kept = [one for one in record.mine if lasts(one, record.run) and one.shape in usual]

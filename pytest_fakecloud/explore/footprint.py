@@ -30,7 +30,7 @@ class Touch(NamedTuple):
     @property
     def read(self) -> Touch:
         """A read of the same data, which stands for the data itself."""
-        return self._replace(writes=False)
+        return Touch(self.fake, self.kind, self.name, False)
 
     def conflicts(self, other: Touch) -> bool:
         return (
