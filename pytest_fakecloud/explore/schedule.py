@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from ..core.errors import ContractError, shown, unknown_name
 
@@ -90,8 +89,7 @@ _DETAILS: dict[Kind, tuple[str, str, str]] = {
 """The details that kinds of events take: a regular expression, an error's words, and an example."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Event:
+class Event(NamedTuple):
     """One event of a schedule: the strand, its point, the kind, and a detail.
 
     Point 1 of a strand is its first call, point 0 its start. A gap between two commands of a pipeline

@@ -140,7 +140,7 @@ class Pairs:
         left -= len(here)
         for point in run.points[begins + 1 :]:
             if left < len(point.choices):
-                return run.schedule + point.events()[left]
+                return run.schedule + Event(point.strand, point.number, *point.choices[left])
             left -= len(point.choices)
         raise IndexError(index)
 

@@ -218,7 +218,9 @@ class Explorer:
                 run = self._player.play(schedule, notes=True)
             self._tally.singles += 1
             run.overlaps = has_overlap(run)
-            run.lines.clear()  # only the points are needed, to build schedules with two events
+            # Only the points are needed, to build schedules with two events.
+            run.lines.clear()
+            run.accesses.clear()
             self._runs_of_singles.append(run)
             yield run
 
