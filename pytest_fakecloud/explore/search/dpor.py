@@ -143,18 +143,17 @@ def _happens_before(steps: Sequence[Step]) -> list[int]:
 def _races(steps: Sequence[Step], before: Sequence[int], later: int) -> list[int]:
     """Return the earlier steps that precede a step only because the two conflict."""
     step, precede = steps[later], before[later]
-    return [
-        index
-        for index in range(later - 1, step.barrier, -1)
-        if precede >> index & 1
-        and steps[index].strand != step.strand
-        and index != step.enabled_by
-        and not any(
-            before[between] >> index & 1 and precede >> between & 1
-            for between in range(index + 1, later)
-        )
-        and step.footprint.depends_on(steps[index].footprint)
-    ]
+    found: list[int] = []
+    indirect = 0  # the bit set of the steps that precede this one through another step
+    for index in range(later - 1, step.barrier, -1):
+        if not precede >> index & 1:
+            continue
+        is_other = steps[index].strand != step.strand and index != step.enabled_by
+        is_direct = is_other and not indirect >> index & 1
+        if is_direct and step.footprint.depends_on(steps[index].footprint):
+            found.append(index)
+        indirect |= before[index]
+    return found
 
 
 def _reverse(
