@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from types import SimpleNamespace
 from typing import Any, ClassVar, Self
 
 from pytest_fakecloud.core.errors import ServiceError
@@ -17,6 +19,12 @@ from pytest_fakecloud.core.settings import HandleConfig
 from pytest_fakecloud.handle import Context, Handle
 from pytest_fakecloud.http.app import App, Route
 from pytest_fakecloud.http.messages import Answer, Request, Stream
+from pytest_fakecloud.http.server import Connection
+
+
+def handled_by(serve: Callable[[Connection], None]) -> Callable[[Connection], Any]:
+    """Return a protocol that serves a connection with a function, in a thread."""
+    return lambda connection: SimpleNamespace(serve=partial(serve, connection), close=lambda: None)
 
 
 class Engine:

@@ -17,6 +17,7 @@ from ..services import find
 from .footprint import ALL, KEY_OF_DB, Touch, key_of_touch
 from .run import Due
 from .schedule import HOLD_US, Kind
+from .simulation.connections import Connections
 
 if TYPE_CHECKING:
     from ..core.timekeeper import Timekeeper
@@ -194,6 +195,7 @@ class Fakes:
                     f"{queue.name} delivers in the background, but explore() must control the "
                     "order of deliveries: pass delivery='driven'"
                 )
+        self.connections = Connections(self.handles)
         self.disturbances = Disturbances(self.clock, self.handles)
         self.deliveries = Deliveries(self._queues, self.clock.now_us())
         self.process_time: ProcessTime | None = None
@@ -209,6 +211,7 @@ class Fakes:
         due = [generation for generation, (count, limit) in enumerate(counts) if count > limit > 0]
         if due:
             gc.collect(due[-1])
+        self.connections.sweep()
         self.disturbances.reset()
         if self.clock.now_us() != self._start_us or self.clock.mode != "frozen":
             self.clock.rewind(to_datetime(self._start_us), "frozen")

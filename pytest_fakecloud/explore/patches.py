@@ -41,7 +41,7 @@ from ..outside.process_time import ProcessTime
 from ..outside.replace import Everywhere
 from .run import Program
 from .simulation.scheduler import Simulation
-from .simulation.sockets import SOCKET_METHODS, OwnLoop
+from .simulation.sockets import SOCKET_METHODS, OwnLoop, Sockets
 from .simulation.strands import Crash, Strand, innermost
 from .world import World, swap, watch
 
@@ -111,6 +111,7 @@ def explored(
             lambda: world.new_loop() if world.is_here() else real_loop(),
         )
         exits.callback(world.carriers.shutdown, wait=False)
+        exits.callback(world.connections.close)
         for owner, name, value in (
             *_socket_patches(world),
             *_lock_patches(world),
@@ -139,6 +140,7 @@ def _stop_time(world: World, exits: contextlib.ExitStack) -> None:
 
     def wait(signal: Signal, poll: Callable[[], Any], deadline_us: int) -> Any:
         if world.simulation is None:
+            world.connections.step_back()
             return real_wait(signal, poll, deadline_us)
         return world.simulation.clock.wait(real_wait, signal, poll, deadline_us)
 
@@ -232,18 +234,15 @@ def _in_strands(
 
 
 def _socket_patches(world: World) -> Iterator[_Patch]:
-    def in_runs(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        def patched(sock: socket.socket, *args: Any, **options: Any) -> Any:
-            hooks = world.sockets()
-            if hooks is None:
-                return original(sock, *args, **options)
-            return getattr(hooks, name)(original, sock, *args, **options)
+    sockets = Sockets(world.connections, world.sockets, world.is_own_thread)
 
-        return patched
+    def method(name: str) -> Callable[..., Any]:
+        ours, original = getattr(sockets, name), getattr(socket.socket, name)
+        return lambda sock, *args, **options: ours(original, sock, *args, **options)
 
     for name in SOCKET_METHODS:
         if hasattr(socket.socket, name):
-            yield socket.socket, name, in_runs(name, getattr(socket.socket, name))
+            yield socket.socket, name, method(name)
 
 
 def _thread_patches(world: World) -> Iterator[_Patch]:

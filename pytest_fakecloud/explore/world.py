@@ -141,6 +141,11 @@ class World(Fakes):
         """Return whether this thread runs explored code, or the checks of the exploration."""
         return self.is_here() or threading.get_ident() == self._owner
 
+    def is_own_thread(self) -> bool:
+        """Return whether this thread runs explored code, promises, or the checks of the exploration."""
+        is_here = self.simulation is not None and self.simulation.turns.here() is not None
+        return is_here or threading.get_ident() == self._owner
+
     def cooperating(self) -> Strand | None:
         """Return the strand of this thread, or None if it must not let other strands run."""
         return None if self.simulation is None else self.simulation.state.cooperating()

@@ -29,7 +29,7 @@ from ..core.timers import give_way, monotonic
 from .app import App
 from .messages import BODY_LIMIT
 from .ports import BACKLOG, PortAllocator, kept, listen
-from .server import Connection, ConnectionHandler, HTTPHandler, Watch
+from .server import Connection, Handler, HTTPHandler, Watch
 
 if TYPE_CHECKING:
     import ssl
@@ -60,7 +60,7 @@ class Mount:
         host: str,
         port: int,
         tls: ssl.SSLContext | None,
-        protocol: ConnectionHandler,
+        protocol: Callable[[Connection], Handler],
     ) -> None:
         self.hub = hub
         self.app = app
@@ -130,6 +130,10 @@ class Mount:
             else:
                 self.listener.close()
         self.reset_connections()
+
+    @property
+    def is_listening(self) -> bool:
+        return self._listening and not self.closed
 
     def accept(self) -> None:
         """Listen again after ``refuse()``."""
@@ -272,22 +276,22 @@ class Hub:
         host: str = "127.0.0.1",
         port: int = 0,
         tls: ssl.SSLContext | None = None,
-        protocol: ConnectionHandler | None = None,
+        protocol: Callable[[Connection], Handler] | None = None,
     ) -> Mount:
         """Serve an ``http.app.App`` or any WSGI callable at its own address.
 
         ``port`` 0 takes the next free port. With ``tls``, a server's TLS context, connections use
-        TLS. ``protocol`` replaces HTTP: it is called with each ``Connection`` in a separate thread,
-        and the connection is closed when it returns. The mount closes when the caller drops its last
+        TLS. ``protocol`` replaces HTTP: it returns the ``Handler`` of a ``Connection``, which is closed
+        when ``serve()`` returns. The mount closes when the caller drops its last
         reference. Raises ``ContractError`` if the address is not available.
         """
         if protocol is None:
-            protocol = HTTPHandler.serve
+            protocol = HTTPHandler
             if not isinstance(app, App):
                 # Imported here, because werkzeug takes 25 ms, and few fakes are WSGI applications.
                 from .wsgi import WSGIHandler
 
-                protocol = WSGIHandler.serve
+                protocol = WSGIHandler
         if self._selector is None:
             self._start()
         # Remove the final dot of "localhost.", because clients compare host names as strings.

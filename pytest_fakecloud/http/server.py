@@ -16,7 +16,8 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core.timers import monotonic
 from .messages import (
@@ -48,8 +49,17 @@ def tls_error() -> type[OSError]:
     return ssl.SSLError
 
 
-ConnectionHandler = Callable[["Connection"], None]
-"""A function that serves a connection to its end, in a worker thread."""
+class Handler(Protocol):
+    """Serves one connection: to its end in a worker thread, or whenever bytes are received for it."""
+
+    def serve(self) -> None:
+        """Read and handle requests until either side closes the connection."""
+
+    def receive(self, data: bytes) -> bool:
+        """Handle the requests that these bytes complete; return False to close the connection."""
+
+    def close(self) -> None:
+        """Called once, after the last request."""
 
 
 class Connection:
@@ -69,10 +79,6 @@ class Connection:
         self.worker: threading.Thread | None = None
         self.early = b""
         """The beginning of the client's next requests, received while a response was being sent."""
-        self.received = self.handled = 0
-        """The number of bytes read from the client, and how many of them were processed."""
-        self.unsent: Callable[[], bool] | None = None
-        """Returns whether messages wait to be sent; only in protocols that push messages."""
 
     def enter(self, doing: object) -> bool:
         """Mark the beginning of a call into the engine; return False if the connection has been
@@ -131,7 +137,8 @@ class Connection:
         mount = self.mount
         try:
             if self._prepare():
-                mount.protocol(self)
+                with contextlib.closing(mount.protocol(self)) as handler:
+                    handler.serve()
         except (TimeoutError, ConnectionError):
             # The client disconnected, or the mount was closed while serving.
             pass
@@ -164,6 +171,32 @@ class Connection:
             return False
         return True
 
+    def shut_down(self, how: int = socket.SHUT_RDWR) -> None:
+        # Call the plain socket's method: a TLS socket's shutdown() breaks its reader.
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self.sock, how)
+
+    def stream(self, send: Callable[[], bool]) -> bool:
+        """Send a response that may never end; return False if the connection must be closed."""
+        return send()
+
+    def send_later(self, send: Callable[[], None], abandon: Callable[[], None]) -> None:
+        """Have a thread of the pool send what other clients have caused."""
+        self.mount.hub.workers.submit(send, abandon)
+
+    def discard_until_closed(self, seconds: float) -> None:
+        """Read and discard data until the client closes, for at most ``seconds`` real seconds."""
+        deadline = monotonic() + seconds
+        with contextlib.suppress(OSError):
+            while (left := deadline - monotonic()) > 0:
+                self.sock.settimeout(left)
+                if not self.sock.recv(1_048_576):
+                    return
+
+    def hang(self) -> None:
+        """Answer nothing until the client closes, but not forever."""
+        self.discard_until_closed(HANG_SECONDS)
+
     def reset_when_closed(self) -> None:
         with contextlib.suppress(OSError):
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
@@ -173,9 +206,7 @@ class Connection:
         self.ended = True
         # Reset the connection to avoid TIME_WAIT, so that the port can be reused.
         self.reset_when_closed()
-        # Call the plain socket's method: a TLS socket's shutdown() breaks its reader.
-        with contextlib.suppress(OSError):
-            socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
+        self.shut_down()
 
 
 class Watch:
@@ -245,43 +276,51 @@ class HTTPHandler:
         self.app = connection.mount.app
         limit = connection.mount.body_limit
         self.reader = RequestReader(connection.address, body_limit=limit)
+        self.close = self.reader.close
 
-    @classmethod
-    def serve(cls, connection: Connection, begun: bytes = b"") -> None:
+    def serve(self, begun: bytes = b"") -> None:
         """Serve HTTP until either side closes. ``begun`` was read already, to detect the protocol."""
-        handler = cls(connection)
-        with contextlib.closing(handler.reader):
-            handler._handle(begun)
-
-    def _handle(self, begun: bytes) -> None:
-        sock, reader = self.sock, self.reader
-        messages = reader.messages
+        connection, reader = self.connection, self.reader
         # A request that is incomplete at the end is dropped and never reaches the engine.
-        data = begun or sock.recv(16_384)
+        data = begun or self.sock.recv(16_384)
         # Python 3.11 optimises a loop that is entered once only if it ends with a plain jump back.
         while True:
             if not data:
                 return
-            self.connection.received += len(data)
             reader.feed(data)
-            while messages:
-                message = messages.popleft()
-                if message.expects:
-                    sock.sendall(_CONTINUE)
-                if not self._answer(message) or not message.keep_alive:
-                    return
-            if reader.refusal is not None:
-                self._refuse(reader.refusal)
+            pending = reader.pending
+            # Many clients send a body after its head.
+            is_head = pending is not None and not (
+                reader.messages or reader.refusal or pending.expects
+            )
+            if not is_head and not self._answer_all():
                 return
-            if reader.pending is not None and reader.pending.expects:
-                reader.pending.expects = False
-                sock.sendall(_CONTINUE)
-            self.connection.handled += len(data)
-            data = self.connection.early
+            data = connection.early
             if data:
-                self.connection.early = b""
+                connection.early = b""
             else:
-                data = sock.recv(16_384 if reader.pending is None else 1_048_576)
+                data = self.sock.recv(16_384 if reader.pending is None else 1_048_576)
+
+    def receive(self, data: bytes) -> bool:
+        self.reader.feed(data)
+        return self._answer_all()
+
+    def _answer_all(self) -> bool:
+        """Respond to all complete requests, or to what is none; return like ``receive()``."""
+        reader = self.reader
+        while reader.messages:
+            message = reader.messages.popleft()
+            if message.expects:
+                self.sock.sendall(_CONTINUE)
+            if not self._answer(message) or not message.keep_alive:
+                return False
+        if reader.refusal is not None:
+            self._refuse(reader.refusal)
+            return False
+        if reader.pending is not None and reader.pending.expects:
+            reader.pending.expects = False
+            self.sock.sendall(_CONTINUE)
+        return True
 
     def _answer(self, message: Message) -> bool:
         """Respond to a request; return False if the connection must be closed."""
@@ -297,7 +336,7 @@ class HTTPHandler:
                 # Respond even if a callback called pytest.fail(): the violation fails the test.
                 response = self.app.broken_off(message, error)
             if isinstance(response, Stream):
-                return self._stream(message, response)
+                return self.connection.stream(partial(self._stream, message, response))
         finally:
             self.connection.leave()
         if isinstance(response, Answer):
@@ -312,7 +351,7 @@ class HTTPHandler:
             head, body = encode(message, effect.answer)
             self.sock.sendall(head + body[: effect.keep])
         elif effect.kind == "hang":
-            self._discard_until_closed(HANG_SECONDS)
+            self.connection.hang()
         if effect.reset:
             self.connection.reset_when_closed()
         return False
@@ -349,9 +388,8 @@ class HTTPHandler:
         answer = self._refused(refusal, message)
         self.sock.sendall(b"".join(encode(message, answer)))
         # Close only the sending side: a reset would discard the response before it is read.
-        with contextlib.suppress(OSError):
-            socket.socket.shutdown(self.sock, socket.SHUT_WR)
-        self._discard_until_closed(DRAIN_SECONDS)
+        self.connection.shut_down(socket.SHUT_WR)
+        self.connection.discard_until_closed(DRAIN_SECONDS)
 
     def _refused(self, refusal: Refusal, message: Message) -> Answer:
         """Record the refusal in the app's journal; return the response."""
@@ -360,15 +398,6 @@ class HTTPHandler:
             return found
         self.app.refused(refusal.status, refusal.reason)
         return refusal_text(refusal)
-
-    def _discard_until_closed(self, seconds: float) -> None:
-        """Read and discard data until the client closes, for at most ``seconds`` real seconds."""
-        deadline = monotonic() + seconds
-        with contextlib.suppress(OSError):
-            while (left := deadline - monotonic()) > 0:
-                self.sock.settimeout(left)
-                if not self.sock.recv(1_048_576):
-                    return
 
 
 LAST_CHUNK = b"0\r\n\r\n"

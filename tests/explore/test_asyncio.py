@@ -16,8 +16,9 @@ import redis.asyncio as redis_asyncio
 
 from pytest_fakecloud import Cloud, KVServer
 from pytest_fakecloud.explore.run import Run
-from pytest_fakecloud.explore.simulation.connections import PATIENCE, ClientConnection, Connections
+from pytest_fakecloud.explore.simulation.connections import PATIENCE
 from pytest_fakecloud.explore.simulation.scheduler import Simulation
+from pytest_fakecloud.explore.simulation.strands import Gate
 
 from .conftest import expects, failure, holds
 
@@ -27,23 +28,16 @@ Call = Callable[..., Awaitable[Any]]
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The waits that ended only because their time was over."""
-    is_readable, wait_while = ClientConnection.is_readable, Connections.wait_while
+    acquire = Gate.acquire
     found: list[str] = []
 
-    def readable(connection: ClientConnection, seconds: float = PATIENCE) -> bool:
-        arrived = is_readable(connection, seconds)
-        if not arrived and seconds == PATIENCE:
-            found.append("for an answer")
-        return arrived
-
-    def wait(connections: Connections, is_busy: Callable[[], bool]) -> bool:
-        ended = wait_while(connections, is_busy)
-        if not ended:
+    def noted(gate: Gate, timeout: float = -1) -> bool:
+        ended = acquire(gate, timeout)
+        if not ended and timeout == PATIENCE:
             found.append("for a fake")
         return ended
 
-    monkeypatch.setattr(ClientConnection, "is_readable", readable)
-    monkeypatch.setattr(Connections, "wait_while", wait)
+    monkeypatch.setattr(Gate, "acquire", noted)
     return found
 
 

@@ -10,7 +10,6 @@ import threading
 import time
 import types
 from typing import Any, cast
-from unittest.mock import Mock
 
 import pytest
 from hypothesis.database import InMemoryExampleDatabase
@@ -23,7 +22,8 @@ from pytest_fakecloud.explore.search import events, explorer
 from pytest_fakecloud.explore.search.events import Priorities
 from pytest_fakecloud.explore.search.explorer import key_of, shrink, stored_failure
 from pytest_fakecloud.explore.search.player import Coverage, PriorityRuns
-from pytest_fakecloud.explore.simulation.sockets import OwnLoop, SocketHooks
+from pytest_fakecloud.explore.simulation.connections import Connections
+from pytest_fakecloud.explore.simulation.sockets import OwnLoop
 
 from .conftest import failure, holds
 
@@ -120,7 +120,7 @@ def test_the_only_order_of_several_strands_is_exhaustive(cloud: Cloud, redis: Re
 
 
 def test_answers_arrive_in_the_order_of_their_sockets() -> None:
-    fakes: Any = types.SimpleNamespace(now_us=lambda: 0)
+    fakes: Any = types.SimpleNamespace(now_us=lambda: 0, connections=Connections([]))
     loop = OwnLoop(fakes, lambda: None, lambda seconds: False)
     pairs = [socket.socketpair() for _ in range(3)]
     try:
@@ -135,25 +135,6 @@ def test_answers_arrive_in_the_order_of_their_sockets() -> None:
         for pair in pairs:
             for each in pair:
                 each.close()
-
-
-def test_only_a_read_that_requests_bytes_finds_the_end_of_a_connection() -> None:
-    connection = types.SimpleNamespace(got=0, is_at_end=False)
-    connections = types.SimpleNamespace(of=lambda _: connection)
-    state: Any = Mock(connections=connections, is_here=lambda: True, here=lambda: None)
-    hooks = SocketHooks(state, Mock())
-    near, far = socket.socketpair()
-    with near, far:
-        far.send(b"xyz")
-        far.shutdown(socket.SHUT_WR)
-        recv, recv_into = socket.socket.recv, socket.socket.recv_into
-        hooks.recv_into(recv_into, near, bytearray(), flags=socket.MSG_PEEK)
-        hooks.recv(recv, near, 0)
-        hooks.recv_into(recv_into, near, bytearray(8), 2)
-        hooks.recv(recv, near, 1)
-        assert (connection.got, connection.is_at_end) == (3, False)
-        hooks.recv_into(recv_into, near, buffer=bytearray(8))
-        assert connection.is_at_end
 
 
 def test_all_interleavings_is_said_only_if_every_search_for_them_ended(

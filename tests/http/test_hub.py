@@ -31,7 +31,7 @@ from pytest_fakecloud.http.ports import PortAllocator, ephemeral_range
 from pytest_fakecloud.http.server import RESET_ON_CLOSE, Connection
 
 from ..budget import cases
-from ..demo import Demo, Raw, fetch
+from ..demo import Demo, Raw, fetch, handled_by
 from ..harness import in_threads, wait_until
 from .conftest import Unhindered
 
@@ -541,7 +541,7 @@ def test_what_nobody_takes_is_printed(hub: Hub, capfd: pytest.CaptureFixture[str
     def broken(connection: Connection) -> None:
         raise KeyError("no such command")
 
-    mount = hub.mount(None, protocol=broken)
+    mount = hub.mount(None, protocol=handled_by(broken))
     with Raw(mount.address) as raw:
         assert raw.is_closed()
     wait_until(lambda: not mount.live)
@@ -561,7 +561,7 @@ def test_not_even_pytest_fail_ends_a_worker(hub: Hub) -> None:
     def protocol(connection: Connection) -> None:
         pytest.fail("said the protocol")
 
-    mount = hub.mount(None, protocol=protocol)
+    mount = hub.mount(None, protocol=handled_by(protocol))
     mount.on_error.append(taken.put)
     for _ in range(3):
         with Raw(mount.address) as raw:
@@ -591,7 +591,7 @@ def test_a_protocol_of_its_own(hub: Hub) -> None:
                     connection.leave()
                 connection.sock.sendall(answer)
 
-    mount = hub.mount("an engine", protocol=shout)
+    mount = hub.mount("an engine", protocol=handled_by(shout))
     assert mount.app == "an engine"
     with Raw(mount.address) as raw:
         raw.send("hello\n")

@@ -19,7 +19,7 @@ from pytest_fakecloud.http.hub import Hub, Mount
 from pytest_fakecloud.http.messages import HEAD_LIMIT
 from pytest_fakecloud.http.server import RESET_ON_CLOSE
 
-from ..demo import Demo, Raw, Response
+from ..demo import Demo, Raw, Response, handled_by
 from ..harness import wait_until
 from .conftest import Unhindered
 
@@ -75,7 +75,7 @@ def test_the_servers_side_sends_without_delay(hub: Hub) -> None:
     def protocol(connection: Any) -> None:
         options.append(connection.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
 
-    mount = hub.mount(None, protocol=protocol)
+    mount = hub.mount(None, protocol=handled_by(protocol))
     with Raw(mount.address) as raw:
         assert raw.is_closed()
     assert options[0]

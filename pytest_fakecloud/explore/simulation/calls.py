@@ -71,7 +71,7 @@ class Calls(Part):
         if strand is not None:
             return strand, True
         if request.client is not None and request.client[1]:
-            owner = self._connections.owners.get(request.client[1])
+            owner = self._state.owners.get(request.client[1])
             if owner is not None and owner.state != "ended":
                 return owner, False
         carried = self._state.carried()
@@ -106,9 +106,9 @@ class Calls(Part):
                 return self._serve_without_turn(strand, handle, request, serve)
             return self._serve_in_turn(strand, is_own_thread, handle, request, serve)
         except Crash:
-            if is_own_thread:
+            if is_own_thread and not (request.client and request.client[1]):
                 raise
-            # Another thread runs this strand's code, and ends at the strand's next turn.
+            # The strand ends after this request, or another thread runs its code until its next turn.
             return Effect("drop")
 
     def _serve_in_turn(
@@ -126,7 +126,6 @@ class Calls(Part):
                 return self._serve(strand, handle, request, serve)
             if not has_turn:
                 return self._serve_without_turn(strand, handle, request, serve)
-            strand.turn.port = request.client[1] if request.client and not is_own_thread else 0
             for _ in self._approach(strand, handle, request):
                 self._clock.take_turn(strand, is_own_thread)
             response = self._serve(strand, handle, request, serve)

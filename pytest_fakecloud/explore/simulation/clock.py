@@ -356,8 +356,6 @@ class RunClock(Part):
         is_own_thread: bool = True,
     ) -> None:
         """Let other strands run until ``ready()`` is true, or until the given time."""
-        if is_own_thread:
-            self._connections.finish_calls(strand)
         if until_us is not None:
             self._state.touch([READS_CLOCK])
         self._state.park(strand, "wake")
@@ -371,6 +369,7 @@ class RunClock(Part):
         """Wait until ``poll()`` returns something other than None, as a blocking call does."""
         strand = self._state.serving.get(threading.get_ident())
         if strand is None or self._fakes.clock.driving:
+            self._connections.step_back()
             return real(signal, poll, until_us)
         result: object = None
 
@@ -403,11 +402,11 @@ class RunClock(Part):
     def take_turn(self, strand: Strand, is_own_thread: bool) -> None:
         """Let other strands run; return at the next turn of a strand that is parked or waits.
 
-        In a fake's thread, a task that does not block its event loop waits until the loop chooses it.
+        A task waits in the thread that handles its request until its event loop chooses it.
         A strand that is alone keeps its turn. Any other strand passes the turn on.
         """
         is_task = strand.role == "task"
-        if is_task and not is_own_thread and not strand.turn.is_blocking:
+        if is_task and not is_own_thread:
             self._await_loop(strand)
         elif not is_task and self._is_alone(strand):
             strand.state, strand.yields_to_others = "running", False
@@ -423,11 +422,12 @@ class RunClock(Part):
 
     def _await_loop(self, strand: Strand) -> None:
         """Wait for the turn of a task, whose event loop chooses the next strand when it is idle."""
-        self._connections.progresses()
         self._state.check_alive(strand)
+        strand.turn.link = self._connections.step_back()
         has_turn = False
         while not has_turn and strand.state != "ended":
             has_turn = strand.gate.acquire(LOOK)
+        strand.turn.link = None
         self._state.check_alive(strand)
         if strand.state == "ended":
             raise Crash

@@ -1,246 +1,342 @@
-"""Connections of explored code to the fakes, with counts of the bytes in transit."""
+"""Connections in memory between explored code and the fakes: no socket of the system carries a byte.
+
+A request is handled where it is sent, in the thread of the code. A thread with an event loop must go
+on, so its requests are handled in a thread aside, which the event loop lets run like a coroutine: one
+of the two waits for the other.
+"""
 
 from __future__ import annotations
 
-import select
+import contextlib
+import errno
+import os
 import socket
+import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle
 from typing import Any
 
 from ...core.timers import monotonic
 from ...http.hub import Mount
-from ...http.server import Connection
-from .strands import CHECK, Gate, Strand
+from ...http.server import RESET_ON_CLOSE, Connection
+from .strands import CHECK, Gate
 
 PATIENCE = 10.0
-"""Wall-clock seconds to wait for a fake, which normally needs less than a millisecond."""
-_LARGE = 64 * 1024
-"""Size in bytes above which a fake may have to wait until the client reads."""
+"""Wall-clock seconds to wait for a thread aside, which normally needs less than a millisecond."""
+_CLIENT_PORTS = range(49_152, 65_536)
 
 
-class ClientConnection:
-    """One connection to a fake, seen from the client, with the bytes in both directions.
+class FakeEnd:
+    """The fake's end of a connection, with the methods of a socket that the fakes' servers call."""
 
-    ``sent`` and ``got`` count the bytes that the client has sent and read, ``answered`` those that
-    the fake has sent. The counts show whether an answer is on its way, however slow the machine is.
-    """
+    def __init__(self) -> None:
+        self.received = bytearray()
+        """What the client has sent and the fake has not read."""
+        self.sent = bytearray()
+        """What the fake has sent and the client has not read."""
+        self.is_hung_up = False
+        """Whether the client sends nothing more."""
+        self.is_ended = False
+        """Whether the fake sends nothing more."""
+        self.is_closed = False
+        self.is_reset = False
+        """Whether the client gets an error instead of the end of the connection."""
+        self.has_failed = False
+        """Whether the client has got that error."""
 
-    def __init__(self, sock: socket.socket, port: int, mount: Mount) -> None:
-        self._sock = weakref.ref(sock)
-        self.port = port
-        self.mount = mount
-        self.sent = self.got = self.answered = 0
-        self.is_at_end = False
-        self.is_answering = False
-        """Whether the fake is sending an answer that may not fit into the socket's buffers."""
-        self._server_end: Connection | None = None
-        server_end = self.server_end()
-        self._received_before = 0 if server_end is None else server_end.received
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        """Return what has arrived, without waiting, and nothing at the end."""
+        if not (self.received or self.is_hung_up or self.is_closed):
+            raise BlockingIOError
+        data = bytes(self.received[:size])
+        if not flags & socket.MSG_PEEK:
+            del self.received[:size]
+        return data
 
-    def server_end(self) -> Connection | None:
-        """Return the fake's end of the connection, or None if the fake has not accepted it yet."""
-        if self._server_end is None:
-            live = list(self.mount.live)
-            self._server_end = next((one for one in live if one.address[1] == self.port), None)
-        return self._server_end
+    def sendall(self, data: bytes) -> None:
+        if self.is_ended or self.is_hung_up:
+            raise BrokenPipeError("the client has gone")
+        self.sent += data
 
-    def is_quiet(self) -> bool:
-        """Return whether the fake has handled all bytes, and the client has read all answers."""
-        if self.is_at_end or self.fileno() < 0:
-            return True
-        server_end = self.server_end()
-        if server_end is None:
-            return self.sent == 0
-        if server_end.ended or server_end not in self.mount.live:
-            return False  # The client still has to read the end of the connection.
-        return not (self.has_unhandled() or self.is_sending() or self.has_unread())
+    def setsockopt(self, level: int, option: int, value: object) -> None:
+        self.is_reset = self.is_reset or value == RESET_ON_CLOSE
 
-    def has_unhandled(self) -> bool:
-        """Return whether the fake is still working on what the client has sent."""
-        server_end = self.server_end()
-        if server_end is None:
-            # If the socket is readable, the fake has already closed its end.
-            return self.sent > 0 and not self.is_at_end and not self.is_readable(0)
-        if server_end.ended or not self.is_served():
-            return False
-        if self.fileno() < 0:
-            return True
-        return server_end.inside or server_end.handled - self._received_before < self.sent
+    def settimeout(self, seconds: float | None) -> None:
+        """Do nothing, because no method waits."""
 
-    def is_served(self) -> bool:
-        return self.server_end() in self.mount.live
+    def close(self) -> None:
+        if self.received:  # as the system does if data was not read
+            self.is_reset = True
+        self.is_ended = self.is_closed = True
 
-    def is_sending(self) -> bool:
-        """Return whether the fake, which executes no command, still has messages to send."""
-        server_end = self.server_end()
-        if server_end is None or server_end.ended or server_end.unsent is None:
-            return False
-        return server_end.unsent() and not server_end.inside
 
-    def has_unread(self) -> bool:
-        """Return whether the fake has sent bytes that the client can still read."""
-        return self.got < self.answered and not self.is_at_end and self.fileno() >= 0
+class Link(Connection):
+    """A connection of explored code, seen from the fake. ``ended`` gets it when it has to be closed."""
+
+    sock: Any
+
+    def __init__(
+        self, client: socket.socket, address: tuple[str, int], mount: Mount, ended: deque[Link]
+    ) -> None:
+        super().__init__(FakeEnd(), address, mount)  # type: ignore[arg-type]
+        self.port = address[1]
+        self.fileno = client.fileno()
+        self.client = weakref.ref(client)
+        self._ended = ended
+        self._handler: Any = mount.protocol(self)
+        self._is_served = False
+        """Whether a thread handles requests of this connection."""
+        self._hangs = False
+        """Whether no request is handled any more, and the connection stays open."""
+        self._gone: Callable[[], None] | None = None
+        """Called when the client closes its side during a call that watches it."""
+        self._went_back = Gate()
+
+    # -- the client's side
+
+    def send(self, data: bytes) -> None:
+        """Take bytes of the client. Raises ``ConnectionError`` for a connection that was reset."""
+        if self.sock.is_closed:
+            if self.sock.is_reset:
+                raise self._error() or _error(errno.EPIPE)
+            return
+        self.sock.received += data
+
+    def take(self, size: int, flags: int = 0) -> bytes:
+        """Return bytes for the client, without waiting, and nothing at the end of the connection."""
+        sent = self.sock.sent
+        if not sent and (error := self._error()):
+            raise error
+        if size and not self.has_news():
+            raise _error(errno.EAGAIN)
+        data = bytes(sent[:size])
+        if not flags & socket.MSG_PEEK:
+            del sent[:size]
+        return data
+
+    def _error(self) -> OSError | None:
+        """Return the error of a connection that was reset, at its first use after that."""
+        if not self.sock.is_closed or not self.sock.is_reset or self.sock.has_failed:
+            return None
+        self.sock.has_failed = True
+        return _error(errno.ECONNRESET)
 
     def has_news(self) -> bool:
-        """Return whether the client can still read bytes, or the end of the connection."""
-        server_end = self._server_end
-        has_ended = server_end is not None and (server_end.ended or not self.is_served())
-        return (has_ended or self.got < self.answered) and not self.is_at_end and self.fileno() >= 0
+        """Return whether the client can read bytes, or the end of the connection."""
+        return bool(self.sock.sent) or self.sock.is_ended
 
-    def is_readable(self, seconds: float = PATIENCE) -> bool:
-        """Wait, in wall-clock time, until the client's socket is readable."""
-        sock = self._sock()
-        # If another thread has closed the socket, let the read report it.
-        return sock is None or sock.fileno() < 0 or bool(select.select([sock], [], [], seconds)[0])
+    def hang_up(self) -> None:
+        """Called when the client sends nothing more."""
+        self.sock.is_hung_up = True
+        if self._gone is not None:
+            self._gone()
+        self.serve()
 
-    def fileno(self) -> int:
-        """Return the client's file descriptor, or -1 if the client has closed the connection."""
-        sock = self._sock()
-        return -1 if sock is None else sock.fileno()
+    # -- the fake's side
+
+    def serve(self) -> None:
+        """Handle all requests that have arrived, unless another thread is doing that."""
+        if self._is_served or self.sock.is_closed:
+            return
+        self._is_served, self.worker = True, threading.current_thread()
+        try:
+            is_open = self._handle_all()
+        except (TimeoutError, ConnectionError):
+            is_open = False
+        except BaseException as error:
+            is_open = False
+            self.mount.report(error)
+        finally:
+            self._is_served, self.worker = False, None
+        if not is_open:
+            handler, self._handler = self._handler, None
+            handler.close()
+            self.mount.forget(self)
+
+    def _handle_all(self) -> bool:
+        """Handle all requests that have arrived; return whether the connection stays open."""
+        while True:
+            try:
+                data = self.sock.recv(1_048_576)
+            except BlockingIOError:
+                return True
+            if not data:
+                return False
+            if not (self._hangs or self._handler.receive(data) or self._hangs):
+                return False
+
+    def stream(self, send: Callable[[], bool]) -> bool:
+        def run() -> None:
+            going_on = send()
+            self._hangs = False
+            if not going_on:
+                self.shut_down()
+            self.serve()
+
+        # A thread of its own, because explored code has to go on while the stream waits.
+        self._hangs = True
+        self.mount.hub.workers.submit(run, self.shut_down)
+        return True
+
+    def end(self) -> None:
+        self.ended = True
+        self.sock.received.clear()
+        self.reset_when_closed()
+        self.shut_down()
+        if self._gone is not None:
+            self._gone()
+
+    def shut_down(self, how: int = socket.SHUT_RDWR) -> None:
+        self.sock.is_ended = True
+        if how != socket.SHUT_WR:
+            self.sock.is_hung_up = True
+            self._ended.append(self)
+
+    def send_later(self, send: Callable[[], None], abandon: Callable[[], None]) -> None:
+        send()
+
+    def discard_until_closed(self, seconds: float) -> None:
+        self.sock.received.clear()
+
+    def hang(self) -> None:
+        self._hangs = True
+
+    def has_hung_up(self) -> bool:
+        return bool(self.sock.is_hung_up)
+
+    @contextlib.contextmanager
+    def watched(self, gone: Callable[[], None], *, reads: bool = False) -> Iterator[None]:
+        before, self._gone = self._gone, gone
+        if self.sock.is_hung_up:
+            gone()
+        try:
+            yield
+        finally:
+            self._gone = before
+
+    # -- a thread aside
+
+    def serve_aside(self, links: dict[int, Link], wake: Callable[[], None]) -> None:
+        """Handle the requests in a thread aside, until it waits or has handled them all.
+
+        ``links`` has this connection as long as the thread works, by its identifier, and ``wake()``
+        wakes an event loop that did not wait for the end.
+        """
+        if self._is_served or self.sock.is_closed:
+            return
+
+        def serve() -> None:
+            me = threading.get_ident()
+            links[me] = self
+            try:
+                self.serve()
+            finally:
+                del links[me]
+                self._went_back.release()
+                wake()
+
+        self.resume(lambda: self.mount.hub.workers.submit(serve, self._went_back.release))
+
+    def resume(self, go: Callable[[], None]) -> None:
+        """Let the thread aside go on, until it waits again or has handled all requests."""
+        self._went_back.acquire(0)  # Forget the end of a wait in real time.
+        go()
+        self._went_back.acquire(PATIENCE)
+
+    def step_back(self) -> None:
+        """Called in the thread aside before it waits: the event loop goes on."""
+        self._went_back.release()
 
 
 class Connections:
-    """The connections of one run to the fakes, with the strand that uses each, by local port."""
+    """The connections in memory of an exploration; they outlive its runs, as their clients may."""
 
-    def __init__(self, handles: Sequence[Any], is_over: Callable[[], bool]) -> None:
+    def __init__(self, handles: Sequence[Any]) -> None:
         self._handles = handles
-        self._is_over = is_over
-        self.owners: dict[int, Strand] = {}
-        self._by_host: dict[Strand, tuple[int, list[ClientConnection]]] = {}
-        """The connections of each thread, as of a number of changes."""
-        self._changes = 0
-        self.by_socket: weakref.WeakKeyDictionary[socket.socket, ClientConnection | None] = (
-            weakref.WeakKeyDictionary()
-        )
-        """The connections of sockets that explored code has used, which may be closed."""
+        self._ports = cycle(_CLIENT_PORTS)
         # Use no lock. A finalizer can send at any time, also in the middle of these methods, so they
         # only use operations that other code cannot interrupt.
-        self._by_port: dict[int, ClientConnection] = {}
-        self._progress = Gate()
+        self.by_fileno: dict[int, Link] = {}
+        self.aside: dict[int, Link] = {}
+        """The connections whose requests are handled in threads aside, by the thread."""
+        self._ended: deque[Link] = deque()
 
-    def _all(self) -> list[ClientConnection]:
-        connections = list(self._by_port.values())
-        return [one for one in connections if one._sock() is not None or one.is_served()]
+    def connect(self, client: socket.socket, address: Any) -> bool:
+        """Connect a client's socket; return False if no fake listens at the address without TLS.
 
-    def settle(self) -> None:
-        """Wait, in wall-clock time, until no fake has anything left to send."""
-        connections = self._all()
-        self.wait_while(lambda: any(one.is_sending() for one in connections))
+        Raises ``OSError`` if it is connected already.
+        """
+        mount = self._mount_at(address) if client.family == socket.AF_INET else None
+        if mount is None:
+            return False
+        if self.of(client) is not None:
+            raise _error(errno.EISCONN)
+        link = Link(client, ("127.0.0.1", next(self._ports)), mount, self._ended)
+        fileno = link.fileno
 
-    def wait_while(self, is_busy: Callable[[], bool]) -> bool:
-        """Wait, in wall-clock time, while the fakes are busy; return False if they remain busy."""
-        deadline = monotonic() + PATIENCE
-        while is_busy():
-            if monotonic() > deadline:
-                return False
-            # A fake's thread may change the condition after its last use of a socket.
-            self._progress.acquire(CHECK)
+        def drop(_: object) -> None:
+            if self.by_fileno.get(fileno) is link:
+                del self.by_fileno[fileno]
+            link.shut_down()
+
+        link.client = weakref.ref(client, drop)
+        self.by_fileno[fileno] = link
+        with mount.lock:
+            mount.live.add(link)
         return True
 
-    def progresses(self) -> None:
-        self._progress.release()
-
-    def of(self, sock: socket.socket) -> ClientConnection | None:
-        """Return the connection of a socket, or None if the socket is not connected to a fake."""
-        if sock in self.by_socket:
-            return self.by_socket[sock]
-        connection = None
-        try:
-            if sock.family in (socket.AF_INET, socket.AF_INET6):
-                peer, own = sock.getpeername(), sock.getsockname()
-                mount = self.mount_at(peer[1])
-                if mount is not None:
-                    connection = ClientConnection(sock, own[1], mount)
-        except OSError:
+    def _mount_at(self, address: Any) -> Mount | None:
+        if not isinstance(address, tuple):
             return None
-        self.by_socket[sock] = connection
-        if connection is not None:
-            self._by_port[connection.port] = connection
-            self._changes += 1
-        return connection
-
-    def use(self, port: int, strand: Strand) -> None:
-        """Record that a strand uses the connection with a local port."""
-        if self.owners.get(port) is not strand:
-            self.owners[port] = strand
-            self._changes += 1
-
-    def answers(self, sock: socket.socket, size: int) -> ClientConnection | None:
-        """Count the bytes that a fake is about to send, and return the connection."""
-        if not self._by_port:
-            return None
-        try:
-            connection = self._by_port.get(sock.getpeername()[1])
-        except (OSError, IndexError):
-            return None
-        if connection is None or getattr(connection.server_end(), "sock", None) is not sock:
-            return None
-        connection.answered += size
-        connection.is_answering = size > _LARGE
-        return connection
-
-    def mount_at(self, port: int) -> Any:
-        """Return the mount of the fake that listens on a port without TLS, or None."""
         mounts = (mount for handle in self._handles for mount in handle._mounts)
-        return next((one for one in mounts if one.port == port and one.tls is None), None)
+        host, port = address[:2]
+        found = next((one for one in mounts if one.port == port and one.tls is None), None)
+        is_here = found is not None and found.is_listening and host in (found.host, *_LOCAL)
+        return found if is_here else None
 
-    # -- the connections of a strand
+    def of(self, client: socket.socket) -> Link | None:
+        """Return the connection of a client's socket, or None if it is not connected to a fake."""
+        link = self.by_fileno.get(client.fileno())
+        return link if link is not None and link.client() is client else None
 
-    def of_host(self, host: Strand) -> list[ClientConnection]:
-        """Return the connections of a strand with a thread, and of the tasks in that thread."""
-        changes, found = self._by_host.get(host, (-1, []))
-        if changes != self._changes:
-            changes, found = self._changes, self._of(lambda owner: owner.host is host)
-            self._by_host[host] = changes, found
-        return found
+    def closed(self, link: Link) -> None:
+        """Called after a client has closed its socket."""
+        self.by_fileno.pop(link.fileno, None)
+        link.hang_up()
 
-    def cut(self, concerned: Callable[[Strand], bool]) -> None:
-        """Close the connections of strands that have ended, as if their clients had died."""
-        for connection in self._of(concerned):
-            if (server_end := connection.server_end()) is not None:
-                server_end.end()
+    def sweep(self) -> None:
+        """Close the connections that have ended while no thread handled their requests."""
+        while self._ended:
+            self._ended.popleft().serve()
 
-    def _of(self, concerned: Callable[[Strand], bool]) -> list[ClientConnection]:
-        return [
-            one
-            for one in self._all()
-            if (owner := self.owners.get(one.port)) is not None and concerned(owner)
-        ]
+    def close(self) -> None:
+        """End all connections, after the exploration."""
+        for link in [*self.by_fileno.values()]:
+            link.shut_down()
+        self.by_fileno.clear()
+        self.sweep()
 
-    def finish_calls(self, strand: Strand, but: int = 0) -> None:
-        """Wait until the fakes have handled what a strand has sent, except on the port ``but``."""
-        if strand.host.loop.running is not None:
-            return
-        own = [
-            one
-            for one in self.of_host(strand.host)
-            if one.port != but and self.owners[one.port] is strand
-        ]
+    def step_back(self) -> Link | None:
+        """Called before this thread waits: if it is a thread aside, let its event loop go on."""
+        link = self.aside.get(threading.get_ident())
+        if link is not None:
+            link.step_back()
+        return link
 
-        def is_handling() -> bool:
-            is_alive = not (self._is_over() or strand.root.crashed)
-            is_blocking = strand.is_waiting_for("wait")
-            return is_alive and not is_blocking and any(one.has_unhandled() for one in own)
 
-        self.wait_while(is_handling)
+_LOCAL = ("127.0.0.1", "localhost")
 
-    def await_handling(self, host: Strand) -> None:
-        """Wait until the fakes have handled a thread's requests, if their strands have the turn."""
-        connections = self.of_host(host)
 
-        def is_handling(connection: ClientConnection) -> bool:
-            owner = self.owners[connection.port]
-            if owner.state != "running" and owner.turn.port == connection.port:
-                return False
-            if connection.is_answering and connection.is_readable(0):
-                return False  # The fake may wait until the client reads.
-            return connection.has_unhandled() or connection.is_sending()
+def _error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
 
-        self.wait_while(lambda: not self._is_over() and any(map(is_handling, connections)))
 
-    def await_answers(self, host: Strand) -> None:
-        """Wait until a thread can read the bytes that the fakes have sent to it."""
-        for connection in self.of_host(host):
-            if connection.has_news():
-                connection.is_readable()
+def wait_for_news(link: Link, timeout: float | None) -> None:
+    """Wait, in wall-clock time, until the client can read. Raises ``TimeoutError``."""
+    deadline = None if timeout is None else monotonic() + timeout
+    while not link.has_news():
+        if deadline is not None and monotonic() > deadline:
+            raise TimeoutError("timed out")
+        Gate().acquire(CHECK)

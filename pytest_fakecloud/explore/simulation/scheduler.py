@@ -73,9 +73,7 @@ class Simulation:
             self.clock.delay_starts()
             self.turns.run(self)
         finally:
-            self.state.connections.cut(
-                lambda one: one.crashed or one.host.crashed or one.root.crashed
-            )
+            self.state.cut(lambda one: one.crashed or one.host.crashed or one.root.crashed)
         self._fakes.disturbances.end()
         self._fakes.deliveries.resume_schedules()
         return self._finished_run()
@@ -364,7 +362,6 @@ class Simulation:
     def perform(self, strand: Strand) -> object:
         """Run a strand's code, and return what it returns or, for a coroutine, awaits."""
         result = strand.body()
-        self.state.connections.finish_calls(strand)
         result = self.state.subject.awaited(result)
         if strand.role != "delivery":
             check_has_run(result, strand.title)
@@ -378,7 +375,6 @@ class Simulation:
             self.history.clients.append(strand.operation)
 
     def new_thread(self, parent: Strand, thread: threading.Thread) -> Strand:
-        self.state.connections.finish_calls(parent)
         target = getattr(thread, "_target", None)
         name = getattr(target, "__name__", "").strip("_")
         name = name if name.isidentifier() else "thread"
@@ -394,7 +390,7 @@ class Simulation:
             raise outcome
         if strand.crashed:
             strand.root.crashed = True
-            self.state.connections.cut(lambda owner: owner.root is strand.root)
+            self.state.cut(lambda owner: owner.root is strand.root)
         self._store_outcome(strand)
         if strand.due is not None:
             self._report_delivery(strand.name, strand.due)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import select
 import selectors
 import socket
 import sys
 from collections.abc import Callable
-from functools import partial
 from types import FrameType
 from typing import Any, TypeAlias
 
@@ -18,134 +16,150 @@ from ...core.errors import broken_promise
 from ...core.recorder import is_library, stack_of
 from ..fakes import Fakes
 from ..footprint import READS_CLOCK
-from .clock import LOOK, RunClock
-from .connections import PATIENCE, ClientConnection
+from .clock import RunClock
+from .connections import Connections, Link, wait_for_news
 from .state import Part, RunState
 from .strands import Crash, Strand, Waiting
 
 _Method: TypeAlias = Callable[..., Any]
-SOCKET_METHODS = ("connect", "shutdown", "close", "send", "sendall", "sendmsg", "recv", "recv_into")
-"""The methods of sockets that ``SocketHooks`` replaces in explored code."""
+SOCKET_METHODS = (
+    "connect", "connect_ex", "shutdown", "close", "send", "sendall", "sendmsg", "recv", "recv_into",
+    "getpeername", "getsockname",
+)  # fmt: skip
+"""The methods of sockets that ``Sockets`` replaces in explored code."""
 _SOON = 0.005
 """Wall-clock seconds to wait for other servers to answer."""
 
 
+class Sockets:
+    """The methods of sockets in explored code. Those that are connected to a fake are in memory.
+
+    Each method gets the original one first. ``hooks`` returns the part of the current run that lets
+    other strands run, ``is_explored`` whether this thread runs explored code or its checks.
+    """
+
+    def __init__(
+        self,
+        connections: Connections,
+        hooks: Callable[[], SocketHooks | None],
+        is_explored: Callable[[], bool],
+    ) -> None:
+        self._connections = connections
+        self._hooks = hooks
+        self._is_explored = is_explored
+
+    def connect(self, original: _Method, sock: socket.socket, address: Any, /) -> None:
+        if not (self._is_explored() and self._connections.connect(sock, address)):
+            original(sock, address)
+
+    def connect_ex(self, original: _Method, sock: socket.socket, address: Any, /) -> int:
+        is_connected = self._is_explored() and self._connections.connect(sock, address)
+        return 0 if is_connected else int(original(sock, address))
+
+    def getpeername(self, original: _Method, sock: socket.socket) -> Any:
+        link = self._connections.of(sock)
+        return original(sock) if link is None else link.mount.address
+
+    def getsockname(self, original: _Method, sock: socket.socket) -> Any:
+        link = self._connections.of(sock)
+        return original(sock) if link is None else link.address
+
+    def send(self, original: _Method, sock: socket.socket, data: Any, *args: Any) -> int:
+        link = self._sending(sock)
+        if link is None:
+            return int(original(sock, data, *args))
+        return self._send(link, bytes(data), sock)
+
+    def sendall(self, original: _Method, sock: socket.socket, data: Any, *args: Any) -> None:
+        link = self._sending(sock)
+        if link is None:
+            original(sock, data, *args)
+        else:
+            self._send(link, bytes(data), sock)
+
+    def sendmsg(self, original: _Method, sock: socket.socket, parts: Any, *args: Any) -> int:
+        link = self._sending(sock)
+        if link is None:
+            return int(original(sock, parts, *args))
+        return self._send(link, b"".join(parts), sock)
+
+    def recv(self, original: _Method, sock: socket.socket, size: int, flags: int = 0, /) -> Any:
+        link = self._connections.of(sock)
+        if link is None:
+            return original(sock, size, flags)
+        self._await_news(link, sock.gettimeout(), size)
+        return link.take(size, flags)
+
+    def recv_into(
+        self, original: _Method, sock: socket.socket, buffer: Any, nbytes: int = 0, flags: int = 0
+    ) -> Any:
+        link = self._connections.of(sock)
+        if link is None:
+            return original(sock, buffer, nbytes, flags)
+        view = memoryview(buffer).cast("B")
+        size = nbytes or view.nbytes
+        self._await_news(link, sock.gettimeout(), size)
+        data = link.take(size, flags)
+        view[: len(data)] = data
+        return len(data)
+
+    def close(self, original: _Method, sock: socket.socket) -> None:
+        link = self._connections.of(sock)
+        original(sock)
+        if link is not None and sock.fileno() < 0:
+            self._connections.closed(link)
+
+    def shutdown(self, original: _Method, sock: socket.socket, how: int, /) -> None:
+        link = self._connections.of(sock)
+        if link is None:
+            original(sock, how)
+        elif how != socket.SHUT_RD:
+            link.hang_up()
+
+    def _sending(self, sock: socket.socket) -> Link | None:
+        """Return the connection on which this thread is about to send, unless it is a real one."""
+        link, hooks = self._connections.of(sock), self._hooks()
+        if hooks is not None:
+            hooks.sends(sock, link)
+        return link
+
+    def _send(self, link: Link, data: bytes, sock: socket.socket) -> int:
+        link.send(data)
+        loop = asyncio._get_running_loop() if sock.gettimeout() == 0 else None
+        if isinstance(loop, OwnLoop):
+            link.serve_aside(self._connections.aside, loop.wake)
+        else:
+            link.serve()
+        self._connections.sweep()
+        hooks = self._hooks()
+        if hooks is not None:
+            hooks.has_sent()
+        return len(data)
+
+    def _await_news(self, link: Link, timeout: float | None, size: int) -> None:
+        """Wait until the client can read, if its socket waits. Raises ``TimeoutError``."""
+        hooks = self._hooks()
+        if hooks is not None and hooks.await_news(link, timeout, size):
+            return
+        if timeout != 0 and size:
+            wait_for_news(link, timeout)
+
+
 class SocketHooks(Part):
-    """Called when explored code uses a socket that is connected to a fake, or an event loop."""
+    """Called when code of a run uses a socket that is connected to a fake, or an event loop."""
 
     def __init__(self, state: RunState, clock: RunClock) -> None:
         super().__init__(state)
         self._clock = clock
 
-    # -- methods of sockets, which get the original method first
+    # -- sockets
 
-    def connect(self, original: _Method, sock: socket.socket, address: Any, /) -> None:
-        mount = self._connections.mount_at(address[1]) if isinstance(address, tuple) else None
-        if mount is None or not self._state.is_here():
-            original(sock, address)
-            return
-        try:
-            original(sock, address)
-        except (BlockingIOError, InterruptedError):
-            # Wait for the kernel, because the next strand must not depend on its speed.
-            select.select([], [sock], [sock], PATIENCE)
-            error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            if error:
-                raise OSError(error, f"Connect call failed {address}") from None
-        self._connections.of(sock)
-
-    def _explored_connection(self, sock: socket.socket) -> ClientConnection | None:
-        """Return the connection to which explored code is about to send, or None."""
-        if not self._state.is_here():
+    def sends(self, sock: socket.socket, link: Link | None) -> None:
+        """Called before a thread sends: note on whose behalf."""
+        if link is None or not self._state.is_here():
             self._sends_elsewhere(sock)
-            return None
-        connection = self._connections.of(sock)
-        if connection is not None:
-            self._sends(connection.port, is_blocking=sock.gettimeout() != 0)
-        return connection
-
-    def send(self, original: _Method, sock: socket.socket, *args: Any) -> int:
-        connection = self._explored_connection(sock)
-        sent: int = original(sock, *args)
-        if connection is not None:
-            connection.sent += sent
-        return sent
-
-    sendmsg = send
-
-    def sendall(self, original: _Method, sock: socket.socket, data: Any, *args: Any) -> None:
-        size = memoryview(data).nbytes
-        connection = self._explored_connection(sock)
-        if connection is not None:
-            connection.sent += size
-        answering = None if self._state.is_here() else self._connections.answers(sock, size)
-        try:
-            original(sock, data, *args)
-        finally:
-            if answering is not None:
-                answering.is_answering = False
-                self._connections.progresses()
-
-    def recv(self, original: _Method, sock: socket.socket, size: int, flags: int = 0, /) -> Any:
-        return self._read(partial(original, sock, size, flags), sock, size, flags)
-
-    def recv_into(
-        self, original: _Method, sock: socket.socket, buffer: Any, nbytes: int = 0, flags: int = 0
-    ) -> Any:
-        size = nbytes or memoryview(buffer).nbytes
-        return self._read(partial(original, sock, buffer, nbytes, flags), sock, size, flags)
-
-    def _read(
-        self, read: Callable[[], Any], sock: socket.socket, requested: int, flags: int
-    ) -> Any:
-        if not self._state.is_here():
-            # A fake's thread reads again after it has handled all earlier bytes.
-            self._connections.progresses()
-            return read()
-        connection = self._connections.of(sock)
-        if connection is None:
-            return read()
-        if not self._may_read(connection, sock.gettimeout()):
-            raise TimeoutError("timed out")
-        try:
-            found = read()
-        except ConnectionError:
-            connection.is_at_end = True
-            raise
-        size = found if isinstance(found, int) else len(found)
-        if not flags & socket.MSG_PEEK:
-            connection.got += size
-        connection.is_at_end = connection.is_at_end or (not size and requested > 0)
-        return found
-
-    def close(self, original: _Method, sock: socket.socket) -> None:
-        connection = self._connections.by_socket.get(sock)
-        original(sock)
-        if connection is not None and sock.fileno() < 0:
-            self._await_end(connection)
-        else:
-            self._connections.progresses()
-
-    def shutdown(self, original: _Method, sock: socket.socket, how: int, /) -> None:
-        connection = self._connections.by_socket.get(sock)
-        original(sock, how)
-        if connection is not None and how != socket.SHUT_RD:
-            self._await_end(connection)
-
-    def _await_end(self, connection: ClientConnection) -> None:
-        def is_open() -> bool:
-            end = connection.server_end()
-            return connection.is_served() and not (end is not None and end.inside)
-
-        if self._state.is_here():
-            self._connections.wait_while(is_open)
-
-    # -- waits for answers
-
-    def _sends(self, port: int, *, is_blocking: bool) -> None:
-        """Called before code sends, which may block its thread until the answer arrives."""
-        connections = self._connections
-        self._state.sources.note(port)
+            return
+        self._state.sources.note(link.port)
         strand = self._state.here()
         if strand is None:
             return
@@ -156,66 +170,39 @@ class SocketHooks(Part):
         ):
             raise ConnectionResetError("the process has ended")
         self._state.check_alive(strand)
-        if strand.host.loop.running is None:
-            connections.finish_calls(strand, but=port)
-        else:
-            # The fakes handle requests in the order in which the tasks send them.
-            if not strand.host.loop.is_settled:
-                connections.await_handling(strand.host)
-            strand.host.loop.is_settled = False
-            strand.turn.is_blocking = is_blocking
         if strand is not strand.host or strand.loop.running is None:
-            connections.use(port, strand)
+            self._state.owners[link.port] = strand
 
     def _sends_elsewhere(self, sock: socket.socket) -> None:
-        """Called before a thread that is not explored sends, such as the loop of an ASGI application."""
-        strand, port = self._state.carried(), 0
+        """Called before a thread sends that is not explored, such as the loop of an ASGI application,
+        or one on a connection that does not lead to a fake, or that began before the exploration.
+        """
+        strand, port = self._state.here() or self._state.carried(), 0
         with contextlib.suppress(OSError, IndexError):
             port = sock.getsockname()[1]
             if strand is not None:
-                self._connections.use(port, strand)
+                self._state.owners[port] = strand
             self._state.sources.note(port)
         self._state.note_outsider(port)
 
-    def _may_read(self, connection: ClientConnection, timeout: float | None) -> bool:
-        """Wait until a fake has sent something; return False when the timeout expires."""
-        strand = self._state.here()
+    def has_sent(self) -> None:
+        """Called after a request was handled in this thread: end a strand that has crashed in it."""
+        strand = self._state.here() if self._state.is_here() else None
+        if strand is not None:
+            self._state.check_alive(strand)
+
+    def await_news(self, link: Link, timeout: float | None, size: int) -> bool:
+        """Let other strands run until the client can read; return False for other threads."""
+        strand = self._state.here() if self._state.is_here() else None
         if strand is None:
-            return True
-        # After the last bytes, the end of the connection may follow.
-        strand.host.loop.is_settled = False
-        if timeout == 0:
-            return True
-        while not self._wait_for_fake(connection, strand):
-            if not self._wait_for_strands(connection, strand, timeout):
-                return False
+            return False
+        if timeout != 0 and size and not link.has_news():
+            until = None if timeout is None else self._fakes.now_us() + math.ceil(timeout * 1e6)
+            self._clock.wait_for(strand, link.has_news, until, "answer")
+            if not link.has_news():
+                raise TimeoutError("timed out")
         self._state.check_alive(strand)
         return True
-
-    def _wait_for_fake(self, connection: ClientConnection, strand: Strand) -> bool:
-        """Wait while the fake handles a call; return False if the call waits for another strand."""
-        while not connection.is_readable(0):
-            self._state.check_alive(strand)
-            # A strand that shares this connection cannot proceed without the turn.
-            owner = self._connections.owners.get(connection.port, strand)
-            if (owner is not strand and owner.state == "parked") or connection.is_quiet():
-                # The answer may have arrived after the first check.
-                return connection.is_readable(0)
-            connection.is_readable(0.01)
-        return True
-
-    def _wait_for_strands(
-        self, connection: ClientConnection, strand: Strand, timeout: float | None
-    ) -> bool:
-        """Let other strands run until a fake has sent something; return False after the timeout."""
-
-        def has_arrived() -> bool:
-            self._connections.settle()
-            return connection.is_readable(LOOK if connection.has_unread() else 0)
-
-        until = None if timeout is None else self._fakes.now_us() + math.ceil(timeout * 1e6)
-        self._clock.wait_for(strand, has_arrived, until, "answer")
-        return connection.is_readable(0)
 
     # -- event loops
 
@@ -247,8 +234,7 @@ class SocketHooks(Part):
                 # A request may still wait for its turn after its task has ended, e.g. because of a
                 # timeout. The fake handles it, because it has already been sent.
                 strand.state = "running"
-                strand.gate.release()
-                self._connections.await_handling(host)
+                strand.release()
             strand.state = "ended"
             strand.gate.release()
 
@@ -260,37 +246,18 @@ class SocketHooks(Part):
         self._state.check_alive(host)
         if self._fakes.clock.driving:
             return True
-        known = {one.fileno() for one in self._connections.of_host(host)}
-        known.add(loop._ssock.fileno())  # type: ignore[attr-defined]
-        if not loop.selector.get_map().keys() <= known and loop.selector.has_events(_SOON):
+        if loop.selector.has_strangers() and loop.selector.has_events(_SOON):
             return True
         wake_us = None
         if timeout is not None:
             wake_us = self._fakes.now_us() + math.ceil(timeout * 1e6)
             self._state.touch([READS_CLOCK])
 
-        def arrived() -> bool:
-            self._connections.settle()
-            self._connections.await_answers(host)
-            return loop.selector.has_events()
-
         host.place = "wake"
         host.points = 0 if host.loop.main_task is None else host.loop.main_task.points
-        self._turns.idle(host, Waiting("loop", arrived, wake_us))
+        self._turns.idle(host, Waiting("loop", loop.selector.has_events, wake_us))
         self._state.check_alive(host)
-        host.loop.is_settled = False
         return True
-
-    def await_answers(self, loop: OwnLoop) -> None:
-        """Wait until the loop can read all answers, whose order of arrival differs from run to run."""
-        host = loop.strand
-        if host is None or host.loop.is_settled:
-            return
-        if self._state.aside_depth or self._turns.here() is not host:
-            return
-        self._connections.await_handling(host)
-        self._connections.await_answers(host)
-        host.loop.is_settled = True
 
     def on_task(self, task: asyncio.Task[Any], is_inner: bool) -> None:
         creator = self._state.here()
@@ -307,25 +274,62 @@ class SocketHooks(Part):
 
 
 class _Selector(selectors.DefaultSelector):
-    """A selector that lets other strands run when no socket is ready."""
+    """A selector with connections in memory, which lets other strands run when nothing is ready."""
 
     loop: OwnLoop
 
+    def __init__(self, connections: Connections) -> None:
+        super().__init__()
+        self._connections = connections
+        self._links: dict[int, Link] = {}
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        fileno = fileobj if isinstance(fileobj, int) else fileobj.fileno()
+        link = self._connections.by_fileno.get(fileno)
+        if link is None:
+            return super().register(fileobj, events, data)
+        self._links[fileno] = link
+        return selectors._BaseSelectorImpl.register(self, fileobj, events, data)
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        key = self.get_map()[fileobj]
+        if self._links.pop(key.fd, None) is None:
+            return super().unregister(fileobj)
+        return selectors._BaseSelectorImpl.unregister(self, fileobj)
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        if self.get_map()[fileobj].fd not in self._links:
+            return super().modify(fileobj, events, data)
+        self.unregister(fileobj)
+        return self.register(fileobj, events, data)
+
     def select(self, timeout: float | None = None) -> Any:
-        self.loop.await_answers()
-        ready = super().select(0)
+        ready = self._ready(0)
         if not ready and (timeout is None or timeout > 0):
             if self.loop.idle(timeout):
                 timeout = 0
-                self.loop.await_answers()
-            ready = super().select(timeout)
+            ready = self._ready(timeout)
         # Sort by registration: the order of arrival differs from run to run.
         registered = list(self.get_map())
         return sorted(ready, key=lambda one: registered.index(one[0].fd))
 
+    def _ready(self, timeout: float | None) -> Any:
+        """Wait, in wall-clock time, for events; do not wait if a connection in memory has one."""
+        found, keys = [], self.get_map()
+        for fileno, link in self._links.items():
+            key = keys[fileno]
+            events = key.events & (selectors.EVENT_WRITE | link.has_news() * selectors.EVENT_READ)
+            if events:
+                found.append((key, events))
+        return super().select(0 if found else timeout) + found
+
     def has_events(self, seconds: float = 0.0) -> bool:
-        """Return whether a socket or another thread has an event for the loop."""
-        return bool(super().select(seconds))
+        """Return whether a connection or another thread has an event for the loop."""
+        return bool(self._ready(seconds))
+
+    def has_strangers(self) -> bool:
+        """Return whether the loop waits for a socket of the system, apart from its own."""
+        return len(self.get_map()) > len(self._links) + 1
 
 
 class OwnLoop(asyncio.SelectorEventLoop):
@@ -340,7 +344,7 @@ class OwnLoop(asyncio.SelectorEventLoop):
         self.strand: Strand | None = None
         # Measure times from the start: a float of the full time cannot tell microseconds apart.
         self._began_us = fakes.now_us()
-        self.selector = _Selector()
+        self.selector = _Selector(fakes.connections)
         self.selector.loop = self
         super().__init__(self.selector)
         self.set_exception_handler(self._handle)
@@ -355,9 +359,10 @@ class OwnLoop(asyncio.SelectorEventLoop):
             return hooks.idle(self, timeout)
         return timeout is not None and self._sleep(timeout)
 
-    def await_answers(self) -> None:
-        if (hooks := self._hooks()) is not None:
-            hooks.await_answers(self)
+    def wake(self) -> None:
+        """Wake the loop, called in another thread; a loop that is explored waits differently."""
+        if self.strand is None and not self.is_closed():
+            self.call_soon_threadsafe(lambda: None)
 
     def run_forever(self) -> None:
         if (hooks := self._hooks()) is not None:

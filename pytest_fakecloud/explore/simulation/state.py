@@ -22,7 +22,6 @@ from ..footprint import ALL, CHECKS_PROMISE, Touch, touches_of_delivery
 from ..promises import Promises
 from ..run import Due, History, Line, Operation, Place, Plan, Point, Program, Run
 from ..schedule import SWITCHES, Event, Kind, Schedule
-from .connections import Connections
 from .strands import Crash, Sources, Strand, carried_strand, pause
 from .turns import Threads, Turns, is_of_a_strand, wakings
 
@@ -138,7 +137,8 @@ class RunState:
         self.history = History(subject.fakes.cloud, str(plan.schedule))
         self._positions = itertools.count()
         self.turns = Turns(subject.threads, self.live)
-        self.connections = Connections(subject.fakes.handles, lambda: self.turns.has_ended)
+        self.owners: dict[int, Strand] = {}
+        """The strand that uses each connection, by the client's port."""
         self.sources = Sources(stacks=plan.stacks)
         self.strands: list[Strand] = []
         self.tasks: weakref.WeakKeyDictionary[Any, Strand] = weakref.WeakKeyDictionary()
@@ -231,6 +231,15 @@ class RunState:
         strand = None if self.aside_depth or self.turns.has_ended else self.here()
         return None if strand is None or strand.host.real_waits else strand
 
+    def cut(self, concerned: Callable[[Strand], bool]) -> None:
+        """Close the connections of strands that have ended, as if their clients had died."""
+        connections = self.fakes.connections
+        for link in [*connections.by_fileno.values()]:
+            owner = self.owners.get(link.port)
+            if owner is not None and concerned(owner):
+                link.end()
+        connections.sweep()
+
     def check_promises(self) -> None:
         """Check the promises that must hold after every step; store the error of a broken one."""
         if not self.subject.promises.at_step or self.run.broken is not None:
@@ -320,7 +329,7 @@ class Part:
         self._fakes = state.fakes
         self._run = state.run
         self._turns = state.turns
-        self._connections = state.connections
+        self._connections = state.fakes.connections
 
 
 def seconds(span_us: int) -> str:

@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from types import FrameType
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ...core.recorder import is_library, stack_of
 from ..run import Due, Line, Operation, Place
+
+if TYPE_CHECKING:
+    from .connections import Link
 
 Role = Literal["client", "worker", "delivery", "task", "thread"]
 State = Literal["new", "running", "parked", "waiting", "ended"]
@@ -96,23 +99,19 @@ class LoopState:
     chosen: Strand | None = None
     is_idle: bool = False
     """Whether the loop waits, so that its tasks can be chosen."""
-    is_settled: bool = False
-    """Whether the loop can read the answers to all of its requests."""
 
 
 class TaskTurn:
     """The turn of a task at its next or its current call."""
 
-    port: int = 0
-    """The local port of the connection whose last call a fake's thread delayed until its turn."""
+    link: Link | None = None
+    """The connection whose request a thread aside delays until the task's turn."""
     future: asyncio.Future[None] | None = None
     """The future that ends when an awaiting task has its turn."""
     is_exchanging: bool = False
     """Whether the task awaits its turns before and after the call that it makes now."""
     is_inline: bool = False
     """Whether the task waits in the thread of its event loop, instead of awaiting."""
-    is_blocking: bool = False
-    """Whether the last request of the task blocks its event loop."""
 
 
 @dataclass(eq=False)
@@ -198,6 +197,14 @@ class Strand:
             yield
         finally:
             self.host.real_waits -= 1
+
+    def release(self) -> None:
+        """Let the strand go on at its gate; wait for a thread aside, which goes on in its place."""
+        link = self.turn.link
+        if link is None:
+            self.gate.release()
+        else:
+            link.resume(self.gate.release)
 
     def is_waiting_for(self, *reasons: Why) -> bool:
         return self.state == "waiting" and self.waiting.why in reasons

@@ -185,7 +185,7 @@ class Turns:
         if chosen is not None and chosen is not host:
             self._resume(chosen)
             if chosen.turn.future is None:
-                chosen.gate.release()
+                chosen.release()
             elif not chosen.turn.future.done():
                 chosen.turn.future.set_result(None)
 
@@ -299,7 +299,7 @@ class Turns:
     def _record_end(self, strand: Strand) -> None:
         strand.state = "ended"
         # Release any thread of a fake that still waits for the turn of the strand's last call.
-        strand.gate.release()
+        strand.release()
         if self.has_ended:
             return
         try:
@@ -315,7 +315,7 @@ class Turns:
             self.failure = error
             self.current = None
         for strand in self._live_strands():
-            strand.gate.release()
+            strand.release()
         self._finished.release()
 
     def fail(self, error: BaseException) -> None:

@@ -31,7 +31,7 @@ from ...core.timers import monotonic
 from ...http.hub import Mount
 from ...http.messages import OUTCOME_OF_EFFECT, Answer, AnyResponse, Request, Stream
 from ...http.ports import is_free
-from ...http.server import HANG_SECONDS, Connection, HTTPHandler
+from ...http.server import Connection, HTTPHandler
 from .. import errors
 from ..acl import ANONYMOUS
 from ..command_fields import facts_of
@@ -102,7 +102,7 @@ def open_port(engine: Engine, app: KVApp, open_mount: Callable[..., Mount]) -> M
             client.wake()
         engine.pauses.resumed.notify()
 
-    mount = open_mount(protocol=partial(_serve, engine, app))
+    mount = open_mount(protocol=partial(PortHandler, engine, app))
     mount.on_close.append(wake)
     mount.on_reset.append(wake)
     # Keep no reference to the mount, which refers to the engine.
@@ -111,28 +111,48 @@ def open_port(engine: Engine, app: KVApp, open_mount: Callable[..., Mount]) -> M
     return mount
 
 
-def _serve(engine: Engine, app: KVApp, connection: Connection) -> None:
-    begun = b""
-    kind = None
-    while kind is None:
-        data = connection.sock.recv(READ_BYTES)
-        if not data:
-            return
-        begun += data
-        kind = protocol_of(begun)
-    if kind == "http":
-        HTTPHandler.serve(connection, begun)
-        return
-    if app.is_full():
-        connection.sock.sendall(to_resp(CommandError(errors.MAX_CONNECTIONS)))
-        return
-    client = PortConnection(engine, app, connection)
-    app.clients.add(client)
-    try:
-        client.serve(begun)
-    finally:
-        app.clients.discard(client)
-        client.abandon()
+class PortHandler:
+    """Serves a connection with the protocol that its first bytes determine."""
+
+    def __init__(self, engine: Engine, app: KVApp, connection: Connection) -> None:
+        self._engine = engine
+        self._app = app
+        self._connection = connection
+        self._begun = b""
+        self._chosen: HTTPHandler | PortConnection | None = None
+        self._is_refused = False
+
+    def serve(self) -> None:
+        while self._chosen is None:
+            data = self._connection.sock.recv(READ_BYTES)
+            if not data:
+                return
+            self._choose(data)
+            if self._is_refused:
+                return
+        self._chosen.serve(self._begun)
+
+    def receive(self, data: bytes) -> bool:
+        if self._chosen is not None:
+            return self._chosen.receive(data)
+        self._choose(data)
+        return not self._is_refused if self._chosen is None else self._chosen.receive(self._begun)
+
+    def close(self) -> None:
+        if self._chosen is not None:
+            self._chosen.close()
+
+    def _choose(self, data: bytes) -> None:
+        """Choose the protocol, if these first bytes are enough; refuse one client too many."""
+        self._begun += data
+        kind = protocol_of(self._begun)
+        if kind == "http":
+            self._chosen = HTTPHandler(self._connection)
+        elif kind is not None and self._app.is_full():
+            self._is_refused = True
+            self._connection.sock.sendall(to_resp(CommandError(errors.MAX_CONNECTIONS)))
+        elif kind is not None:
+            self._chosen = PortConnection(self._engine, self._app, self._connection)
 
 
 class PortConnection:
@@ -179,7 +199,7 @@ class PortConnection:
         """The thread that is running a command of this connection, or None."""
         self._gone = False
         """Whether the client has closed its side while its command was blocked."""
-        connection.unsent = self.outbox.has_unsent
+        app.clients.add(self)
 
     # -- the connection's own thread -------------------------------------------------------------
 
@@ -192,9 +212,7 @@ class PortConnection:
         data = begun
         # Python 3.11 optimises a loop that is entered once only if it ends with a plain jump back.
         while True:
-            size = len(data)
-            connection.received += size
-            memory.left -= OVERHEAD * size
+            memory.left -= OVERHEAD * len(data)
             # Most clients wait for each reply, so the data is usually one command.
             argv, rest = short_command(data)
             is_alone = not rest and not reader.pending
@@ -214,10 +232,23 @@ class PortConnection:
             outbox.send()
             if not going_on:
                 return
-            connection.handled += size
             data = receive(READ_BYTES)
             if not data:
                 return
+
+    def receive(self, data: bytes) -> bool:
+        self.engine.memory.left -= OVERHEAD * len(data)
+        self.reader.feed(data)
+        if not self.connection.enter("a command of the database port"):
+            return False
+        self._thread = threading.get_ident()
+        self.outbox.owner_will_send = True
+        try:
+            going_on = self._run_all()
+        finally:
+            self.connection.leave()
+        self.outbox.send()
+        return going_on
 
     def _receive_secured(self, size: int) -> bytes:
         # Read only when data is available: a TLS connection cannot be read while another thread
@@ -389,10 +420,7 @@ class PortConnection:
         with contextlib.suppress(OSError):  # The client may have closed its side already.
             self.outbox.send()
         if response.kind == "hang":
-            deadline = monotonic() + HANG_SECONDS
-            with self.connection.watched(self.signal.close):
-                while not self.signal.closed and monotonic() < deadline:
-                    self.signal.sleep(self.signal.version, 1.0)
+            self.connection.hang()
         if response.reset:
             self.connection.reset_when_closed()
         return False
@@ -610,9 +638,7 @@ class PortConnection:
         self.session.closing = True
         self.wake()
         if not self.outbox.owner_will_send:
-            with contextlib.suppress(OSError):
-                # For TLS, SSLSocket.shutdown() would also change the state of the connection.
-                socket.socket.shutdown(self.connection.sock, socket.SHUT_RDWR)
+            self.connection.shut_down()
 
     def wake(self) -> None:
         self.signal.close()
@@ -620,8 +646,9 @@ class PortConnection:
         if waiter is not None:
             waiter.signal.close()
 
-    def abandon(self) -> None:
+    def close(self) -> None:
+        self.app.clients.discard(self)
         session = self.session
-        session.deliver = session.wake = session.has_left = self.connection.unsent = None
+        session.deliver = session.wake = session.has_left = None
         self.signal.close()
         self.engine.abandon(session)

@@ -362,9 +362,6 @@ class Outbox:
         self.owner_will_send = False
         """Whether the connection's own thread, which alone writes this, will soon send."""
 
-    def has_unsent(self) -> bool:
-        return bool(self._messages) or self._pushing
-
     @property
     def waiting_bytes(self) -> int:
         return self._replied_bytes + self._pushed_bytes - self._sent_bytes
@@ -410,7 +407,7 @@ class Outbox:
             if self._pushing:
                 return
             self._pushing = True
-        self._connection.mount.hub.workers.submit(self._send_pushes, self._abandon_pushes)
+        self._connection.send_later(self._send_pushes, self._abandon_pushes)
 
     def _send_pushes(self) -> None:
         # Ignore the error of a disconnected client, because the connection's own thread handles it.

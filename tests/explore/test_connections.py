@@ -1,0 +1,196 @@
+"""Connections in memory behave like those of the system: the same code, outside and inside."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud import Cloud, KVServer
+
+from .conftest import holds
+
+Script = Callable[[KVServer, socket.socket], list[object]]
+
+
+def _address(kv: KVServer) -> tuple[str, int]:
+    host, port = kv.url.removeprefix("http://").split(":")
+    return host, int(port)
+
+
+def _outcome(call: Callable[..., Any], *args: Any) -> object:
+    """Return what a call returns, or the kind of its error."""
+    try:
+        return call(*args)
+    except OSError as error:
+        return type(error).__name__
+
+
+def _request(body: bytes, *headers: bytes) -> bytes:
+    lines = [b"POST / HTTP/1.1", b"Host: x", b"Content-Length: %d" % len(body), *headers]
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body
+
+
+def _signed(kv: KVServer, body: bytes, *headers: bytes) -> bytes:
+    return _request(body, b"Authorization: Bearer " + kv.token.encode(), *headers)
+
+
+def _read_all(sock: socket.socket, until: bytes) -> bytes:
+    found = b""
+    while not found.endswith(until):
+        data = sock.recv(65_536)
+        if not data:
+            break
+        found += data
+    return found
+
+
+def reads(kv: KVServer, sock: socket.socket) -> list[object]:
+    sock.sendall(b"*2\r\n$4\r\nECHO\r\n$6\r\nabcdef\r\n")
+    buffer = bytearray(8)
+    return [
+        sock.recv(0),
+        _read_all(sock, b"\r\n").startswith(b"-NOAUTH"),
+        sock.sendall(b"PING\r\n"),
+        sock.recv(4, socket.MSG_PEEK),
+        sock.recv_into(buffer, 3),
+        sock.recv_into(memoryview(buffer)[3:]),
+        bytes(buffer),
+        _read_all(sock, b"\r\n") != b"",
+        sock.setblocking(False),
+        _outcome(sock.recv, 1),
+        sock.settimeout(0.01),
+        _outcome(sock.recv, 1),
+    ]
+
+
+def addresses(kv: KVServer, sock: socket.socket) -> list[object]:
+    host, port = sock.getsockname()
+    return [
+        sock.getpeername() == _address(kv),
+        host,
+        port > 1024,
+        _outcome(sock.connect, _address(kv)),
+        socket.socket().connect_ex(_address(kv)),
+    ]
+
+
+def parts(kv: KVServer, sock: socket.socket) -> list[object]:
+    request = _signed(kv, b'["SET","k","v"]')
+    sent = [sock.send(request[:10]), sock.sendmsg([request[10:50], request[50:]]), sock.send(b"")]
+    return [sent, _read_all(sock, b"}")[:15]]
+
+
+def large(kv: KVServer, sock: socket.socket) -> list[object]:
+    value = b"x" * 900_000
+    sock.sendall(_signed(kv, b'["SET","k","%b"]' % value))
+    assert _read_all(sock, b"}").endswith(b'{"result":"OK"}')
+    sock.sendall(_signed(kv, b'["GET","k"]'))
+    return [len(_read_all(sock, b"}")) > len(value)]
+
+
+def end(kv: KVServer, sock: socket.socket) -> list[object]:
+    sock.sendall(_signed(kv, b'["PING"]', b"Connection: close"))
+    return [_read_all(sock, b"never").endswith(b"}"), sock.recv(1)]
+
+
+def half(kv: KVServer, sock: socket.socket) -> list[object]:
+    sock.sendall(_signed(kv, b'["PING"]'))
+    sock.shutdown(socket.SHUT_WR)
+    return [_read_all(sock, b"never").endswith(b"}"), sock.recv(1)]
+
+
+def bad(kv: KVServer, sock: socket.socket) -> list[object]:
+    sock.sendall(b"GET /\x00 HTTP/1.1\r\n\r\n")
+    return [_read_all(sock, b"never")[:12], sock.recv(1)]
+
+
+def continues(kv: KVServer, sock: socket.socket) -> list[object]:
+    whole = _signed(kv, b'["PING"]', b"Expect: 100-continue")
+    sock.sendall(whole[: -len(b'["PING"]')])
+    first = sock.recv(1024)
+    sock.sendall(b'["PING"]')
+    return [first, _read_all(sock, b"}")[:15]]
+
+
+def reset(kv: KVServer, sock: socket.socket) -> list[object]:
+    kv.faults.drop()
+    sock.sendall(_signed(kv, b'["PING"]'))
+    return [_outcome(sock.recv, 1), _outcome(sock.recv, 1), _outcome(sock.send, b"x")]
+
+
+def lost(kv: KVServer, sock: socket.socket) -> list[object]:
+    kv.faults.truncate(keep=3)
+    sock.sendall(_signed(kv, b'["PING"]'))
+    return [_read_all(sock, b"never")[:9]]
+
+
+def hangs(kv: KVServer, sock: socket.socket) -> list[object]:
+    kv.faults.hang()
+    sock.sendall(_signed(kv, b'["PING"]'))
+    sock.settimeout(0.05)
+    return [_outcome(sock.recv, 1), sock.send(b"x"), _outcome(sock.recv, 1)]
+
+
+def hangs_the_port(kv: KVServer, sock: socket.socket) -> list[object]:
+    sock.sendall(b"AUTH %b\r\n" % kv.token.encode())
+    _read_all(sock, b"\r\n")
+    kv.faults.hang()
+    sock.sendall(b"PING\r\n")
+    sock.settimeout(0.05)
+    return [_outcome(sock.recv, 1), _outcome(sock.recv, 1)]
+
+
+def refused(kv: KVServer, sock: socket.socket) -> list[object]:
+    with kv.faults.down():
+        found = [_outcome(sock.recv, 1), _outcome(socket.socket().connect, _address(kv))]
+    return found
+
+
+SCRIPTS: list[Script] = [
+    reads, addresses, parts, large, end, half, bad, continues, reset, lost, hangs, hangs_the_port,
+    refused,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_socket_behaves_as_outside(script: Script) -> None:
+    found: list[list[object]] = []
+    for explores in (False, True):
+        with Cloud(seed=1, delivery="driven") as cloud:
+            kv = cloud.kv_server()
+
+            def run(kv: KVServer = kv) -> None:
+                with socket.create_connection(_address(kv)) as sock:
+                    found.append(script(kv, sock))
+
+            if explores:
+                cloud.explore(run, holds, schedule="")
+            else:
+                run()
+    assert len(found) == 2
+    assert found[1] == found[0]
+
+
+def test_a_stream_lets_others_run(cloud: Cloud, kv: KVServer) -> None:
+    found: list[bytes] = []
+
+    def listen() -> None:
+        connection = http.client.HTTPConnection(*_address(kv), timeout=30)
+        with contextlib.closing(connection):
+            headers = {"Authorization": f"Bearer {kv.token}", "Accept": "text/event-stream"}
+            connection.request("POST", "/subscribe/news", headers=headers)
+            lines = iter(connection.getresponse().readline, b"")
+            found.append(next(line for line in lines if b"message" in line))
+
+    def talk() -> None:
+        time.sleep(1)
+        kv.client().publish("news", "hello")
+
+    cloud.explore([listen, talk], holds, schedule="")
+    assert found == [b"data: message,news,hello\n"]
