@@ -1051,6 +1051,10 @@ class Allowed:
                 return True
         return False
 
+    def unused(self) -> int:
+        """Return the number of entries that no run has needed."""
+        return len(self._unused)
+
     def check_used(self) -> None:
         """Raise ``ContractError`` for an entry that no run needed."""
         if self._unused:

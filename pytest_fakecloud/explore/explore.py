@@ -22,6 +22,7 @@ from .result.exploration import BrokenPromiseError, Exploration
 from .result.story import line_text, lookups_of_run, reason
 from .run import Line, Run
 from .schedule import KINDS, SWITCHES, Kind, Schedule
+from .search.ahead import CAN_FORK, Ahead
 from .search.explorer import Explorer, Replays, hypothesis, replay
 from .search.player import Budget, Player, Tally, budget_of
 from .simulation.state import Subject
@@ -48,6 +49,7 @@ class ExploreOptions(TypedDict, total=False):
     budget: int | Duration
     seed: int | str | None
     schedule: str | None
+    processes: int
     process_time: bool | None
     patience: Duration
     horizon: Duration | None
@@ -67,6 +69,7 @@ def explore(
     budget: int | Duration = RUNS,
     seed: int | str | None = None,
     schedule: str | None = None,
+    processes: int = 1,
     process_time: bool | None = None,
     patience: Duration = "1h",
     horizon: Duration | None = None,
@@ -92,6 +95,8 @@ def explore(
     - ``budget``: a number of runs, or wall-clock time such as ``"10s"``.
     - ``seed``: determines the random choices (default: the cloud's seed).
     - ``schedule``: the only schedule to run, as a failure prints it.
+    - ``processes``: the number of processes that run schedules (Linux). The result does not depend on
+      it, but what the code and the checks keep outside of the fakes stays in each process.
     - ``process_time``: whether ``time.time()`` follows the clock (default: if time-machine is
       installed).
     - ``patience``: how long a client may be slow in one run; a delivery may be slow until its timeout.
@@ -114,6 +119,10 @@ def explore(
     programs = programs_of(run, workers)
     if setup is not None and not callable(setup):
         raise ContractError(f"setup={shown(setup)} is not a function")
+    if not isinstance(processes, int) or isinstance(processes, bool) or processes < 1:
+        raise ContractError(
+            f"processes={shown(processes)} is not a number of processes: pass 1 or more"
+        )
     promises = Promises(check)
     allowed_anomalies = Allowed(allow)
     given = schedule_to_replay(schedule, programs)
@@ -142,7 +151,7 @@ def explore(
         if given is not None:
             _replay(player, given)
         else:
-            undisturbed = _search(player, allowed, seed)
+            undisturbed = _search(player, allowed, seed, processes)
             _check_budget(player.tally, allowed)
             _check_covered(player, asked)
             promises.finish()
@@ -175,7 +184,7 @@ def _replay(player: Player, schedule: Schedule) -> None:
     tally.drawn = 1
 
 
-def _search(player: Player, budget: Budget, seed: int | str) -> Run:
+def _search(player: Player, budget: Budget, seed: int | str, processes: int) -> Run:
     """Search for a schedule that breaks the promise; raise ``BrokenPromiseError`` if there is one.
 
     Returns the undisturbed run.
@@ -192,7 +201,10 @@ def _search(player: Player, budget: Budget, seed: int | str) -> Run:
         )
     player.tally.coverage.kinds.clear()
     player.world.note_unwritten(undisturbed)
-    broken = Explorer(player, undisturbed, budget, seed).search()
+    if processes > 1:
+        player.tally.alone = _why_alone(undisturbed)
+    with contextlib.closing(Ahead(player, 1 if player.tally.alone else processes)) as player.ahead:
+        broken = Explorer(player, undisturbed, budget, seed).search()
     if broken is None and not player.tally.has_promise and player.tally.anomalies:
         player.is_last = True
         _, schedule = next(iter(player.tally.anomalies.values()))
@@ -208,6 +220,17 @@ def _search(player: Player, budget: Budget, seed: int | str) -> Run:
             f"{'; '.join(['Reset that state in setup=', *broken.notes])}"
         )
     raise _broken_schedule(player, replays.run, replays) from replays.run.broken
+
+
+def _why_alone(undisturbed: Run) -> str:
+    """Return why the search cannot use several processes, or an empty string."""
+    if not CAN_FORK:
+        return "only Linux can copy a process with threads"
+    if undisturbed.notes:
+        return f"a copy of the process would behave differently ({next(iter(undisturbed.notes))})"
+    if undisturbed.draws_numbers:
+        return "the code draws random numbers, which differ with the schedules before"
+    return ""
 
 
 def _broken_schedule(

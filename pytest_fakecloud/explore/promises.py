@@ -222,6 +222,10 @@ class Promises:
             for each in self.given
         )
 
+    def reached(self) -> int:
+        """Return the number of the promises that had to hold at least once and did."""
+        return sum(promise.was_reached for promise in self._sometimes)
+
     def finish(self) -> None:
         """Check the promises that had to hold at least once in any run."""
         __tracebackhide__ = True

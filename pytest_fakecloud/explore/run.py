@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from ..base_cloud import BaseCloud
@@ -251,6 +251,12 @@ class Run:
     """The cloud and the data of its fakes at the end, if the journal keeps the run's calls."""
     draws_numbers: bool = False
     """Whether the code drew random numbers."""
+
+    def without_details(self) -> Run:
+        """Return the run without its story and its accesses, as a search keeps it."""
+        return replace(
+            self, lines=[], accesses=[], steps=[], left={}, silent_calls=[], errors={}, anomalies=[]
+        )
 
     @property
     def call_lines(self) -> list[Line]:

@@ -77,6 +77,11 @@ class World(Fakes):
         self.carriers = ThreadPoolExecutor(MOST_TIMERS, "explore")
         """Threads for requests of event loops that several strands share."""
 
+    def after_fork(self) -> None:
+        """Let clients reach the copies of the fakes in a forked process."""
+        self.carriers = ThreadPoolExecutor(MOST_TIMERS, "explore")
+        self.connections.after_fork()
+
     def play(self, simulation: Simulation) -> Run:
         for free in self.free_locks:
             free()

@@ -220,10 +220,16 @@ class Mount:
         """Close the copies of the sockets in a child process; its parent keeps serving."""
         self.lock = threading.Lock()
         self.closed = True
-        for sock in (self.listener, *(connection.sock for connection in self.live)):
-            with contextlib.suppress(OSError):
-                socket.socket.close(sock)
+        self.listener.close()
+        for connection in self.live:
+            connection.after_fork()
         self.live.clear()
+
+    def reopen(self) -> None:
+        """Serve again in a forked process, at the port of a new ``listener``."""
+        self.closed, self._listening = False, True
+        self.listener, _ = listen(self.host, 0)
+        self.hub.attend(self)
 
 
 def _describe_busy(connection: Connection) -> str:
@@ -292,13 +298,17 @@ class Hub:
                 from .wsgi import WSGIHandler
 
                 protocol = WSGIHandler
-        if self._selector is None:
-            self._start()
         # Remove the final dot of "localhost.", because clients compare host names as strings.
         mount = Mount(self, app, host.rstrip(".") or host, port, tls, protocol)
+        self.attend(mount)
+        return mount
+
+    def attend(self, mount: Mount) -> None:
+        """Accept connections of a mount that listens."""
+        if self._selector is None:
+            self._start()
         self.mounts.add(mount.reference)
         self.register(mount.listener, mount.reference)
-        return mount
 
     def stop(self) -> None:
         """Close every mount and end the hub's thread. The next mount starts it again."""

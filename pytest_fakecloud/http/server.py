@@ -201,6 +201,11 @@ class Connection:
         with contextlib.suppress(OSError):
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
 
+    def after_fork(self) -> None:
+        """Close the copy of the socket in a child process."""
+        with contextlib.suppress(OSError):
+            socket.socket.close(self.sock)
+
     def end(self) -> None:
         """Shut the connection down. The caller holds the mount's lock, so the socket is open."""
         self.ended = True

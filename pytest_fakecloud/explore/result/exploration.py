@@ -57,6 +57,7 @@ class Exploration:
         self.unreached = tuple(kind for kind in missing if kind in left)
         self.likely = tally.priority_runs.likely
         self.notes = tuple(covered.notes)
+        self._alone = tally.alone
         self.reads = tally.trust.reads
         self.unwritten = tally.trust.unwritten
         self.writes, self.unnoticed = tally.trust.writes, tally.trust.unnoticed
@@ -90,6 +91,8 @@ class Exploration:
         if self._has_same_numbers:
             lines.append("the random numbers were the same in each run: kinds= omits 'numbers'")
         lines += self.notes
+        if self._alone:
+            lines.append(f"searched in one process: {self._alone}")
         return "\n".join(lines)
 
     def __repr__(self) -> str:

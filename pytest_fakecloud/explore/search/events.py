@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ..footprint import READS_CLOCK, Footprint
 from ..run import Place, Run
-from ..schedule import DELAY, DELAYS, DUE, EDGE, SLOW, SWITCHES, TRIED, WINDOWS, Event, Schedule
+from ..schedule import DELAYS, DUE, EDGE, SLOW, SWITCHES, TRIED, WINDOWS, Event, Schedule
 from .dpor import decided_places
 from .player import MOST_EVENTS, Player
 
@@ -150,7 +150,7 @@ class Pairs:
             chance.shuffle(order)
             yield from map(self.__getitem__, order)
             return
-        drawn: set[int] = set()
+        chance, drawn = random.Random(chance.random()), set[int]()
         while len(drawn) < len(self):
             index = chance.randrange(len(self))
             if index not in drawn:
@@ -200,20 +200,6 @@ def likelihood(pair: Schedule) -> int:
     # A slow answer mostly acts like a delay of the next call, but a short one ends before a timeout.
     is_long = first.kind == "slow" and first.detail != str(min(SLOW))
     return -(second.kind == "slow") - is_long
-
-
-def has_overlap(run: Run) -> bool:
-    """Return whether another strand woke up and made a call while the run's event delayed a strand."""
-    event = run.last_event
-    if event is None or event.kind not in DELAYS or event.detail == DUE:
-        return False
-    own = (line.at_us for line in run.lines if line.event and line.strand == event.strand)
-    began = next(own, run.start_us)
-    ended = began + int(event.detail or DELAY) * 1_000_000
-    return any(
-        line.call is not None and line.strand != event.strand and began < line.at_us < ended
-        for line in run.lines
-    )
 
 
 def _point_of(run: Run, event: Event) -> int:

@@ -27,7 +27,7 @@ from ...core.timers import monotonic
 from ..run import Redundant, Run
 from ..schedule import AT_DELIVERIES, EDGE, ENDS, ORDERS, SWITCHES, TRIED, Event, Kind, Schedule
 from .dpor import Interleavings
-from .events import Pairs, RandomRuns, Singles, delayed_again, has_overlap, likelihood, paused_again
+from .events import Pairs, RandomRuns, Singles, delayed_again, likelihood, paused_again
 from .player import MOST_EVENTS, Budget, Player, Search
 
 _HEAD_START = 20
@@ -209,19 +209,15 @@ class Explorer:
     # -- events ----------------------------------------------------------------------------------
 
     def _run_singles(self, schedules: Iterable[Schedule]) -> Iterator[Run]:
-        for schedule in schedules:
+        for schedule in self._player.ahead.through(schedules, notes=True):
             varied = self._player.varied(schedule)
-            run = self._player.play(varied, notes=True)
+            run = self._player.play_planned(varied, notes=True)
             if varied != schedule and schedule[0] not in run.fired and run.broken is None:
                 # Other random numbers have led the code past the point of the event.
                 self._tally.drawn += 1
                 run = self._player.play(schedule, notes=True)
             self._tally.singles += 1
-            run.overlaps = has_overlap(run)
-            # Only the points are needed, to build schedules with two events.
-            run.lines.clear()
-            run.accesses.clear()
-            self._runs_of_singles.append(run)
+            self._runs_of_singles.append(run.without_details())
             yield run
 
     def _run_likely_pairs(self, extend: Callable[[Run], list[Schedule]]) -> Iterator[Run | None]:
@@ -273,10 +269,10 @@ class Explorer:
                     yield further[-1]
 
     def _run_pairs(self, schedules: Iterable[Schedule]) -> Iterator[Run]:
-        for schedule in schedules:
+        for schedule in self._player.ahead.through(schedules):
             if schedule not in self._player.known:
                 self._tally.pairs += 1
-                yield self._player.play(schedule)
+                yield self._player.play_planned(schedule)
 
 
 SHRINK_SECONDS = 5.0

@@ -16,11 +16,12 @@ from ...queue.delivery.routes import Url
 from ..anomalies import LAST, Allowed, Anomaly, AnomalyError, Record, find_anomalies
 from ..programs import check_has_run
 from ..run import History, Plan, Redundant, Run, Strategy
-from ..schedule import Schedule
+from ..schedule import DELAY, DELAYS, DUE, Schedule
 from ..simulation.scheduler import Simulation
 from ..simulation.state import Subject, add_schedule
 from ..trust import Trust
 from ..world import World
+from .ahead import Ahead
 
 if TYPE_CHECKING:
     from .events import Priorities
@@ -189,6 +190,8 @@ class Tally:
     trust: Trust = field(default_factory=Trust)
     has_promise: bool = True
     """Whether anything is asserted; without a promise, an anomaly breaks a run."""
+    alone: str = ""
+    """Why the search could not use the processes that the caller wanted."""
     anomalies: dict[tuple[str, str], tuple[Anomaly, str]] = field(default_factory=dict)
     """The anomalies that runs showed, by name and subject, with the schedule of the first."""
 
@@ -196,6 +199,20 @@ class Tally:
     def tried(self) -> int:
         """The number of runs, without the undisturbed one."""
         return self.orders + self.singles + self.pairs + self.drawn
+
+
+def _has_overlap(run: Run) -> bool:
+    """Return whether another strand woke up and made a call while the run's event delayed a strand."""
+    event = run.last_event
+    if event is None or event.kind not in DELAYS or event.detail == DUE:
+        return False
+    own = (line.at_us for line in run.lines if line.event and line.strand == event.strand)
+    began = next(own, run.start_us)
+    ended = began + int(event.detail or DELAY) * 1_000_000
+    return any(
+        line.call is not None and line.strand != event.strand and began < line.at_us < ended
+        for line in run.lines
+    )
 
 
 @dataclass
@@ -215,6 +232,9 @@ class Player:
     """Whether the patterns that are reported ``LAST`` count, because nothing else was found."""
     tally: Tally = field(default_factory=Tally)
     known: dict[Schedule, Schedule | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.ahead = Ahead(self, 1)
 
     def play(
         self,
@@ -267,10 +287,37 @@ class Player:
             recorder.forget_since(number)
         if left_out >= 0:
             return run
+        if notes:
+            run.overlaps = _has_overlap(run)
         if strategy is None:
             self.known[schedule] = Schedule(run.fired) if run.broken is not None else None
         self.tally.coverage.add(run)
         return run
+
+    def play_planned(self, schedule: Schedule, *, notes: bool = False) -> Run:
+        """Return the run of a schedule, which another process may have played already."""
+        run = self.ahead.take(schedule, notes=notes)
+        if run is None:
+            return self.play(schedule, notes=notes)
+        self.known[schedule] = None
+        self.tally.coverage.add(run)
+        return run
+
+    def findings(self) -> object:
+        """Return a value that changes if a run shows something that no run has shown before."""
+        promises = self.subject.promises
+        return (
+            len(self.tally.anomalies),
+            len(self.world.unwritten),
+            self.allowed.unused(),
+            promises.reached(),
+        )
+
+    def after_fork(self) -> None:
+        """Prepare a forked process, in which the threads and sockets of its parent are missing."""
+        self.ahead = Ahead(self, 1)
+        self.subject.threads.after_fork()
+        self.world.after_fork()
 
     def _note_anomalies(self, run: Run) -> None:
         """Look for anomalies by comparison with the first run, if that had no events."""

@@ -180,6 +180,9 @@ class Link(Connection):
         self.mount.hub.workers.submit(run, self.shut_down)
         return True
 
+    def after_fork(self) -> None:
+        """Do nothing, because the copy of the connection works, too."""
+
     def end(self) -> None:
         self.ended = True
         self.sock.received.clear()
@@ -262,6 +265,24 @@ class Connections:
         self.aside: dict[int, Link] = {}
         """The connections whose requests are handled in threads aside, by the thread."""
         self._ended: deque[Link] = deque()
+        self._moved: dict[int, int] = {}
+        """The actual port for each port of a fake, in a forked process."""
+
+    def after_fork(self) -> None:
+        for mount in self._mounts():
+            mount.reopen()
+            self._moved[mount.port] = mount.listener.getsockname()[1]
+        for link in self.by_fileno.values():
+            link.mount.live.add(link)
+
+    def actual(self, address: Any) -> Any:
+        """Return the address of a server for a socket of the system."""
+        if self._moved and isinstance(address, tuple) and address[1] in self._moved:
+            return address[0], self._moved[address[1]], *address[2:]
+        return address
+
+    def _mounts(self) -> Iterator[Mount]:
+        return (mount for handle in self._handles for mount in handle._mounts)
 
     def connect(self, client: socket.socket, address: Any) -> bool:
         """Connect a client's socket; return False if no fake listens at the address without TLS.
@@ -290,9 +311,8 @@ class Connections:
     def _mount_at(self, address: Any) -> Mount | None:
         if not isinstance(address, tuple):
             return None
-        mounts = (mount for handle in self._handles for mount in handle._mounts)
         host, port = address[:2]
-        found = next((one for one in mounts if one.port == port and one.tls is None), None)
+        found = next((one for one in self._mounts() if one.port == port and one.tls is None), None)
         is_here = found is not None and found.is_listening and host in (found.host, *_LOCAL)
         return found if is_here else None
 

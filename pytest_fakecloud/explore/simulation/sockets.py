@@ -50,11 +50,11 @@ class Sockets:
 
     def connect(self, original: _Method, sock: socket.socket, address: Any, /) -> None:
         if not (self._is_explored() and self._connections.connect(sock, address)):
-            original(sock, address)
+            original(sock, self._connections.actual(address))
 
     def connect_ex(self, original: _Method, sock: socket.socket, address: Any, /) -> int:
         is_connected = self._is_explored() and self._connections.connect(sock, address)
-        return 0 if is_connected else int(original(sock, address))
+        return 0 if is_connected else int(original(sock, self._connections.actual(address)))
 
     def getpeername(self, original: _Method, sock: socket.socket) -> Any:
         link = self._connections.of(sock)

@@ -382,6 +382,10 @@ class Threads:
         for thread in self._all:
             thread.join(_ENDING if thread in idle else _STUCK)
 
+    def after_fork(self) -> None:
+        """Forget the threads, which a forked process lacks."""
+        self._idle, self._all, self._lock = [], [], threading.Lock()
+
     def forget(self, thread: threading.Thread) -> None:
         """Do not wait for the end of a thread, neither here nor when the process ends."""
         thread.name = f"abandoned {thread.name}"

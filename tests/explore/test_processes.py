@@ -1,0 +1,163 @@
+"""Several processes find what one finds: the same verdict, and the same first failing schedule."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import os
+import random
+import signal
+import subprocess
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+from upstash_redis import Redis
+
+from pytest_fakecloud import BrokenPromiseError, Cloud, KVServer, sometimes
+from pytest_fakecloud.explore.search import ahead
+from pytest_fakecloud.explore.search.ahead import Ahead
+
+from .bugs.ten import TEN
+from .conftest import opened
+
+pytestmark = pytest.mark.skipif(not ahead.CAN_FORK, reason="the search runs in one process here")
+BUDGET = 150
+
+
+def by_rest(kv: KVServer, exits: ExitStack) -> Callable[[], object]:
+    client = Redis(kv.url, kv.token)
+    return lambda: client.incr("n") + client.incr("n")
+
+
+def by_protocol(kv: KVServer, exits: ExitStack) -> Callable[[], object]:
+    # The same connection in all runs.
+    client = exits.enter_context(redis.Redis.from_url(kv.database_url))
+    return lambda: client.incr("n") and client.incr("n")
+
+
+def by_asyncio(kv: KVServer, exits: ExitStack) -> Callable[[], object]:
+    async def run() -> None:
+        async with redis.asyncio.Redis.from_url(kv.database_url) as client:
+            await asyncio.gather(client.incr("n"), client.incr("n"))
+
+    return run
+
+
+def by_sockets(kv: KVServer, exits: ExitStack) -> Callable[[], object]:
+    host, port = kv.url.removeprefix("http://").split(":")
+
+    def run() -> None:
+        connection = http.client.HTTPConnection(host, int(port))
+        headers = {"Authorization": f"Bearer {kv.token}"}
+        for _ in range(2):
+            connection.request("POST", "/", '["INCR","n"]', headers)
+            connection.getresponse().read()
+        connection.close()
+
+    return run
+
+
+def few(kv: KVServer) -> Callable[[], None]:
+    """Return a check that reads the counter and always holds."""
+
+    def check() -> None:
+        assert int(kv.value("n") or 0) < 20
+
+    return check
+
+
+@pytest.fixture
+def ahead_of_time(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For each planned schedule, whether another process has played it."""
+    found: list[bool] = []
+    take = Ahead.take
+
+    def noted(self: Ahead, *args: Any, **options: Any) -> Any:
+        run = take(self, *args, **options)
+        found.append(run is not None)
+        return run
+
+    monkeypatch.setattr(Ahead, "take", noted)
+    return found
+
+
+@pytest.mark.parametrize("client", [by_rest, by_protocol, by_asyncio, by_sockets])
+def test_the_verdict_is_that_of_one_process(
+    client: Callable[[KVServer, ExitStack], Any], ahead_of_time: list[bool]
+) -> None:
+    texts = []
+    for processes in (1, 2, 3):
+        with opened() as cloud, ExitStack() as exits:
+            kv = cloud.kv_server()
+            run = client(kv, exits)
+            found = cloud.explore([run, run], few(kv), budget=BUDGET, processes=processes)
+            texts.append(str(found).partition(" s (")[2])
+    assert texts[1] == texts[0]
+    assert texts[2] == texts[0]
+    assert sum(ahead_of_time) > BUDGET / 4, "the other processes were of no use"
+
+
+@pytest.mark.parametrize("make", TEN)
+def test_the_first_failing_schedule_is_that_of_one_process(make: Callable[..., Any]) -> None:
+    found = []
+    for processes in (1, 2):
+        with opened() as cloud:
+            of = make(cloud, False)
+            options = {**of.options, "processes": processes}
+            with pytest.raises(BrokenPromiseError) as raised:
+                cloud.explore(of.run, of.check, workers=of.workers, setup=of.setup, **options)
+            found.append((raised.value.schedule, raised.value.tried, raised.value.cause))
+    assert found[1] == found[0]
+
+
+def test_what_a_run_shows_for_the_first_time_is_known_to_the_search(
+    cloud: Cloud, kv: KVServer
+) -> None:
+    client = Redis(kv.url, kv.token)
+    lost = sometimes(lambda: kv.value("n") == "1")
+
+    def run() -> None:
+        client.set("n", int(client.get("n") or 0) + 1)
+
+    found = cloud.explore([run, run], [few(kv), lost], budget=BUDGET, processes=2)
+    assert any(text.startswith("check then act (n)") for text in found.anomalies)
+
+
+def test_a_process_that_ends_is_done_without(
+    cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ahead, "_unremarkable", lambda *_: os._exit(3))
+    found = cloud.explore(by_rest(kv, ExitStack()), few(kv), budget=60, processes=2)
+    assert found.tried == 60
+
+
+def test_no_process_is_left(cloud: Cloud, kv: KVServer) -> None:
+    cloud.explore(by_rest(kv, ExitStack()), few(kv), budget=60, processes=3)
+    children = subprocess.run(
+        ["ps", "--no-headers", "--ppid", str(os.getpid()), "-o", "comm"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "python" not in children.stdout
+
+
+def test_a_search_in_one_process_says_why(
+    cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Redis(kv.url, kv.token)
+
+    def reason(run: Callable[[], object]) -> str:
+        found = cloud.explore(run, few(kv), budget=20, processes=2)
+        return str(found).partition("searched in one process: ")[2]
+
+    assert "behave differently (not explored: signals" in reason(
+        lambda: (signal.alarm(0), client.incr("n"))
+    )
+    assert "random numbers" in reason(lambda: client.incrby("n", random.randint(1, 3)))
+    monkeypatch.setattr("pytest_fakecloud.explore.explore.CAN_FORK", False)
+    assert "Linux" in reason(lambda: client.incr("n"))
