@@ -318,11 +318,12 @@ class Simulation:
             and not strand.root.crashed
         ]
         # Ignore idle threads of a pool, which wait in library code.
-        frames = sys._current_frames()
+        # Keep no dictionary of frames: it would contain this one, which refers to all data of the run.
         busy = [
             strand
             for strand in waiting
-            if strand.role != "thread" or application_frame(frames.get(strand.host.thread))
+            if strand.role != "thread"
+            or application_frame(sys._current_frames().get(strand.host.thread))
         ]
         if busy:
             for _ in range(_GRACE_CHECKS):
