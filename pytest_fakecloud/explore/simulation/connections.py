@@ -52,7 +52,7 @@ class FakeEnd:
             raise BlockingIOError
         data = bytes(self.received[:size])
         if not flags & socket.MSG_PEEK:
-            del self.received[:size]
+            del self.received[: len(data)]  # Another thread may have added more.
         return data
 
     def sendall(self, data: bytes) -> None:
@@ -113,7 +113,7 @@ class Link(Connection):
             raise _error(errno.EAGAIN)
         data = bytes(sent[:size])
         if not flags & socket.MSG_PEEK:
-            del sent[:size]
+            del sent[: len(data)]  # Another thread may have added more.
         return data
 
     def _error(self) -> OSError | None:
