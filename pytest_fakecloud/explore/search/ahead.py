@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import pickle
 import select
 import signal
 import socket
@@ -21,6 +20,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection
+from pickle import PicklingError
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..run import Run
@@ -39,6 +39,14 @@ _MOST_BYTES = 64 * 1024
 class _Job(NamedTuple):
     schedule: Schedule
     notes: bool
+
+    @property
+    def text(self) -> bytes:
+        return f"{self.notes:d}{self.schedule}".encode()
+
+
+def _job_of(text: bytes) -> _Job:
+    return _Job(Schedule.parse(text[1:].decode()), text[:1] == b"1")
 
 
 class Ahead:
@@ -97,18 +105,18 @@ class Ahead:
                 continue
             assert self._offers is not None
             with contextlib.suppress(BlockingIOError):  # It is offered again soon.
-                self._offers.send(pickle.dumps(job))
+                self._offers.send(job.text)
                 self._offered.add(job)
 
     def _withdraw(self, job: _Job) -> bool:
         """Take back the oldest offer that no process has taken; return whether it is this one."""
         assert self._taken is not None
         try:
-            found = pickle.loads(self._taken.recv(_MOST_BYTES, socket.MSG_DONTWAIT))
+            found = _job_of(self._taken.recv(_MOST_BYTES, socket.MSG_DONTWAIT))
         except BlockingIOError:
             return False
         self._offered.discard(found)
-        return bool(found == job)
+        return found == job
 
     def _receive(self, *, waits: bool) -> None:
         """Receive the results that are there; wait for the first one if that is asked."""
@@ -160,11 +168,11 @@ def _play_all(
     player.after_fork()
     with contextlib.suppress(OSError):
         while offer := offers.recv(_MOST_BYTES):
-            job = pickle.loads(offer)
+            job = _job_of(offer)
             run = _unremarkable(player, job)
             try:
                 results.send((job, run))
-            except (TypeError, AttributeError, pickle.PicklingError):
+            except (TypeError, AttributeError, PicklingError):
                 results.send((job, None))
     os._exit(0)  # without the finalizers of the test session
 

@@ -16,7 +16,7 @@ from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, READS_CLOCK, Footprint, Tou
 from ..run import Due, Step
 from ..schedule import CLOCK, DELAY, DELAYS, DUE, EDGE, JUMPS, PAUSES, TICKS, Event, Kind
 from .state import Part, RunState, seconds
-from .strands import Crash, Strand, Waiting, Why
+from .strands import Crash, Strand, Waiting, Why, pause
 from .turns import describe_places
 
 MOST_STEPS = 20_000
@@ -369,6 +369,14 @@ class RunClock(Part):
         """Wait until ``poll()`` returns something other than None, as a blocking call does."""
         strand = self._state.serving.get(threading.get_ident())
         if strand is None or self._fakes.clock.driving:
+            if (stream := self._connections.streams.get(threading.get_ident())) is not None:
+                # The clock stands still, so a wait in real time would be over at once.
+                while not (signal.closed or self._turns.has_ended):
+                    found = poll()
+                    if found is not None or self._fakes.now_us() >= until_us:
+                        return found
+                    stream.looks += 1
+                    pause()
             self._connections.step_back()
             return real(signal, poll, until_us)
         result: object = None

@@ -21,10 +21,12 @@ from typing import Any
 from ...core.timers import monotonic
 from ...http.hub import Mount
 from ...http.server import RESET_ON_CLOSE, Connection
-from .strands import CHECK, Gate
+from .strands import CHECK, Gate, pause
 
 PATIENCE = 10.0
 """Wall-clock seconds to wait for a thread aside, which normally needs less than a millisecond."""
+_MOST_CHECKS = 500
+"""Number of checks, a ``pause()`` apart, for which a client waits for the thread of a stream."""
 _CLIENT_PORTS = range(49_152, 65_536)
 
 
@@ -73,23 +75,25 @@ class FakeEnd:
 
 
 class Link(Connection):
-    """A connection of explored code, seen from the fake. ``ended`` gets it when it has to be closed."""
+    """A connection of explored code, seen from the fake."""
 
     sock: Any
 
     def __init__(
-        self, client: socket.socket, address: tuple[str, int], mount: Mount, ended: deque[Link]
+        self, client: socket.socket, address: tuple[str, int], mount: Mount, all_: Connections
     ) -> None:
         super().__init__(FakeEnd(), address, mount)  # type: ignore[arg-type]
         self.port = address[1]
         self.fileno = client.fileno()
         self.client = weakref.ref(client)
-        self._ended = ended
+        self._all = all_
         self._handler: Any = mount.protocol(self)
         self._is_served = False
         """Whether a thread handles requests of this connection."""
         self._hangs = False
         """Whether no request is handled any more, and the connection stays open."""
+        self.looks = 0
+        """How often the thread of a stream has looked for something to send."""
         self._gone: Callable[[], None] | None = None
         """Called when the client closes its side during a call that watches it."""
         self._went_back = Gate()
@@ -125,6 +129,15 @@ class Link(Connection):
 
     def has_news(self) -> bool:
         """Return whether the client can read bytes, or the end of the connection."""
+        seen, checks = self.looks, 0
+        # The first of two looks may have begun before now.
+        while (
+            self in self._all.streams.values() and self.looks < seen + 2 and checks < _MOST_CHECKS
+        ):
+            if self.sock.sent or self.sock.is_ended:
+                break
+            checks += 1
+            pause()
         return bool(self.sock.sent) or self.sock.is_ended
 
     def hang_up(self) -> None:
@@ -169,8 +182,13 @@ class Link(Connection):
 
     def stream(self, send: Callable[[], bool]) -> bool:
         def run() -> None:
-            going_on = send()
-            self._hangs = False
+            me = threading.get_ident()
+            self._all.streams[me] = self
+            try:
+                going_on = send()
+            finally:
+                del self._all.streams[me]
+                self._hangs = False
             if not going_on:
                 self.shut_down()
             self.serve()
@@ -195,7 +213,7 @@ class Link(Connection):
         self.sock.is_ended = True
         if how != socket.SHUT_WR:
             self.sock.is_hung_up = True
-            self._ended.append(self)
+            self._all.ended.append(self)
 
     def send_later(self, send: Callable[[], None], abandon: Callable[[], None]) -> None:
         send()
@@ -264,7 +282,10 @@ class Connections:
         self.by_fileno: dict[int, Link] = {}
         self.aside: dict[int, Link] = {}
         """The connections whose requests are handled in threads aside, by the thread."""
-        self._ended: deque[Link] = deque()
+        self.ended: deque[Link] = deque()
+        """The connections to close as soon as no thread handles their requests."""
+        self.streams: dict[int, Link] = {}
+        """The connections over which threads send streams, by the thread."""
         self._moved: dict[int, int] = {}
         """The actual port for each port of a fake, in a forked process."""
 
@@ -294,7 +315,7 @@ class Connections:
             return False
         if self.of(client) is not None:
             raise _error(errno.EISCONN)
-        link = Link(client, ("127.0.0.1", next(self._ports)), mount, self._ended)
+        link = Link(client, ("127.0.0.1", next(self._ports)), mount, self)
         fileno = link.fileno
 
         def drop(_: object) -> None:
@@ -328,8 +349,8 @@ class Connections:
 
     def sweep(self) -> None:
         """Close the connections that have ended while no thread handled their requests."""
-        while self._ended:
-            self._ended.popleft().serve()
+        while self.ended:
+            self.ended.popleft().serve()
 
     def close(self) -> None:
         """End all connections, after the exploration."""
