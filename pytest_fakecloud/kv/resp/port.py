@@ -57,7 +57,6 @@ from ..reply import (
 )
 from ..routes import KVApp
 from .wire import (
-    FACTS_READERS,
     RESP_TYPE,
     SEND_BYTES,
     CommandReader,
@@ -65,6 +64,7 @@ from .wire import (
     PortCall,
     ProtocolFault,
     as_resp,
+    facts_reader,
     json_of,
     protocol_of,
     reply_in,
@@ -204,50 +204,34 @@ class PortConnection:
     # -- the connection's own thread -------------------------------------------------------------
 
     def serve(self, begun: bytes) -> None:
-        reader, outbox, connection = self.reader, self.outbox, self.connection
-        sock, session = connection.sock, self.session
-        self._thread = threading.get_ident()
-        memory = self.engine.memory
+        sock = self.connection.sock
         receive = self._receive_secured if isinstance(sock, ssl.SSLSocket) else sock.recv
         data = begun
-        # Python 3.11 optimises a loop that is entered once only if it ends with a plain jump back.
-        while True:
-            memory.left -= OVERHEAD * len(data)
-            # Most clients wait for each reply, so the data is usually one command.
-            argv, rest = short_command(data)
-            is_alone = not rest and not reader.pending
-            if not is_alone:
-                reader.feed(data)
-            if not connection.enter("a command of the database port"):
-                return
-            outbox.owner_will_send = True
-            try:
-                # Copy the data, whose memory is as large as the buffer that received it.
-                going_on = not is_alone or (not session.closing and self._run(argv, b"%b" % data))
-                # Further commands can arrive while a command is blocked.
-                if going_on and reader.pending:
-                    going_on = self._run_all()
-            finally:
-                connection.leave()
-            outbox.send()
-            if not going_on:
-                return
+        while data and self.receive(data):
             data = receive(READ_BYTES)
-            if not data:
-                return
 
     def receive(self, data: bytes) -> bool:
+        """Run the commands that these bytes complete; return False to close the connection."""
+        reader, outbox = self.reader, self.outbox
         self.engine.memory.left -= OVERHEAD * len(data)
-        self.reader.feed(data)
+        # Most clients wait for each reply, so the data is usually one command.
+        argv, rest = short_command(data)
+        is_alone = not rest and not reader.pending
+        if not is_alone:
+            reader.feed(data)
         if not self.connection.enter("a command of the database port"):
             return False
         self._thread = threading.get_ident()
-        self.outbox.owner_will_send = True
+        outbox.owner_will_send = True
         try:
-            going_on = self._run_all()
+            # Copy the data, whose memory is as large as the buffer that received it.
+            going_on = not is_alone or (not self.session.closing and self._run(argv, b"%b" % data))
+            # Further commands can arrive while a command is blocked.
+            if going_on and reader.pending:
+                going_on = self._run_all()
         finally:
             self.connection.leave()
-        self.outbox.send()
+        outbox.send()
         return going_on
 
     def _receive_secured(self, size: int) -> bytes:
@@ -299,7 +283,7 @@ class PortConnection:
         except BaseException as error:
             at_us, failure = app.clock.now_us(), error
         if wire is not None:
-            call = PortCall(at_us, wire, self.client, FACTS_READERS[session.db.index])
+            call = PortCall(at_us, wire, self.client, facts_reader(session.db.index))
             size = len(wire)
         else:
             size = sum(map(len, argv))
@@ -335,7 +319,7 @@ class PortConnection:
 
     def _call_of_words(self, at_us: int, line: list[bytes], size: int) -> PortCall:
         """Return the call of a command that is long or inline; cut a large one."""
-        call = PortCall(at_us, b"", self.client, FACTS_READERS[self.session.db.index])
+        call = PortCall(at_us, b"", self.client, facts_reader(self.session.db.index))
         if size > LARGE:
             lines = line, [word[:SHOWN_BYTES] for word in line[:_SHOWN_WORDS]]
             whole, shown = (facts_of([[word.decode("latin-1") for word in one]]) for one in lines)

@@ -275,16 +275,15 @@ def json_of(line: list[bytes]) -> bytes:
     return b"%b" % orjson.dumps([word.decode("utf-8", "replace") for word in line])
 
 
-def _facts_reader(database: int) -> Callable[[Call], dict[str, Any]]:
+@functools.lru_cache
+def facts_reader(database: int) -> Callable[[Call], dict[str, Any]]:
+    """Return the function that reads the facts of the commands sent to a database."""
+
     def facts(call: Call) -> dict[str, Any]:
         found = {**facts_of([orjson.loads(call.request_body)]), "encoding": ""}
         return {**found, "database": database} if database else found
 
     return facts
-
-
-FACTS_READERS = tuple(map(_facts_reader, range(16)))
-"""For each database, the function that reads the facts of the commands sent to it."""
 
 
 RESP_TYPE = "application/x-resp"
@@ -426,8 +425,7 @@ class Outbox:
 
     def _flush(self) -> None:
         messages = self._messages
-        self.sending.acquire()  # A with statement would take three times as long.
-        try:
+        with self.sending:
             while messages:
                 data = messages.popleft()
                 self._sent_bytes += len(data) + _PER_MESSAGE
@@ -435,8 +433,6 @@ class Outbox:
                     data = self._with_more(data)
                 if data:
                     self._connection.sock.sendall(data)
-        finally:
-            self.sending.release()
 
     def _with_more(self, first: bytes) -> bytes:
         """Return a message together with the small messages that follow it."""
