@@ -21,13 +21,14 @@ from typing import Any
 from ...core.timers import monotonic
 from ...http.hub import Mount
 from ...http.server import RESET_ON_CLOSE, Connection
-from .strands import CHECK, Gate, pause
+from .strands import Gate, pause
 
 PATIENCE = 10.0
 """Wall-clock seconds to wait for a thread aside, which normally needs less than a millisecond."""
 _MOST_CHECKS = 500
 """Number of checks, a ``pause()`` apart, for which a client waits for the thread of a stream."""
 _CLIENT_PORTS = range(49_152, 65_536)
+_LOCAL = ("127.0.0.1", "localhost")
 
 
 class FakeEnd:
@@ -80,18 +81,24 @@ class Link(Connection):
     sock: Any
 
     def __init__(
-        self, client: socket.socket, address: tuple[str, int], mount: Mount, all_: Connections
+        self,
+        client: socket.socket,
+        address: tuple[str, int],
+        mount: Mount,
+        connections: Connections,
     ) -> None:
         super().__init__(FakeEnd(), address, mount)  # type: ignore[arg-type]
         self.port = address[1]
         self.fileno = client.fileno()
         self.client = weakref.ref(client)
-        self._all = all_
+        self._connections = connections
         self._handler: Any = mount.protocol(self)
         self._is_served = False
         """Whether a thread handles requests of this connection."""
         self._hangs = False
         """Whether no request is handled any more, and the connection stays open."""
+        self._streams = False
+        """Whether a stream is being sent, after which further requests are handled."""
         self.looks = 0
         """How often the thread of a stream has looked for something to send."""
         self._gone: Callable[[], None] | None = None
@@ -129,16 +136,14 @@ class Link(Connection):
 
     def has_news(self) -> bool:
         """Return whether the client can read bytes, or the end of the connection."""
-        seen, checks = self.looks, 0
-        # The first of two looks may have begun before now.
-        while (
-            self in self._all.streams.values() and self.looks < seen + 2 and checks < _MOST_CHECKS
-        ):
+        until = self.looks + 2  # The first of two looks may have begun before now.
+        for _ in range(_MOST_CHECKS):
             if self.sock.sent or self.sock.is_ended:
-                break
-            checks += 1
+                return True
+            if not self._streams or self.looks >= until:
+                return False
             pause()
-        return bool(self.sock.sent) or self.sock.is_ended
+        return False
 
     def hang_up(self) -> None:
         """Called when the client sends nothing more."""
@@ -150,8 +155,8 @@ class Link(Connection):
     # -- the fake's side
 
     def serve(self) -> None:
-        """Handle all requests that have arrived, unless another thread is doing that."""
-        if self._is_served or self.sock.is_closed:
+        """Handle all requests that have arrived, unless a thread is doing that, or sends a stream."""
+        if self._is_served or self._streams or self.sock.is_closed:
             return
         self._is_served, self.worker = True, threading.current_thread()
         try:
@@ -170,7 +175,7 @@ class Link(Connection):
 
     def _handle_all(self) -> bool:
         """Handle all requests that have arrived; return whether the connection stays open."""
-        while True:
+        while not self._streams:
             try:
                 data = self.sock.recv(1_048_576)
             except BlockingIOError:
@@ -179,22 +184,23 @@ class Link(Connection):
                 return False
             if not (self._hangs or self._handler.receive(data) or self._hangs):
                 return False
+        return True
 
     def stream(self, send: Callable[[], bool]) -> bool:
         def run() -> None:
             me = threading.get_ident()
-            self._all.streams[me] = self
+            self._connections.streams[me] = self
             try:
                 going_on = send()
             finally:
-                del self._all.streams[me]
-                self._hangs = False
+                del self._connections.streams[me]
+                self._streams = False
             if not going_on:
                 self.shut_down()
             self.serve()
 
         # A thread of its own, because explored code has to go on while the stream waits.
-        self._hangs = True
+        self._streams = True
         self.mount.hub.workers.submit(run, self.shut_down)
         return True
 
@@ -213,7 +219,7 @@ class Link(Connection):
         self.sock.is_ended = True
         if how != socket.SHUT_WR:
             self.sock.is_hung_up = True
-            self._all.ended.append(self)
+            self._connections.ended.append(self)
 
     def send_later(self, send: Callable[[], None], abandon: Callable[[], None]) -> None:
         send()
@@ -239,22 +245,21 @@ class Link(Connection):
 
     # -- a thread aside
 
-    def serve_aside(self, links: dict[int, Link], wake: Callable[[], None]) -> None:
+    def serve_aside(self, wake: Callable[[], None]) -> None:
         """Handle the requests in a thread aside, until it waits or has handled them all.
 
-        ``links`` has this connection as long as the thread works, by its identifier, and ``wake()``
-        wakes an event loop that did not wait for the end.
+        ``wake()`` wakes an event loop that did not wait for the end.
         """
         if self._is_served or self.sock.is_closed:
             return
 
         def serve() -> None:
             me = threading.get_ident()
-            links[me] = self
+            self._connections.aside[me] = self
             try:
                 self.serve()
             finally:
-                del links[me]
+                del self._connections.aside[me]
                 self._went_back.release()
                 wake()
 
@@ -367,9 +372,6 @@ class Connections:
         return link
 
 
-_LOCAL = ("127.0.0.1", "localhost")
-
-
 def _error(number: int) -> OSError:
     return OSError(number, os.strerror(number))
 
@@ -380,4 +382,4 @@ def wait_for_news(link: Link, timeout: float | None) -> None:
     while not link.has_news():
         if deadline is not None and monotonic() > deadline:
             raise TimeoutError("timed out")
-        Gate().acquire(CHECK)
+        pause()

@@ -127,7 +127,7 @@ class Sockets:
         link.send(data)
         loop = asyncio._get_running_loop() if sock.gettimeout() == 0 else None
         if isinstance(loop, OwnLoop):
-            link.serve_aside(self._connections.aside, loop.wake)
+            link.serve_aside(loop.wake)
         else:
             link.serve()
         self._connections.sweep()
@@ -252,7 +252,6 @@ class SocketHooks(Part):
         if timeout is not None:
             wake_us = self._fakes.now_us() + math.ceil(timeout * 1e6)
             self._state.touch([READS_CLOCK])
-
         host.place = "wake"
         host.points = 0 if host.loop.main_task is None else host.loop.main_task.points
         self._turns.idle(host, Waiting("loop", loop.selector.has_events, wake_us))
