@@ -213,7 +213,7 @@ class Timers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.lanes: Mapping[Lane, list[_Planned]] = {"state": [], "driven": [], "background": []}
+        self.lanes: Mapping[Lane, list[_Planned]] = {lane: [] for lane in LANES}
         """A heap of timers for each lane, always the same list object."""
         self._compact_at: dict[Lane, int] = {}
         self._numbers = itertools.count()

@@ -220,7 +220,8 @@ class Mount:
         """Close the copies of the sockets in a child process; its parent keeps serving."""
         self.lock = threading.Lock()
         self.closed = True
-        self.listener.close()
+        with contextlib.suppress(OSError):
+            self.listener.close()
         for connection in self.live:
             connection.after_fork()
         self.live.clear()
@@ -288,8 +289,8 @@ class Hub:
 
         ``port`` 0 takes the next free port. With ``tls``, a server's TLS context, connections use
         TLS. ``protocol`` replaces HTTP: it returns the ``Handler`` of a ``Connection``, which is closed
-        when ``serve()`` returns. The mount closes when the caller drops its last
-        reference. Raises ``ContractError`` if the address is not available.
+        when ``serve()`` returns. The mount closes when the caller drops its last reference. Raises
+        ``ContractError`` if the address is not available.
         """
         if protocol is None:
             protocol = HTTPHandler
