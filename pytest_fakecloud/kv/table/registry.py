@@ -169,6 +169,7 @@ TTL_OPTIONS = {
     "PXAT": UNITS["unix-milliseconds"],
 }
 """The option words that set a TTL, in every command that has them, with the units of their numbers."""
+_TIMED = frozenset(word.encode() for word in (*TTL_OPTIONS, "BLOCK"))
 _WORDS = {
     "ttl": ("takes_ttl", True),
     "time": ("reads_clock", True),
@@ -362,7 +363,7 @@ class CommandSpec:
         blocks = "blocking" in self.flags and not self.may_wait
         if blocks or self.effects.reads_clock or self.effects.ttl_unit is not None:
             return True
-        timed = [word.encode() for word in (*TTL_OPTIONS, "BLOCK") if word in self.options]
+        timed = self.option_words & _TIMED
         return bool(timed) and any(word.upper() in timed for word in argv[1:])
 
     def key_positions(self, argv: list[bytes]) -> list[tuple[int, KeySpec]]:
