@@ -12,17 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from ..base_cloud import BaseCloud
 from ..core.calls import Call, Entry, Event, faults_ended
 from ..core.errors import report_failure
 from ..core.recorder import SharedRecords
 from ..core.timers import instant_us
 from .values import Mask, hides_words, items_of, parsed, readable, scalar
-
-if TYPE_CHECKING:
-    from ..base_cloud import BaseCloud
-
 
 SEVERAL = ("pipeline", "multi-exec")
 """Routes of a key-value server for several commands."""

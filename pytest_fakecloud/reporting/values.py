@@ -19,18 +19,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from http.client import responses
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unicodedata import category, normalize
 
-from ..base_cloud import secrets_in
+from ..base_cloud import BaseCloud, secrets_in
 from ..core.calls import ITEMS_OF_CUT, Call, Event, Headers, keep_headers, set_facts
 from ..core.errors import listed
 from ..core.timers import to_datetime
 from .applications import ServedRequest
-
-if TYPE_CHECKING:
-    from ..base_cloud import BaseCloud
-
 
 HIDDEN = "***"
 _PASSWORD_COMMANDS = {"AUTH": 2, "HELLO": 3, "ACL": 3, "CONFIG": 3, "MIGRATE": 3}
