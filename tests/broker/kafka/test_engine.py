@@ -33,7 +33,7 @@ from pytest_fakecloud.broker import kafka as kafka_engine
 from pytest_fakecloud.broker.errors import BrokerError
 from pytest_fakecloud.broker.handle import Broker
 from pytest_fakecloud.broker.kafka.cluster import Address, Cluster, Names, Unavailable
-from pytest_fakecloud.broker.kafka.instance import KafkaInstance, RecordBuffer
+from pytest_fakecloud.broker.kafka.groups import KafkaInstance, RecordBuffer
 from pytest_fakecloud.broker.kafka.topics import KafkaTopics
 from pytest_fakecloud.broker.settings import BrokerConfig
 from pytest_fakecloud.cloud import Cloud
