@@ -25,9 +25,6 @@ SEVERAL = ("pipeline", "multi-exec")
 """Routes of a key-value server for several commands."""
 QUEUED = b"+QUEUED\r\n"
 """The reply to a command in a transaction; EXEC executes the command."""
-QUERIES = ("query", "query-data", "resumable-query", "resumable-query-data")
-UPSERTS = ("upsert", "upsert-data")
-"""Routes of a vector index, repeated here because `vector.assertions` would import NumPy."""
 PUBLISHING = ("publish", "enqueue", "batch")
 """Routes of a queue that create messages."""
 
