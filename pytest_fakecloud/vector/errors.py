@@ -66,8 +66,11 @@ def cursor_missing(uuid: str) -> VectorError:
 def check_limit(what: str, given: int, limit: int | None, unit: str = "") -> None:
     """Raise ``VectorError`` 400 if a number exceeds a limit, which can be None."""
     if limit is not None and given > limit:
-        of_unit = f" {unit}" if unit else ""
-        raise bad_request(f"{what} limit exceeded: {given}{of_unit}, maximum: {limit}{of_unit}")
+        raise limit_exceeded(what, given, limit, f" {unit}" if unit else "")
+
+
+def limit_exceeded(what: str, given: int, limit: int, unit: str) -> VectorError:
+    return bad_request(f"{what} limit exceeded: {given}{unit}, maximum: {limit}{unit}")
 
 
 def quota_exceeded(what: str, limit: int) -> VectorError:
