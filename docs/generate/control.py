@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import nullcontext
-from types import SimpleNamespace
 from typing import Any
 
-from pytest_fakecloud.handle import Context
+from pytest_fakecloud import Cloud
 from pytest_fakecloud.standalone.api import ControlApp
 from pytest_fakecloud.standalone.control.clouds import IsolatedClouds
 from pytest_fakecloud.standalone.control.shapes import document
@@ -50,9 +49,6 @@ def state_schema() -> str:
 
 
 def _document() -> dict[str, Any]:
-    # Only the routes are read, so no cloud is needed.
-    context = Context.alone()
-    cloud: Any = SimpleNamespace(clock=context.clock, _context=context)
-    opener: Any = nullcontext
-    app = ControlApp(cloud, clouds=IsolatedClouds(opener))
-    return document(app.routes())
+    opener: Any = nullcontext  # Only the routes are read, so no cloud is opened.
+    with Cloud() as cloud:
+        return document(ControlApp(cloud, clouds=IsolatedClouds(opener)).routes())
