@@ -441,10 +441,11 @@ Detector: TypeAlias = Callable[[ObservedTest, Any], Iterator[Finding]]  # given 
 _REJECTED = (400, 404, 409, 422)
 _INCOMPLETE = {"altered", "broken off", "lost", "truncated"}
 """Outcomes of a call whose client did not receive the complete answer."""
-_WAITING = {"consume", "fetch", "chat", "subscribe", "monitor"}
-"""Routes and commands whose calls may wait, in wall-clock time."""
+_WAITING = {"consume", "fetch", "chat", "subscribe", "psubscribe", "monitor"}
+"""Routes whose calls may wait, in wall-clock time."""
 _BLOCKING = {"BLPOP", "BRPOP", "BLMOVE", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP", "BRPOPLPUSH",
-             "WAIT", "DEBUG"}  # fmt: skip
+             "WAIT", "WAITAOF", "DEBUG"}  # fmt: skip
+"""Commands that may wait; those that wait only with the option BLOCK are recognized by it."""
 
 
 def _names_of(call: Call) -> list[str]:
