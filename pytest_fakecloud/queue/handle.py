@@ -128,13 +128,13 @@ class Queue(QueueActions, Handle):
             report=problems.report,
         )
         self._engine.owner = weakref.proxy(self)
-        table = DeliveryFaults(context.ids.stream(name, "faults"), context.clock)
+        self._fault_table = DeliveryFaults(context.ids.stream(name, "faults"), context.clock)
         self._rest = QueueApp(self._engine, self._new_token(), _FAMILIES)
-        super().__init__(context, self._rest, config, faults=QueueFaults(table))
+        super().__init__(context, self._rest, config)
         self.on_close(self._time.drive_ends.add(self._sender.release))
         # Attempts are recorded with the journal's recorder, which the base class has created.
         self._reports = AttemptReports(self._engine, self._recorder, self._signer.now)
-        chain: list[Interceptor] = [self._reports, self._signer, table]
+        chain: list[Interceptor] = [self._reports, self._signer, self._fault_table]
         if self._delivery == "background":
             chain.insert(1, problems)
         self._engine.intercept(*chain)
@@ -143,6 +143,9 @@ class Queue(QueueActions, Handle):
         self._mount.body_limit = 2 * max(limits.message_size, limits.batch_size)
         if config.dev_credentials and config.token is None:
             self.token = DEV_TOKEN
+
+    def _new_faults(self) -> QueueFaults:
+        return QueueFaults(self._fault_table)
 
     @property
     def delivery(self) -> str:
