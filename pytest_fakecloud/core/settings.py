@@ -3,7 +3,7 @@
 A service declares its settings as the fields of a dataclass, each with its meaning
 below it::
 
-    @dataclass(kw_only=True)
+    @dataclass(init=False, eq=False, repr=False)
     class BrokerConfig(HandleConfig):
         max_poll_records: int = setting(500, whole(1))
         \"\"\"Maximum number of records in one response.\"\"\"
@@ -195,6 +195,20 @@ def setting(
     return found
 
 
+class Settings:
+    """The base of dataclasses of settings: one ``__init__`` for all of them, because generating one
+    takes longer than the rest of the class. A setting that is not given has its default, which is the
+    attribute of the class.
+    """
+
+    def __init__(self, **given: Any) -> None:
+        vars(self).update(given)
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        """Reject contradictions, and derive values from others."""
+
+
 def first_of(*known: A, engines: Engines = "memory") -> A:
     """Declare a setting that accepts one of these words and whose default is the first one."""
     return setting(known[0], choice(*known), engines=engines)
@@ -321,8 +335,8 @@ _PRINTABLE = text(
 )
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class HandleConfig:
+@dataclass(init=False, eq=False, repr=False)
+class HandleConfig(Settings):
     """Settings of every fake."""
 
     name: str | None = setting(None, _NON_EMPTY, engines="both")
