@@ -112,12 +112,18 @@ def whole(minimum: int | None = None, maximum: int | None = None) -> Kind[int]:
 
 def number(minimum: float, maximum: float | None = None) -> Kind[float]:
     def fits(value: Any) -> bool:
-        from numbers import Real  # imported here, because few fakes have such a setting
-
-        is_number = issubclass(type(value), Real) and type(value) is not bool
-        return is_number and _is_within(value, minimum, maximum)
+        return _is_number(value) and _is_within(value, minimum, maximum)
 
     return Kind(float, f"a number{_bounds(minimum, maximum)}", fits)
+
+
+def _is_number(value: object) -> bool:
+    kind = type(value)
+    if kind in (int, float):
+        return True
+    from numbers import Real  # imported here, because few tests pass another number
+
+    return kind is not bool and issubclass(kind, Real)
 
 
 def _is_within(value: Any, minimum: float | None, maximum: float | None) -> bool:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
-import random
 import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from string import ascii_letters, digits
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 from urllib.parse import urlsplit
 
@@ -73,7 +71,7 @@ _FAMILIES = (V1Routes, AdministrationRoutes, HistoryRoutes, WorkflowRoutes)
 
 
 def _new_key() -> str:
-    return "sig_" + "".join(random.SystemRandom().choices(ascii_letters + digits, k=28))
+    return f"sig_{new_token(28)}"
 
 
 class Queue(QueueActions, Handle):
