@@ -172,7 +172,7 @@ class Engine:
         user = user or self.users.default
         at_us = self.clock.now_us() if at_us is None else at_us
         number = next(self._session_ids)
-        session = Session(self, user, transport, address, number, at_us)
+        session = Session(self, user, self.databases[0], transport, address, number, at_us, at_us)
         if transport == "port":
             self.connected[session.id] = session
         self.memory.left -= OVERHEAD * size
