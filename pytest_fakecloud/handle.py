@@ -35,13 +35,13 @@ from .core.recorder import CodePlace, Recorder, arguments_shown, code_place, is_
 from .core.settings import HandleConfig, read, reject_unknown
 from .core.timekeeper import Mode, Timekeeper
 from .core.timers import Instant, Registry, on_first_use
-from .faults.plan import FaultPlan, table_of
-from .faults.table import FaultTable
 from .http.app import App
 from .http.hub import default_hub
 
 if TYPE_CHECKING:
     from .core.typed import CallFields
+    from .faults.plan import FaultPlan
+    from .faults.table import FaultTable
     from .http.hub import Hub, Mount
 
 
@@ -282,14 +282,7 @@ class Handle:
     _rewound = 0
     """The journal number at which data was last restored."""
 
-    def __init__(
-        self,
-        context: Context,
-        app: App,
-        config: HandleConfig | None = None,
-        *,
-        faults: FaultPlan | None = None,
-    ) -> None:
+    def __init__(self, context: Context, app: App, config: HandleConfig | None = None) -> None:
         config = config or HandleConfig()
         self._context = context
         self._ends: list[Callable[[], object]] = []
@@ -310,9 +303,6 @@ class Handle:
         self._mounts = [self._mount]
         """All servers of the fake."""
         self.closed = False
-        # Compare with None: an empty plan is falsy, but rules may be added to it later.
-        if faults is not None:
-            self._connect(faults)
         self._baseline = self._first_baseline()
         context.entered.add(self)
 
@@ -324,12 +314,24 @@ class Handle:
             with _making_faults:
                 # Another thread may have made them. The app has only one table.
                 if not self._has_faults:
-                    stream = self._context.ids.stream(self.name, "faults")
-                    self._connect(FaultPlan(FaultTable(stream, self._time)))
+                    self._connect(self._new_faults())
                 return self.faults
+
+    def _new_faults(self) -> FaultPlan:
+        """Return the plan for the faults of this service, still without faults."""
+        from .faults.plan import FaultPlan
+
+        return FaultPlan(self._new_fault_table())
+
+    def _new_fault_table(self) -> FaultTable:
+        from .faults.table import FaultTable
+
+        return FaultTable(self._context.ids.stream(self.name, "faults"), self._time)
 
     def _connect(self, plan: FaultPlan) -> None:
         """Apply the faults of a plan to the requests of this fake, until it closes."""
+        from .faults.plan import table_of
+
         self.faults, self._has_faults = plan, True
         table = table_of(plan)
         table.attach(self._app)
@@ -491,8 +493,12 @@ class Handle:
     def _left_behind(self) -> list[Problem]:
         """Return the strict-mode violations that are known only at the end of a test."""
         found = []
-        for rule in table_of(self.faults).unused() if self._has_faults else ():
-            found.append(("unused_fault", f"the fault {shown(rule)} {rule.shortfall}; remove it"))
+        if self._has_faults:
+            from .faults.plan import table_of
+
+            for rule in table_of(self.faults).unused():
+                text = f"the fault {shown(rule)} {rule.shortfall}; remove it"
+                found.append(("unused_fault", text))
         for text in self._unmet():
             found.append(("unmet", text))
         name = self.name
