@@ -62,6 +62,11 @@ class Context:
     ``tls`` and ``ca_file`` are for HTTPS, and ``handles`` are the open fakes.
     """
 
+    hub: Hub | None = None
+    tls: Any = None
+    ca_file: str | None = None
+    closing = False
+    """Whether all fakes close, together with their cloud."""
     former_secrets: Set[str] = frozenset()
     """Credentials of closed fakes, and replaced ones, which reports must hide."""
 
@@ -73,9 +78,6 @@ class Context:
         self.journal = Journal(Recorder(self.now_us))
         self.problems = Problems()
         self.delivery = delivery
-        self.hub: Hub | None = None
-        self.tls: Any = None
-        self.ca_file: str | None = None
         self.allowed = Allowances()
         """The violations and warnings that ``allow()`` of the cloud covers."""
         self.entered: Registry[Handle] = Registry()
@@ -87,8 +89,6 @@ class Context:
         """The fakes of the fixtures that were used, by fixture name."""
         self.closed_addresses: dict[str, tuple[str, str]] = {}
         """The fixture and the address of each fake that closed before the cloud, by name."""
-        self.closing = False
-        """Whether all fakes close, together with their cloud."""
         self._numbers: dict[str, int] = {}
         self._starting = threading.RLock()
 
@@ -291,7 +291,7 @@ class Handle:
         self.clock: Clock = context.public_clock
         self._time = context.clock
         self._app = app
-        self.token = token = config.token or self._new_token()
+        app.token = token = config.token or self._new_token()
         _recent_tokens.append(token)
         self._recorder = Recorder(
             context.now_us, self.service, self.name, recorder_of(context.journal)
@@ -299,7 +299,8 @@ class Handle:
         self.journal = Journal(self._recorder)
         app.attach(clock=self._time, recorder=self._recorder, problems=context.problems)
         self._mount = context.mount(app, host=config.host or "127.0.0.1", port=config.port or 0)
-        self._mount.on_error.append(self._reports_failure())
+        self._on_error = partial(_report_failure, context.problems, self.name)
+        self._mount.on_error.append(self._on_error)
         self._mounts = [self._mount]
         """All servers of the fake."""
         self.closed = False
@@ -541,10 +542,6 @@ class Handle:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-    def _reports_failure(self) -> Callable[[BaseException], None]:
-        """Return the function that reports an exception of a server of this fake."""
-        return partial(_report_failure, self._context.problems, self.name)
 
     # -- assertions ------------------------------------------------------------------------------
 
