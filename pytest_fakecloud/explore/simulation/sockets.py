@@ -236,7 +236,7 @@ class SocketHooks(Part):
                 strand.state = "running"
                 strand.release()
             strand.state = "ended"
-            strand.gate.release()
+            strand.release()
 
     def idle(self, loop: OwnLoop, timeout: float | None) -> bool:
         """Let other strands run while an event loop waits; return False if it is not explored here."""
