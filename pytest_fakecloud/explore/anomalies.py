@@ -511,8 +511,10 @@ def _same_rank(record: Record) -> Found:
     """
     held: list[tuple[int, int, Access]] = []
     for at, read in enumerate(record.commands):
-        own = [] if read.rank is None else [*enumerate(record.commands)]
-        own = [(place, one) for place, one in own if one.client == read.client and one.changes]
+        if read.rank is None:
+            continue
+        commands = enumerate(record.commands)
+        own = [(place, one) for place, one in commands if one.client == read.client and one.changes]
         of_member = [
             (place, one.name)
             for place, one in own

@@ -103,11 +103,14 @@ class Interruptions(list["Between | Listener"]):
                 each(sender, line, arrival)
 
     def _interrupt(self, sender: Sender, line: list[bytes], arrival: Arrival) -> None:
+        active = self.active()
+        if not active or self._running:
+            return
         name = command_name([word.decode("utf-8", "replace") for word in line[:2]])
-        if name.partition(" ")[0] in _ABOUT_CONNECTION or self._running:
+        if name.partition(" ")[0] in _ABOUT_CONNECTION:
             return
         # Call conditions without the lock, because they are the test's code.
-        matched = [each for each in self.active() if each._matches(name, line)]
+        matched = [each for each in active if each._matches(name, line)]
         with self.lock:
             if self._running:
                 return

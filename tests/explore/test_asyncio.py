@@ -119,6 +119,29 @@ def test_a_blocking_client_in_a_coroutine_takes_turns(
     assert not waits
 
 
+def test_a_blocked_request_ends_with_its_event_loop(
+    cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unblock = kv._engine.unblock
+
+    def slowly(waiter: Any) -> Any:
+        Gate().acquire(0.05)  # so that a thread that does not wait goes on first
+        return unblock(waiter)
+
+    async def wait() -> None:
+        own = redis_asyncio.Redis.from_url(kv.database_url)
+        waiting = asyncio.create_task(own.blpop(["jobs"], 60))
+        await asyncio.sleep(1)
+        waiting.cancel()
+
+    def client() -> None:
+        asyncio.run(wait())
+        assert kv.journal.calls(command="BLPOP")[-1].outcome != "open"
+
+    monkeypatch.setattr(kv._engine, "unblock", slowly)
+    cloud.explore(client, holds, schedule="")
+
+
 # -- repetition ------------------------------------------------------------------------------------
 
 

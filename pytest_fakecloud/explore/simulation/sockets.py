@@ -236,7 +236,7 @@ class SocketHooks(Part):
                 strand.state = "running"
                 strand.release()
             strand.state = "ended"
-            strand.gate.release()
+            strand.release()
 
     def idle(self, loop: OwnLoop, timeout: float | None) -> bool:
         """Let other strands run while an event loop waits; return False if it is not explored here."""
@@ -280,15 +280,18 @@ class _Selector(selectors.DefaultSelector):
     def __init__(self, connections: Connections) -> None:
         super().__init__()
         self._connections = connections
-        self._links: dict[int, Link] = {}
+        self._links: dict[int, tuple[Link, selectors.SelectorKey]] = {}
+        self.has_threads = False
+        """Whether a thread has ever woken the loop, which it does through a socket of the system."""
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
         fileno = fileobj if isinstance(fileobj, int) else fileobj.fileno()
         link = self._connections.by_fileno.get(fileno)
         if link is None:
             return super().register(fileobj, events, data)
-        self._links[fileno] = link
-        return selectors._BaseSelectorImpl.register(self, fileobj, events, data)
+        key = selectors._BaseSelectorImpl.register(self, fileobj, events, data)
+        self._links[fileno] = link, key
+        return key
 
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:
         key = self.get_map()[fileobj]
@@ -308,18 +311,21 @@ class _Selector(selectors.DefaultSelector):
             if self.loop.idle(timeout):
                 timeout = 0
             ready = self._ready(timeout)
-        # Sort by registration: the order of arrival differs from run to run.
-        registered = list(self.get_map())
-        return sorted(ready, key=lambda one: registered.index(one[0].fd))
+        if len(ready) > 1:
+            # Sort by registration: the order of arrival differs from run to run.
+            registered = list(self.get_map())
+            ready.sort(key=lambda one: registered.index(one[0].fd))
+        return ready
 
     def _ready(self, timeout: float | None) -> Any:
         """Wait, in wall-clock time, for events; do not wait if a connection in memory has one."""
-        found, keys = [], self.get_map()
-        for fileno, link in self._links.items():
-            key = keys[fileno]
+        found = []
+        for link, key in self._links.values():
             events = key.events & (selectors.EVENT_WRITE | link.has_news() * selectors.EVENT_READ)
             if events:
                 found.append((key, events))
+        if (found or timeout == 0) and not (self.has_threads or self.has_strangers()):
+            return found
         return super().select(0 if found else timeout) + found
 
     def has_events(self, seconds: float = 0.0) -> bool:
@@ -362,6 +368,10 @@ class OwnLoop(asyncio.SelectorEventLoop):
         """Wake the loop, called in another thread; a loop that is explored waits differently."""
         if self.strand is None and not self.is_closed():
             self.call_soon_threadsafe(lambda: None)
+
+    def call_soon_threadsafe(self, *args: Any, **options: Any) -> Any:  # type: ignore[override]
+        self.selector.has_threads = True
+        return super().call_soon_threadsafe(*args, **options)
 
     def run_forever(self) -> None:
         if (hooks := self._hooks()) is not None:

@@ -345,7 +345,8 @@ class PortConnection:
         return self._deliver(call, response, altered)
 
     def _request_of(self, call: Call) -> Request:
-        request = Request(call.method, call.target, NO_HEADERS, call.request_body, self.client)
+        body = call.request_body = call.request_body  # Keep what the interceptors read again.
+        request = Request(call.method, call.target, NO_HEADERS, body, self.client)
         request.call = call
         return request
 
