@@ -51,7 +51,7 @@ class SplitUrl(NamedTuple):
     rest: str
 
 
-@dataclass(repr=False, unsafe_hash=True)
+@dataclass(frozen=True)
 class Pattern:
     """Matches URLs by a wildcard, a regular expression or a function. Any prefix is longer."""
 
@@ -339,7 +339,7 @@ ResponseLike: TypeAlias = (
 """
 
 
-@dataclass(repr=False)
+@dataclass(frozen=True)
 class DeliveredRequest:
     """A delivery as a request, which is the argument of destination handlers."""
 
