@@ -70,7 +70,10 @@ def _replace_default_opener() -> Callable[[], None]:
 
     opener: Any = getattr(urllib.request, "_opener", None)
     default: Any = urllib.request.build_opener()
-    if opener is not None and [*map(type, opener.handlers)] != [*map(type, default.handlers)]:
+    usual = [*map(type, default.handlers)]
+    # The default opener has no ProxyHandler if it was made before NO_PROXY was set for the fakes.
+    early = [kind for kind in usual if kind is not urllib.request.ProxyHandler]
+    if opener is not None and [*map(type, opener.handlers)] not in (usual, early):
         return lambda: None
     return replace(urllib.request, "_opener", default).restore
 

@@ -57,12 +57,19 @@ def test_clients_trust_it_through_their_variables(kv: KVServer) -> None:
     assert _read(kv) == b'{"result":"v"}'
 
 
-@pytest.mark.parametrize("before", [None, urllib.request.build_opener()])
+_openers = [
+    urllib.request.build_opener(),
+    urllib.request.build_opener(urllib.request.ProxyHandler({"no": "x"})),
+]
+
+
+@pytest.mark.parametrize("before", [None, *_openers], ids=["none", "usual", "proxies"])
 def test_urllib_trusts_it_until_the_end_of_the_test(
     before: object, cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(urllib.request, "_opener", before)
     end = publish_env(cloud, monkeypatch)
+    assert urllib.request._opener is not before  # type: ignore[attr-defined]
     assert _read(kv) == b'{"result":"v"}'
     end()
     assert urllib.request._opener is before  # type: ignore[attr-defined]
