@@ -1,10 +1,17 @@
-"""Generate the page of the control API from its OpenAPI file."""
+"""Generate the OpenAPI file and the page of the control API, and the JSON Schema of state files."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import nullcontext
+from typing import Any
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.standalone.api import ControlApp
+from pytest_fakecloud.standalone.control.clouds import IsolatedClouds
+from pytest_fakecloud.standalone.control.shapes import document
+from pytest_fakecloud.standalone.state_file import SCHEMA
 
 from .markdown import HEAD, table
 
@@ -28,8 +35,20 @@ def page() -> str:
 
 
 def _rows() -> Iterator[tuple[str, str, str]]:
-    file = Path(__file__).resolve().parents[1] / "control-api.json"
-    document = json.loads(file.read_text(encoding="utf-8"))
-    for path, methods in document["paths"].items():
+    for path, methods in _document()["paths"].items():
         for method, operation in methods.items():
             yield method.upper(), f"`{path}`", operation["summary"]
+
+
+def openapi() -> str:
+    return json.dumps(_document(), indent=1) + "\n"
+
+
+def state_schema() -> str:
+    return json.dumps(SCHEMA, indent=1) + "\n"
+
+
+def _document() -> dict[str, Any]:
+    opener: Any = nullcontext  # Only the routes are read, so no cloud is opened.
+    with Cloud() as cloud:
+        return document(ControlApp(cloud, clouds=IsolatedClouds(opener)).routes())

@@ -1,4 +1,4 @@
-"""The generated pages: their paths and the functions that write them."""
+"""The generated pages and files: their paths and the functions that write them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/fixtures.md": options.fixtures_page,
     "reference/settings.md": settings.page,
     "reference/options.md": options.page,
+    "control-api.json": control.openapi,
     "reference/control-api.md": control.page,
+    "reference/state.schema.json": control.state_schema,
     "reference/kv-commands.md": kv_commands.page,
     "reference/errors.md": errors.page,
     "reference/measured.md": site.page,

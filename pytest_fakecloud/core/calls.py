@@ -188,7 +188,7 @@ class VariedHeaders(Headers):
 
 
 class _Rare(NamedTuple):
-    """The fields that few calls set. All other calls share one object, which saves memory."""
+    """The values of the fields that few calls set. All other calls share one object."""
 
     fault: str | None = None
     faults: Sequence[Mapping[str, str]] = ()
@@ -203,8 +203,6 @@ _setting_rare = threading.Lock()
 
 
 def _rare(name: str) -> Any:
-    """Return a property for a field of ``_Rare``."""
-
     def set_rare(call: Call, value: Any) -> None:
         # Another thread may set another field of the same call.
         with _setting_rare:
@@ -214,6 +212,13 @@ def _rare(name: str) -> Any:
 
 
 class _RareFields:
+    """The fields of ``_Rare`` as attributes of a call.
+
+    Few calls set any of them, and a slot for each would make every entry of the journal a tenth
+    larger. Reading a property of an ``attrgetter`` calls no function in Python, because a report reads
+    these fields of every call several times.
+    """
+
     if not TYPE_CHECKING:  # Type checkers would look for the fields in the slots.
         __slots__ = ()
     fault: str | None = _rare("fault")
@@ -456,7 +461,7 @@ class Event:
 
     @property
     def data(self) -> dict[str, Any]:
-        """The details, in a new dictionary."""
+        """The details, in a new dictionary: changing it does not change the event."""
         return dict(zip_longest(self._names, self._values))
 
     @data.setter

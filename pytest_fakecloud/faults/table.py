@@ -18,24 +18,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cached_property, partial
 from types import FrameType, MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from ..core.calls import CallNames, NamesOf, end_faults, field_of
 from ..core.errors import ContractError, brief, counted, shortfall, shown
 from ..core.field_types import discard_awaitable, positional_parameters
+from ..core.ids import RandomStream
 from ..core.matching import Field, Query, Question, check_fields
 from ..core.recorder import Recorder, code_place, is_own, stack_of
 from ..core.settings import optional, whole
+from ..core.timekeeper import Timekeeper
 from ..core.timers import monotonic
-from ..http.app import FAULTS
+from ..http.app import FAULTS, App
 from ..http.messages import Answer, AnyResponse, HeaderPairs, Request, Serve
 from .answers import AnswerMaker, Response
-
-if TYPE_CHECKING:
-    from ..core.ids import RandomStream
-    from ..core.timekeeper import Timekeeper
-    from ..http.app import App
-
 
 # Levels of rules, in the order in which a request passes through them (see the module ``table``).
 WAIT, CUT, SPOIL, REPLACE = range(4)

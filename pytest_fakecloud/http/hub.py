@@ -125,7 +125,6 @@ class Mount:
             self._listening = False
             self.hub.unregister(self.listener)
             if CAN_STOP_LISTENING:
-                self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 self.listener.shutdown(socket.SHUT_RDWR)
             else:
                 self.listener.close()

@@ -35,6 +35,10 @@ def listen(host: str, port: int | Callable[[socket.socket], int]) -> tuple[socke
         else:
             bound = port(sock)
         sock.listen(BACKLOG)
+        if sys.platform != "win32":
+            # Connections inherit the option. On Linux, a connection without it blocks the port for
+            # the next listener. Set it after bind(), which must not choose a port with connections.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     except BaseException:
         sock.close()
         raise

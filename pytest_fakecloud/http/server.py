@@ -157,9 +157,6 @@ class Connection:
             # The test may have set a default timeout for sockets, but this socket must block.
             sock.settimeout(None)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if sys.platform != "win32":
-                # Otherwise, a closed connection would prevent listening on the port again.
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if (tls := self.mount.tls) is not None:
                 with self.mount.lock:
                     if self.ended:

@@ -15,7 +15,7 @@ from .engine.engine import Engine
 from .errors import CommandError
 from .rdb import Contents, Record, dump, read_file, write_file
 from .rdb.source import RdbError
-from .rdb.writer import OLDEST
+from .rdb.types import OLDEST
 from .table.config import Config
 from .values import type_name
 from .values.json import JsonValue, write_json

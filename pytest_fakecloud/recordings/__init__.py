@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 from urllib.parse import SplitResult, urlsplit
 
-from ..base_cloud import closed_addresses, fixture_fake
+from ..base_cloud import BaseCloud, closed_addresses, fixture_fake
 from ..core.assets import asset
 from ..core.calls import Call
 from ..core.errors import ContractError, brief, same_json, shown
@@ -24,9 +24,6 @@ from ..files import read_json
 from ..handle import Handle
 from ..http.messages import query_items
 from ..reporting.values import HIDDEN, Mask, write_private
-
-if TYPE_CHECKING:
-    from ..base_cloud import BaseCloud
 
 
 def archive(cloud: BaseCloud, others: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:

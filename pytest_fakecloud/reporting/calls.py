@@ -12,25 +12,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from ..base_cloud import BaseCloud
 from ..core.calls import Call, Entry, Event, faults_ended
 from ..core.errors import report_failure
 from ..core.recorder import SharedRecords
 from ..core.timers import instant_us
 from .values import Mask, hides_words, items_of, parsed, readable, scalar
 
-if TYPE_CHECKING:
-    from ..base_cloud import BaseCloud
-
-
 SEVERAL = ("pipeline", "multi-exec")
 """Routes of a key-value server for several commands."""
 QUEUED = b"+QUEUED\r\n"
 """The reply to a command in a transaction; EXEC executes the command."""
-QUERIES = ("query", "query-data", "resumable-query", "resumable-query-data")
-UPSERTS = ("upsert", "upsert-data")
-"""Routes of a vector index, repeated here because `vector.assertions` would import NumPy."""
 PUBLISHING = ("publish", "enqueue", "batch")
 """Routes of a queue that create messages."""
 

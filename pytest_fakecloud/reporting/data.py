@@ -18,14 +18,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypedDict, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar
 
 from ..core.errors import ContractError, ServiceError, unknown_name
 from ..core.timers import instant_us, to_datetime
+from ..handle import Handle
 from ..services import report_part
-
-if TYPE_CHECKING:
-    from ..handle import Handle
 
 T = TypeVar("T")
 SortKey: TypeAlias = tuple[int | str, ...]

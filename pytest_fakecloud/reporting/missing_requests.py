@@ -17,19 +17,15 @@ from types import (
     MethodType,
     ModuleType,
 )
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from ..base_cloud import secrets_in
+from ..base_cloud import BaseCloud, secrets_in
 from ..core.calls import Call
 from ..handle import was_given
 from ..http.hub import default_hub
 from ..http.messages import bearer_token
 from ..services import named
-
-if TYPE_CHECKING:
-    from ..base_cloud import BaseCloud
-
 
 _CLIENTS = {"upstash_redis": "kv", "upstash_vector": "vector", "qstash": "queue"}
 """The packages of the official clients, with their services."""

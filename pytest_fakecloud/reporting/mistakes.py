@@ -14,9 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from ..base_cloud import BaseCloud
 from ..core.errors import counted, did_you_mean
 from ..public_names import PUBLIC_NAMES
 from .calls import text_replies
@@ -34,10 +35,6 @@ from .missing_requests import (
     unsent,
 )
 from .values import Mask
-
-if TYPE_CHECKING:
-    from ..base_cloud import BaseCloud
-
 
 _OURS = f"{__package__.partition('.')[0]}."
 _INSTEAD = {

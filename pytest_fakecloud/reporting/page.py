@@ -14,18 +14,16 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
+from ..base_cloud import BaseCloud
 from ..core.assets import asset
 from ..core.errors import counted, shown
 from .as_json import as_json
 from .model import IN_FULL, Report
 from .replay import states
 from .values import Mask, printable, shortened, write_private
-
-if TYPE_CHECKING:
-    from ..base_cloud import BaseCloud
 
 _INDEX = "index.html"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from ..base_cloud import context_of
+from ..base_cloud import BaseCloud, context_of
 from ..core.calls import Action, Call, Entry, Event
 from ..core.errors import report_failure
 from ..core.ids import Ids
@@ -27,9 +27,6 @@ from .calls import executed_at
 from .data import Change, State, changes_of, short, state_of
 from .model import Report
 from .rows import began
-
-if TYPE_CHECKING:
-    from ..base_cloud import BaseCloud
 
 MOST_ITEMS = 1_000
 """Maximum number of items in a fake; the data of larger fakes is not replayed."""

@@ -12,11 +12,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from ..base_cloud import closed_addresses, context_of
+from ..base_cloud import BaseCloud, closed_addresses, context_of
 from ..core.calls import Action, Call, Entry, Event
 from ..core.errors import chain_of, describe_error, report_failure
+from ..core.problems import Problem
 from ..handle import Handle
 from ..services import SERVICES, report_part
 from .applications import ServedRequest
@@ -33,11 +34,6 @@ from .calls import (
 from .model import WEIGHT, Fake, Finding, Report, Row, Severity, Subject
 from .rows import rows
 from .values import NUMBER, Mask
-
-if TYPE_CHECKING:
-    from ..base_cloud import BaseCloud
-    from ..core.problems import Problem
-
 
 MOST_UNFINISHED = 8
 """Maximum number of findings about unfinished work; further ones are only counted."""
@@ -445,10 +441,11 @@ Detector: TypeAlias = Callable[[ObservedTest, Any], Iterator[Finding]]  # given 
 _REJECTED = (400, 404, 409, 422)
 _INCOMPLETE = {"altered", "broken off", "lost", "truncated"}
 """Outcomes of a call whose client did not receive the complete answer."""
-_WAITING = {"consume", "fetch", "chat", "subscribe", "monitor"}
-"""Routes and commands whose calls may wait, in wall-clock time."""
+_WAITING = {"consume", "fetch", "chat", "subscribe", "psubscribe", "monitor"}
+"""Routes whose calls may wait, in wall-clock time."""
 _BLOCKING = {"BLPOP", "BRPOP", "BLMOVE", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP", "BRPOPLPUSH",
-             "WAIT", "DEBUG"}  # fmt: skip
+             "WAIT", "WAITAOF", "DEBUG"}  # fmt: skip
+"""Commands that may wait; those that wait only with the option BLOCK are recognized by it."""
 
 
 def _names_of(call: Call) -> list[str]:

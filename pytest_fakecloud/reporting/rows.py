@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from ..base_cloud import closed_addresses, context_of
+from ..base_cloud import BaseCloud, closed_addresses, context_of
 from ..core.calls import Action, Call, Entry, Event, faults_ended
 from ..core.errors import describe_error
 from ..core.recorder import CallSite, place_at
@@ -21,10 +21,6 @@ from .applications import ServedRequest
 from .calls import SEVERAL, Lookups, has_full_answer, records_of
 from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, Row, Subject
 from .values import NUMBER, Mask
-
-if TYPE_CHECKING:
-    from ..base_cloud import BaseCloud
-
 
 _VOLATILE = {"began", "alone", "number", "traceback", "exception", "dlq_id", "ahead_s"}
 """Details that may differ between two otherwise equal events."""

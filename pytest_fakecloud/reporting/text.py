@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from datetime import date
 from operator import attrgetter
 from pathlib import PurePath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from ..base_cloud import BaseCloud
 from ..core.calls import Call, Event
 from ..core.errors import counted
 from ..core.timers import clock_time, to_datetime
@@ -22,10 +23,6 @@ from .model import IN_FULL, Finding, Report, Row, Script, Severity, Summary
 from .report import report_of
 from .values import CONTROLS, NUMBER, PIPELINED, printable
 from .wording import describe, effect, sentence
-
-if TYPE_CHECKING:
-    from ..base_cloud import BaseCloud
-
 
 WIDTH = 80
 WIDEST = 140

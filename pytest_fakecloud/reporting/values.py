@@ -15,22 +15,18 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from http.client import responses
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unicodedata import category, normalize
 
-from ..base_cloud import secrets_in
+from ..base_cloud import BaseCloud, secrets_in
 from ..core.calls import ITEMS_OF_CUT, Call, Event, Headers, keep_headers, set_facts
 from ..core.errors import listed
 from ..core.timers import to_datetime
 from .applications import ServedRequest
-
-if TYPE_CHECKING:
-    from ..base_cloud import BaseCloud
-
 
 HIDDEN = "***"
 _PASSWORD_COMMANDS = {"AUTH": 2, "HELLO": 3, "ACL": 3, "CONFIG": 3, "MIGRATE": 3}
@@ -153,13 +149,7 @@ class Mask:
 
     def value(self, value: Any) -> Any:
         """Return a JSON value with every string in it masked."""
-        if isinstance(value, str):
-            return self.text(value)
-        if isinstance(value, list | tuple):
-            return [self.value(each) for each in value]
-        if isinstance(value, dict):
-            return {self.value(name): self.value(each) for name, each in value.items()}
-        return value
+        return map_strings(value, self.text)
 
     def event(self, event: Event) -> Event:
         masked = copy.copy(event)
@@ -270,6 +260,20 @@ _END_OF_TIME = 253_402_300_800
 _WORDS = ("True", "False", "None")
 _TAGS = re.compile(r"(?s)<(script|style|head)\b.*?</\1\s*>|<!--.*?-->|<[^>]*>")
 _TITLE = re.compile(r"(?is)<title[^>]*>(.*?)</title>")
+
+
+def map_strings(value: Any, change: Callable[[str], str], *, names: bool = True) -> Any:
+    """Return a JSON value with every string in it changed, the ``names`` of members only if true."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list | tuple):
+        return [map_strings(item, change, names=names) for item in value]
+    if isinstance(value, dict):
+        return {
+            map_strings(name, change) if names else name: map_strings(item, change, names=names)
+            for name, item in value.items()
+        }
+    return value
 
 
 def shortened(text: str, most: int = 48) -> str:
@@ -436,11 +440,7 @@ def _with_times(claims: dict[str, Any]) -> dict[str, Any]:
 
 
 def each_from_base64(value: Any) -> Any:
-    if isinstance(value, list):
-        return [each_from_base64(each) for each in value]
-    if isinstance(value, dict):
-        return {key: each_from_base64(each) for key, each in value.items()}
-    return from_base64(value) if isinstance(value, str) else value
+    return map_strings(value, from_base64, names=False)
 
 
 def from_base64(value: str) -> str:

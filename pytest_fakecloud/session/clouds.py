@@ -16,14 +16,13 @@ from ..base_cloud import (
 )
 from ..cloud import Cloud
 from ..core.errors import call_all
+from ..handle import Delivery, Handle
 from ..outside.replace import replace
 from ..services import SERVICES, find, settings_class
 from .options import PER_TEST_SETTINGS, SESSION_SETTINGS, RunOptions, fixture_of, misuse
 
 if TYPE_CHECKING:
     import pytest
-
-    from ..handle import Delivery, Handle
 
 
 _OF_CLOUDS = ("seed", "now", "clock", "process_time", "transport", "tls", "share_tls_context")

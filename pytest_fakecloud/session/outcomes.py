@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from ..base_cloud import context_of, undelivered
+from ..cloud import Cloud
 from ..core.calls import Call
 from ..core.errors import ContractError, chain_of, counted, ends_the_test, report_failure
-from ..core.problems import with_allowance
+from ..core.problems import Problem, with_allowance
 from ..core.recorder import is_library, is_own
 from . import warn
 from .options import misuse
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from ..cloud import Cloud
-    from ..core.problems import Problem
     from ..reporting.model import Report
     from ..reporting.text import TextLine
 

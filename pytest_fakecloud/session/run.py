@@ -18,9 +18,11 @@ import pytest
 
 from .. import __path__
 from ..base_cloud import close_with_fixtures, context_of, fixture_fake
+from ..cloud import Cloud
 from ..core.errors import ContractError, unknown_name
 from ..core.journal import recorder_of
 from ..core.timers import monotonic
+from ..outside.replace import Hooks
 from ..services import SERVICES, services_by_word
 from . import warn
 from .clouds import LastingCloud, SessionCloud, new_cloud, publish_env
@@ -38,8 +40,6 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from ..cloud import Cloud
-    from ..outside.replace import Hooks
     from ..reporting.applications import Listener, ServedRequest
 
 try:

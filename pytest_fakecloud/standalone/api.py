@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from pkgutil import get_data
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ..base_cloud import begin_test, context_of
+from ..cloud import Cloud
 from ..core.errors import ContractError, ServiceError
 from ..core.ids import new_token
 from ..core.problems import Problem, Problems, shortened
@@ -27,10 +28,6 @@ from .control import PREFIX, Refused, contract, fields, handle_named, shapes
 from .control.clouds import CloudRoutes, IsolatedClouds, clock_view
 from .control.data import DataRoutes
 from .control.handles import HandleRoutes, describe
-
-if TYPE_CHECKING:
-    from ..cloud import Cloud
-
 
 T = TypeVar("T", bound=AnyResponse)
 _MOST_CODES = 100

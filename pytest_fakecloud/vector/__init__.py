@@ -17,3 +17,7 @@ Known differences from the service:
 - An index can be created without a dimension; the first vector determines it.
 - An unknown field (``top_k`` for ``topK``) is rejected; the service may ignore it.
 """
+
+UPSERTS = ("upsert", "upsert-data")
+QUERIES = ("query", "query-data", "resumable-query", "resumable-query-data")
+"""Names of routes, which reports can import from here without NumPy."""

@@ -26,6 +26,7 @@ from ..core.matching import Condition, Field, Query
 from ..core.recorder import code_place
 from ..handle import Aio, Context, action, perform
 from ..http.messages import decode_segment
+from . import QUERIES, UPSERTS
 from .embedding import Embedder
 from .engine import VectorEngine
 from .errors import VectorError
@@ -327,8 +328,6 @@ def _check_namespace(name: object) -> None:
     raise ContractError(f"{name!r:.80} is not a valid name of a namespace: {why}")
 
 
-UPSERTS = ("upsert", "upsert-data")
-QUERIES = ("query", "query-data", "resumable-query", "resumable-query-data")
 DEFAULTS = {"topK": DEFAULT_TOP_K, "filter": EVERYTHING}
 
 Item = dict[str, Any]

@@ -21,7 +21,8 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from os import PathLike
-from typing import TYPE_CHECKING, Any, BinaryIO
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 import orjson
@@ -33,9 +34,6 @@ from .errors import VectorError, invalid_dimension
 from .fields import Fields, from_array
 from .model import VectorRecord
 from .settings import VectorLimits
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Raw = dict[str, Any]
 """The fields of a record by name, not checked yet."""
@@ -156,9 +154,6 @@ def _items(source: Any, name: str = "") -> Iterator[tuple[str, object]]:
     The records of a mapping are yielded as tuples ``(id, record)``.
     """
     if isinstance(source, str | PathLike):
-        # Imported here, because few tests load a file.
-        from pathlib import Path
-
         yield from _from_file(Path(source))
         return
     if isinstance(source, Mapping):

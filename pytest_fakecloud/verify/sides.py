@@ -22,7 +22,7 @@ import urllib3
 from ..cloud import Cloud
 from ..core.errors import ContractError, ServiceError, unknown_name
 from ..core.json_schema import check_nesting
-from ..reporting.values import Mask
+from ..reporting.values import Mask, map_strings
 from . import RUN_SECONDS
 from .catalogue import Scenario, Step
 
@@ -342,20 +342,6 @@ class Side:
         texts = {**self._stored, "p": self._prefix}
         hidden = self._mask.value(value)
         return _replaced(hidden, {text: f"{{{name}}}" for name, text in texts.items() if text})
-
-
-def map_strings(value: Any, change: Callable[[str], str], *, names: bool = True) -> Any:
-    """Return a JSON value with every string in it changed, the ``names`` of members only if true."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, list | tuple):
-        return [map_strings(item, change, names=names) for item in value]
-    if isinstance(value, dict):
-        return {
-            map_strings(name, change) if names else name: map_strings(item, change, names=names)
-            for name, item in value.items()
-        }
-    return value
 
 
 def _replaced(value: Any, texts: Mapping[str, str]) -> Any:

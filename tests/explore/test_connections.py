@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import socket
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -51,7 +54,7 @@ def _read_all(sock: socket.socket, until: bytes) -> bytes:
 
 
 def reads(kv: KVServer, sock: socket.socket) -> list[object]:
-    sock.sendall(b"*2\r\n$4\r\nECHO\r\n$6\r\nabcdef\r\n")
+    sock.sendall(_ECHO)
     buffer = bytearray(8)
     return [
         sock.recv(0),
@@ -155,9 +158,74 @@ def refused(kv: KVServer, sock: socket.socket) -> list[object]:
         return [_outcome(socket.socket().connect, _address(kv))]
 
 
-SCRIPTS: list[Script] = [
+def loop_sockets(kv: KVServer, sock: socket.socket) -> list[object]:
+    async def talk() -> list[object]:
+        loop, buffer = asyncio.get_running_loop(), bytearray(100)
+        with socket.socket() as own:
+            own.setblocking(False)
+            await loop.sock_connect(own, ("localhost", _address(kv)[1]))
+            await loop.sock_sendall(own, _ECHO)
+            first = await loop.sock_recv(own, 2)
+            count = await loop.sock_recv_into(own, buffer)
+            answer = loop.create_future()
+            loop.add_reader(own, lambda: answer.done() or answer.set_result(own.recv(100)))
+            loop.add_writer(own, lambda: (loop.remove_writer(own), own.send(_ECHO)))
+            found = [first, bytes(buffer[:count]), await answer]
+            loop.remove_reader(own)
+            return found
+
+    return asyncio.run(talk())
+
+
+def loop_transports(kv: KVServer, sock: socket.socket) -> list[object]:
+    async def ask(**options: Any) -> list[object]:
+        reader, writer = await asyncio.open_connection(**options)
+        peer = writer.get_extra_info("peername")
+        writer.write(_ECHO)
+        await writer.drain()
+        first = await reader.readuntil(b"\r\n")
+        writer.write_eof()
+        rest = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        return [peer == _address(kv), first, rest]
+
+    async def talk() -> list[object]:
+        host, port = _address(kv)
+        return [
+            await ask(sock=sock),
+            await ask(host="localhost", port=port, happy_eyeballs_delay=0.1),
+            await ask(host="localhost", port=port, family=socket.AF_INET),
+            await ask(host=host, port=port, local_addr=(host, 0)),
+        ]
+
+    return asyncio.run(talk())
+
+
+def files(kv: KVServer, sock: socket.socket) -> list[object]:
+    async def talk(file: Any) -> list[object]:
+        reader, writer = await asyncio.open_connection(*_address(kv))
+        count = await asyncio.get_running_loop().sendfile(writer.transport, file)
+        found = [count, await reader.readuntil(b"\r\n")]
+        writer.close()
+        await writer.wait_closed()
+        return found
+
+    with tempfile.TemporaryFile() as file, sock.makefile("rwb") as lines:
+        file.write(_ECHO)
+        file.seek(0)
+        lines.write(_ECHO)
+        lines.flush()
+        found = [lines.readline(), asyncio.run(talk(file))]
+        file.seek(0)
+        return [*found, sock.sendfile(file), lines.readline()]
+
+
+_selector_only = pytest.mark.skipif(sys.platform == "win32", reason="loops there lack add_reader()")
+_ECHO = b"*2\r\n$4\r\nECHO\r\n$6\r\nabcdef\r\n"
+SCRIPTS: list[Any] = [
     reads, addresses, parts, large, end, half, bad, continues, reset, lost, hangs, hangs_the_port,
-    refused,
+    refused, loop_transports, files, pytest.param(loop_sockets, marks=_selector_only),
 ]  # fmt: skip
 
 

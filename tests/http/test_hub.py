@@ -359,6 +359,28 @@ def test_refusing_and_accepting_again(demo: Demo) -> None:
     demo.close()
 
 
+@pytest.mark.skipif(
+    sys.platform == "win32", reason="a connection keeps its port until it is closed"
+)
+@pytest.mark.usefixtures("stops")
+def test_a_connection_that_no_worker_serves_yet_does_not_keep_the_port(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs: list[Callable[[], None]] = []
+    monkeypatch.setattr(hub.workers, "submit", lambda job, abandon: jobs.append(job))
+    mount = hub.mount(hello)
+    with Raw(mount.address):
+        wait_until(lambda: len(jobs) == 1)
+        mount.refuse()
+        mount.accept()
+    with Raw(mount.address):
+        wait_until(lambda: len(jobs) == 2)
+        mount.close()
+        hub.mount(hello, port=mount.port)
+    for job in jobs:
+        job()
+
+
 def test_a_port_that_is_still_taken_is_asked_for_again(
     demo: Demo, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -389,6 +389,13 @@ def test_a_reply_of_the_port_that_differs_ends_the_replay(cloud: Cloud) -> None:
     )
 
 
+def test_a_random_reply_of_the_port_does_not_end_the_replay(cloud: Cloud) -> None:
+    with redis.Redis.from_url(cloud.kv_server().database_url) as client:
+        client.set("a", "1")
+        client.acl_genpass()
+    replayed(cloud)
+
+
 def test_a_wait_that_ends_differently_ends_only_the_replay_of_its_fake(cloud: Cloud) -> None:
     first, second = cloud.kv_server(), cloud.kv_server(name="second")
     with redis.Redis.from_url(first.database_url) as client:

@@ -2,7 +2,7 @@
 
 The REST API, credentials, faults, journal and error messages are the same as with the engine in
 memory. The cluster provides logs, groups and time. ``topics`` manages topics, and writes and reads
-records; ``groups`` reads them with consumer groups, whose clients are in ``instance``.
+records; ``groups`` reads them with consumer groups.
 """
 
 from __future__ import annotations

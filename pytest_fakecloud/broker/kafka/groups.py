@@ -1,16 +1,23 @@
 """Consumer groups on a real cluster, and their instances in this process.
 
-A record counts as delivered when a consume request returns it, not when librdkafka reads it.
+Each instance is a client of librdkafka, and a thread that polls it continuously, so that it takes
+part in rebalances and keeps its position between consume requests. Records that it reads are
+buffered. They count as delivered when a consume request returns them.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any, Literal
 
-from confluent_kafka import KafkaException
+from confluent_kafka import OFFSET_STORED, Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ClusterPartition
 
 from ...core.timekeeper import Timekeeper
 from ...core.timers import monotonic
@@ -33,9 +40,18 @@ from ..model import (
     distinct_positions,
     found_members,
 )
-from .cluster import unsupported
-from .instance import KafkaInstance, Partition
+from .cluster import Unavailable, complete, unsupported, when_disconnected
 from .topics import KafkaRecords
+
+_POLL_SECONDS = 0.02
+"""Seconds between two polls if the last one returned no records."""
+_CONFIRMATION_POLL_SECONDS = 0.001
+"""Seconds between two polls while a commit waits for its confirmation, which arrives in a poll."""
+_TASK_SECONDS = 5.0
+"""Time limit in seconds for calls in the thread. They do not wait for the cluster."""
+
+Partition = tuple[str, int]
+"""The name of a topic on the cluster, and the number of a partition."""
 
 
 class KafkaGroups:
@@ -348,3 +364,353 @@ class KafkaGroups:
                 member.join(max(0.0, until - monotonic()))
 
         return join
+
+
+class KafkaInstance:
+    """A consumer instance with its subscription, its partitions and its buffered records.
+
+    ``client_settings`` configure the Kafka consumer, which is paused when ``max_poll_records``
+    records are buffered. The instance tells ``groups`` of its events, of commits that no request
+    waits for, and when it has stopped by itself. Names of topics are those on the cluster.
+    ``signal`` is notified of changes.
+
+    Requests call the methods from several threads. Only the instance's own thread uses the Kafka
+    consumer and changes ``state``, ``epoch`` and the assignment; a method whose name begins with
+    ``_in_thread`` runs there.
+    """
+
+    def __init__(
+        self,
+        groups: KafkaGroups,
+        group: str,
+        name: str,
+        config: ConsumerConfig,
+        client_settings: dict[str, Any],
+    ) -> None:
+        self.group = group
+        self.name = name
+        self.config = config
+        self.topics: tuple[str, ...] = ()
+        self.signal = groups.clock.signal()
+        self.consume_lock = threading.Lock()
+        """Held by the consume request that is in progress."""
+        self.epoch = 0
+        """Incremented when buffered records are discarded, so that waiting requests end."""
+        self.stopped = False
+        self.state: Literal["joining", "active", "rebalancing", "expired"] = "joining"
+        """``joining`` until the first assignment, ``expired`` after the session has ended."""
+        self.in_doubt = False
+        """Whether the client has lost its connections since the cluster last responded."""
+        self.buffer = RecordBuffer()
+        self._groups = groups
+        self._cluster = groups.cluster
+        self._paused = False
+        self._used = monotonic()
+        self._tasks: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        """Calls that requests make in the thread, because a client belongs to one thread."""
+        self._commits: list[tuple[dict[Partition, int], Future[Any]]] = []
+        """The requested commits that the cluster has not confirmed yet; their futures receive an
+        error or None.
+        """
+        callbacks = {
+            "on_commit": self._in_thread_confirm,
+            "error_cb": when_disconnected(self._doubt),
+        }
+        self._consumer = Consumer({**client_settings, **callbacks})
+        self._thread = threading.Thread(
+            target=self._in_thread, name="fakecloud consumer", daemon=True
+        )
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        self._used = monotonic()
+        if tuple(topics) == self.topics:
+            return
+        if self._thread.ident is None:
+            self._thread.start()
+        self.ask(
+            lambda consumer: consumer.subscribe(
+                list(topics),
+                on_assign=self._in_thread_assign,
+                on_revoke=self._in_thread_revoke,
+                on_lost=self._in_thread_lose,
+            )
+        )
+        self.topics = tuple(topics)
+
+    def ask(self, what: Callable[[Any], Any]) -> Any:
+        """Call ``what(consumer)`` in the instance's thread, which must not call this method."""
+        result: Future[Any] = Future()
+        self._tasks.put(partial(complete, result, lambda: what(self._consumer)))
+        if self.stopped:
+            raise Unavailable("the instance has ended")
+        try:
+            return result.result(_TASK_SECONDS)
+        except TimeoutError:
+            raise Unavailable("it did not respond") from None
+
+    def commit(self, offsets: dict[Partition, int], seconds: float) -> None:
+        """Commit as a member of the group, and wait at most ``seconds`` for the confirmation.
+
+        Raises ``BrokerError``. The thread continues to poll meanwhile. librdkafka's own synchronous
+        commit would take as long as a session timeout if the cluster is unavailable.
+        """
+        partitions = [ClusterPartition(*tp, offset) for tp, offset in offsets.items()]
+        confirmation: Future[Any] = Future()
+        pending = (dict(offsets), confirmation)
+        self._commits.append(pending)
+        try:
+            self.ask(lambda consumer: consumer.commit(offsets=partitions, asynchronous=True))
+            problem = confirmation.result(seconds)
+        except KafkaException as error:
+            raise self._cluster.translated(error) from None
+        except TimeoutError:
+            raise Unavailable("it did not confirm the commit") from None
+        finally:
+            self._commits.remove(pending)
+        if problem is not None:
+            raise self._cluster.translated(problem)
+
+    def take(self, most: int, most_bytes: int) -> list[Any]:
+        """Return the next messages, which then count as delivered.
+
+        Raises ``BrokerError`` if there are no messages and a partition cannot be read.
+        """
+        unreadable = self.buffer.unreadable()
+        if unreadable is not None:
+            topic, partition = self._cluster.names.shown_partition(unreadable)
+            group = self._cluster.names.real(self.group)
+            committed = self._cluster.group_offsets(group, [unreadable])
+            if not committed:
+                raise errors.no_offset(topic, partition)
+            raise BrokerError(
+                "offset_out_of_range",
+                f"Offset out of range: {committed[unreadable]} is outside of the log of "
+                f"{topic}-{partition}",
+            )
+        messages, offsets = self.buffer.take(most, most_bytes)
+        self._used = monotonic()
+        if offsets and self.config.auto_commit:
+            stored = [ClusterPartition(*tp, offset) for tp, offset in offsets.items()]
+            # Ignore errors. If these offsets are not stored, for example because the partitions
+            # have just been revoked, the records are delivered a second time.
+            with suppress(KafkaException, BrokerError):
+                self.ask(lambda consumer: consumer.store_offsets(offsets=stored))
+        return messages
+
+    def resume_after_commit(self, offsets: Mapping[Partition, int]) -> None:
+        """Start reading at committed offsets, in partitions that had no offset to start from."""
+        partitions = self.buffer.pop_unreadable(offsets)
+        if not partitions:
+            return
+        try:
+            starts = {tp: offsets[tp] for tp in partitions}
+            self.ask(lambda consumer: self._in_thread_reassign(consumer, starts))
+        except (KafkaException, BrokerError):
+            # Report these partitions again, because they are still not read.
+            self.buffer.mark_unreadable(partitions)
+            raise
+
+    def stop(self) -> None:
+        """Start to leave the group and to end the thread. Waiting requests return immediately."""
+        self.stopped = True
+        self._tasks.put(lambda: None)  # Wakes the thread.
+        self.signal.close()
+
+    def join(self, seconds: float) -> None:
+        """Wait at most ``seconds`` until the instance has left its group and its thread has ended."""
+        if self._thread.ident is None:
+            self._consumer.close()
+        elif self._thread is not threading.current_thread():
+            self._thread.join(seconds)
+
+    def _add_event(self, kind: EventKind, text: str, **data: Any) -> None:
+        group, name = self.group, self.name
+        text = f"group {group!r}: {name!r} {kind}: {self._cluster.names.public(text)}"
+        self._groups.add_event(kind, text, group=group, instance=name, **data)
+
+    def _doubt(self) -> None:
+        self.in_doubt = True
+        self.signal.notify()
+
+    def _in_thread(self) -> None:
+        try:
+            while not self.stopped:
+                self._in_thread_step()
+        except (KafkaException, RuntimeError) as error:
+            self._add_event("lost", f"the client of the cluster ended: {error}")
+            self._groups.remove(self)
+        finally:
+            self.stopped = True
+            self._in_thread_run_tasks()
+            for _, confirmation in list(self._commits):
+                if not confirmation.done():
+                    confirmation.set_exception(Unavailable("the instance has ended"))
+            self._consumer.close()
+            self.signal.close()
+
+    def _in_thread_run_tasks(self, seconds: float = 0) -> None:
+        """Make all requested calls, and wait at most ``seconds`` for the first one."""
+        with suppress(Empty):
+            self._tasks.get(timeout=seconds)()
+            while True:
+                self._tasks.get_nowait()()
+
+    def _in_thread_step(self) -> None:
+        self._in_thread_run_tasks()
+        self._in_thread_pause_or_resume()
+        messages = self._consumer.consume(self._groups.settings.max_poll_records, 0)
+        if messages:
+            self._in_thread_receive(messages)
+            return
+        self._in_thread_run_tasks(_CONFIRMATION_POLL_SECONDS if self._commits else _POLL_SECONDS)
+        idle_ms = self._groups.settings.idle_close_ms
+        if idle_ms is not None and monotonic() - self._used > idle_ms / 1000:
+            self.stopped = True
+            self._groups.remove(self)
+
+    def _in_thread_receive(self, messages: list[Any]) -> None:
+        for message in messages:
+            problem = message.error()
+            if problem is None:
+                self.buffer.add(message)
+            elif problem.code() == KafkaError._AUTO_OFFSET_RESET:
+                self.buffer.mark_unreadable([(message.topic(), message.partition())])
+        self.signal.notify()
+
+    def _in_thread_pause_or_resume(self) -> None:
+        size, most = len(self.buffer), self._groups.settings.max_poll_records
+        if size >= most and not self._paused:
+            self._consumer.pause(self._consumer.assignment())
+            self._paused = True
+        elif size <= most // 2 and self._paused:
+            self._consumer.resume(self._consumer.assignment())
+            self._paused = False
+
+    def _in_thread_confirm(self, error: Any, partitions: list[Any]) -> None:
+        # An automatic commit also confirms a requested commit of the same offsets.
+        offsets = {(tp.topic, tp.partition): tp.offset for tp in partitions}
+        problem = error or next((tp.error for tp in partitions if tp.error), None)
+        for wanted, confirmation in list(self._commits):
+            if wanted == offsets and not confirmation.done():
+                confirmation.set_result(problem)
+                return
+        stored = {tp: at for tp, at in offsets.items() if at >= 0}
+        if problem is None and stored:
+            kind: EventKind = "auto commit" if self.config.auto_commit else "commit"
+            self._groups.report_commit(self.group, self.name, stored, kind)
+
+    def _in_thread_reassign(self, consumer: Any, starts: Mapping[Partition, int]) -> None:
+        # A partition without a position is fetched only after a new assignment.
+        partitions = []
+        for partition in consumer.position(consumer.assignment()):
+            tp = (partition.topic, partition.partition)
+            known = partition.offset if partition.offset >= 0 else OFFSET_STORED
+            partitions.append(ClusterPartition(*tp, starts.get(tp, known)))
+        consumer.assign(partitions)
+
+    def _in_thread_assign(self, consumer: Any, partitions: list[Any]) -> None:
+        self.buffer.assign([(tp.topic, tp.partition) for tp in partitions])
+        self.state = "active"
+        self._paused = False
+        self._add_event("assigned", _shown(partitions), partitions=len(partitions))
+        self.signal.notify()
+
+    def _in_thread_revoke(self, consumer: Any, partitions: list[Any]) -> None:
+        self._in_thread_give_up("rebalancing")
+        self._add_event("revoked", _shown(partitions), partitions=len(partitions))
+
+    def _in_thread_lose(self, consumer: Any, partitions: list[Any]) -> None:
+        self._in_thread_give_up("expired")
+        self._add_event("expire", f"its session is over; lost {_shown(partitions)}")
+
+    def _in_thread_give_up(self, state: Literal["rebalancing", "expired"]) -> None:
+        self.buffer.discard()
+        self.state = state
+        self.epoch += 1
+        self.signal.notify()
+
+
+def _shown(partitions: list[Any]) -> str:
+    return ", ".join(sorted(f"{tp.topic}-{tp.partition}" for tp in partitions)) or "nothing"
+
+
+class RecordBuffer:
+    """The buffered messages of an instance's partitions. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._messages: deque[Any] = deque()
+        self._assigned: set[Partition] = set()
+        self._delivered: dict[Partition, int] = {}
+        self._unreadable: set[Partition] = set()
+        """Partitions without a valid offset to start from."""
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @property
+    def assigned(self) -> set[Partition]:
+        with self._lock:
+            return set(self._assigned)
+
+    @property
+    def delivered(self) -> dict[Partition, int]:
+        """The offset after the last record that was taken, by partition."""
+        with self._lock:
+            return dict(self._delivered)
+
+    def assign(self, partitions: Collection[Partition]) -> None:
+        """Replace the partitions of the instance. Buffered messages stay."""
+        with self._lock:
+            self._assigned = set(partitions)
+            self._delivered.clear()
+            self._unreadable.clear()
+
+    def discard(self) -> None:
+        with self._lock:
+            for known in (self._messages, self._assigned, self._delivered, self._unreadable):
+                known.clear()
+
+    def add(self, message: Any) -> None:
+        """Append a message, unless its partition has been revoked."""
+        with self._lock:
+            if (message.topic(), message.partition()) in self._assigned:
+                self._messages.append(message)
+
+    def take(self, most: int, most_bytes: int) -> tuple[list[Any], dict[Partition, int]]:
+        """Remove and return the next messages, and the offsets after them by partition."""
+        taken: list[Any] = []
+        sizes: dict[Partition, int] = {}
+        full: set[Partition] = set()
+        rest: deque[Any] = deque()
+        with self._lock:
+            while self._messages and len(taken) < most:
+                message = self._messages.popleft()
+                partition = message.topic(), message.partition()
+                size = sizes.get(partition, 0) + len(message)
+                if partition in full or (partition in sizes and size > most_bytes):
+                    # Let all later records of this partition wait, too, to keep the order.
+                    full.add(partition)
+                    rest.append(message)
+                    continue
+                sizes[partition] = size
+                taken.append(message)
+                self._delivered[partition] = message.offset() + 1
+            self._messages = rest + self._messages
+            return taken, {partition: self._delivered[partition] for partition in sizes}
+
+    def unreadable(self) -> Partition | None:
+        """Return a partition that cannot be read, or None; None also while there are messages."""
+        with self._lock:
+            return None if self._messages else next(iter(self._unreadable), None)
+
+    def mark_unreadable(self, partitions: Collection[Partition]) -> None:
+        with self._lock:
+            self._unreadable.update(partitions)
+
+    def pop_unreadable(self, partitions: Collection[Partition]) -> set[Partition]:
+        """Return which of the partitions were unreadable, and mark them as readable."""
+        with self._lock:
+            found = self._unreadable & set(partitions)
+            self._unreadable -= found
+            return found

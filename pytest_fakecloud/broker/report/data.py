@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from ...core.timers import to_datetime
 from ...handle import engine_of
@@ -20,12 +19,9 @@ from ...reporting.data import (
     plain,
 )
 from ..engine import MemoryEngine
-
-if TYPE_CHECKING:
-    from ..handle import Broker
-    from ..model import Record, TopicPartition
-    from ..views import GroupView
-
+from ..handle import Broker
+from ..model import Record, TopicPartition
+from ..views import GroupView
 
 PREVIEW = 2000
 """Maximum number of characters of a value in a row of records."""

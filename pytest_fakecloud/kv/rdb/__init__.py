@@ -1,8 +1,8 @@
 """The RDB format of Redis and Valkey: payloads of DUMP and FUNCTION DUMP, and ``.rdb`` files.
 
 This package converts between byte strings and the classes of ``kv/values``; it opens no files. A
-payload consists of a value or of function libraries, the format version and a checksum. ``reader``
-and ``writer`` handle the values, ``source`` the lengths, strings and packed structures in them.
+payload consists of a value or of function libraries, the format version and a checksum. ``types``
+handles the values, ``source`` the lengths, strings and packed structures in them.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..table.config import Config
-from .reader import VALKEY_9, ForeignType, module_items, read_value
 from .source import RdbError, Source, crc64
-from .writer import OLDEST, Writer
+from .types import OLDEST, VALKEY_9, ForeignType, Writer, module_items, read_value
 
 _FUNCTION = 0xF5
 """The type code that precedes the source of a function library."""

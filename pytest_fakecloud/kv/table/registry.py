@@ -169,6 +169,7 @@ TTL_OPTIONS = {
     "PXAT": UNITS["unix-milliseconds"],
 }
 """The option words that set a TTL, in every command that has them, with the units of their numbers."""
+_TIMED = frozenset(word.encode() for word in (*TTL_OPTIONS, "BLOCK"))
 _WORDS = {
     "ttl": ("takes_ttl", True),
     "time": ("reads_clock", True),
@@ -357,18 +358,13 @@ class CommandSpec:
         event = self.effects.event
         return self.full_name.replace("|", "-") if event is None else event
 
-    @cached_property
-    def _is_timed(self) -> bool:
-        blocks = "blocking" in self.flags and not self.may_wait
-        return blocks or self.effects.reads_clock or self.effects.ttl_unit is not None
-
-    @cached_property
-    def _timed_words(self) -> frozenset[bytes]:
-        return self.option_words.intersection(map(str.encode, (*TTL_OPTIONS, "BLOCK")))
-
     def depends_on_time(self, argv: list[bytes]) -> bool:
         """Return whether the effect or the reply of a command line may depend on the time."""
-        return self._is_timed or not self._timed_words.isdisjoint(map(bytes.upper, argv[1:]))
+        blocks = "blocking" in self.flags and not self.may_wait
+        if blocks or self.effects.reads_clock or self.effects.ttl_unit is not None:
+            return True
+        timed = self.option_words & _TIMED
+        return bool(timed) and any(word.upper() in timed for word in argv[1:])
 
     def key_positions(self, argv: list[bytes]) -> list[tuple[int, KeySpec]]:
         """Return the position and the spec of each key in ``argv``, which includes the name."""

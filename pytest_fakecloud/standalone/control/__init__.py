@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...cloud import Cloud
 from ...core.errors import ContractError, ServiceError, unknown_name
 from ...core.json_schema import violations
+from ...handle import Handle
 from ...http.messages import Request, json_value
 from .shapes import body_schema
-
-if TYPE_CHECKING:
-    from ...cloud import Cloud
-    from ...handle import Handle
 
 PREFIX = "/__control__"
 

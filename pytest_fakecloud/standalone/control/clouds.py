@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ...base_cloud import context_of, show_same
+from ...cloud import Cloud
 from ...core.errors import unknown_name
 from ...core.timers import to_datetime
+from ...handle import Snapshot
 from ...http.app import Route
 from ...http.messages import Request
 from ...reporting.data import State, changes_of, short, state_of
@@ -22,8 +24,6 @@ from ..state_file import checked_state, load_state
 from . import PREFIX, Refused, contract, fields, handle_named, shapes
 
 if TYPE_CHECKING:
-    from ...cloud import Cloud
-    from ...handle import Snapshot
     from ..api import ControlApp
 
 _MOVES: Mapping[str, tuple[str, ...]] = {

@@ -9,9 +9,10 @@ import json
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import unquote
 
+from ...cloud import Cloud
 from ...core.calls import Call, Entry, Event
 from ...core.errors import ContractError, unknown_name
 from ...core.journal import recorder_of
@@ -38,9 +39,6 @@ from ...reporting.rows import began, rows
 from ...reporting.values import Mask, printable
 from ...services import find, imported, report_part
 from . import PREFIX, Refused, contract, named, shapes
-
-if TYPE_CHECKING:
-    from ...cloud import Cloud
 
 
 class DataRoutes:

@@ -11,9 +11,10 @@ import re
 from base64 import b64encode
 from collections.abc import Mapping
 from types import MemberDescriptorType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
+from ...cloud import Cloud
 from ...core.calls import Call, parts_of
 from ...core.errors import ContractError, shown, unknown_name
 from ...core.field_types import TOKEN
@@ -28,10 +29,6 @@ from ...services import find
 from ..addresses import Hosts, has_public_credentials
 from ..state_file import inject
 from . import PREFIX, Refused, contract, fields, handle_named, named, shapes
-
-if TYPE_CHECKING:
-    from ...cloud import Cloud
-
 
 _METHOD = re.compile(r"[A-Za-z]{1,20}")
 _TARGET = re.compile(r"/[!-~]*")

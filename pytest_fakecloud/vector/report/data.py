@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import quote
 from zlib import crc32
 
+from ...core.calls import Call
 from ...handle import engine_of
 from ...reporting.data import (
     MOST_IN_VIEW,
@@ -22,13 +23,9 @@ from ...reporting.data import (
     page_of_names,
     plain,
 )
-
-if TYPE_CHECKING:
-    from ...core.calls import Call
-    from ..engine import VectorEngine
-    from ..handle import VectorIndex
-    from ..model import VectorRecord
-
+from ..engine import VectorEngine
+from ..handle import VectorIndex
+from ..model import VectorRecord
 
 PREVIEW = 300
 """Maximum number of characters of metadata and data in a row."""

@@ -11,10 +11,11 @@ from typing import Any
 from ...core.calls import Call
 from ...core.errors import ServiceError
 from ...handle import engine_of
-from ...reporting.calls import QUERIES, UPSERTS, Lookups, executed
+from ...reporting.calls import Lookups, executed
 from ...reporting.model import Finding, Subject
 from ...reporting.report import NONE, ObservedTest, about_namespace
 from ...reporting.values import items_of, parsed
+from .. import QUERIES, UPSERTS
 from ..filter import why_not
 
 _READS = (*QUERIES, "fetch", "range", "info", "list-namespaces")

@@ -6,9 +6,10 @@ from typing import Any
 
 from ...core.calls import Call
 from ...core.errors import counted, listed
-from ...reporting.calls import QUERIES, UPSERTS, Lookups, envelope, has_full_answer
+from ...reporting.calls import Lookups, envelope, has_full_answer
 from ...reporting.model import Sentences, Summary, Values
 from ...reporting.values import compact, namespace, pairs, parsed, scalar, shortened
+from .. import QUERIES, UPSERTS
 
 
 def summary(call: Call, lookups: Lookups) -> Summary | None:

@@ -14,8 +14,8 @@ from pytest_fakecloud.kv import rdb
 from pytest_fakecloud.kv.dump_files import records_of
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.rdb import read_file, source, write_file
-from pytest_fakecloud.kv.rdb.reader import module_id
 from pytest_fakecloud.kv.rdb.source import RdbError, lzf_compress, write_listpack
+from pytest_fakecloud.kv.rdb.types import module_id
 from pytest_fakecloud.kv.settings import KVConfig
 from pytest_fakecloud.kv.values.measures import value_digest
 from tests.budget import cases

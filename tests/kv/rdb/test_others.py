@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.kv.rdb import read_file
-from pytest_fakecloud.kv.rdb.reader import module_id
 from pytest_fakecloud.kv.rdb.source import write_listpack
+from pytest_fakecloud.kv.rdb.types import module_id
 
 from ..conftest import Run
 from .packing import OTHERS, count, file_of, sealed, text, ziplist

@@ -9,9 +9,10 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud, Response
+from pytest_fakecloud.kv.table.registry import COMMANDS
 from pytest_fakecloud.reporting.calls import Lookups, lookups_of
 from pytest_fakecloud.reporting.model import Finding
-from pytest_fakecloud.reporting.report import ObservedTest, find, report_of
+from pytest_fakecloud.reporting.report import _BLOCKING, _WAITING, ObservedTest, find, report_of
 from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.reporting.wording import sentence
 
@@ -131,6 +132,14 @@ def test_a_second_of_a_clock_that_stood_still_is_said(
     cloud.clock.advance("1s")
     commands("PING")(cloud)
     assert "clock_frozen" not in kinds(cloud, idle_s=idle_s)
+
+
+def test_every_route_and_command_that_may_wait_is_known(cloud: Cloud) -> None:
+    fakes = (cloud.kv_server(), cloud.vector_index(), cloud.broker(), cloud.queue())
+    routes = {route.name for fake in fakes for route in fake._app.routes() if route.lingers}
+    assert routes == _WAITING
+    blocking = {spec.name for spec in COMMANDS.values() if "blocking" in spec.flags}
+    assert blocking - _BLOCKING == {"XREAD", "XREADGROUP"}
 
 
 # -- rejections without an error -------------------------------------------------------------------
