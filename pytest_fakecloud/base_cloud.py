@@ -52,6 +52,11 @@ class BaseCloud:
     A context manager that closes the fakes.
     """
 
+    _closed_together: Sequence[Handle] = ()
+    """The fakes that were open when the cloud closed. Reports read their addresses and secrets."""
+    _dispatcher: Dispatcher | None = None
+    _authority: Authority | None = None
+
     def __init__(
         self,
         seed: int | str | None = None,
@@ -79,16 +84,12 @@ class BaseCloud:
         if _dropped:
             _close_dropped()
         self.closed = False
-        self._closed_together: Sequence[Handle] = ()
-        """The fakes that were open when the cloud closed. Reports read their addresses and secrets."""
         self._time = Timekeeper(now, clock)
         ids = Ids(int.from_bytes(os.urandom(4)) if seed is None else seed)
         self._context = Context(self._time, ids, delivery)
         self._time.on_background = self._deliver
-        self._dispatcher: Dispatcher | None = None
         self._exits: list[Callable[[], None]] = []
         self._in_process = transport == "inprocess"
-        self._authority: Authority | None = None
         if tls:
             from .outside.surroundings import Authority
 
@@ -298,7 +299,7 @@ class BaseCloud:
         context = self._context
         context.closing = True
         self._closed_together = handles = context.handles
-        ends: list[Callable[[], object]] = [handle.close for handle in reversed(handles)]
+        ends = map(attrgetter("close"), reversed(handles))
         call_all([self._stop_delivering, *ends, *reversed(self._exits), self._changes.leave])
         # Until now, an open fake kept its cloud open.
         self._time.on_background = None

@@ -35,13 +35,13 @@ from .core.recorder import CodePlace, Recorder, arguments_shown, code_place, is_
 from .core.settings import HandleConfig, read, reject_unknown
 from .core.timekeeper import Mode, Timekeeper
 from .core.timers import Instant, Registry, on_first_use
-from .faults.plan import FaultPlan, table_of
-from .faults.table import FaultTable
 from .http.app import App
 from .http.hub import default_hub
 
 if TYPE_CHECKING:
     from .core.typed import CallFields
+    from .faults.plan import FaultPlan
+    from .faults.table import FaultTable
     from .http.hub import Hub, Mount
 
 
@@ -62,6 +62,11 @@ class Context:
     ``tls`` and ``ca_file`` are for HTTPS, and ``handles`` are the open fakes.
     """
 
+    hub: Hub | None = None
+    tls: Any = None
+    ca_file: str | None = None
+    closing = False
+    """Whether all fakes close, together with their cloud."""
     former_secrets: Set[str] = frozenset()
     """Credentials of closed fakes, and replaced ones, which reports must hide."""
 
@@ -73,9 +78,6 @@ class Context:
         self.journal = Journal(Recorder(self.now_us))
         self.problems = Problems()
         self.delivery = delivery
-        self.hub: Hub | None = None
-        self.tls: Any = None
-        self.ca_file: str | None = None
         self.allowed = Allowances()
         """The violations and warnings that ``allow()`` of the cloud covers."""
         self.entered: Registry[Handle] = Registry()
@@ -87,8 +89,6 @@ class Context:
         """The fakes of the fixtures that were used, by fixture name."""
         self.closed_addresses: dict[str, tuple[str, str]] = {}
         """The fixture and the address of each fake that closed before the cloud, by name."""
-        self.closing = False
-        """Whether all fakes close, together with their cloud."""
         self._numbers: dict[str, int] = {}
         self._starting = threading.RLock()
 
@@ -282,14 +282,7 @@ class Handle:
     _rewound = 0
     """The journal number at which data was last restored."""
 
-    def __init__(
-        self,
-        context: Context,
-        app: App,
-        config: HandleConfig | None = None,
-        *,
-        faults: FaultPlan | None = None,
-    ) -> None:
+    def __init__(self, context: Context, app: App, config: HandleConfig | None = None) -> None:
         config = config or HandleConfig()
         self._context = context
         self._ends: list[Callable[[], object]] = []
@@ -298,7 +291,7 @@ class Handle:
         self.clock: Clock = context.public_clock
         self._time = context.clock
         self._app = app
-        self.token = token = config.token or self._new_token()
+        app.token = token = config.token or self._new_token()
         _recent_tokens.append(token)
         self._recorder = Recorder(
             context.now_us, self.service, self.name, recorder_of(context.journal)
@@ -306,13 +299,11 @@ class Handle:
         self.journal = Journal(self._recorder)
         app.attach(clock=self._time, recorder=self._recorder, problems=context.problems)
         self._mount = context.mount(app, host=config.host or "127.0.0.1", port=config.port or 0)
-        self._mount.on_error.append(self._reports_failure())
+        self._on_error = partial(_report_failure, context.problems, self.name)
+        self._mount.on_error.append(self._on_error)
         self._mounts = [self._mount]
         """All servers of the fake."""
         self.closed = False
-        # Compare with None: an empty plan is falsy, but rules may be added to it later.
-        if faults is not None:
-            self._connect(faults)
         self._baseline = self._first_baseline()
         context.entered.add(self)
 
@@ -324,12 +315,24 @@ class Handle:
             with _making_faults:
                 # Another thread may have made them. The app has only one table.
                 if not self._has_faults:
-                    stream = self._context.ids.stream(self.name, "faults")
-                    self._connect(FaultPlan(FaultTable(stream, self._time)))
+                    self._connect(self._new_faults())
                 return self.faults
+
+    def _new_faults(self) -> FaultPlan:
+        """Return the plan for the faults of this service, still without faults."""
+        from .faults.plan import FaultPlan
+
+        return FaultPlan(self._new_fault_table())
+
+    def _new_fault_table(self) -> FaultTable:
+        from .faults.table import FaultTable
+
+        return FaultTable(self._context.ids.stream(self.name, "faults"), self._time)
 
     def _connect(self, plan: FaultPlan) -> None:
         """Apply the faults of a plan to the requests of this fake, until it closes."""
+        from .faults.plan import table_of
+
         self.faults, self._has_faults = plan, True
         table = table_of(plan)
         table.attach(self._app)
@@ -491,8 +494,12 @@ class Handle:
     def _left_behind(self) -> list[Problem]:
         """Return the strict-mode violations that are known only at the end of a test."""
         found = []
-        for rule in table_of(self.faults).unused() if self._has_faults else ():
-            found.append(("unused_fault", f"the fault {shown(rule)} {rule.shortfall}; remove it"))
+        if self._has_faults:
+            from .faults.plan import table_of
+
+            for rule in table_of(self.faults).unused():
+                text = f"the fault {shown(rule)} {rule.shortfall}; remove it"
+                found.append(("unused_fault", text))
         for text in self._unmet():
             found.append(("unmet", text))
         name = self.name
@@ -535,10 +542,6 @@ class Handle:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-    def _reports_failure(self) -> Callable[[BaseException], None]:
-        """Return the function that reports an exception of a server of this fake."""
-        return partial(_report_failure, self._context.problems, self.name)
 
     # -- assertions ------------------------------------------------------------------------------
 

@@ -17,11 +17,9 @@ from ..core.journal import Results, check_predicate, expect, results_of
 from ..core.matching import Condition, Field, Query
 from ..core.settings import choice, whole
 from ..core.timers import Duration, weakly
-from ..faults.table import FaultTable
 from ..handle import Aio, Context, action
 from .engine import MemoryEngine
 from .errors import AsMisuse, string, strings
-from .faults import BrokerFaults
 from .model import (
     AUTO_OFFSET_RESETS,
     INT64_MAX,
@@ -50,6 +48,7 @@ from .views import GROUP_FIELDS, TOPIC_FIELDS, GroupView, TopicView
 if TYPE_CHECKING:
     import httpx
 
+    from .faults import BrokerFaults
     from .kafka import KafkaEngine
     from .typed import BrokerHandle as Handle
     from .typed import BrokerSettings as BrokerSettings
@@ -124,10 +123,7 @@ class Broker(Handle):
         try:
             for topic, options in (config.topics or {}).items():
                 self._engine.topics.create(topic, topic_config(topic, options))
-            table = FaultTable(context.ids.stream(self.name, "faults"), context.clock)
-            app = BrokerApp(self._engine, config.username)
-            faults = BrokerFaults(table, self)
-            super().__init__(context, app, config, faults=faults)
+            super().__init__(context, BrokerApp(self._engine, config.username), config)
         except BaseException:
             self._engine.close()
             raise
@@ -136,6 +132,11 @@ class Broker(Handle):
         self._engine.set_listener(weakly(self._recorder.add_event))
         self._mount.on_close.append(self._engine.close)
         self._mount.on_reset.append(self._engine.interrupt)
+
+    def _new_faults(self) -> BrokerFaults:
+        from .faults import BrokerFaults
+
+        return BrokerFaults(self._new_fault_table(), self)
 
     # -- credentials and clients -----------------------------------------------------------------
 

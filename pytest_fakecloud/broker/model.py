@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 from ..core.errors import ContractError, unknown_name
 from ..core.field_types import DOCUMENT, TEXT, OneOf, Shaped, WholeNumber
 from ..core.journal import Results, results_of
-from ..core.matching import PAIRS, Field, fields_of
+from ..core.matching import PAIRS, Field, ItemFields
 from ..core.settings import optional, whole
 from ..core.timers import Duration, duration_us, instant_us
 from .errors import BrokerError, can_name_a_topic, illegal_argument, string
@@ -229,14 +229,14 @@ class MemberView(NamedTuple):
     config: ConsumerConfig
 
 
-MEMBER_FIELDS: Mapping[str, Field] = {
-    **fields_of(MemberView),
-    "state": Field(
+MEMBER_FIELDS = ItemFields(
+    MemberView,
+    state=Field(
         OneOf("state of a member", ("joining", "active", "closed", "crashed", "expired")),
         optional=False,
     ),
-    "topics": Field(TOPIC, several=True),
-}
+    topics=Field(TOPIC, several=True),
+)
 """Fields by which a group's members can be filtered."""
 
 

@@ -24,7 +24,6 @@ from ..core.matching import Field
 from ..http.app import App, Route
 from ..http.messages import Answer, Request, basic_credentials, json_value, same
 from .errors import BrokerError, illegal_argument, partly_appended
-from .faults import messages_to_keep, reordered
 from .model import (
     CONSUMER_HEADERS,
     INT64_MAX,
@@ -113,7 +112,9 @@ class BrokerApp(App):
     def _append(self, request: Request, messages: Sequence[ProducerRecord]) -> list[Metadata]:
         """Append a request's messages, or only those that the fault ``partial_produce`` keeps."""
         producing = self.engine.records
-        if self.faults.active:
+        if self.faults:
+            from .faults import messages_to_keep
+
             keep = messages_to_keep(self.faults, request, messages, producing.check)
             if keep is not None:
                 producing.produce(messages[:keep])
@@ -172,7 +173,9 @@ class BrokerApp(App):
         headers, timeout = self._consumer_headers(request), self._timeout(request, fields)
         wanted = ConsumeRequest(*_instance(request), topics, headers, timeout)
         records = self.engine.groups.consume(wanted)
-        if self.faults.active:
+        if self.faults:
+            from .faults import reordered
+
             records = reordered(self.faults, request, records)
         return [record_json(record) for record in records]
 

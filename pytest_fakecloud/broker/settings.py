@@ -95,7 +95,7 @@ _ERRORS: Kind[Mapping[str, int | tuple[int, str]]] = Kind(
 )
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@dataclass(init=False, eq=False, repr=False)
 class BrokerConfig(HandleConfig):
     """The settings of a ``Broker``.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import ContractError
 from ..core.field_types import TEXT, OneOf, WholeNumber
 from ..core.journal import Results, results_of
-from ..core.matching import Field, fields_of
+from ..core.matching import Field, ItemFields
 from ..core.settings import optional, whole
 from ..core.timers import Duration
 from ..handle import action_as, engine_of
@@ -219,16 +219,14 @@ class GroupView(_NamedView):
         return f"<Group {self.name} {described.state}, members: {len(described.members)}>"
 
 
-TOPIC_FIELDS: Mapping[str, Field] = {
-    **fields_of(TopicView),
-    "name": Field(TOPIC, optional=False),
-    "partitions": Field(WholeNumber(1), optional=False),
-}
+TOPIC_FIELDS = ItemFields(
+    TopicView, name=Field(TOPIC, optional=False), partitions=Field(WholeNumber(1), optional=False)
+)
 """Fields by which topics can be filtered."""
-GROUP_FIELDS: Mapping[str, Field] = {
-    **fields_of(GroupView),
-    "name": Field(TEXT, optional=False),
-    "state": Field(OneOf("state of a group", GROUP_STATES), optional=False),
+GROUP_FIELDS = ItemFields(
+    GroupView,
+    name=Field(TEXT, optional=False),
+    state=Field(OneOf("state of a group", GROUP_STATES), optional=False),
     **dict.fromkeys(("generation", "total_lag"), Field(WholeNumber(0), optional=False)),
-}
+)
 """Fields by which groups can be filtered."""

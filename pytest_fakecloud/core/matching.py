@@ -26,7 +26,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from .errors import CannotTell, ContractError, brief, shown, unknown_name
@@ -379,6 +379,29 @@ def check_fields(given: Iterable[str], known: Collection[str], kind: str) -> Non
 
 
 # -- the fields of a class -------------------------------------------------------------------------
+
+
+class ItemFields(Mapping[str, Field]):
+    """The fields of the items of a class, with a narrower type for some of them. They are read from
+    the annotations of the class on first use, because few runs filter items of every class.
+    """
+
+    def __init__(self, kind: type, /, **narrower: Field) -> None:
+        self._kind = kind
+        self._narrower = narrower
+
+    @cached_property
+    def _fields(self) -> Mapping[str, Field]:
+        return {**fields_of(self._kind), **self._narrower}
+
+    def __getitem__(self, name: str) -> Field:
+        return self._fields[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
 
 
 @lru_cache(maxsize=256)

@@ -102,6 +102,13 @@ class CallSite(NamedTuple):
 class SharedRecords:
     """The state that the recorders of one cloud and of its fakes share."""
 
+    find_site: Callable[[tuple[str, int] | None], CallSite] | None = None
+    """Returns the site of the current call, given the client's address; None if call sites are not
+    recorded.
+    """
+    reads: Reads | None = None
+    """Readings of the clock and numbers of calls, interleaved; None if not recorded."""
+
     def __init__(self) -> None:
         self.lock = threading.Lock()
         """Protects the entries of all recorders, and ``large``."""
@@ -111,16 +118,10 @@ class SharedRecords:
         self.recorded: deque[tuple[Any, ...]] = deque(maxlen=_ACTIONS)
         """What ``record_action()`` has recorded of each action of the test, the fake's name first."""
         self.large = LargeCalls()
-        self.find_site: Callable[[tuple[str, int] | None], CallSite] | None = None
-        """Returns the site of the current call, given the client's address; None if call sites are not
-        recorded.
-        """
         self.sites: dict[int, CallSite] = {}
         """The places that made each call, by the call's number."""
         self.failures: list[str] = []
         """Descriptions of the exceptions of ``find_site``, for the report of a failing test."""
-        self.reads: Reads | None = None
-        """Readings of the clock and numbers of calls, interleaved; None if not recorded."""
 
     @property
     def actions(self) -> list[Action]:
@@ -171,7 +172,7 @@ class Recorder:
         self._parent = parent
         self.entries: list[Entry] = []
         self.apps: dict[str, tuple[type[Filterable], weakref.ref[Filterable]]] = {}
-        self.names = {handle} - {""}
+        self.names = {handle} if handle else set()
         """Names of all fakes whose calls this recorder records, including closed ones."""
         self.below: set[weakref.ref[Recorder]] = set()
         """References to the recorders of a cloud's fakes. A fake's recorder has none."""

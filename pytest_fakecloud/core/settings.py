@@ -3,7 +3,7 @@
 A service declares its settings as the fields of a dataclass, each with its meaning
 below it::
 
-    @dataclass(kw_only=True)
+    @dataclass(init=False, eq=False, repr=False)
     class BrokerConfig(HandleConfig):
         max_poll_records: int = setting(500, whole(1))
         \"\"\"Maximum number of records in one response.\"\"\"
@@ -112,12 +112,18 @@ def whole(minimum: int | None = None, maximum: int | None = None) -> Kind[int]:
 
 def number(minimum: float, maximum: float | None = None) -> Kind[float]:
     def fits(value: Any) -> bool:
-        from numbers import Real  # imported here, because few fakes have such a setting
-
-        is_number = issubclass(type(value), Real) and type(value) is not bool
-        return is_number and _is_within(value, minimum, maximum)
+        return _is_number(value) and _is_within(value, minimum, maximum)
 
     return Kind(float, f"a number{_bounds(minimum, maximum)}", fits)
+
+
+def _is_number(value: object) -> bool:
+    kind = type(value)
+    if kind in (int, float):
+        return True
+    from numbers import Real  # imported here, because few tests pass another number
+
+    return kind is not bool and issubclass(kind, Real)
 
 
 def _is_within(value: Any, minimum: float | None, maximum: float | None) -> bool:
@@ -193,6 +199,20 @@ def setting(
     declared = Setting(kind, default, engines, connects)
     found: A = field(default=value, metadata={"setting": declared})
     return found
+
+
+class Settings:
+    """The base of dataclasses of settings: one ``__init__`` for all of them, because generating one
+    takes longer than the rest of the class. A setting that is not given has its default, which is the
+    attribute of the class.
+    """
+
+    def __init__(self, **given: Any) -> None:
+        vars(self).update(given)
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        """Reject contradictions, and derive values from others."""
 
 
 def first_of(*known: A, engines: Engines = "memory") -> A:
@@ -321,8 +341,8 @@ _PRINTABLE = text(
 )
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class HandleConfig:
+@dataclass(init=False, eq=False, repr=False)
+class HandleConfig(Settings):
     """Settings of every fake."""
 
     name: str | None = setting(None, _NON_EMPTY, engines="both")

@@ -74,6 +74,10 @@ class Timekeeper:
     )  # fmt: skip
 
     _wait_cap = 1.0
+    anchored = False
+    """Whether the process's time follows the clock, which therefore cannot run."""
+    drives = 0
+    """The number of calls of tests that moved the clock or triggered due events."""
     was_driven = False
     """Whether a caller has ever fired due timers: by an advance, a move or a delivering call."""
 
@@ -90,14 +94,10 @@ class Timekeeper:
         """The time of a running clock minus the process's."""
         self._live_us: int | None
         """``_offset_us`` while the clock runs outside an advance, otherwise None."""
-        self.anchored = False
-        """Whether the process's time follows the clock, which therefore cannot run."""
         self.reads: Reads | None = None
         """The running clock's readings, for reports that replay the journal; None if not recorded."""
         self.listeners: Registry[Callable[[], None]] = Registry()
         """Functions that are called after each move of the clock."""
-        self.drives = 0
-        """The number of calls of tests that moved the clock or triggered due events."""
         self.drive_ends: Registry[Callable[[], None]] = Registry()
         """Functions that are called at the end of each of these calls."""
         self._ties: Registry[tuple[str]] = Registry()

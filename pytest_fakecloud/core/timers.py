@@ -308,8 +308,7 @@ _registering = threading.Lock()
 class Registry(Generic[T]):
     """Registered objects in ``items``, over which other threads may iterate during changes."""
 
-    def __init__(self) -> None:
-        self.items: tuple[T, ...] = ()
+    items: tuple[T, ...] = ()
 
     def add(self, item: T) -> Callable[[], None]:
         """Register an object; return a function that removes it and can be called repeatedly."""

@@ -271,9 +271,7 @@ def watch(world: World, handle: Handle, exits: contextlib.ExitStack) -> None:
     exits.callback(origins.leave)
     if handle.fixture == "queue":
         queue: Any = handle
-        engine, planned = queue._engine, queue._engine.interceptors
-        engine.intercept(*planned, _ExploredDeliveries(world, queue))
-        exits.callback(engine.intercept, *planned)
+        exits.callback(queue._engine.intercept(_ExploredDeliveries(world, queue)))
         exits.callback(intercept_work(queue.destinations, partial(_run_work, world)))
 
 

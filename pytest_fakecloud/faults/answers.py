@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,7 +19,9 @@ from ..http.messages import (
     HeaderPairs,
     Serve,
     Stream,
+    bytes_of,
     close_chunks,
+    json_bytes,
 )
 from ..http.server import SET_BY_SERVER, phrase
 
@@ -85,31 +86,6 @@ def _typed_body(body: object) -> tuple[str | None, bytes]:
     if isinstance(body, str):
         return TEXT_TYPE, bytes_of(body)
     return JSON_TYPE, json_bytes("body", body)
-
-
-def bytes_of(body: object) -> bytes:
-    """Return bytes unchanged and a string as UTF-8; raise ``ContractError`` for anything else."""
-    if isinstance(body, bytes | bytearray | memoryview):
-        return bytes(body)
-    if not isinstance(body, str):
-        raise ContractError(f"body={body!r} is invalid; pass bytes or a string")
-    try:
-        return body.encode()
-    except UnicodeEncodeError:
-        raise ContractError(f"body={body!r} contains characters that UTF-8 cannot encode") from None
-
-
-def json_bytes(name: str, value: object) -> bytes:
-    """Return an argument as JSON; raise ``ContractError`` if it is not JSON-serializable."""
-    try:
-        return json.dumps(value).encode()
-    except RecursionError:
-        raise ContractError(f"{name}= is nested too deeply for JSON") from None
-    except (TypeError, ValueError) as error:
-        raise ContractError(
-            f"{name}={value!r} is not JSON-serializable ({error}); pass a dict, a list, a string,"
-            " a number, True, False or None"
-        ) from None
 
 
 def _header_pairs(headers: object, body: object = b"") -> list[tuple[str, str]]:

@@ -52,6 +52,8 @@ class Mount:
     """
 
     body_limit: int = BODY_LIMIT
+    closed = False
+    _listening = True
 
     def __init__(
         self,
@@ -68,12 +70,10 @@ class Mount:
         self.protocol = protocol
         self.host = host
         self.lock = threading.Lock()
-        self.closed = False
         self.on_close: list[Callable[[], None]] = []
         self.on_reset: list[Callable[[], None]] = []
         self.on_error: list[Callable[[BaseException], None]] = []
         self.live: set[Connection] = set()
-        self._listening = True
         self.reference = weakref.ref(self)
         """The reference through which the hub, which does not keep the mount alive, finds it."""
         self.listener, self.port = hub.bind(host, port)

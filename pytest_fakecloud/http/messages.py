@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import httptools
 
 from ..core.calls import SYNC_TOKENS, Call, Headers, Outcome, VariedHeaders, is_number, number_of
+from ..core.errors import ContractError
 
 HeaderPairs: TypeAlias = Sequence[tuple[str, str]]
 JSON_TYPE = "application/json"
@@ -175,6 +176,31 @@ def query_items(query_string: str) -> list[tuple[str, str]]:
         name, _, value = part.replace("+", " ").partition("=")
         items.append((decode_segment(name), decode_segment(value)))
     return items
+
+
+def bytes_of(body: object) -> bytes:
+    """Return bytes unchanged and a string as UTF-8; raise ``ContractError`` for anything else."""
+    if isinstance(body, bytes | bytearray | memoryview):
+        return bytes(body)
+    if not isinstance(body, str):
+        raise ContractError(f"body={body!r} is invalid; pass bytes or a string")
+    try:
+        return body.encode()
+    except UnicodeEncodeError:
+        raise ContractError(f"body={body!r} contains characters that UTF-8 cannot encode") from None
+
+
+def json_bytes(name: str, value: object) -> bytes:
+    """Return an argument as JSON; raise ``ContractError`` if it is not JSON-serializable."""
+    try:
+        return json.dumps(value).encode()
+    except RecursionError:
+        raise ContractError(f"{name}= is nested too deeply for JSON") from None
+    except (TypeError, ValueError) as error:
+        raise ContractError(
+            f"{name}={value!r} is not JSON-serializable ({error}); pass a dict, a list, a string,"
+            " a number, True, False or None"
+        ) from None
 
 
 def json_value(body: bytes) -> Any:

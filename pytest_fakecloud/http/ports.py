@@ -117,7 +117,7 @@ class PortAllocator:
 def ephemeral_range() -> tuple[int, int]:
     """Return the first and the last port that the system assigns to clients."""
     try:
-        with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
+        with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="utf-8") as file:
             first, last = file.read().split()
         return int(first), int(last)
     except (OSError, ValueError):

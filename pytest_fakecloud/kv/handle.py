@@ -164,7 +164,7 @@ class KVServer(Handle):
         assert isinstance(engine, Engine)
         open_mount = partial(self._context.mount, self._app, host=self._mount.host, port=port)
         mount = open_port(engine, self._app, open_mount)
-        mount.on_error.append(self._reports_failure())
+        mount.on_error.append(self._on_error)
         self.on_close(mount.close)
         self._mounts.append(mount)
         if self._has_faults and self.faults.is_down:

@@ -59,7 +59,6 @@ class Interruptions(list["Between | Listener"]):
     """The active interruptions of a server, and the listeners to its clients' commands."""
 
     def __init__(self) -> None:
-        super().__init__()
         self._planned: list[Between] = []
         """All interruptions since the last reset, also those that have ended."""
         self.lock = threading.Lock()
@@ -81,9 +80,8 @@ class Interruptions(list["Between | Listener"]):
         self._planned.clear()
 
     def end(self) -> None:
-        if self:
-            for interruption in self.active():
-                interruption.remove()
+        for interruption in self.active():
+            interruption.remove()
 
     def start_over(self) -> None:
         """Begin new sequences of commands, because the data was restored."""

@@ -98,7 +98,8 @@ class KVApp(App):
 
     def detach(self) -> None:
         """Also end all interruptions, whose functions usually refer to the fake."""
-        self.interruptions.end()
+        if self.interruptions:
+            self.interruptions.end()
         super().detach()
 
     def apply_password(self, engine: AnyEngine | None) -> None:

@@ -50,7 +50,7 @@ def _is_version(version: str) -> bool:
 _KEY_SIZE: Kind[Any] = optional(either(whole(0), choice("dialect")))
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@dataclass(init=False, eq=False, repr=False)
 class KVConfig(HandleConfig):
     """The settings of a ``KVServer``."""
 

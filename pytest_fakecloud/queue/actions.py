@@ -19,8 +19,8 @@ from ..core.journal import Results
 from ..core.settings import SWITCH, choice, whole
 from ..core.timekeeper import Target, Timekeeper
 from ..core.timers import Duration, Fired, duration_us, to_datetime
-from ..faults.answers import bytes_of, json_bytes
 from ..handle import Aio, action
+from ..http.messages import bytes_of, json_bytes
 from .attempt_reports import timeline, unfinished_text
 from .engine.engine import Engine
 from .engine.publishing import Published

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
-import random
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from string import ascii_letters, digits
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 from urllib.parse import urlsplit
 
@@ -19,13 +17,11 @@ from ..core.field_types import MESSAGE_ID
 from ..core.ids import new_token
 from ..core.journal import Results, expect, recorder_of, results_of
 from ..core.matching import Query
-from ..core.timers import Duration, weakly
-from ..faults.answers import bytes_of
+from ..core.timers import Duration, on_first_use, weakly
 from ..handle import Context, Snapshot, action, secrets_of
+from ..http.messages import bytes_of
 from .actions import Attempts, QueueActions, QueueAio, load, run, text, until_idle
 from .attempt_reports import AttemptReports, DeliveryProblems, unfinished_text
-from .delivery.destinations import Destinations, Sender
-from .delivery.faults import DeliveryFaults, QueueFaults
 from .engine.engine import Engine
 from .model import DAY, Attempt, Interceptor, SigningKeys
 from .rest.admin import AdministrationRoutes, V1Routes
@@ -50,6 +46,10 @@ from .wire.values import as_text
 if TYPE_CHECKING:
     from qstash import QStash
 
+    from .delivery.destinations import Destinations, Sender
+    from .delivery.faults import QueueFaults
+    from .delivery.routes import DestinationRoute
+    from .model import Delivery, Outcome
     from .typed import AttemptFields, DeadLetterFields, ListedFields, MessageFields
     from .typed import QueueHandle as Handle
     from .typed import QueueSettings as QueueSettings
@@ -73,7 +73,7 @@ _FAMILIES = (V1Routes, AdministrationRoutes, HistoryRoutes, WorkflowRoutes)
 
 
 def _new_key() -> str:
-    return "sig_" + "".join(random.SystemRandom().choices(ascii_letters + digits, k=28))
+    return f"sig_{new_token(28)}"
 
 
 class Queue(QueueActions, Handle):
@@ -98,18 +98,7 @@ class Queue(QueueActions, Handle):
             config = replace(config, history_us=_SERVED_HISTORY_US)
         name = self.name
         self._delivery: DeliveryMode = config.delivery or context.delivery
-        recorder = weakref.proxy(recorder_of(context.journal))
-        problems = DeliveryProblems(name, context.problems, context.clock)
-        self._sender = Sender(
-            Destinations(raise_exceptions=config.raise_exceptions, recorder=recorder),
-            unstubbed=config.unstubbed,
-            report=problems.report_unstubbed,
-            report_raised=problems.report_raised,
-            cap=float(min(config.attempt_cap, _LONGEST_CAP)),
-            is_fake=weakly(self._is_fake),
-            time_passes=weakly(self._time_passes),
-            side_by_side=self.delivery == "background",
-        )
+        self._problems = problems = DeliveryProblems(name, context.problems, context.clock)
         keys = DEV_KEYS if config.dev_credentials else (_new_key(), _new_key())
         self._signer = Signer(
             SigningKeys(*keys, _new_key),
@@ -120,7 +109,7 @@ class Queue(QueueActions, Handle):
         self._engine = Engine(
             context.clock,
             context.ids,
-            perform=self._sender.send,
+            perform=weakly(self._perform),
             keys=self._signer.keys,
             name=name,
             settings=config,
@@ -128,13 +117,11 @@ class Queue(QueueActions, Handle):
             report=problems.report,
         )
         self._engine.owner = weakref.proxy(self)
-        table = DeliveryFaults(context.ids.stream(name, "faults"), context.clock)
         self._rest = QueueApp(self._engine, self._new_token(), _FAMILIES)
-        super().__init__(context, self._rest, config, faults=QueueFaults(table))
-        self.on_close(self._time.drive_ends.add(self._sender.release))
+        super().__init__(context, self._rest, config)
         # Attempts are recorded with the journal's recorder, which the base class has created.
         self._reports = AttemptReports(self._engine, self._recorder, self._signer.now)
-        chain: list[Interceptor] = [self._reports, self._signer, table]
+        chain: list[Interceptor] = [self._reports, self._signer]
         if self._delivery == "background":
             chain.insert(1, problems)
         self._engine.intercept(*chain)
@@ -143,6 +130,45 @@ class Queue(QueueActions, Handle):
         self._mount.body_limit = 2 * max(limits.message_size, limits.batch_size)
         if config.dev_credentials and config.token is None:
             self.token = DEV_TOKEN
+
+    def _new_faults(self) -> QueueFaults:
+        from .delivery.faults import DeliveryFaults, QueueFaults
+
+        table = DeliveryFaults(self._context.ids.stream(self.name, "faults"), self._time)
+        self._engine.intercept(table)
+        return QueueFaults(table)
+
+    @on_first_use
+    def _sender(self) -> Sender:
+        from .delivery.destinations import Destinations, Sender
+
+        config = self._engine.settings
+        recorder = weakref.proxy(recorder_of(self._context.journal))
+        return Sender(
+            Destinations(raise_exceptions=config.raise_exceptions, recorder=recorder),
+            unstubbed=config.unstubbed,
+            report=self._problems.report_unstubbed,
+            report_raised=self._problems.report_raised,
+            cap=float(min(config.attempt_cap, _LONGEST_CAP)),
+            is_fake=weakly(self._is_fake),
+            time_passes=weakly(self._time_passes),
+            side_by_side=self.delivery == "background",
+        )
+
+    @property
+    def _has_sender(self) -> bool:
+        """Whether there are destinations, or a delivery has begun. Many queues are only published to."""
+        return "_sender" in vars(self)
+
+    def _perform(self, delivery: Delivery, in_loop: bool) -> Coroutine[Any, Any, Outcome]:
+        """Perform the first delivery. The sender performs the others."""
+        sender = self._sender
+        self._engine.perform = sender.send
+        self.on_close(self._time.drive_ends.add(sender.release))
+        if self.closed:
+            # A thread that has just closed the queue may not have seen this sender.
+            sender.close()
+        return sender.send(delivery, in_loop)
 
     @property
     def delivery(self) -> str:
@@ -240,16 +266,18 @@ class Queue(QueueActions, Handle):
 
     def snapshot(self) -> Snapshot:
         """Return the current data and the state of the destinations."""
-        return Snapshot(self.fixture, (self._engine.snapshot(), self.destinations._saved()))
+        routes = self.destinations._saved() if self._has_sender else []
+        return Snapshot(self.fixture, (self._engine.snapshot(), routes))
 
     def _forget_plans(self) -> None:
-        for route in self.destinations.routes():
+        for route in self._routes():
             route._forget_plan()
 
     def _unmet(self) -> list[str]:
-        return [
-            text for route in self.destinations.routes() if (text := route._unmet()) is not None
-        ]
+        return [text for route in self._routes() if (text := route._unmet()) is not None]
+
+    def _routes(self) -> Sequence[DestinationRoute]:
+        return self.destinations.routes() if self._has_sender else ()
 
     @action
     def restore(self, snapshot: Snapshot) -> None:
@@ -259,7 +287,8 @@ class Queue(QueueActions, Handle):
         if isinstance(snapshot, Snapshot) and snapshot.fixture == self.fixture:
             data, routes = snapshot.data
             super().restore(snapshot._replace(data=data))
-            self.destinations._restore(routes)
+            if routes or self._has_sender:
+                self.destinations._restore(routes)
             self._reports.forget()
         else:
             # Raise the error about a snapshot of another fixture.
@@ -270,7 +299,8 @@ class Queue(QueueActions, Handle):
         if not self.closed:
             self._engine.close()
             super().close()
-            self._sender.close()
+            if self._has_sender:
+                self._sender.close()
 
     @action
     def load(self, data: Mapping[str, Any]) -> None:

@@ -17,6 +17,7 @@ from ..core.settings import (
     HandleConfig,
     HandleSettings,
     Kind,
+    Settings,
     choice,
     duration,
     either,
@@ -50,8 +51,8 @@ _KEYS: Kind[Mapping[str, str]] = Kind(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PlanLimits:
+@dataclass(init=False, eq=False, repr=False)
+class PlanLimits(Settings):
     """The limits of a plan; None means unlimited. Sizes are in bytes, durations in microseconds.
 
     ``daily_messages`` limits the messages created since midnight UTC, including callbacks,
@@ -108,7 +109,7 @@ _LIMITS: Kind[Mapping[str, int | None]] = Kind(
 )
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@dataclass(init=False, eq=False, repr=False)
 class QueueConfig(HandleConfig):
     """Settings of a ``Queue``."""
 
@@ -182,7 +183,7 @@ class DestinationSettings(HandleSettings, total=False):
     """Keyword arguments of ``Cloud.destination()`` and of the marker."""
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@dataclass(init=False, eq=False, repr=False)
 class CallbackCaptureConfig(HandleConfig):
     """Settings of a ``CallbackCapture``."""
 

@@ -55,7 +55,7 @@ def body_hash(body: bytes) -> str:
     return base64.urlsafe_b64encode(sha256(body).digest()).decode("ascii")
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, repr=False)
 class Signer(Interceptor):
     """Signs deliveries with the current key of ``keys``, or as faults demand.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -23,7 +23,7 @@ from ..core.field_types import (
     either,
 )
 from ..core.journal import Results, results_of
-from ..core.matching import HEADERS, Field, fields_of
+from ..core.matching import HEADERS, Field, ItemFields
 from ..core.settings import whole
 from ..core.timers import to_datetime
 from ..handle import action_as
@@ -72,14 +72,14 @@ def _is_cron(text: str) -> bool:
 
 
 CRON = Shaped("a cron expression", "0 9 * * *", fits=_is_cron)
-ATTEMPTS: Mapping[str, Field] = {
-    **fields_of(Attempt),
-    "message_id": always(MESSAGE_ID),
-    "url": always(URL),
-    "kind": always(OneOf("kind", KINDS)),
-    "state": always(OneOf("state", ("in flight", "delivered", "failed", "lost"))),
-    "headers": always(HEADERS),
-}
+ATTEMPTS = ItemFields(
+    Attempt,
+    message_id=always(MESSAGE_ID),
+    url=always(URL),
+    kind=always(OneOf("kind", KINDS)),
+    state=always(OneOf("state", ("in flight", "delivered", "failed", "lost"))),
+    headers=always(HEADERS),
+)
 """Fields of an attempt, by name."""
 
 
@@ -438,37 +438,32 @@ class ScheduleView:
         return f"<Schedule {self.id} {self.cron!r} to {self.url}>"
 
 
-MESSAGES: Mapping[str, Field] = {
-    **fields_of(PublishedMessage),
-    "id": always(MESSAGE_ID),
-    "url": always(URL),
-    "queue": Field(NAME),
-    "topic": Field(NAME),
-    "dlq_id": Field(DLQ_ID),
-    "method": always(METHOD),
-    "kind": always(OneOf("kind", KINDS)),
-    "state": always(OneOf("state", STATES)),
-    "service_state": always(OneOf("state of the service", STATE_NAMES, fold=True)),
-    "label": always(LABEL, read=lambda one: one.labels, several=True),
-    "labels": always(LABEL, several=True),
-    "json": Field(JSON, json_of(PublishedMessage.json, lambda one: one.body)),
-    "headers": always(HEADERS),
-}
+MESSAGES = ItemFields(
+    PublishedMessage,
+    id=always(MESSAGE_ID),
+    url=always(URL),
+    queue=Field(NAME),
+    topic=Field(NAME),
+    dlq_id=Field(DLQ_ID),
+    method=always(METHOD),
+    kind=always(OneOf("kind", KINDS)),
+    state=always(OneOf("state", STATES)),
+    service_state=always(OneOf("state of the service", STATE_NAMES, fold=True)),
+    label=always(LABEL, read=lambda one: one.labels, several=True),
+    labels=always(LABEL, several=True),
+    json=Field(JSON, json_of(PublishedMessage.json, lambda one: one.body)),
+    headers=always(HEADERS),
+)
 """Fields of a message, by name."""
-DEAD_LETTERS: Mapping[str, Field] = {
-    **fields_of(DeadLetterView),
-    "id": always(DLQ_ID),
-    "url": always(URL),
-    "at": always(INSTANT),
-    "json": Field(JSON, json_of(DeadLetterView.json, lambda one: one.message.body)),
-}
+DEAD_LETTERS = ItemFields(
+    DeadLetterView,
+    id=always(DLQ_ID),
+    url=always(URL),
+    at=always(INSTANT),
+    json=Field(JSON, json_of(DeadLetterView.json, lambda one: one.message.body)),
+)
 """Fields of a dead letter, by name."""
-SCHEDULES: Mapping[str, Field] = {
-    **fields_of(ScheduleView),
-    "id": always(TEXT),
-    "cron": always(CRON),
-    "url": always(DESTINATION),
-}
+SCHEDULES = ItemFields(ScheduleView, id=always(TEXT), cron=always(CRON), url=always(DESTINATION))
 """Fields of a schedule, by name."""
 
 

@@ -18,6 +18,7 @@ from ..base_cloud import context_of, undelivered
 from ..cloud import Cloud
 from ..core.calls import Call
 from ..core.errors import ContractError, chain_of, counted, ends_the_test, report_failure
+from ..core.journal import recorder_of
 from ..core.problems import Problem, with_allowance
 from ..core.recorder import is_library, is_own
 from . import warn
@@ -39,7 +40,6 @@ def check(run: Run, item: pytest.Item) -> None:
     warned: list[str] = []
     with report_failure("the check for strict-mode violations could not be made", failed.append):
         clouds = run.clouds()
-        # Check for undelivered messages first, before the journals are read as if by the test.
         warned = _undelivered(run, clouds)
         failure = _failure(run, clouds)
         if failure is None:
@@ -148,9 +148,7 @@ def _refused_clients(cloud: Cloud) -> list[str]:
         facts = {"path": call.path, "method": call.method, "handle": call.handle}
         return context_of(cloud).allowed.covers("refused", facts)
 
-    if not cloud.journal:
-        return []
-    entries = cloud.journal.entries
+    entries = recorder_of(cloud.journal).entries
     if not any(isinstance(e, Call) and e.status == 401 and not meant(e) for e in entries):
         return []
     from ..reporting.calls import Lookups

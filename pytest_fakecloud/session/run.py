@@ -102,11 +102,12 @@ class Run:
             raise misuse(f"the fixture {SETTINGS} must return a dict of settings, got {own!r}")
         self._warn_of_session_settings(item)
         self._own = own
-        self.options.check_own_settings(item, own)
-        settings = None
+        owner, settings = self.options.owner_of(item), None
+        if owner is not item:
+            self.options.check_own_settings(item, own)
         if scope == "session":
             cloud = self.session.open(session_settings)
-        elif (owner := self.options.owner_of(item)) is not item:
+        elif owner is not item:
             cloud = self._shared.create([own, *markers_of(owner)], "driven")
         else:
             settings = self.options.settings_of(item, own)
@@ -186,14 +187,14 @@ class Run:
         """
         clouds = [] if self.test.cloud is None else [self.test.cloud]
         for cloud in self._unrequested():
-            if cloud.journal.entries or cloud.problems():
+            if recorder_of(cloud.journal).entries or cloud.problems():
                 clouds.append(cloud)
         return clouds
 
     def _unrequested(self) -> list[Cloud]:
         """Return the clouds that outlive tests and that the test has not requested."""
-        clouds = [each.cloud for each in self._lasting]
-        return [one for one in clouds if one is not None and one is not self.test.cloud]
+        known = (None, self.test.cloud)
+        return [cloud for each in self._lasting if (cloud := each.cloud) not in known]
 
     def strict_kinds(self) -> tuple[str, ...]:
         """Return the kinds of strict-mode violations that fail the current test."""

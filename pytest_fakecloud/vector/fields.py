@@ -20,7 +20,6 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core.errors import did_you_mean
 from . import errors
@@ -103,7 +102,7 @@ def as_floats(value: Any, field: str = "vector") -> Floats:
     return _checked(floats, field)
 
 
-def from_array(value: NDArray[Any]) -> Floats:
+def from_array(value: np.ndarray[Any, Any]) -> Floats:
     """Convert a one-dimensional array to float32 without converting its elements to Python numbers."""
     if value.ndim != 1 or value.dtype.kind not in "fiu":
         shape = "x".join(map(str, value.shape))

@@ -8,11 +8,11 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float32]
-Ints = NDArray[np.int32]
-Rows = NDArray[np.intp]
+# Without numpy.typing, whose import would take longer than that of this module.
+Floats = np.ndarray[Any, np.dtype[np.float32]]
+Ints = np.ndarray[Any, np.dtype[np.int32]]
+Rows = np.ndarray[Any, np.dtype[np.intp]]
 Metadata = Mapping[str, Any]
 Predicate = Callable[[Any], bool]
 """A function that takes a record's metadata, or None if the record has none."""
@@ -114,8 +114,7 @@ class Include(NamedTuple):
 VECTORS = Include(vectors=True)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class VectorQuery:
+class VectorQuery(NamedTuple):
     """A query for the ``top_k`` nearest records that match a filter.
 
     It has a dense vector, a sparse vector, or both. If ``include.vectors`` is False, the hits have

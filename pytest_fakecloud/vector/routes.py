@@ -12,7 +12,6 @@ shortest decimal that converts back to the same float32.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import orjson
@@ -330,7 +329,7 @@ class VectorApp(App):
             if self.engine.kind is not Kind.HYBRID:
                 raise errors.unprocessable(f"queryMode {mode} is for hybrid indexes only")
             vector, sparse = (vector, None) if mode is QueryMode.DENSE else (None, sparse)
-        return replace(query, vector=vector, sparse=sparse)
+        return query._replace(vector=vector, sparse=sparse)
 
     # -- bodies of requests ----------------------------------------------------------------------
 

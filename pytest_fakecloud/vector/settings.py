@@ -107,7 +107,7 @@ def _word(accepts: Any, words: type[E]) -> SettingKind[E]:
     )
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@dataclass(init=False, eq=False, repr=False)
 class VectorConfig(HandleConfig):
     """The settings of a ``VectorIndex``.
 

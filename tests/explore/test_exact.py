@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging.handlers
 import re
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 
@@ -383,6 +385,27 @@ def test_a_run_that_is_stuck_is_told(cloud: Cloud, redis: Redis, many: int) -> N
         holds,
         match=r"waits forever at test_exact.py:\d+: threading.Event",
     )
+
+
+@pytest.mark.parametrize("starter", ["library", "application"])
+def test_a_daemon_that_waits_outside_of_the_exploration_does_not_block_it(
+    cloud: Cloud, redis: Redis, starter: str
+) -> None:
+    inbox: SimpleQueue[Any] = SimpleQueue()
+
+    def run() -> None:
+        redis.ping()
+        if starter == "library":
+            logging.handlers.QueueListener(inbox).start()
+        else:
+            threading.Thread(target=lambda: inbox.get(), daemon=True).start()
+        redis.ping()
+
+    found = str(cloud.explore({"ann": run, "bob": redis.ping}, holds, schedule=""))
+    assert "the code waited for a lock that explore() does not control" in found
+    assert "the daemon thread ann+" in found
+    for _ in threading.enumerate():
+        inbox.put(None)
 
 
 def test_what_is_not_explored_is_told(cloud: Cloud, redis: Redis) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from copy import copy
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -47,7 +47,6 @@ NO_CAUSE = ("", "")
 _REMEMBERED_DELIVERIES = 10_000
 
 
-@dataclass(eq=False, repr=False, slots=True)
 class Instance:
     """A consumer instance.
 
@@ -55,28 +54,33 @@ class Instance:
     is ``none`` and there is no offset to start from), ``delivered`` the next offset to commit.
     """
 
-    group: ConsumerGroup = field(repr=False)
-    name: str
-    config: ConsumerConfig
-    topics: tuple[str, ...]
-    signal: Signal
-    since_us: int
-    state: InstanceState = "joining"
-    assignment: list[TopicPartition] = field(default_factory=list)
-    positions: dict[TopicPartition, int | None] = field(default_factory=dict)
-    starts: dict[TopicPartition, int] = field(default_factory=dict)
-    delivered: dict[TopicPartition, int] = field(default_factory=dict)
-    turn: int = 0
-    """Number of responses with records. It selects the first partition in the next response."""
-    epoch: int = 0
-    """Incremented when partitions are revoked, so that long polls that started earlier end."""
-    consuming: int = 0
-    """Number of consume calls in progress."""
-    has_consumed: bool = False
-    """Whether it has called consume since it got its partitions."""
-    holder: object | None = None
-    """The consume call that may proceed. Other calls on the same instance wait."""
-    timers: dict[TimerKind, Timer] = field(default_factory=dict)
+    def __init__(
+        self,
+        group: ConsumerGroup,
+        name: str,
+        config: ConsumerConfig,
+        topics: tuple[str, ...],
+        signal: Signal,
+        since_us: int,
+    ) -> None:
+        self.group, self.name, self.config, self.topics = group, name, config, topics
+        self.signal, self.since_us = signal, since_us
+        self.state: InstanceState = "joining"
+        self.assignment: list[TopicPartition] = []
+        self.positions: dict[TopicPartition, int | None] = {}
+        self.starts: dict[TopicPartition, int] = {}
+        self.delivered: dict[TopicPartition, int] = {}
+        self.turn = 0
+        """Number of responses with records. It selects the first partition in the next response."""
+        self.epoch = 0
+        """Incremented when partitions are revoked, so that long polls that started earlier end."""
+        self.consuming = 0
+        """Number of consume calls in progress."""
+        self.has_consumed = False
+        """Whether it has called consume since it got its partitions."""
+        self.holder: object | None = None
+        """The consume call that may proceed. Other calls on the same instance wait."""
+        self.timers: dict[TimerKind, Timer] = {}
 
     @property
     def live(self) -> bool:
@@ -103,25 +107,24 @@ class Instance:
         return f"{self.group.name}/{self.name}"
 
 
-@dataclass(eq=False, repr=False, slots=True)
 class ConsumerGroup:
     """A consumer group. ``generation`` counts its completed rebalances."""
 
-    name: str
-    generation: int = 0
-    state: GroupState = "Empty"
-    instances: dict[str, Instance] = field(default_factory=dict)
-    committed: dict[TopicPartition, int] = field(default_factory=dict)
-    deliveries: deque[tuple[TopicPartition, int, int]] = field(
-        default_factory=lambda: deque(maxlen=_REMEMBERED_DELIVERIES)
-    )
-    """For each delivery: partition, offset of the first record, and offset after the last record."""
-    reason: str = ""
-    """Why the latest rebalance was started, for people."""
-    cause: tuple[str, str] = NO_CAUSE
-    """The kind of event and the instance that caused the latest rebalance, or ``NO_CAUSE``."""
-    timers: dict[TimerKind, Timer] = field(default_factory=dict)
-    """The timer that completes the current rebalance, or deletes the empty group."""
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.generation = 0
+        self.state: GroupState = "Empty"
+        self.instances: dict[str, Instance] = {}
+        self.committed: dict[TopicPartition, int] = {}
+        self.deliveries: deque[tuple[TopicPartition, int, int]]
+        self.deliveries = deque(maxlen=_REMEMBERED_DELIVERIES)
+        """For each delivery: partition, offset of the first record, and offset after the last record."""
+        self.reason = ""
+        """Why the latest rebalance was started, for people."""
+        self.cause = NO_CAUSE
+        """The kind of event and the instance that caused the latest rebalance, or ``NO_CAUSE``."""
+        self.timers: dict[TimerKind, Timer] = {}
+        """The timer that completes the current rebalance, or deletes the empty group."""
 
     def __str__(self) -> str:
         return self.name
@@ -179,27 +182,19 @@ class ConsumerGroup:
 
     def copy(self, clock: Timekeeper) -> ConsumerGroup:
         """Return an independent copy without timers, in which no consume call is in progress."""
-        copy = replace(
-            self,
-            instances={},
-            committed=dict(self.committed),
-            deliveries=self.deliveries.copy(),
-            timers={},
-        )
+        same = copy(self)
+        same.instances, same.timers = {}, {}
+        same.committed, same.deliveries = dict(self.committed), self.deliveries.copy()
         for name, instance in self.instances.items():
-            copy.instances[name] = replace(
-                instance,
-                group=copy,
-                signal=clock.signal(),
-                assignment=list(instance.assignment),
-                positions=dict(instance.positions),
-                starts=dict(instance.starts),
-                delivered=dict(instance.delivered),
-                consuming=0,
-                holder=None,
-                timers={},
+            same.instances[name] = member = copy(instance)
+            member.group, member.signal = same, clock.signal()
+            member.assignment, member.positions = (
+                instance.assignment.copy(),
+                instance.positions.copy(),
             )
-        return copy
+            member.starts, member.delivered = instance.starts.copy(), instance.delivered.copy()
+            member.consuming, member.holder, member.timers = 0, None, {}
+        return same
 
 
 class GroupCopy(NamedTuple):

@@ -292,9 +292,13 @@ class Simulation:
             if self._options():
                 return True
             return self.clock.pass_time() or not self._has_ended()
-        if self._wait_for_stepped_over() or self.clock.pass_time():
+        only_daemons = all(s.is_daemon or s.state == "ended" for s in self.state.strands)
+        if (not only_daemons and self._wait_for_stepped_over()) or self.clock.pass_time():
             return True
-        self._report_stuck([s for s in self.state.strands if s.is_stepped_over])
+        blocked = [s for s in self.state.strands if s.is_stepped_over and not s.is_daemon]
+        if not blocked:
+            return not self._has_ended()
+        self._report_stuck(blocked)
         return False
 
     def _wait_for_stepped_over(self) -> bool:

@@ -101,7 +101,9 @@ class Turns:
                 break
 
     def step_over(self, strand: Strand) -> None:
-        """Let another strand run, if one can, while the running strand is blocked."""
+        """Let another strand run, if one can, while the running strand is blocked; also let the run
+        end if a daemon thread is blocked.
+        """
         with self._lock:
             if self.current is not strand or self.has_ended:
                 return
@@ -112,7 +114,7 @@ class Turns:
         chosen = self._simulation.choose_meanwhile()
         with self._lock:
             self.current, self._switching = chosen, False
-            if chosen is None and strand.is_stepped_over:
+            if chosen is None and strand.is_stepped_over and not strand.is_daemon:
                 strand.is_stepped_over = False
                 strand.state, strand.waiting = before
                 self.current = strand
@@ -414,10 +416,7 @@ class Watchdog:
         strand = self._turns.current
         thread = 0 if strand is None else strand.host.thread
         frame = None if strand is None else sys._current_frames().get(thread)
-        # A line of the application or a lock of the standard library may wait for a lock.
-        name = "" if frame is None else frame.f_code.co_filename
-        is_locked = not is_library(name) or Path(name).name in ("threading.py", "queue.py")
-        woken = wakings(thread) if frame is not None and is_locked else None
+        woken = wakings(thread) if strand is not None and _may_be_locked(strand, frame) else None
         place = None if frame is None else (id(frame), frame.f_lasti, woken)
         seen = self._turns.progress, place
         if seen != self._seen:
@@ -449,6 +448,18 @@ class Watchdog:
             self._turns.end(None)
         elif seconds >= _BUSY and blocked.host.loop.running is None:
             self._turns.step_over(blocked)
+
+
+def _may_be_locked(strand: Strand, frame: FrameType | None) -> bool:
+    """Return whether a strand may wait for a lock: in a line of the application, in a lock of the
+    standard library, or in a library's own daemon thread, which may wait for it in any function.
+    """
+    if frame is None:
+        return False
+    name = frame.f_code.co_filename
+    if not is_library(name) or Path(name).name in ("threading.py", "queue.py"):
+        return True
+    return strand.is_daemon and application_frame(frame) is None
 
 
 _SLEEPS = {"x86_64": (35, 230), "aarch64": (101, 115)}

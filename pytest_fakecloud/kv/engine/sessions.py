@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 
-@dataclass(eq=False, repr=False, slots=True)
 class TrackingOptions:
     """The options of CLIENT TRACKING; ``redirect`` is 0 for the client itself."""
 
-    redirect: int = 0
-    prefixes: list[bytes] = field(default_factory=list)
-    words: frozenset[str] = frozenset()
-    caching: bool | None = None
-    broken: bool = False
+    def __init__(self) -> None:
+        self.redirect = 0
+        self.prefixes: list[bytes] = []
+        self.words: frozenset[str] = frozenset()
+        self.caching: bool | None = None
+        self.broken = False
 
 
 RUN_IN_TRANSACTION = frozenset({"EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"})

@@ -358,13 +358,20 @@ class CommandSpec:
         event = self.effects.event
         return self.full_name.replace("|", "-") if event is None else event
 
+    @cached_property
+    def _is_timed(self) -> bool:
+        blocks = "blocking" in self.flags and not self.may_wait
+        return blocks or self.effects.reads_clock or self.effects.ttl_unit is not None
+
+    @cached_property
+    def _timed_words(self) -> frozenset[bytes]:
+        return self.option_words & _TIMED
+
     def depends_on_time(self, argv: list[bytes]) -> bool:
         """Return whether the effect or the reply of a command line may depend on the time."""
-        blocks = "blocking" in self.flags and not self.may_wait
-        if blocks or self.effects.reads_clock or self.effects.ttl_unit is not None:
-            return True
-        timed = self.option_words & _TIMED
-        return bool(timed) and any(word.upper() in timed for word in argv[1:])
+        if self._is_timed or not (words := self._timed_words):
+            return self._is_timed
+        return not words.isdisjoint(map(bytes.upper, argv[1:]))
 
     def key_positions(self, argv: list[bytes]) -> list[tuple[int, KeySpec]]:
         """Return the position and the spec of each key in ``argv``, which includes the name."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ...core.calls import Headers
 from ...core.field_types import JSON, MAPPING, MESSAGE_ID, URL
 from ...core.journal import check_predicate
-from ...core.matching import HEADERS, Field, Query, fields_of
+from ...core.matching import HEADERS, Field, ItemFields, Query
 from ...core.settings import number
 from ...core.timers import monotonic, to_datetime
 from ..model import NON_RETRYABLE, SUCCESS
@@ -166,18 +166,18 @@ def _decoded(value: object) -> bytes:
         return b""
 
 
-FIELDS: Mapping[str, Field] = {
-    **fields_of(Callback),
-    "source_message_id": Field(MESSAGE_ID),
-    "dlq_id": Field(DLQ_ID),
-    "url": Field(URL),
-    "payload": Field(MAPPING, optional=False),
-    "headers": Field(HEADERS, optional=False),
-    "request_headers": Field(HEADERS, optional=False),
-    "response_headers": Field(HEADERS, optional=False),
-    "request_json": Field(JSON, json_of(Callback.request_json, lambda one: one.request_body)),
-    "response_json": Field(JSON, json_of(Callback.response_json, lambda one: one.response_body)),
-}
+FIELDS = ItemFields(
+    Callback,
+    source_message_id=Field(MESSAGE_ID),
+    dlq_id=Field(DLQ_ID),
+    url=Field(URL),
+    payload=Field(MAPPING, optional=False),
+    headers=Field(HEADERS, optional=False),
+    request_headers=Field(HEADERS, optional=False),
+    response_headers=Field(HEADERS, optional=False),
+    request_json=Field(JSON, json_of(Callback.request_json, lambda one: one.request_body)),
+    response_json=Field(JSON, json_of(Callback.response_json, lambda one: one.response_body)),
+)
 """Fields of a callback, by name."""
 _PREDICATE = {"callback": Field(read=lambda item: item, bare=True)}
 

@@ -18,7 +18,7 @@ from ...core.clock import in_thread
 from ...core.errors import ContractError, brief, broken_promise, shortfall, shown
 from ...core.field_types import JSON, MESSAGE_ID, METHOD, TEXT, URL, Shaped, is_pattern
 from ...core.journal import Results, results_of
-from ...core.matching import HEADERS, Field, Question, fields_of
+from ...core.matching import HEADERS, Field, ItemFields, Question
 from ...faults.answers import Response
 from ..model import Delivery, Outcome
 from ..views import json_of
@@ -51,7 +51,7 @@ class SplitUrl(NamedTuple):
     rest: str
 
 
-@dataclass(frozen=True)
+@dataclass(repr=False, unsafe_hash=True)
 class Pattern:
     """Matches URLs by a wildcard, a regular expression or a function. Any prefix is longer."""
 
@@ -339,7 +339,7 @@ ResponseLike: TypeAlias = (
 """
 
 
-@dataclass(frozen=True)
+@dataclass(repr=False)
 class DeliveredRequest:
     """A delivery as a request, which is the argument of destination handlers."""
 
@@ -400,17 +400,17 @@ class DeliveredRequest:
         return jsonlib.loads(self.delivery.body)
 
 
-DELIVERIES: Mapping[str, Field] = {
-    **fields_of(DeliveredRequest),
-    "message_id": Field(MESSAGE_ID, optional=False),
-    "method": Field(METHOD, optional=False),
-    "url": Field(URL, optional=False),
-    "path": Field(
+DELIVERIES = ItemFields(
+    DeliveredRequest,
+    message_id=Field(MESSAGE_ID, optional=False),
+    method=Field(METHOD, optional=False),
+    url=Field(URL, optional=False),
+    path=Field(
         Shaped("a path without a query", "/hook", begins=("/",), never="[ ?#]"), optional=False
     ),
-    "headers": Field(HEADERS, optional=False),
-    "json": Field(JSON, json_of(DeliveredRequest.json, lambda one: one.body)),
-}
+    headers=Field(HEADERS, optional=False),
+    json=Field(JSON, json_of(DeliveredRequest.json, lambda one: one.body)),
+)
 """Fields of a delivery, by name."""
 Handler: TypeAlias = Callable[[DeliveredRequest], Any]
 

@@ -11,7 +11,7 @@ one second. In an ordered queue, it instead changes places with the next one.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -61,14 +61,20 @@ class Engine(Publisher):
         self.keys = keys
         self.perform = perform
         self.overtaken: list[str] = []
-        self.intercept()
+        self._connect(())
 
     def twin(self, clock: Timekeeper, ids: Ids) -> Engine:
         """Return a driven engine with the same rules, signing keys and destinations, and no data."""
         return Engine(clock, ids, perform=self.perform, keys=self.keys, settings=self.settings)
 
-    def intercept(self, *interceptors: Interceptor) -> None:
-        """Replace the chain around deliveries. The first interceptor is the outermost."""
+    def intercept(self, *added: Interceptor) -> Callable[[], None]:
+        """Add interceptors to the chain around deliveries; return a function that removes them. The
+        first interceptor is the outermost.
+        """
+        self._connect([*self.interceptors, *added])
+        return lambda: self._connect([one for one in self.interceptors if one not in added])
+
+    def _connect(self, interceptors: Sequence[Interceptor]) -> None:
         self.interceptors = interceptors
         around = [one for one in interceptors if type(one).deliver is not Interceptor.deliver]
         outer = [one.deliver for one in around if one.encloses_engine]

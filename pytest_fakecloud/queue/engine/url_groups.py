@@ -10,8 +10,8 @@ endpoint's name may be any printable string, including spaces.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -33,21 +33,19 @@ class Endpoint:
     number: int = 0
 
 
-@dataclass(eq=False, repr=False, slots=True)
 class UrlGroup:
     """A named list of endpoints. ``headers`` are defaults for messages published to the group.
 
     The endpoints are indexed, because the default plan does not limit them.
     """
 
-    id: str
-    name: str
-    created_us: int
-    updated_us: int
-    headers: HeaderList = field(default_factory=list)
-    by_id: dict[str, Endpoint] = field(default_factory=dict)
-    _by_key: dict[tuple[str, str | None], dict[str, Endpoint]] = field(default_factory=dict)
-    _numbers: Iterator[int] = field(default_factory=count)
+    def __init__(self, id: str, name: str, now_us: int) -> None:
+        self.id, self.name = id, name
+        self.created_us = self.updated_us = now_us
+        self.headers: HeaderList = []
+        self.by_id: dict[str, Endpoint] = {}
+        self._by_key: dict[tuple[str, str | None], dict[str, Endpoint]] = {}
+        self._numbers = count()
 
     @property
     def endpoints(self) -> Collection[Endpoint]:
@@ -87,7 +85,8 @@ class UrlGroup:
                 del self._by_key[key]
 
     def copy(self) -> UrlGroup:
-        same = UrlGroup(self.id, self.name, self.created_us, self.updated_us, list(self.headers))
+        same = UrlGroup(self.id, self.name, self.created_us)
+        same.updated_us, same.headers = self.updated_us, list(self.headers)
         for endpoint in self.endpoints:
             same.add(replace(endpoint))
         return same
@@ -121,7 +120,7 @@ class UrlGroups:
         if found is None:
             if self._most is not None and len(self.by_name) >= self._most:
                 raise quota("maxTopics", self._most)
-            found = UrlGroup(self._new_id("tpc_"), name, now_us, now_us)
+            found = UrlGroup(self._new_id("tpc_"), name, now_us)
             self.by_name[name] = found
         return found
 
@@ -166,7 +165,7 @@ class UrlGroups:
         if self._most_endpoints is not None:
             # Check all endpoints by adding them to a copy first. With a limit, the copy is small.
             known = self.by_name.get(name)
-            trial = UrlGroup("", name, 0, 0) if known is None else known.copy()
+            trial = UrlGroup("", name, 0) if known is None else known.copy()
             for url, endpoint_name in wanted:
                 self.add(trial, url, endpoint_name, now_us)
         group = self.create(name, now_us)

@@ -21,7 +21,6 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -338,16 +337,16 @@ def _one(value: object) -> Sequence[str]:
     return () if value is None else (str(value),)
 
 
-@dataclass(eq=False, slots=True)
 class Filters:
     """Parsed filters: the wanted values by field, the time span, the order and the page."""
 
-    fields: dict[str, list[str]] = field(default_factory=dict)
-    from_us: int | None = None
-    to_us: int | None = None
-    latest_first: bool | None = None
-    count: int | None = None
-    cursor: str | None = None
+    def __init__(self, fields: dict[str, list[str]] | None = None) -> None:
+        self.fields = fields or {}
+        self.from_us: int | None = None
+        self.to_us: int | None = None
+        self.latest_first: bool | None = None
+        self.count: int | None = None
+        self.cursor: str | None = None
 
     @property
     def empty(self) -> bool:

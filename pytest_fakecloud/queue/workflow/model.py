@@ -8,7 +8,7 @@ duration in whole seconds (``3600s``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from copy import copy
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..model import NOTHING_REDACTED, SECOND, Message, Outcome, PublishSettings, Redaction, first
@@ -87,31 +87,36 @@ class Invoker(NamedTuple):
     step: dict[str, Any]
 
 
-@dataclass(eq=False, slots=True)
 class WorkflowRun:
     """A workflow run. ``settings`` are the settings of the message that started it."""
 
-    id: str
-    url: str
-    created_us: int
-    first_message_id: str
-    settings: PublishSettings
-    caller_ip: str = "127.0.0.1"
-    state: RunState = "RUN_STARTED"
-    steps: list[RunStep] = field(default_factory=list)
-    """The first body and the steps that have been delivered, in this order."""
-    message_ids: list[str] = field(default_factory=list)
-    """All messages of the run, including undelivered ones and those that are not steps."""
-    completed_us: int | None = None
-    response: bytes | None = None
-    invoker: Invoker | None = None
-    dlq_id: str | None = None
-    failed_message_id: str | None = None
-    """The message of the step that failed."""
-    failure_message_id: str | None = None
-    """The failure callback that reports it."""
-    number: int = 0
-    """Position in the order in which runs were created."""
+    def __init__(
+        self,
+        id: str,
+        url: str,
+        created_us: int,
+        first_message_id: str,
+        settings: PublishSettings,
+        caller_ip: str = "127.0.0.1",
+    ) -> None:
+        self.id, self.url, self.created_us = id, url, created_us
+        self.first_message_id, self.settings = first_message_id, settings
+        self.caller_ip = caller_ip
+        self.state: RunState = "RUN_STARTED"
+        self.steps: list[RunStep] = []
+        """The first body and the steps that have been delivered, in this order."""
+        self.message_ids: list[str] = []
+        """All messages of the run, including undelivered ones and those that are not steps."""
+        self.completed_us: int | None = None
+        self.response: bytes | None = None
+        self.invoker: Invoker | None = None
+        self.dlq_id: str | None = None
+        self.failed_message_id: str | None = None
+        """The message of the step that failed."""
+        self.failure_message_id: str | None = None
+        """The failure callback that reports it."""
+        self.number = 0
+        """Position in the order in which runs were created."""
 
     @property
     def live(self) -> bool:
@@ -138,7 +143,9 @@ class WorkflowRun:
         ]
 
     def copy(self) -> WorkflowRun:
-        return replace(self, steps=list(self.steps), message_ids=list(self.message_ids))
+        same = copy(self)
+        same.steps, same.message_ids = list(self.steps), list(self.message_ids)
+        return same
 
 
 class Waiter(NamedTuple):

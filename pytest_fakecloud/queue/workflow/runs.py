@@ -452,10 +452,8 @@ class WorkflowRuns:
             old.first_message_id,
             settings_to_republish(old.settings, given),
             old.caller_ip,
-            steps=steps,
-            invoker=old.invoker,
-            number=self._engine.next_sequence(),
         )
+        new.steps, new.invoker, new.number = steps, old.invoker, self._engine.next_sequence()
         settings = settings_to_republish(message.settings, given, message.max_retries)
         # Publishing a step requires that its run exists.
         self.runs[new.id] = new

@@ -21,7 +21,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import orjson
@@ -56,8 +56,7 @@ DAY_US = 86_400_000_000
 ENVELOPE_LEVELS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """The properties that an index and a snapshot to restore must share."""
 
     name: str
@@ -116,11 +115,10 @@ class Batch:
             self.timer.cancel()
 
 
-@dataclass(frozen=True, slots=True)
-class VectorSnapshot:
+class VectorSnapshot(NamedTuple):
     """All data of an index at a point in time."""
 
-    index: Identity
+    identity: Identity
     dimension: int | None
     namespaces: dict[str, Namespace]
     cursors: list[Cursor]
@@ -399,7 +397,7 @@ class VectorEngine:
                 del self._cursors[cursor.uuid]
 
     def _next_batch(self, cursor: Cursor, count: int) -> list[Hit]:
-        query = replace(cursor.query, top_k=count)
+        query = cursor.query._replace(top_k=count)
         self._spend("query", 1)
         predicate = self._check_query(query)
         prepared = PreparedQuery(query, predicate, count, cursor.handed_out)
@@ -552,10 +550,10 @@ class VectorEngine:
 
     def restore(self, snapshot: VectorSnapshot) -> None:
         """Restore a snapshot; raise ``ContractError`` if it is of an index with other properties."""
-        if snapshot.index != self.identity:
+        if snapshot.identity != self.identity:
             raise ContractError(
-                f"the snapshot is of the index {snapshot.index}, but this is {self.identity}: to copy "
-                "records between indexes, pass vectors() of one to load() of the other"
+                f"the snapshot is of the index {snapshot.identity}, but this is {self.identity}: to "
+                "copy records between indexes, pass vectors() of one to load() of the other"
             )
         with self._lock:
             self.dimension = snapshot.dimension

@@ -21,14 +21,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..model import Floats, Rows, Similarity, SparseVector, Weighting
 
-Doubles = NDArray[np.float64]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Doubles = np.ndarray[Any, np.dtype[np.float64]]
 Accept = Callable[[int], bool]
 Slack = Callable[[float], float]
 """Returns how far a row's key can be below a key while the scores of the two rows are equal."""

@@ -55,7 +55,7 @@ class Bench:
 
     def inject(self, faults: Interceptor) -> None:
         """Let an interceptor decide about faults."""
-        self.engine.intercept(self.signer, faults)
+        self.engine.intercept(faults)
 
     async def perform(self, delivery: Delivery, in_loop: bool = False) -> Outcome:
         self.sent.append(delivery)
