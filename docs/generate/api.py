@@ -15,7 +15,7 @@ from .markdown import HEAD, alias_docs, first_sentence, inline, table
 
 _GROUPS: Mapping[str, tuple[str, ...]] = {
     "The cloud": ("cloud", "base_cloud"),
-    "Every handle": ("handle",),
+    "Every fake": ("handle",),
     "Time": ("core.clock", "core.timers"),
     "Key-value": ("kv.",),
     "Vector": ("vector.",),

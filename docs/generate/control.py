@@ -20,8 +20,9 @@ _HEAD = f"""\
 # Control API
 
 The HTTP API of a stand-alone server ([other languages](../guides/other-languages.md)). Calls under
-`/__control__` need an `Authorization: Bearer` header with the control token, which the server prints
-when it starts. Bodies and answers are JSON. An error is `{{"error": {{"type": …, "message": …}}}}`.
+`/__control__` need an `Authorization: Bearer` header with the control token: `pytest-fakecloud env`
+exports it as `PYTEST_FAKECLOUD_TOKEN`, and `serve --json` prints it. Bodies and responses are JSON.
+An error is `{{"error": {{"type": …, "message": …}}}}`.
 
 As an OpenAPI 3.1 file: {{download}}`control-api.json <../control-api.json>`, or from the server
 itself at `/__control__/openapi.json`.
