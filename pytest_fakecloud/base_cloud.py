@@ -20,10 +20,10 @@ from .core.ids import Ids
 from .core.journal import Journal, Results, recorder_of, results_of
 from .core.matching import Field
 from .core.problems import PROBLEM_FIELDS, Problem, with_allowance
-from .core.settings import PROCESS_TIME, SWITCH, TRANSPORT, choice
+from .core.settings import DELIVERY, PROCESS_TIME, SWITCH, TRANSPORT, DeliveryMode
 from .core.timekeeper import STANDS, Mode, Timekeeper
 from .core.timers import Instant
-from .handle import HANDLE_FIELDS, Context, Delivery, Handle, Snapshot, secrets_of
+from .handle import HANDLE_FIELDS, Context, Handle, Snapshot, secrets_of
 from .http.ports import hand_over, release
 from .outside.surroundings import changes_for
 from .services import find, handle_class
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from .vector.handle import VectorIndex, VectorSettings
 
 Transport = Literal["socket", "inprocess"]
-_DELIVERY = choice("background", "driven")
 _making_dispatchers = threading.Lock()
 
 
@@ -64,7 +63,7 @@ class BaseCloud:
         clock: Mode | None = None,
         process_time: ProcessTimeMode = False,
         *,
-        delivery: Delivery = "background",
+        delivery: DeliveryMode = "background",
         transport: Transport = "socket",
         tls: bool = False,
         share_tls_context: bool = True,
@@ -76,7 +75,7 @@ class BaseCloud:
         if transport != "socket":
             TRANSPORT.read("transport", transport, "Cloud")
         if delivery != "driven":
-            _DELIVERY.read("delivery", delivery, "Cloud")
+            DELIVERY.read("delivery", delivery, "Cloud")
         if tls is not False:
             SWITCH.read("tls", tls, "Cloud")
         if share_tls_context is not True:

@@ -10,18 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ClassVar,
-    Generic,
-    Literal,
-    NamedTuple,
-    Self,
-    TypeVar,
-    Unpack,
-    cast,
-)
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, Unpack, cast
 
 from .core.calls import Call
 from .core.clock import Clock
@@ -32,7 +21,7 @@ from .core.journal import Journal, Results, recorder_of
 from .core.matching import Field
 from .core.problems import Allowances, Problem, Problems, new_problem
 from .core.recorder import CodePlace, Recorder, arguments_shown, code_place, is_own
-from .core.settings import HandleConfig, read, reject_unknown
+from .core.settings import DeliveryMode, HandleConfig, read, reject_unknown
 from .core.timekeeper import Mode, Timekeeper
 from .core.timers import Instant, Registry, on_first_use
 from .http.app import App
@@ -45,7 +34,6 @@ if TYPE_CHECKING:
     from .http.hub import Hub, Mount
 
 
-Delivery = Literal["driven", "background"]
 _recent_tokens: deque[str] = deque(maxlen=1000)
 """The first tokens of the latest fakes of this process."""
 SECRETS = (
@@ -70,7 +58,7 @@ class Context:
     former_secrets: Set[str] = frozenset()
     """Credentials of closed fakes, and replaced ones, which reports must hide."""
 
-    def __init__(self, clock: Timekeeper, ids: Ids, delivery: Delivery = "driven") -> None:
+    def __init__(self, clock: Timekeeper, ids: Ids, delivery: DeliveryMode = "driven") -> None:
         self.clock = clock
         self.public_clock = Clock(clock)
         self.ids = ids
@@ -376,7 +364,9 @@ class Handle:
         return self._env_variables()
 
     def _env_variables(self) -> dict[str, str]:
-        """Return the environment variables of the service's clients. Subclasses override this."""
+        """Return the variables whose values are known without opening a port. Subclasses override
+        this; ``KVServer.env`` adds the others.
+        """
         return {}
 
     @action

@@ -1,7 +1,7 @@
 """The pytest plugin: options, ini settings, marker, hooks and fixtures.
 
 Every pytest run in an environment imports it, so it imports only pytest. Everything else is
-imported when a test first uses a fake; until then the hooks do nothing.
+imported when a test first uses a fake; until then the hooks only check settings and note the test.
 """
 
 from __future__ import annotations

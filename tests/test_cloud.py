@@ -42,7 +42,7 @@ from .http.test_hub import descriptors
         ({"clock": []}, r"clock=\[\] is not a mode"),
         ({"now": 5}, "5 is not a time"),
         ({"transport": None}, "transport=None of Cloud must be 'socket' or 'inprocess'"),
-        ({"delivery": 1}, "delivery=1 of Cloud must be 'background' or 'driven'"),
+        ({"delivery": 1}, "delivery=1 of Cloud must be 'driven' or 'background'"),
     ],
 )
 def test_settings_without_meaning(settings: dict[str, Any], told: str) -> None:

@@ -35,6 +35,8 @@ A_co = TypeVar("A_co", covariant=True)
 B = TypeVar("B")
 Engines = Literal["memory", "real", "both"]
 """Where a setting has an effect: with the engine in memory, with a real server, or with both."""
+DeliveryMode = Literal["driven", "background"]
+"""When the queue delivers: in calls of the test that move the clock, or in the background."""
 MOST_PORT = 65_535
 
 
@@ -99,6 +101,7 @@ SWITCH_WORDS: Mapping[str, bool] = {
 SWITCH: Kind[bool] = Kind(bool, "True or False", lambda value: isinstance(value, bool))
 PROCESS_TIME: Kind[bool | Literal["autojump"]] = either(SWITCH, choice("autojump"))
 TRANSPORT: Kind[Literal["socket", "inprocess"]] = choice("socket", "inprocess")
+DELIVERY: Kind[DeliveryMode] = choice("driven", "background")
 
 
 def whole(minimum: int | None = None, maximum: int | None = None) -> Kind[int]:

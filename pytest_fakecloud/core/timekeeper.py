@@ -99,7 +99,7 @@ class Timekeeper:
         self.listeners: Registry[Callable[[], None]] = Registry()
         """Functions that are called after each move of the clock."""
         self.drive_ends: Registry[Callable[[], None]] = Registry()
-        """Functions that are called at the end of each of these calls."""
+        """Functions that are called at the end of each call that ``drives`` counts."""
         self._ties: Registry[tuple[str]] = Registry()
         """Reasons why the clock cannot be moved, each in a tuple, so that equal ones are distinct."""
         self._start_us, self._starts_frozen = start_of(now, mode)

@@ -47,8 +47,8 @@ class Mount:
     ``url`` has no trailing slash. The functions in ``on_close`` are called while the mount closes,
     after its connections were shut down, so that an application can wake its waiting handlers.
     ``reset_connections()`` calls the functions in ``on_reset`` for the same reason. The functions
-    in ``on_error`` receive exceptions from an application that is not an ``App``. ``body_limit`` is
-    the maximum size of a request's body in bytes.
+    in ``on_error`` receive exceptions of connections; an ``App`` turns those of its endpoints into
+    responses. ``body_limit`` is the maximum size of a request's body in bytes.
     """
 
     body_limit: int = BODY_LIMIT

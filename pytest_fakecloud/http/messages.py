@@ -142,7 +142,9 @@ def close_chunks(chunks: object) -> None:
 
 AnyResponse: TypeAlias = Answer | Stream | Effect
 Serve: TypeAlias = Callable[[], AnyResponse]
-"""A function that returns the response that a request gets without faults."""
+"""A function that returns the response of the rest of a chain; without other members, that of the
+endpoint.
+"""
 
 OUTCOME_OF_EFFECT: Mapping[EffectKind, Outcome] = {
     "drop": "dropped",

@@ -50,7 +50,9 @@ def tls_error() -> type[OSError]:
 
 
 class Handler(Protocol):
-    """Serves one connection: to its end in a worker thread, or whenever bytes are received for it."""
+    """Serves one connection: ``serve()`` to its end in a worker thread, or ``receive()`` whenever
+    bytes arrive on a connection in memory, which explored code uses.
+    """
 
     def serve(self) -> None:
         """Read and handle requests until either side closes the connection."""
@@ -66,7 +68,8 @@ class Connection:
     """One accepted connection, owned by the mount that accepted it.
 
     ``sock`` is the blocking socket (a TLS socket if the mount has a context), ``address`` the
-    client's address. A protocol calls ``enter()`` before it calls the engine, then ``leave()``.
+    client's address. A protocol calls ``enter()`` before it calls the engine, then ``leave()``. A
+    connection in memory overrides ``stream()``, ``send_later()`` and ``hang()``.
     """
 
     def __init__(self, sock: socket.socket, address: Any, mount: Mount) -> None:

@@ -159,11 +159,12 @@ class KVServer(Handle):
         return f"{scheme}://default:{quote(self._password, safe='')}@{place}"
 
     def _open_port(self, engine: AnyEngine, port: int = 0) -> Mount:
-        from .resp.port import open_port
+        from .resp.port import PortHandler, connect
 
         assert isinstance(engine, Engine)
-        open_mount = partial(self._context.mount, self._app, host=self._mount.host, port=port)
-        mount = open_port(engine, self._app, open_mount)
+        protocol = partial(PortHandler, engine, self._app)
+        mount = self._context.mount(self._app, host=self._mount.host, port=port, protocol=protocol)
+        connect(engine, self._app, mount)
         mount.on_error.append(self._on_error)
         self.on_close(mount.close)
         self._mounts.append(mount)

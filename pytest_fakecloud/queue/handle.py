@@ -28,7 +28,7 @@ from .model import DAY, Attempt, Interceptor, SigningKeys
 from .rest.admin import AdministrationRoutes, V1Routes
 from .rest.history import HistoryRoutes, WorkflowRoutes
 from .rest.routes import QueueApp
-from .settings import DeliveryMode, QueueConfig
+from .settings import QueueConfig
 from .signatures import Signer, explain
 from .signatures import signature_clock as clock_of_signatures
 from .views import (
@@ -88,6 +88,7 @@ class Queue(QueueActions, Handle):
     _settings = QueueConfig
     _token_names = ("token", "read_only_token")
     _engine: Engine
+    _app: QueueApp
     faults: QueueFaults
 
     def __init__(self, context: Context, **settings: Unpack[QueueSettings]) -> None:
@@ -95,7 +96,7 @@ class Queue(QueueActions, Handle):
         if config.history_us is None and context.journal.keep is not None:
             config = replace(config, history_us=_SERVED_HISTORY_US)
         name = self.name
-        self._delivery: DeliveryMode = config.delivery or context.delivery
+        self._delivery = config.delivery or context.delivery
         recorder = weakref.proxy(recorder_of(context.journal))
         problems = DeliveryProblems(name, context.problems, context.clock)
         self._sender = Sender(
@@ -126,8 +127,7 @@ class Queue(QueueActions, Handle):
             report=problems.report,
         )
         self._engine.owner = weakref.proxy(self)
-        self._rest = QueueApp(self._engine, self._new_token(), _FAMILIES)
-        super().__init__(context, self._rest, config)
+        super().__init__(context, QueueApp(self._engine, self._new_token(), _FAMILIES), config)
         self.on_close(self._time.drive_ends.add(self._sender.release))
         # Attempts are recorded with the journal's recorder, which the base class has created.
         self._reports = AttemptReports(self._engine, self._recorder, self._signer.now)
@@ -178,11 +178,11 @@ class Queue(QueueActions, Handle):
     @property
     def read_only_token(self) -> str:
         """The token that permits GET requests only."""
-        return self._rest.read_only_token
+        return self._app.read_only_token
 
     @read_only_token.setter
     def read_only_token(self, token: str) -> None:
-        self._rest.read_only_token = token
+        self._app.read_only_token = token
 
     def _take_over(self, former: Queue) -> None:
         super()._take_over(former)

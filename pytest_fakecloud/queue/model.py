@@ -362,8 +362,9 @@ class Interceptor:
             return outcome
 
     If ``encloses_engine``, the outcome has been applied to the message when ``proceed`` ends. The
-    chain of a queue is: record, the engine, sign, explore. The other methods are the decisions of
-    faults outside of a delivery, and are not called while ``active`` is empty.
+    chain of a queue is: record, the engine, report exceptions of background deliveries, sign (which
+    also applies the faults of a delivery), explore. The other methods are the decisions of faults
+    outside of a delivery, and are not called while ``active`` is empty.
     """
 
     encloses_engine: ClassVar[bool] = False

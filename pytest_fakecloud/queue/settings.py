@@ -13,7 +13,9 @@ from typing import Any, Literal, get_args
 
 from ..core.errors import ContractError
 from ..core.settings import (
+    DELIVERY,
     SWITCH,
+    DeliveryMode,
     HandleConfig,
     HandleSettings,
     Kind,
@@ -30,7 +32,6 @@ from ..core.settings import (
 )
 from .model import DAY, HOUR, MINUTE
 
-DeliveryMode = Literal["driven", "background"]
 Unstubbed = Literal["refuse", "accept"]
 SignatureClock = Literal["receiver", "real", "virtual"]
 SourceSpelling = Literal["both", "service", "specification"]
@@ -113,7 +114,7 @@ _LIMITS: Kind[Mapping[str, int | None]] = Kind(
 class QueueConfig(HandleConfig):
     """Settings of a ``Queue``."""
 
-    delivery: DeliveryMode | None = setting(None, optional(choice(*get_args(DeliveryMode))))
+    delivery: DeliveryMode | None = setting(None, optional(DELIVERY))
     """Whether messages are delivered when the test calls a delivering method, or by background
     threads; None: the cloud's mode.
     """

@@ -16,7 +16,8 @@ from ..base_cloud import (
 )
 from ..cloud import Cloud
 from ..core.errors import call_all
-from ..handle import Delivery, Handle
+from ..core.settings import DeliveryMode
+from ..handle import Handle
 from ..outside.replace import replace
 from ..services import SERVICES, find, settings_class
 from .options import PER_TEST_SETTINGS, SESSION_SETTINGS, RunOptions, fixture_of, misuse
@@ -29,7 +30,7 @@ _OF_CLOUDS = ("seed", "now", "clock", "process_time", "transport", "tls", "share
 """The settings of clouds. The others are those of fakes and of tests."""
 
 
-def new_cloud(settings: Mapping[str, Any], delivery: Delivery) -> Cloud:
+def new_cloud(settings: Mapping[str, Any], delivery: DeliveryMode) -> Cloud:
     """Create a cloud with the settings of a test or of the session, and of its fixtures' fakes."""
     cloud = Cloud(delivery=delivery, **{name: settings[name] for name in _OF_CLOUDS})
     context_of(cloud).fixture_settings = settings
@@ -124,7 +125,7 @@ class LastingCloud:
         """The seed that the settings give. By default, each test has its own."""
         self._handles_before_test: list[Any] | None = None
 
-    def create(self, layers: Sequence[Mapping[str, Any]], delivery: Delivery) -> Cloud:
+    def create(self, layers: Sequence[Mapping[str, Any]], delivery: DeliveryMode) -> Cloud:
         """Create the cloud with the settings of these layers, of which later ones win."""
         seed = "session" if self._item is None else self._item.nodeid
         merged = self._options.merged(seed, layers)

@@ -21,7 +21,6 @@ import selectors
 import socket
 import ssl
 import threading
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -95,20 +94,19 @@ _UNCOUNTED = frozenset({"connection", "transactions"})
 """Groups of commands that do not count towards the daily limit, because REST has none of them."""
 
 
-def open_port(engine: Engine, app: KVApp, open_mount: Callable[..., Mount]) -> Mount:
+def connect(engine: Engine, app: KVApp, mount: Mount) -> None:
+    """Wake the clients that wait at a port when it closes, and tell the engine which ports are free."""
 
     def wake() -> None:
         for client in app.clients.copy():
             client.wake()
         engine.pauses.resumed.notify()
 
-    mount = open_mount(protocol=partial(PortHandler, engine, app))
     mount.on_close.append(wake)
     mount.on_reset.append(wake)
     # Keep no reference to the mount, which refers to the engine.
     host, own = mount.host, mount.port
     engine.can_listen = lambda port: port == own or is_free(host, port)
-    return mount
 
 
 class PortHandler:

@@ -41,7 +41,9 @@ DELIVERY_KINDS = (
     "expired",
     "unsigned",
 )
-"""Faults that change a delivery, in the order in which they are applied."""
+"""Faults that change a delivery, in the order in which they are chosen when an attempt begins.
+``signatures.Signer`` applies them, and the engine ``crash_after_response``.
+"""
 _PUBLISHING = re.compile(r"\A(?:publish|enqueue|batch|publish_v1|create_schedule)\Z")
 """The routes of publish requests."""
 

@@ -173,7 +173,7 @@ class Engine(Publisher):
             if loop is not None:
                 self._cut_loop(message, now, loop)
                 return None
-            self._sequence = sequence = self._sequence + 1
+            sequence = self.next_sequence()
             self.log(message, "ACTIVE", now)
             attempt = Attempt(
                 message_id=message.id,
@@ -292,7 +292,7 @@ class Engine(Publisher):
             attempt.is_final = True
             message.last_outcome = outcome
             if message.settings.callback is not None:
-                self._publish_callback(message, "callback", outcome, at_us)
+                self._report_outcome(message, "callback", outcome, at_us)
             self.end_message(message, "DELIVERED", at_us, outcome=outcome)
         else:
             self._apply_failure(message, attempt, outcome, at_us)
@@ -312,14 +312,14 @@ class Engine(Publisher):
         cancelled = message.state == "CANCEL_REQUESTED"
         self.log(message, "ERROR", at_us, error=error, outcome=outcome)
         attempt.is_final = retried >= message.max_retries or _non_retryable(outcome)
-        self._publish_callback(message, "callback", outcome, at_us)
+        self._report_outcome(message, "callback", outcome, at_us)
         if cancelled:
             attempt.is_final = True
             self.end_message(message, "CANCELED", at_us)
         elif attempt.is_final:
             self.add_dead_letter(message, at_us)
             if message.api != "v1":
-                self._publish_callback(message, "failure_callback", outcome, at_us)
+                self._report_outcome(message, "failure_callback", outcome, at_us)
             self.end_message(message, "FAILED", at_us, error=error, outcome=outcome)
         else:
             wait, reason = next_wait(message.settings.retry_delay, retried, outcome.headers, at_us)
@@ -329,7 +329,7 @@ class Engine(Publisher):
             self.log(message, "RETRY", at_us, error=error, next_us=at_us + wait)
             self.plan(message, at_us + wait, reason)
 
-    def _publish_callback(self, message: Message, kind: Kind, outcome: Outcome, at_us: int) -> None:
+    def _report_outcome(self, message: Message, kind: Kind, outcome: Outcome, at_us: int) -> None:
         settings = message.settings
         if kind == "callback":
             url, nested = settings.callback, settings.callback_headers
