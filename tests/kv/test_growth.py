@@ -23,7 +23,7 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.settings import VERSION, KVConfig
-from pytest_fakecloud.kv.table.registry import COMMANDS, table_of
+from pytest_fakecloud.kv.table.registry import COMMANDS, command_table
 from tests.harness import sections
 from tests.kv.conftest import NOW, argv
 from tests.kv.scenarios import alternatives
@@ -265,7 +265,7 @@ def test_work_grows_as_on_a_server(request: pytest.FixtureRequest, name: str, li
 
 def test_every_command_with_data_has_its_class() -> None:
     lines = [part for lines in GROWTH.values() for line in lines for part in line.split(" ; ")]
-    table = table_of("vendor", VERSION["vendor"], ())
+    table = command_table("vendor", VERSION["vendor"], ())
     measured = {table.resolve(argv((line,))).name for line in lines}
     data = {
         spec.name for spec in COMMANDS.values() if spec.group in GROUPS and not spec.subcommands

@@ -29,8 +29,8 @@ from ..table.registry import (
     CommandSpec,
     check_family_over_rest,
     check_over_rest,
+    command_table,
     function_of,
-    table_of,
 )
 from ..table.versions import SHORTEST_DOUBLES
 from ..values import type_name
@@ -84,7 +84,7 @@ class Engine:
         self.settings = settings
         self.dialect = dialect = settings.dialect
         self.version = settings.version or VERSION[dialect]
-        self.table = table_of(dialect, self.version, tuple(settings.modules))
+        self.table = command_table(dialect, self.version, tuple(settings.modules))
         """The command table of the reported version, which also lists the changes that apply to it."""
         self._lookup = self.table.lookup
         self.print_double = None if self.table.knows[SHORTEST_DOUBLES] else with_17_digits

@@ -529,7 +529,7 @@ def spec_of(line: Sequence[str]) -> CommandSpec | None:
 
 
 @cache
-def table_of(dialect: str, version: str, modules: tuple[str, ...] = ()) -> Table:
+def command_table(dialect: str, version: str, modules: tuple[str, ...] = ()) -> Table:
     """Return the table of a server. The vendor has more commands than the version it announces."""
     return EVERYTHING if dialect == "vendor" else Table(version, modules)
 

@@ -37,7 +37,7 @@ from ..model import (
 )
 from ..wire.values import as_text, callback_body, delivery_of, failure_text
 from ..wire.waits import next_wait
-from .flow import copies
+from .admission import copies
 from .messages import causing
 from .publishing import Publisher
 
@@ -46,7 +46,7 @@ class Engine(Publisher):
     """The data and rules of one queue. Its methods may be called without holding the lock.
 
     Each layer of an engine knows only those below it: the data with its timers and admission
-    (``flow``), the life of messages (``messages``), and publishing. This one makes the attempts, in
+    (``admission``), the life of messages (``messages``), and publishing. This one makes the attempts, in
     any thread or in the running event loop. ``perform`` makes the request of a delivery.
     ``interceptors`` are around it, outermost first. ``overtaken`` are the ids of messages
     that a fault lets other messages overtake.

@@ -39,7 +39,7 @@ from ..errors import existing, not_found
 from ..model import SECOND, Attempt, LogEntry, Message, MessageState, Outcome
 from ..wire.records import Filters, page
 from ..workflow.runs import WorkflowRuns
-from .flow import Admission
+from .admission import Admission
 
 CHAIN_FACTOR = 10
 """The loop limit within one call, as a multiple of the limit at a single point in time."""

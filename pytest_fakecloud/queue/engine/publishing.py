@@ -31,7 +31,7 @@ from ..wire.headers import (
 )
 from ..wire.waits import RetryDelay
 from ..workflow.runs import WorkflowRuns
-from .flow import OrderedQueue, copies
+from .admission import OrderedQueue, copies
 from .messages import Messages
 from .schedules import Schedule, Schedules, as_scheduled
 from .url_groups import UrlGroup, UrlGroups

@@ -33,7 +33,7 @@ from ...reporting.data import (
 )
 from ...reporting.data import Message as MessageView
 from ...reporting.values import items_of, readable
-from ..engine.flow import FlowKey, OrderedQueue
+from ..engine.admission import FlowKey, OrderedQueue
 from ..engine.url_groups import UrlGroup
 from ..handle import Queue
 from ..model import NOTHING_REDACTED, Message, Redaction

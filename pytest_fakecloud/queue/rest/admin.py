@@ -11,7 +11,7 @@ from typing import Any
 
 from ...http.app import Route
 from ...http.messages import Answer, Request
-from ..engine.flow import FlowKey
+from ..engine.admission import FlowKey
 from ..errors import bad_request, not_found
 from ..model import SECOND, HeaderList
 from ..wire import records

@@ -10,9 +10,9 @@ from pytest_fakecloud.kv.table.registry import (
     COMMANDS,
     DOCUMENTED,
     Table,
+    command_table,
     function_of,
     row_of,
-    table_of,
 )
 from pytest_fakecloud.kv.table.versions import (
     ARITIES,
@@ -30,7 +30,7 @@ from tests.kv.comparison.servers import running
 from tests.kv.comparison.wire import Error
 from tests.kv.conftest import Run
 
-STOCK = table_of("redis", VERSION["redis"])
+STOCK = command_table("redis", VERSION["redis"])
 GONE = [name for name in COMMANDS if name not in STOCK.commands]
 WORDS = """\
 BITOP ANDOR d a b|BITOP DIFF d a b|BITOP DIFF1 d a b|BITOP ONE d a b|CLIENT KILL MAXAGE 9
@@ -99,7 +99,7 @@ def test_a_real_server_refuses_them_alike() -> None:
 
 def test_the_table_of_a_version_ends_there() -> None:
     versions = ["7.0.15", "7.2.0", "7.4.0", "8.0.0", "8.2.0", "8.4.0", "9.1.0"]
-    tables = [table_of("redis", version) for version in versions]
+    tables = [command_table("redis", version) for version in versions]
     sizes = [len(table.commands) for table in tables]
     assert sizes == sorted(set(sizes))
     assert "CLIENT NO-TOUCH" in tables[1].commands
@@ -108,8 +108,11 @@ def test_the_table_of_a_version_ends_there() -> None:
     of_redis_8 = {"DELEX", "DIGEST", "XACKDEL", "XDELEX"}
     json = {name for name in COMMANDS if name.startswith("JSON.")}
     assert set(COMMANDS) - set(tables[-1].commands) == WITHOUT_SERVER - of_redis_8
-    assert table_of("redis", "7.0.15", ("ReJSON",)).commands.keys() == STOCK.commands.keys() | json
-    assert table_of("redis", "7.0.15") is STOCK
+    assert (
+        command_table("redis", "7.0.15", ("ReJSON",)).commands.keys()
+        == STOCK.commands.keys() | json
+    )
+    assert command_table("redis", "7.0.15") is STOCK
     assert Table().commands.keys() == COMMANDS.keys()
 
 

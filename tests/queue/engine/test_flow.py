@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_fakecloud.queue.engine.flow import FlowKey
+from pytest_fakecloud.queue.engine.admission import FlowKey
 from pytest_fakecloud.queue.model import SECOND, Outcome
 
 from .bench import Bench

@@ -12,8 +12,8 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.threads import Dispatcher
 from pytest_fakecloud.queue.delivery.destinations import Sender
+from pytest_fakecloud.queue.engine.admission import FlowKey, OrderedQueue
 from pytest_fakecloud.queue.engine.engine import Engine
-from pytest_fakecloud.queue.engine.flow import FlowKey, OrderedQueue
 from pytest_fakecloud.queue.model import Delivery, Message, Outcome
 
 from ..edge import RawServer, silent

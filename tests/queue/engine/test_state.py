@@ -10,7 +10,7 @@ import pytest
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timers import Lane
-from pytest_fakecloud.queue.engine.flow import Admission
+from pytest_fakecloud.queue.engine.admission import Admission
 from pytest_fakecloud.queue.model import SECOND, Interceptor, Message
 from pytest_fakecloud.queue.settings import QueueConfig
 

@@ -189,6 +189,7 @@ class Admission:
     that releases a slot starts the messages that wait for it.
     """
 
+    # The methods of the engine that timers call.
     _run: Callable[[str, int], object]
     _run_async: Callable[[str, int], Awaitable[object]]
     _start: Callable[[str, int], Callable[[], object] | None]
