@@ -173,7 +173,7 @@ class Engine(Publisher):
             if loop is not None:
                 self._cut_loop(message, now, loop)
                 return None
-            sequence = self.next_sequence()
+            self._sequence = sequence = self._sequence + 1
             self.log(message, "ACTIVE", now)
             attempt = Attempt(
                 message_id=message.id,

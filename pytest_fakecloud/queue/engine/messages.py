@@ -94,7 +94,7 @@ class Messages(Admission):
             self._trace(message, source, now)
         if self._to_forget:
             self.sweep()
-        message.number = self.next_sequence()
+        self._sequence = message.number = self._sequence + 1
         message.public_id = message.public_id or message.id
         message.waiting_since_us = message.created_us
         self.messages[message.id] = message
@@ -117,7 +117,8 @@ class Messages(Admission):
 
     def log(self, message: Message, state: str, at_us: int, **details: Any) -> None:
         """Add an entry to a message's log. ``details`` are its further fields."""
-        message.log.append(LogEntry(self.next_sequence(), at_us, message.id, state, **details))
+        self._sequence = number = self._sequence + 1
+        message.log.append(LogEntry(number, at_us, message.id, state, **details))
 
     def cancel_all(self, messages: list[Message]) -> int:
         """Cancel pending messages and return their number. Acquires the lock."""

@@ -405,7 +405,7 @@ class Publisher(Messages):
             not_before = max(now_us, settings.not_before_us)
         ceiling = self.limits.timeout_us
         return Message(
-            id=self.new_message_id(),
+            id="msg_" + self._message_ids.hex(32),
             body=body,
             settings=settings,
             created_us=now_us,
