@@ -22,17 +22,20 @@ from .conftest import holds
 Script = Callable[[KVServer, socket.socket], list[object]]
 
 
+def _place(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    assert parts.port is not None
+    return parts.hostname, parts.port
+
+
 def _address(kv: KVServer) -> tuple[str, int]:
-    host, port = kv.url.removeprefix("http://").split(":")
-    return host, int(port)
+    return _place(kv.url)
 
 
 def _port(kv: KVServer) -> tuple[str, int]:
     """Return the address of the Redis protocol, which answers NOAUTH to a command before AUTH."""
-    url = urlsplit(kv.database_url)
-    assert url.hostname is not None
-    assert url.port is not None
-    return url.hostname, url.port
+    return _place(kv.database_url)
 
 
 def _outcome(call: Callable[..., Any], *args: Any) -> object:
@@ -234,23 +237,33 @@ def files(kv: KVServer, sock: socket.socket) -> list[object]:
 _selector_only = pytest.mark.skipif(sys.platform == "win32", reason="loops there lack add_reader()")
 _ECHO = b"*2\r\n$4\r\nECHO\r\n$6\r\nabcdef\r\n"
 _PING = b"*1\r\n$4\r\nPING\r\n"
-SCRIPTS: list[Any] = [
-    reads, addresses, parts, large, end, half, bad, continues, reset, lost, hangs, hangs_the_port,
-    refused, loop_transports, files, pytest.param(loop_sockets, marks=_selector_only),
+OVER_HTTP: list[Any] = [
+    reads, addresses, parts, large, end, half, bad, continues, reset, lost, hangs,
 ]  # fmt: skip
-SPEAK_REDIS = {hangs_the_port, refused, loop_transports, files, loop_sockets}
+OVER_REDIS: list[Any] = [
+    hangs_the_port, refused, loop_transports, files,
+    pytest.param(loop_sockets, marks=_selector_only),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("script", OVER_HTTP)
 def test_a_socket_behaves_as_outside(script: Script) -> None:
+    _compare(script, _address)
+
+
+@pytest.mark.parametrize("script", OVER_REDIS)
+def test_a_socket_behaves_as_outside_over_the_redis_protocol(script: Script) -> None:
+    _compare(script, _port)
+
+
+def _compare(script: Script, address: Callable[[KVServer], tuple[str, int]]) -> None:
     found: list[list[object]] = []
     for explores in (False, True):
         with Cloud(seed=1, delivery="driven") as cloud:
             kv = cloud.kv_server()
 
             def run(kv: KVServer = kv) -> None:
-                address = _port(kv) if script in SPEAK_REDIS else _address(kv)
-                with socket.create_connection(address) as sock:
+                with socket.create_connection(address(kv)) as sock:
                     found.append(script(kv, sock))
 
             if explores:
