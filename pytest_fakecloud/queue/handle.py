@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -14,7 +15,7 @@ from urllib.parse import urlsplit
 from ..core.calls import Call
 from ..core.errors import ContractError, brief, counted, did_you_mean, listed, shown
 from ..core.field_types import MESSAGE_ID
-from ..core.ids import new_token
+from ..core.ids import BASE58, new_token
 from ..core.journal import Results, expect, recorder_of, results_of
 from ..core.matching import Query
 from ..core.timers import Duration, weakly
@@ -71,7 +72,7 @@ _FAMILIES = (V1Routes, AdministrationRoutes, HistoryRoutes, WorkflowRoutes)
 
 
 def _new_key() -> str:
-    return f"sig_{new_token(28)}"
+    return "sig_" + "".join(BASE58[byte % len(BASE58)] for byte in os.urandom(28))
 
 
 class Queue(QueueActions, Handle):

@@ -14,7 +14,7 @@ from ..errors import CommandError
 from ..reply import Blocked, to_resp
 
 _NOT_ABOUT_DATA = frozenset({"connection", "pubsub", "server"})
-"""Groups of commands whose replies depend on connections or the process instead of data."""
+"""Groups of commands whose replies depend on connections or the process, unless they access data."""
 
 
 class Copy(replay.Copy):
@@ -52,7 +52,7 @@ class Copy(replay.Copy):
             self._waiting.append((call, engine.block(session, reply)))
             return
         spec = engine.table.find(words)
-        if spec is None or spec.group not in _NOT_ABOUT_DATA:
+        if spec is None or spec.group not in _NOT_ABOUT_DATA or spec.readonly or spec.write:
             self._compare(call, reply, session)
 
     def end_waits(self) -> None:
