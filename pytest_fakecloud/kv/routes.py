@@ -98,8 +98,7 @@ class KVApp(App):
 
     def detach(self) -> None:
         """Also end all interruptions, whose functions usually refer to the fake."""
-        if self.interruptions:
-            self.interruptions.end()
+        self.interruptions.end()
         super().detach()
 
     def apply_password(self, engine: AnyEngine | None) -> None:

@@ -188,11 +188,10 @@ class ConsumerGroup:
         for name, instance in self.instances.items():
             same.instances[name] = member = copy(instance)
             member.group, member.signal = same, clock.signal()
-            member.assignment, member.positions = (
-                instance.assignment.copy(),
-                instance.positions.copy(),
-            )
-            member.starts, member.delivered = instance.starts.copy(), instance.delivered.copy()
+            member.assignment = instance.assignment.copy()
+            member.positions = instance.positions.copy()
+            member.starts = instance.starts.copy()
+            member.delivered = instance.delivered.copy()
             member.consuming, member.holder, member.timers = 0, None, {}
         return same
 

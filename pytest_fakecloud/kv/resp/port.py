@@ -343,7 +343,8 @@ class PortConnection:
         return self._deliver(call, response, altered)
 
     def _request_of(self, call: Call) -> Request:
-        body = call.request_body = call.request_body  # Keep what the interceptors read again.
+        body = call.request_body
+        call.request_body = body  # It is made from the wire at each read, and interceptors read it.
         request = Request(call.method, call.target, NO_HEADERS, body, self.client)
         request.call = call
         return request

@@ -369,9 +369,10 @@ class CommandSpec:
 
     def depends_on_time(self, argv: list[bytes]) -> bool:
         """Return whether the effect or the reply of a command line may depend on the time."""
-        if self._is_timed or not (words := self._timed_words):
-            return self._is_timed
-        return not words.isdisjoint(map(bytes.upper, argv[1:]))
+        if self._is_timed:
+            return True
+        words = self._timed_words
+        return bool(words) and not words.isdisjoint(map(bytes.upper, argv[1:]))
 
     def key_positions(self, argv: list[bytes]) -> list[tuple[int, KeySpec]]:
         """Return the position and the spec of each key in ``argv``, which includes the name."""

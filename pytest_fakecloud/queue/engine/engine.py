@@ -45,11 +45,11 @@ from .publishing import Publisher
 class Engine(Publisher):
     """The data and rules of one queue. Its methods may be called without holding the lock.
 
-    Each layer of an engine knows only those below it: the data with its timers and admission
-    (``admission``), the life of messages (``messages``), and publishing. This one makes the attempts, in
-    any thread or in the running event loop. ``perform`` makes the request of a delivery.
-    ``interceptors`` are around it, outermost first. ``overtaken`` are the ids of messages
-    that a fault lets other messages overtake.
+    Each layer of an engine knows only those below it: the data with its timers and the admission of
+    attempts (``admission``), the life of messages (``messages``), and publishing. This one makes the
+    attempts, in any thread or in the running event loop. ``perform`` makes the request of a delivery.
+    ``interceptors`` are around it, outermost first. ``overtaken`` are the ids of messages that a
+    fault lets other messages overtake.
     """
 
     def __init__(

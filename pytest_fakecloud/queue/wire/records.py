@@ -341,7 +341,7 @@ class Filters:
     """Parsed filters: the wanted values by field, the time span, the order and the page."""
 
     def __init__(self, fields: dict[str, list[str]] | None = None) -> None:
-        self.fields = fields or {}
+        self.fields = {} if fields is None else fields
         self.from_us: int | None = None
         self.to_us: int | None = None
         self.latest_first: bool | None = None
