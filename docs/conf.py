@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest_fakecloud
+from pytest_fakecloud.core.settings import Settings, settings_of
 from pytest_fakecloud.public_names import PUBLIC_NAMES
 
 if TYPE_CHECKING:
@@ -73,6 +74,9 @@ def _signature(
     if what in ("class", "exception"):
         if any(map(_is_internal, inspect.signature(value).parameters.values())):
             return "", returns
+        if issubclass(value, Settings):
+            defaults = {name: each.default for name, each in settings_of(value).items()}
+            signature = f"(*, {', '.join(f'{name}={each!r}' for name, each in defaults.items())})"
         if dataclasses.is_dataclass(value):
             for field in dataclasses.fields(value):
                 if field.init and field.default_factory is not dataclasses.MISSING:

@@ -253,7 +253,7 @@ class Handle:
     fixture: ClassVar[str] = ""
 
     _settings: ClassVar[type[HandleConfig]] = HandleConfig
-    """The dataclass that declares the settings of this fake."""
+    """The class that declares the settings of this fake."""
     _token_names: ClassVar[tuple[str, ...]] = ("token",)
     """The properties with the credentials that ``rotate_token()`` replaces."""
 

@@ -1,7 +1,7 @@
 """The stubs ``typed.pyi``, which tell type checkers the settings of each service, and the fields by
 which its calls can be filtered.
 
-At run time, dataclasses declare the settings, and tables of ``Field``s the keywords of a filter.
+At run time, classes declare the settings, and tables of ``Field``s the keywords of a filter.
 ``python -m tests.surface`` writes the same names as ``TypedDict``s, one stub per service. A stub also
 repeats the methods that all fakes share, with the keywords of its service, and ``core/typed.pyi`` has
 ``Results.where()`` for each class of items.
@@ -134,7 +134,7 @@ SETTINGS: Mapping[str, tuple[type, ...]] = {
     "broker": (BrokerConfig,),
     "queue": (QueueConfig, CallbackCaptureConfig),
 }
-"""The dataclasses that declare the settings of a service's fakes."""
+"""The classes that declare the settings of a service's fakes."""
 PREFIXES = {"core": "Cloud", "kv": "KV", "vector": "Vector", "broker": "Broker", "queue": "Queue"}
 """Beginnings of the names of a stub's types. ``Cloud`` types have the fields of all services."""
 FAKES = ("kv_server", "vector_index", "broker", "queue")

@@ -24,7 +24,6 @@ __all__ = ["run"]
 TOY = '''
 """A service of two endpoints: it stores notes."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from pytest_fakecloud.core.errors import ServiceError
@@ -62,7 +61,6 @@ class NotesApp(App):
         return {"notes": len(self.engine.notes)}
 
 
-@dataclass(kw_only=True)
 class ToyConfig(HandleConfig):
     first: str = setting("", text())
 

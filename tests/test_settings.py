@@ -27,7 +27,7 @@ ENGINES = {"kv_server": "redis://h", "broker": "kafka://h"}
 
 @pytest.mark.parametrize("fixture", SERVICES)
 def test_type_checkers_know_the_settings_that_are_read(fixture: str) -> None:
-    """Compare the keywords of each fake in the stub with the dataclass that declares its settings."""
+    """Compare the keywords of each fake in the stub with the class that declares its settings."""
     declared = settings_of(handle_class(find(fixture))._settings)
     parameter = getattr(Cloud, fixture).__annotations__["settings"]
     name = parameter.removeprefix("Unpack[").removesuffix("]")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -74,12 +73,8 @@ def _general() -> Iterator[tuple[str, ...]]:
 def _rows(declared: Any) -> Iterator[tuple[str, str, str, str]]:
     """Yield a row for each setting, except those that every fake has. Inherited settings come last."""
     meanings = attribute_docs(declared)
-    inherited = {
-        each.name for base in declared.__bases__ if is_dataclass(base) for each in fields(base)
-    }
-    settings = sorted(
-        settings_of(declared).items(), key=lambda item: item[1].attribute in inherited
-    )
+    inherited = settings_of(declared.__base__)
+    settings = sorted(settings_of(declared).items(), key=lambda item: item[0] in inherited)
     for name, each in settings:
         if declared is HandleConfig or name not in settings_of(HandleConfig):
             kind, default = _type(each.kind.accepts), _literal(each.default)
@@ -141,19 +136,15 @@ def _limits_of(declared: Any) -> Iterator[str]:
         yield table(
             ("Limit", "no plan", *PROFILES),
             (
-                (
-                    f"`{field.name}`",
-                    *(_amount(field.name, getattr(plan, field.name)) for plan in plans),
-                )
-                for field in fields(PlanLimits)
+                (f"`{name}`", *(_amount(name, getattr(plan, name)) for plan in plans))
+                for name in settings_of(PlanLimits)
             ),
         )
 
 
 def _limits(declared: Any) -> Iterator[tuple[str, str]]:
-    made = declared()
-    for field in fields(declared):
-        yield f"`{field.name}`", _amount(field.name, getattr(made, field.name))
+    for name in settings_of(declared):
+        yield f"`{name}`", _amount(name, getattr(declared, name))
 
 
 def _amount(name: str, value: int | None) -> str:

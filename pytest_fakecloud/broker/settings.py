@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ..core.errors import ContractError, unknown_name
@@ -11,6 +10,7 @@ from ..core.settings import (
     SWITCH,
     HandleConfig,
     Kind,
+    Settings,
     check,
     check_engine,
     choice,
@@ -29,8 +29,7 @@ from .model import TopicConfig, milliseconds
 _AMOUNT = optional(whole(0))
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerLimits:
+class BrokerLimits(Settings):
     """Limits of a plan; None means no limit. Sizes are in bytes, retention in milliseconds.
 
     The presets contain the documented limits of the vendor's plans. ``messages_per_day`` counts
@@ -95,7 +94,6 @@ _ERRORS: Kind[Mapping[str, int | tuple[int, str]]] = Kind(
 )
 
 
-@dataclass(init=False, eq=False, repr=False)
 class BrokerConfig(HandleConfig):
     """The settings of a ``Broker``.
 
@@ -190,7 +188,7 @@ class BrokerConfig(HandleConfig):
                 )
         kept = {"retention_ms": self.retention_ms, "retention_bytes": self.retention_bytes}
         given = {name: value for name, value in kept.items() if value is not None}
-        self.limits = replace(self.limits, **given)
+        self.limits = BrokerLimits(**vars(self.limits) | given)
 
 
 def topic_config(topic: str, options: object) -> TopicConfig:

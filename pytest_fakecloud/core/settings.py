@@ -1,9 +1,7 @@
 """Declare the settings of a fake in one place: name, default, accepted values, meaning.
 
-A service declares its settings as the fields of a dataclass, each with its meaning
-below it::
+A service declares its settings in the body of a class, each with its meaning below it::
 
-    @dataclass(init=False, eq=False, repr=False)
     class BrokerConfig(HandleConfig):
         max_poll_records: int = setting(500, whole(1))
         \"\"\"Maximum number of records in one response.\"\"\"
@@ -12,7 +10,7 @@ below it::
 
 ``read()`` creates an instance from the keywords that a test passes. The field of a duration ends
 with its unit, which the keyword omits: ``idle_close="5m"`` sets ``idle_close_ms``. The documentation
-is generated from the dataclass, and so is the ``TypedDict`` of the keywords (``BrokerSettings``),
+is generated from the class, and so is the ``TypedDict`` of the keywords (``BrokerSettings``),
 which type checkers read in the service's ``typed.pyi``.
 
 A fake whose engine can be replaced by a real server (``engine=``) calls ``check_engine()``, which
@@ -23,9 +21,18 @@ memory; declare ``engines="both"`` once the code behind ``engine=`` honours it t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
+from typing import (
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    NamedTuple,
+    TypedDict,
+    TypeVar,
+    cast,
+    dataclass_transform,
+)
 
 from .errors import ContractError, shown, unknown_name
 from .timers import Duration, duration_us
@@ -197,18 +204,27 @@ class Setting(NamedTuple):
 def setting(
     default: object, kind: Kind[A], *, engines: Engines = "memory", connects: bool = False
 ) -> A:
-    """Declare a field of a dataclass of settings. ``default`` is written as in a test."""
-    value = kind.read("the default", default)
-    declared = Setting(kind, default, engines, connects)
-    found: A = field(default=value, metadata={"setting": declared})
-    return found
+    """Declare a field of a class of settings. ``default`` is written as in a test."""
+    return cast(A, Setting(kind, default, engines, connects))
 
 
+# Type checkers then know the keywords of each class, which its settings determine.
+@dataclass_transform(eq_default=False, kw_only_default=True)
 class Settings:
-    """The base of dataclasses of settings: one ``__init__`` for all of them, because generating one
-    takes longer than the rest of the class. A setting that is not given has its default, which is the
-    attribute of the class.
+    """The base of classes of settings. An instance has the given values as attributes; a setting that
+    is not given has its default, which is the attribute of the class.
     """
+
+    _declared: ClassVar[Mapping[str, Setting]] = {}
+    """The settings of the class by keyword, those of its base first."""
+
+    def __init_subclass__(cls) -> None:
+        declared = dict(cls._declared)
+        for name, each in [*vars(cls).items()]:
+            if isinstance(each, Setting):
+                declared[name.removesuffix(each.kind.suffix)] = each._replace(attribute=name)
+                setattr(cls, name, each.kind.read(name, each.default))
+        cls._declared = declared
 
     def __init__(self, **given: Any) -> None:
         vars(self).update(given)
@@ -223,19 +239,13 @@ def first_of(*known: A, engines: Engines = "memory") -> A:
     return setting(known[0], choice(*known), engines=engines)
 
 
-@cache
-def settings_of(declared: Any) -> Mapping[str, Setting]:
-    """Return the settings that a dataclass declares, by keyword."""
-    found = {}
-    for each in fields(declared):
-        setting: Setting = each.metadata["setting"]
-        keyword = each.name.removesuffix(setting.kind.suffix)
-        found[keyword] = setting._replace(attribute=each.name)
-    return found
+def settings_of(declared: type[Settings]) -> Mapping[str, Setting]:
+    """Return the settings that a class declares, by keyword."""
+    return declared._declared
 
 
-def keywords_of(declared: Any, methods: str) -> Any:
-    """Return a dataclass of settings as the ``TypedDict`` of the keyword arguments of ``methods``."""
+def keywords_of(declared: type[Settings], methods: str) -> Any:
+    """Return a class of settings as the ``TypedDict`` of the keyword arguments of ``methods``."""
     make: Any = TypedDict
     accepted = {name: each.kind.accepts for name, each in settings_of(declared).items()}
     found = make(declared.__name__.replace("Config", "Settings"), accepted, total=False)
@@ -246,7 +256,7 @@ def keywords_of(declared: Any, methods: str) -> Any:
     return found
 
 
-def connection_settings(declared: Any) -> frozenset[str]:
+def connection_settings(declared: type[Settings]) -> frozenset[str]:
     """Return the keywords that determine the address and the credentials of a fake."""
     return frozenset(name for name, each in settings_of(declared).items() if each.connects)
 
@@ -272,7 +282,7 @@ def read_some(declared: Any, given: Mapping[str, Any], of: str) -> dict[str, Any
 
 
 def read(declared: Callable[..., A], given: Mapping[str, Any], of: str) -> A:
-    """Return the dataclass of settings made from keywords, which must not be changed.
+    """Return the settings made from keywords, which must not be changed.
 
     Raises ``ContractError`` if the keywords are invalid.
     """
@@ -285,34 +295,32 @@ def _with_defaults(declared: Callable[..., A]) -> A:
     return declared()
 
 
-def check(made: Any, of: str) -> None:
-    """Validate a dataclass of settings that a test created directly. Its settings must keep the
-    values that they are given, unlike durations. ``of`` is their owner in errors.
+def check(made: Settings, of: str) -> None:
+    """Validate settings that a test created directly. They must keep the values that they are given,
+    unlike durations. ``of`` is their owner in errors.
     """
-    declared: Any = type(made)
-    for name, each in settings_of(declared).items():
+    reject_unknown(type(made), vars(made), of)
+    for name, each in settings_of(type(made)).items():
         each.kind.read(name, getattr(made, name), of)
 
 
-def changed_settings(made: Any) -> list[str]:
+def changed_settings(made: Settings) -> list[str]:
     """Return the keywords of the settings that differ from their defaults."""
-    declared: Any = type(made)
-    defaults = {each.name: each.default for each in fields(declared)}
+    declared = type(made)
     return [
         name
         for name, each in settings_of(declared).items()
-        if getattr(made, each.attribute) != defaults[each.attribute]
+        if getattr(made, each.attribute) != getattr(declared, each.attribute)
     ]
 
 
-def check_engine(made: Any, engine: str | None, of: str = "") -> None:
+def check_engine(made: Settings, engine: str | None, of: str = "") -> None:
     """Raise ``ContractError`` for a setting that has a value of its own but no effect, because it
     applies only to the engine in memory (``engine`` is None), or only to a real server. ``of``
     precedes the name of the setting in the error.
     """
     chosen = "memory" if engine is None else "real"
-    declared: Any = type(made)
-    known = settings_of(declared)
+    known = settings_of(type(made))
     for name in changed_settings(made):
         if known[name].engines in (chosen, "both"):
             continue
@@ -344,7 +352,6 @@ _PRINTABLE = text(
 )
 
 
-@dataclass(init=False, eq=False, repr=False)
 class HandleConfig(Settings):
     """Settings of every fake."""
 

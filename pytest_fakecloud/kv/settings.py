@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from ..core.errors import ContractError
@@ -50,7 +49,6 @@ def _is_version(version: str) -> bool:
 _KEY_SIZE: Kind[Any] = optional(either(whole(0), choice("dialect")))
 
 
-@dataclass(init=False, eq=False, repr=False)
 class KVConfig(HandleConfig):
     """The settings of a ``KVServer``."""
 

@@ -8,7 +8,6 @@ response, and seven days of retention for dead letters.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from ..core.errors import ContractError
@@ -52,7 +51,6 @@ _KEYS: Kind[Mapping[str, str]] = Kind(
 )
 
 
-@dataclass(init=False, eq=False, repr=False)
 class PlanLimits(Settings):
     """The limits of a plan; None means unlimited. Sizes are in bytes, durations in microseconds.
 
@@ -110,7 +108,6 @@ _LIMITS: Kind[Mapping[str, int | None]] = Kind(
 )
 
 
-@dataclass(init=False, eq=False, repr=False)
 class QueueConfig(HandleConfig):
     """Settings of a ``Queue``."""
 
@@ -177,14 +174,14 @@ class QueueConfig(HandleConfig):
         limits: dict[str, Any] = dict(self.limits or {})
         if self.dlq_retention_us is not None:
             limits["retention_us"] = self.dlq_retention_us
-        return replace(PlanLimits() if self.profile is None else PROFILES[self.profile], **limits)
+        plan = {} if self.profile is None else vars(PROFILES[self.profile])
+        return PlanLimits(**plan | limits)
 
 
 class DestinationSettings(HandleSettings, total=False):
     """Keyword arguments of ``Cloud.destination()`` and of the marker."""
 
 
-@dataclass(init=False, eq=False, repr=False)
 class CallbackCaptureConfig(HandleConfig):
     """Settings of a ``CallbackCapture``."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property, lru_cache, wraps
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
@@ -19,6 +18,7 @@ from ..core.settings import (
     SWITCH_WORDS,
     TRANSPORT,
     Kind,
+    Settings,
     choice,
     optional,
     read,
@@ -179,8 +179,7 @@ _STRICT: Kind[Any] = Kind(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class MarkerConfig:
+class MarkerConfig(Settings):
     """The settings of a test's cloud.
 
     None means the default: the ini setting of the same name (``fakecloud_clock``), if there is one.

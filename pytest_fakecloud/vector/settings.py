@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from os import PathLike
 from typing import Any, Literal, TypeVar
@@ -12,6 +11,7 @@ from ..core.errors import ContractError
 from ..core.settings import (
     SWITCH,
     HandleConfig,
+    Settings,
     changed_settings,
     check,
     duration,
@@ -32,8 +32,7 @@ Loadable = Iterable[object] | Mapping[Any, object] | str | PathLike[str]
 _LIMIT = optional(whole(0))
 
 
-@dataclass(frozen=True, slots=True)
-class VectorLimits:
+class VectorLimits(Settings):
     """Upper limits of an index; None disables a limit.
 
     ``metadata_bytes`` (48 KB), ``data_bytes`` (1 MB), ``sparse_entries`` (1000 per vector) and
@@ -107,7 +106,6 @@ def _word(accepts: Any, words: type[E]) -> SettingKind[E]:
     )
 
 
-@dataclass(init=False, eq=False, repr=False)
 class VectorConfig(HandleConfig):
     """The settings of a ``VectorIndex``.
 

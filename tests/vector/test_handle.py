@@ -398,5 +398,5 @@ def test_an_embedding_of_ones_own(context: Context) -> None:
 
 def test_limits_are_a_mapping_or_an_object() -> None:
     limits = read(VectorConfig, {"limits": {"top_k": 10, "data_bytes": None}}, "vector").limits
-    assert limits == VectorLimits(top_k=10, data_bytes=None)
+    assert vars(limits) == vars(VectorLimits(top_k=10, data_bytes=None))
     assert read(VectorConfig, {"limits": limits}, "vector").limits is limits

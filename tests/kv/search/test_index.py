@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -210,7 +209,7 @@ class TestPending:
 
     def test_until_a_client_blocks(self, bare: Searching) -> None:
         engine = bare.run.engine
-        engine.settings = replace(engine.settings, search_ready_after_ms=3_600_000)
+        engine.settings = KVConfig(**vars(engine.settings) | {"search_ready_after_ms": 3_600_000})
         bare.run("SET", "p:0", doc(0))
         bare.run("SEARCH.CREATE i ON STRING PREFIX 1 p: SCHEMA n I64")
         bare.run("SET", "p:1", doc(1))

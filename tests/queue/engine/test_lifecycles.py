@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -21,7 +20,7 @@ from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timers import to_datetime
 from pytest_fakecloud.queue.engine.engine import Engine
 from pytest_fakecloud.queue.model import DAY, SECOND, Delivery, Interceptor, Message, Outcome
-from pytest_fakecloud.queue.settings import QueueConfig
+from pytest_fakecloud.queue.settings import PlanLimits, QueueConfig
 from pytest_fakecloud.queue.wire.waits import next_wait
 
 from .bench import FakeSigner
@@ -102,7 +101,7 @@ class Lives(RuleBasedStateMachine):
 
     @initialize(most=st.sampled_from([None, None, 2]))
     def queues(self, most: int | None) -> None:
-        self.engine.limits = replace(self.engine.limits, parallelism=most)
+        self.engine.limits = PlanLimits(**vars(self.engine.limits) | {"parallelism": most})
         self.engine.upsert_queue("single", parallelism=1, paused=False)
         self.engine.upsert_queue("wide", parallelism=2, paused=False)
         with self.engine.lock:
