@@ -6,10 +6,9 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache, partial
-from itertools import repeat, zip_longest
+from itertools import zip_longest
 from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast, get_args
@@ -99,7 +98,6 @@ def cannot_tell(what: str) -> CannotTell:
     )
 
 
-@dataclass(eq=False, repr=False, slots=True)
 class Headers(Mapping[str, str]):
     """The headers of a request or response: a mapping with case-insensitive names.
 
@@ -107,7 +105,10 @@ class Headers(Mapping[str, str]):
     ``pairs`` are the headers in the order and the spelling in which they were sent.
     """
 
-    pairs: Sequence[tuple[str, str]] = ()
+    __slots__ = ("pairs",)
+
+    def __init__(self, pairs: Sequence[tuple[str, str]] = ()) -> None:
+        self.pairs = pairs
 
     def __getitem__(self, name: str) -> str:
         values = self.getlist(name)
@@ -161,11 +162,6 @@ number_of = lru_cache(maxsize=64)(int)
 keeps one object for both. (The cache calls no function in Python.)
 """
 NO_HEADERS = Headers()
-
-
-# All calls share this default. It is a method of an iterator, because a function would be called in
-# Python for every request.
-_no_headers = repeat(NO_HEADERS).__next__
 
 
 class VariedHeaders(Headers):
@@ -229,8 +225,6 @@ class _RareFields:
     _until: int = _rare("until")
 
 
-# Slots, because a server's journal keeps thousands of calls.
-@dataclass(slots=True, eq=False, repr=False)
 class Call(_RareFields):
     """One request and its response.
 
@@ -245,25 +239,45 @@ class Call(_RareFields):
     and facts that the journal has cut to their full sizes.
     """
 
-    number: int
-    at_us: int
-    service: str
-    handle: str
-    method: str
-    target: str
-    request_headers: Headers = field(default_factory=_no_headers)
-    request_body: bytes = b""
-    client: tuple[str, int] | None = None
-    _read_facts: dict[str, Any] | Callable[[Call], dict[str, Any]] | None = None
-    """The facts, or the function that reads them."""
-    status: int | None = None
-    _response_headers: Headers | int = field(default_factory=_no_headers)
-    """The headers, or the sync token that is the only one, because an integer is much smaller."""
-    response_body: bytes = b""
-    route: str = ""
-    outcome: Outcome = "open"
-    reached: bool = False
-    _rare: _Rare = field(default=_NOTHING_RARE, init=False)
+    # Slots, because a server's journal keeps thousands of calls.
+    __slots__ = (
+        "_rare", "_read_facts", "_response_headers", "at_us", "client", "handle", "method", "number",
+        "outcome", "reached", "request_body", "request_headers", "response_body", "route", "service",
+        "status", "target",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        number: int,
+        at_us: int,
+        service: str,
+        handle: str,
+        method: str,
+        target: str,
+        request_headers: Headers = NO_HEADERS,
+        request_body: bytes = b"",
+        client: tuple[str, int] | None = None,
+        read_facts: dict[str, Any] | Callable[[Call], dict[str, Any]] | None = None,
+    ) -> None:
+        self.number = number
+        self.at_us = at_us
+        self.service = service
+        self.handle = handle
+        self.method = method
+        self.target = target
+        self.request_headers = request_headers
+        self.request_body = request_body
+        self.client = client
+        self._read_facts = read_facts
+        """The facts, or the function that reads them."""
+        self.status: int | None = None
+        self._response_headers: Headers | int = NO_HEADERS
+        """The headers, or the sync token that is the only one, because an integer is much smaller."""
+        self.response_body = b""
+        self.route = ""
+        self.outcome: Outcome = "open"
+        self.reached = False
+        self._rare = _NOTHING_RARE
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -401,7 +415,7 @@ def parts_of(call: Call) -> dict[str, Any]:
 keep_headers: Callable[[Call, Headers | int], None] = vars(Call)["_response_headers"].__set__
 """Set the headers of a call's response, or the sync token that is the only one."""
 _UNANSWERED = Call(0, 0, "", "", "", "")
-_NAMES = ("response_headers", *_RareFields.__annotations__, *Call.__annotations__)
+_NAMES = ("response_headers", *_RareFields.__annotations__, *Call.__slots__)
 _PUBLIC = sorted(name for name in _NAMES if name[0] != "_")
 _OF_REQUESTS = frozenset({
     "at_us", "client", "handle", "method", "number", "request_body", "request_headers", "service",
@@ -440,7 +454,6 @@ def _beginning(value: Any, most: int = KEPT_OF_CUT) -> Any:
     return value  # a number or None
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Event:
     """Something other than an HTTP call that happened inside a service.
 
@@ -448,16 +461,29 @@ class Event:
     ``text`` a one-line description, ``data`` the details.
     """
 
-    number: int
-    at_us: int
-    service: str
-    handle: str
-    kind: str
-    text: str
-    _names: tuple[str, ...] = ()
-    """The names of the details, which events share. A dictionary would take twice the memory."""
-    _values: tuple[Any, ...] = ()
-    """The details without those at the end that are None."""
+    __slots__ = ("_names", "_values", "at_us", "handle", "kind", "number", "service", "text")
+
+    def __init__(
+        self,
+        number: int,
+        at_us: int,
+        service: str,
+        handle: str,
+        kind: str,
+        text: str,
+        names: tuple[str, ...] = (),
+        values: tuple[Any, ...] = (),
+    ) -> None:
+        self.number = number
+        self.at_us = at_us
+        self.service = service
+        self.handle = handle
+        self.kind = kind
+        self.text = text
+        self._names = names
+        """The names of the details, which events share. A dictionary would take twice the memory."""
+        self._values = values
+        """The details without those at the end that are None."""
 
     @property
     def data(self) -> dict[str, Any]:

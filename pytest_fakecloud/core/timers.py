@@ -18,7 +18,6 @@ import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
@@ -178,7 +177,6 @@ Begin = Callable[[int], Callable[[], object] | None]
 """Does the part of a timer's work that needs the order; returns a function for the rest."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Timer:
     """A callback that is due at a time of the clock.
 
@@ -186,14 +184,27 @@ class Timer:
     of the timer among the timers of its clock. ``cancel()`` is final and may be called repeatedly.
     """
 
-    due_us: int
-    callback: Callable[[int], object]
-    lane: Lane = "state"
-    label: str = ""
-    async_callback: Callable[[int], Awaitable[object]] | None = None
-    begin: Begin | None = None
-    sequence: int = 0
-    cancelled: bool = False
+    __slots__ = (
+        "async_callback", "begin", "callback", "cancelled", "due_us", "label", "lane", "sequence",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        due_us: int,
+        callback: Callable[[int], object],
+        lane: Lane = "state",
+        label: str = "",
+        async_callback: Callable[[int], Awaitable[object]] | None = None,
+        begin: Begin | None = None,
+    ) -> None:
+        self.due_us = due_us
+        self.callback = callback
+        self.lane: Lane = lane
+        self.label = label
+        self.async_callback = async_callback
+        self.begin = begin
+        self.sequence = 0
+        self.cancelled = False
 
     def cancel(self) -> None:
         self.cancelled = True

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..core.errors import ContractError, ServiceError, shown
@@ -165,7 +166,9 @@ class AnswerMaker:
 
         def respond(serve: Serve) -> Answer:
             answer = self.render(ServiceError(status, phrase(status), headers=others))
-            return answer if kind is None else replace(answer, content_type=kind)
+            return (
+                answer if kind is None else Answer(answer.body, answer.status, answer.headers, kind)
+            )
 
         return respond
 
@@ -215,7 +218,7 @@ class AnswerMaker:
             return _NAMED_STEPS[step]
         if isinstance(step, Response):
             ready = self.prepared(step)
-            return lambda serve: replace(ready) if isinstance(ready, Answer) else ready
+            return lambda serve: copy(ready) if isinstance(ready, Answer) else ready
         if isinstance(step, tuple) and len(step) == 2:
             return self.responder(*step)
         if isinstance(step, int):

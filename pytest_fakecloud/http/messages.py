@@ -10,7 +10,6 @@ import json
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import httptools
@@ -88,17 +87,25 @@ def asks_to_close(connection: str) -> bool:
     return "close" in map(str.strip, connection.lower().split(","))
 
 
-@dataclass(slots=True)
 class Answer:
     """A complete response. ``bytes`` bodies are sent unchanged, other objects as JSON."""
 
-    body: object = b""
-    status: int = 200
-    headers: HeaderPairs = ()
-    content_type: str | None = JSON_TYPE
+    def __init__(
+        self,
+        body: object = b"",
+        status: int = 200,
+        headers: HeaderPairs = (),
+        content_type: str | None = JSON_TYPE,
+    ) -> None:
+        self.body = body
+        self.status = status
+        self.headers = headers
+        self.content_type = content_type
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Answer) and vars(self) == vars(other)
 
 
-@dataclass(eq=False, repr=False, slots=True)
 class Stream:
     """A response whose chunks are sent as they are produced (server-sent events).
 
@@ -106,11 +113,19 @@ class Stream:
     disconnects, and in any case after ``chunks`` was closed, so it can be called twice.
     """
 
-    chunks: Iterator[bytes]
-    content_type: str = "text/event-stream"
-    status: int = 200
-    headers: HeaderPairs = ()
-    on_close: Callable[[], None] | None = None
+    def __init__(
+        self,
+        chunks: Iterator[bytes],
+        content_type: str = "text/event-stream",
+        status: int = 200,
+        headers: HeaderPairs = (),
+        on_close: Callable[[], None] | None = None,
+    ) -> None:
+        self.chunks = chunks
+        self.content_type = content_type
+        self.status = status
+        self.headers = headers
+        self.on_close = on_close
 
     def end(self) -> None:
         close_chunks(self.chunks)

@@ -155,7 +155,7 @@ def test_who_sent_without_credentials_is_not_read() -> None:
         read.append(each)
         return {}
 
-    one = Call(1, 0, "demo", "demo_1", "POST", "/", Headers(), b"x" * 10, _read_facts=facts)
+    one = Call(1, 0, "demo", "demo_1", "POST", "/", Headers(), b"x" * 10, read_facts=facts)
     shorten(one, read_facts=False)
     assert (read, one.facts, dict(one.cut)) == ([], {}, {"facts": 10})
     # Facts that were already read are kept.
@@ -184,7 +184,7 @@ def test_what_is_cut_cannot_be_told_and_all_else_can() -> None:
 
 def test_a_fact_may_be_among_those_that_were_given_up() -> None:
     one = Call(
-        1, 0, "demo", "demo_1", "POST", "/", Headers(), b"x" * 10, _read_facts=lambda each: {}
+        1, 0, "demo", "demo_1", "POST", "/", Headers(), b"x" * 10, read_facts=lambda each: {}
     )
     shorten(one, read_facts=False)
     with pytest.raises(CannotTell, match=r"the command \(10 bytes\)"):
@@ -218,7 +218,7 @@ def test_the_parts_of_a_call_are_what_was_set() -> None:
     asked = {"number", "at_us", "service", "handle", "method", "target", "client"}
     asked |= {"request_headers", "request_body"}
     one = Call(
-        1, 0, "demo", "demo_1", "GET", "/", client=("127.0.0.1", 9), _read_facts=lambda each: {}
+        1, 0, "demo", "demo_1", "GET", "/", client=("127.0.0.1", 9), read_facts=lambda each: {}
     )
     assert parts_of(one).keys() == asked
     end_faults(one, 12)

@@ -87,5 +87,5 @@ def test_a_fault_is_meant_for_subjects_that_have_the_fact_it_asks_for(
     plan: FaultPlan, wanted: Any, facts: dict[str, Any], agrees: bool
 ) -> None:
     rule = rule_of(plan.drop(url=wanted))
-    call = Call(1, 0, "queue", "queue", "POST", "/", _read_facts=lambda call: facts)
+    call = Call(1, 0, "queue", "queue", "POST", "/", read_facts=lambda call: facts)
     assert rule.matches(SimpleNamespace(call=call)) is agrees

@@ -601,7 +601,7 @@ def test_a_service_adds_kinds_and_asks_for_them(table: FaultTable) -> None:
     plan = OwnPlan(table)
     fault = plan.duplicate(url="http://a/", times=1)
 
-    call = Call(1, 0, "queue", "queue", "POST", "/", _read_facts=lambda call: {"url": "http://a/"})
+    call = Call(1, 0, "queue", "queue", "POST", "/", read_facts=lambda call: {"url": "http://a/"})
     attempt = SimpleNamespace(call=call)
     assert table.claim("reorder", attempt) is None
     claimed = table.claim("duplicate", attempt)

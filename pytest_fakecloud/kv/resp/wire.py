@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import orjson
 
-from ...core.calls import NO_HEADERS, Call
+from ...core.calls import Call
 from ...core.timekeeper import Timekeeper
 from ...http.messages import Answer
 from ...http.server import Connection
@@ -267,7 +267,8 @@ class PortCall(Call):
         return getattr(_UNSET, name)
 
 
-_UNSET = Call(0, 0, "", "", "RESP", "/", NO_HEADERS, route="database-port")
+_UNSET = Call(0, 0, "", "", "RESP", "/")
+_UNSET.route = "database-port"
 
 
 def json_of(line: list[bytes]) -> bytes:

@@ -12,7 +12,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.faults.answers import Response
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.app import FAULTS
-from pytest_fakecloud.http.messages import AnyResponse, Request, Serve
+from pytest_fakecloud.http.messages import Answer, AnyResponse, Request, Serve
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.resp.wire import Outbox
 from tests.harness import in_threads, sections, wait_until
@@ -742,7 +741,7 @@ class TestJournalAndFaults:
     ) -> None:
         def shorten(serve: Serve) -> AnyResponse:
             answer: Any = serve()
-            return replace(answer, body=answer.body[:6])
+            return Answer(answer.body[:6], answer.status, answer.headers, answer.content_type)
 
         server.faults._inject("shorten", "shorten", {"command": "ECHO"}, shorten)
         assert b"the fault shorten changes the bytes of a reply" in client("ECHO hello").text
