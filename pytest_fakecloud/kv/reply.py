@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from math import copysign
 from typing import Any, NamedTuple, TypeAlias
@@ -21,11 +20,17 @@ from .table.syntax import format_double, parse_int
 from .values import type_name
 
 
-@dataclass(repr=False, unsafe_hash=True, slots=True)
 class _Text:
     """A string with its own type in the protocol."""
 
-    text: bytes
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.text == self.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.text!r})"
@@ -53,11 +58,11 @@ class Push(list[Any]):
     __slots__ = ()
 
 
-@dataclass(unsafe_hash=True, slots=True)
-class Bool:
+class Bool(Enum):
     """A boolean in RESP3, 1 or 0 in RESP2 and JSON."""
 
-    value: bool
+    FALSE = False
+    TRUE = True
 
 
 class Verbatim(_Text):
@@ -113,7 +118,6 @@ class _Marker(Enum):
     NO_REPLY = auto()
 
 
-@dataclass(eq=False, repr=False, slots=True)
 class Blocked:
     """The result of a command that has to wait: a blocking one or, with ``is_delay``, a delayed one.
 
@@ -123,11 +127,19 @@ class Blocked:
     sessions with ``may_block``.
     """
 
-    keys: list[bytes]
-    timeout_ms: int
-    attempt: Callable[[], Reply]
-    on_timeout: Reply = None
-    is_delay: bool = False
+    def __init__(
+        self,
+        keys: list[bytes],
+        timeout_ms: int,
+        attempt: Callable[[], Reply],
+        on_timeout: Reply = None,
+        is_delay: bool = False,
+    ) -> None:
+        self.keys = keys
+        self.timeout_ms = timeout_ms
+        self.attempt = attempt
+        self.on_timeout = on_timeout
+        self.is_delay = is_delay
 
 
 NIL_ARRAY = _Marker.NIL_ARRAY

@@ -172,7 +172,7 @@ class Engine:
         user = user or self.users.default
         at_us = self.clock.now_us() if at_us is None else at_us
         number = next(self._session_ids)
-        session = Session(self, user, self.databases[0], transport, address, number, at_us, at_us)
+        session = Session(self, user, self.databases[0], transport, address, number, at_us)
         if transport == "port":
             self.connected[session.id] = session
         self.memory.left -= OVERHEAD * size
@@ -439,7 +439,7 @@ class Engine:
         with self.lock:
             spec = None if blocked.is_delay else self.running
             begun_us, signal = self.clock.now_us(), self.clock.signal()
-            waiter = Waiter(session, blocked, spec, self.line, begun_us, signal, blocked.on_timeout)
+            waiter = Waiter(session, blocked, spec, self.line, begun_us, signal)
             self.waiters[session.id] = waiter
             self.record_changes()
             # Another client may have written a key since the command ran, so retry once now.

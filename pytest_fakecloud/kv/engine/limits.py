@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 from ...core.ids import RandomStream
@@ -86,7 +85,6 @@ _DERIVED = 3
 """Maximum ratio of the memory of derived data and its sources: members of a set become scored."""
 
 
-@dataclass(eq=False, repr=False)
 class Memory:
     """Keeps a server within ``limit`` by eviction, and all data within ``MOST_MEMORY``.
 
@@ -94,12 +92,13 @@ class Memory:
     before all keys are measured: the data is measured only when it might exceed ``MOST_MEMORY``.
     """
 
-    _databases: Sequence[Keyspace]
-    _config: Config
-    _random: RandomStream
-    limit: int = 0
-    evicted: int = 0
-    left: int = 0
+    def __init__(self, databases: Sequence[Keyspace], config: Config, random: RandomStream) -> None:
+        self._databases = databases
+        self._config = config
+        self._random = random
+        self.limit = 0
+        self.evicted = 0
+        self.left = 0
 
     def make_room(self, sizes: Sizes, now_ms: int) -> bool:
         """Evict keys as far as the policy allows; return whether the data fits into the limit."""

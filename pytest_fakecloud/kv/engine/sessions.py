@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.ids import new_token
@@ -51,7 +49,6 @@ _BUFFERS = dict.fromkeys(
 """Sizes of buffers in CLIENT LIST, which are 0 because a fake has no buffers (decided here)."""
 
 
-@dataclass(eq=False, repr=False, slots=True)
 class Session:
     """A client's user, database and connection state; the first argument of command functions.
 
@@ -61,53 +58,61 @@ class Session:
     the transport cannot push.
     """
 
-    engine: Engine
-    user: AclUser
-    db: Keyspace
-    transport: Transport
-    address: str
-    id: int
-    created_us: int
-    last_us: int
-    """Time in microseconds of the last command."""
-    resp: int = 2
-    local_address: str = "127.0.0.1:6379"
-    name: bytes = b""
-    library: dict[str, bytes] = field(default_factory=dict)
-    """The values of ``lib-name`` and ``lib-ver`` that CLIENT SETINFO has set."""
-    queue: list[tuple[CommandSpec, list[bytes]]] | None = None
-    """Commands queued in the open transaction; None if no transaction is open."""
-    aborted: bool = False
-    """Whether a command of the open transaction was rejected, so EXEC returns EXECABORT."""
-    watched: list[tuple[Keyspace, bytes, bool]] = field(default_factory=list)
-    """The keys that the client watches, and whether each of them existed when WATCH ran."""
-    watch_broken: bool = False
-    """Whether a watched key has changed, so EXEC runs no command."""
-    in_exec: int = 0
-    """Number of commands in the transaction that EXEC is running; 0 if none is running."""
-    in_script: bool = False
-    resp_before_script: int = 0
-    """The connection's protocol version while a script runs; otherwise 0."""
-    subscriptions: defaultdict[str, dict[bytes, None]] = field(
-        default_factory=partial(defaultdict, dict)
-    )
-    """The names of channels and patterns, by the kind of subscription."""
-    monitor: Monitor | None = None
-    reply_mode: str = "on"
-    """Mode set by CLIENT REPLY: ``"on"``, ``"off"``, or ``"skip"`` to omit the next reply only."""
-    wake: Callable[[], None] | None = None
-    """Function that closes the connection; any thread may call it."""
-    has_left: Callable[[], bool] | None = None
-    """Function that returns whether the peer has closed its side; None if that is not known."""
-    closing: bool = False
-    """Whether the transport closes the connection after the current reply."""
-    tracking: TrackingOptions | None = None
-    no_evict: bool = False
-    """Mode set by CLIENT NO-EVICT, which is only reported."""
-    no_touch: bool = False
-    """Mode set by CLIENT NO-TOUCH: commands do not update the access times of keys."""
-    last_command: str = ""
-    deliver: Callable[[list[Any]], None] | None = None
+    def __init__(
+        self,
+        engine: Engine,
+        user: AclUser,
+        db: Keyspace,
+        transport: Transport,
+        address: str,
+        id: int,
+        created_us: int,
+    ) -> None:
+        self.engine = engine
+        self.user = user
+        self.db = db
+        self.transport = transport
+        self.address = address
+        self.id = id
+        self.created_us = created_us
+        self.last_us = created_us
+        """Time in microseconds of the last command."""
+        self.resp = 2
+        self.local_address = "127.0.0.1:6379"
+        self.name = b""
+        self.library: dict[str, bytes] = {}
+        """The values of ``lib-name`` and ``lib-ver`` that CLIENT SETINFO has set."""
+        self.queue: list[tuple[CommandSpec, list[bytes]]] | None = None
+        """Commands queued in the open transaction; None if no transaction is open."""
+        self.aborted = False
+        """Whether a command of the open transaction was rejected, so EXEC returns EXECABORT."""
+        self.watched: list[tuple[Keyspace, bytes, bool]] = []
+        """The keys that the client watches, and whether each of them existed when WATCH ran."""
+        self.watch_broken = False
+        """Whether a watched key has changed, so EXEC runs no command."""
+        self.in_exec = 0
+        """Number of commands in the transaction that EXEC is running; 0 if none is running."""
+        self.in_script = False
+        self.resp_before_script = 0
+        """The connection's protocol version while a script runs; otherwise 0."""
+        self.subscriptions: defaultdict[str, dict[bytes, None]] = defaultdict(dict)
+        """The names of channels and patterns, by the kind of subscription."""
+        self.monitor: Monitor | None = None
+        self.reply_mode = "on"
+        """Mode set by CLIENT REPLY: ``"on"``, ``"off"``, or ``"skip"`` to omit the next reply only."""
+        self.wake: Callable[[], None] | None = None
+        """Function that closes the connection; any thread may call it."""
+        self.has_left: Callable[[], bool] | None = None
+        """Function that returns whether the peer has closed its side; None if that is not known."""
+        self.closing = False
+        """Whether the transport closes the connection after the current reply."""
+        self.tracking: TrackingOptions | None = None
+        self.no_evict = False
+        """Mode set by CLIENT NO-EVICT, which is only reported."""
+        self.no_touch = False
+        """Mode set by CLIENT NO-TOUCH: commands do not update the access times of keys."""
+        self.last_command = ""
+        self.deliver: Callable[[list[Any]], None] | None = None
 
     @property
     def connection_resp(self) -> int:
@@ -202,19 +207,27 @@ Observer = Callable[[Session, "CommandSpec", list[bytes]], None]
 """Function that is called before each command, also of transactions and scripts."""
 
 
-@dataclass(eq=False, repr=False, slots=True)
 class Waiter:
     """A blocked client, to which the transport sends ``reply`` at the end of the wait."""
 
-    session: Session
-    blocked: Blocked
-    spec: CommandSpec | None
-    line: list[bytes]
-    begun_us: int
-    signal: Signal
-    reply: Reply
-    done: bool = False
-    tried: bool = False
+    def __init__(
+        self,
+        session: Session,
+        blocked: Blocked,
+        spec: CommandSpec | None,
+        line: list[bytes],
+        begun_us: int,
+        signal: Signal,
+    ) -> None:
+        self.session = session
+        self.blocked = blocked
+        self.spec = spec
+        self.line = line
+        self.begun_us = begun_us
+        self.signal = signal
+        self.reply = blocked.on_timeout
+        self.done = False
+        self.tried = False
 
     @property
     def deadline_us(self) -> int:
