@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, Unpack, cast
 
 from ..core.errors import ContractError, did_you_mean, importing, listed
+from ..core.field_types import check_function
 from ..core.ids import new_token
 from ..core.matching import Condition
 from ..core.recorder import code_place
@@ -502,6 +503,7 @@ class KVServer(Handle):
         """
         __tracebackhide__ = True
         if callable(run):
+            check_function(run, "or a command such as ['SET', 'k', 'v']")
             return Between(self._app.interruptions, commands, run, where)
         if not isinstance(run, list | tuple) or not run:
             raise ContractError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -187,11 +186,6 @@ class Between:
     ) -> None:
         self._choice = None if commands is None else _choice_of(commands)
         self._query = Query(where, COMMAND_FIELDS, "command") if where else None
-        if inspect.iscoroutinefunction(run):
-            raise ContractError(
-                f"run={run!r} is a coroutine function, which a command cannot await: "
-                "pass a plain function, or a command such as ['SET', 'k', 'v']"
-            )
         self._plan: Interruptions | None = plan
         """None once the interruption has ended."""
         self._commands = commands

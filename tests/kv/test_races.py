@@ -467,12 +467,16 @@ class TestPositions:
         with pytest.raises(ContractError, match="cannot be iterated"):
             list(server.between(1, run=lambda: None))
 
-    def test_an_asynchronous_function_is_refused(self, server: KVServer) -> None:
+    def test_a_function_whose_code_would_not_run_is_refused(self, server: KVServer) -> None:
         async def rival() -> None:
             """Never called."""
 
-        with pytest.raises(ContractError, match="coroutine function"):
-            server.between(1, run=rival)
+        def steps() -> Iterator[None]:
+            yield
+
+        for run in (rival, steps):
+            with pytest.raises(ContractError, match="must be awaited or iterated"):
+                server.between(1, run=run)
 
     def test_a_failure_is_the_tests_own(self, server: KVServer) -> None:
         def rival() -> None:
