@@ -77,6 +77,20 @@ def test_the_first_answer_imports_what_it_needs(service: str) -> None:
                 and name.startswith("pytest_fakecloud.")}  # fmt: skip
 
 
+@pytest.mark.parametrize("service", FIRSTS)
+def test_the_first_answer_generates_no_dataclasses(service: str) -> None:
+    # These libraries import dataclasses themselves. After them, an import of dataclasses raises.
+    forbid = "import sys, numpy, orjson\nsys.modules['dataclasses'] = None\n"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{forbid}{ASK}{CLIENT}{FIRSTS[service]}"],
+        capture_output=True, text=True, check=False, env=UNMEASURED,
+    )  # fmt: skip
+    assert done.returncode == 0, (
+        f"{done.stderr}\nThe first fake of {service} imports this module, so write its dataclasses "
+        "out as classes with __init__, or as named tuples: each start generates them again"
+    )
+
+
 @pytest.mark.slow
 def test_the_first_fake_of_a_run_imports_what_it_needs(pytester: pytest.Pytester) -> None:
     line = FIRSTS["kv"].replace("cloud.kv_server()", "request.getfixturevalue('kv_server')")
