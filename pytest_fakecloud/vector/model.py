@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -78,7 +77,6 @@ class UpdateMode(StrEnum):
     PATCH = "PATCH"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class SparseVector:
     """A sparse vector: values at some of the signed 32-bit dimensions.
 
@@ -86,8 +84,11 @@ class SparseVector:
     occur more than once.
     """
 
-    indices: Ints
-    values: Floats
+    __slots__ = ("indices", "values")
+
+    def __init__(self, indices: Ints, values: Floats) -> None:
+        self.indices = indices
+        self.values = values
 
 
 class VectorRecord(NamedTuple):
