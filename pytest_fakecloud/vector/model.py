@@ -24,7 +24,7 @@ EVERYTHING = ""
 
 
 class Kind(StrEnum):
-    """The kind of vectors that an index stores."""
+    """The kind of vectors that an index stores, or that a text query searches."""
 
     DENSE = "DENSE"
     SPARSE = "SPARSE"
@@ -60,14 +60,6 @@ class Fusion(StrEnum):
 
     RRF = "RRF"
     DBSF = "DBSF"
-
-
-class QueryMode(StrEnum):
-    """The components of a hybrid index that a text query searches."""
-
-    HYBRID = "HYBRID"
-    DENSE = "DENSE"
-    SPARSE = "SPARSE"
 
 
 class UpdateMode(StrEnum):
