@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError
@@ -29,12 +28,14 @@ if TYPE_CHECKING:
     from .handle import Broker, BrokerEngine
 
 
-@dataclass(frozen=True, slots=True, repr=False)
 class _NamedView:
     """A view of what has this name in a broker."""
 
-    _broker: Broker
-    name: str
+    __slots__ = ("_broker", "name")
+
+    def __init__(self, broker: Broker, name: str) -> None:
+        self._broker = broker
+        self.name = name
 
     @contextmanager
     def _settled(self, **names: str) -> Iterator[BrokerEngine]:
@@ -44,6 +45,12 @@ class _NamedView:
 
     def _owner(self) -> tuple[Broker, tuple[Any, ...]]:
         return self._broker, (self.name,)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other._owner() == self._owner()
+
+    def __hash__(self) -> int:
+        return hash(self._owner())
 
 
 class TopicView(_NamedView):

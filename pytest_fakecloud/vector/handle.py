@@ -37,7 +37,7 @@ from .model import (
     Floats,
     Fusion,
     Include,
-    QueryMode,
+    Kind,
     VectorRecord,
     Weighting,
 )
@@ -486,7 +486,7 @@ QUERY_FIELDS: Mapping[str, Field] = {
     "includeData": _flag("includeData"),
     "weightingStrategy": Field(OneOf("weighting strategy", Weighting, fold=True)),
     "fusionAlgorithm": Field(OneOf("fusion algorithm", Fusion, fold=True)),
-    "queryMode": Field(OneOf("query mode", QueryMode, fold=True)),
+    "queryMode": Field(OneOf("query mode", Kind, fold=True)),
     "maxIdle": Field(WholeNumber(0)),
 }
 """Fields by which queries can be filtered: the names of the API, and ``top_k``."""

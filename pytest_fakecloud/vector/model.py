@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -25,7 +24,7 @@ EVERYTHING = ""
 
 
 class Kind(StrEnum):
-    """The kind of vectors that an index stores."""
+    """The kind of vectors that an index stores, or that a text query searches."""
 
     DENSE = "DENSE"
     SPARSE = "SPARSE"
@@ -63,14 +62,6 @@ class Fusion(StrEnum):
     DBSF = "DBSF"
 
 
-class QueryMode(StrEnum):
-    """The components of a hybrid index that a text query searches."""
-
-    HYBRID = "HYBRID"
-    DENSE = "DENSE"
-    SPARSE = "SPARSE"
-
-
 class UpdateMode(StrEnum):
     """The effect of an update on existing metadata: replace it, or apply a merge patch."""
 
@@ -78,7 +69,6 @@ class UpdateMode(StrEnum):
     PATCH = "PATCH"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class SparseVector:
     """A sparse vector: values at some of the signed 32-bit dimensions.
 
@@ -86,8 +76,11 @@ class SparseVector:
     occur more than once.
     """
 
-    indices: Ints
-    values: Floats
+    __slots__ = ("indices", "values")
+
+    def __init__(self, indices: Ints, values: Floats) -> None:
+        self.indices = indices
+        self.values = values
 
 
 class VectorRecord(NamedTuple):

@@ -26,7 +26,7 @@ from . import errors
 from .embedding import Embedder, required
 from .engine import VectorEngine
 from .fields import KNOWN, Fields, missing
-from .model import VECTORS, Hit, Include, Kind, NamespaceInfo, QueryMode, VectorQuery, VectorRecord
+from .model import VECTORS, Hit, Include, Kind, NamespaceInfo, VectorQuery, VectorRecord
 
 METHODS = "GET POST PUT DELETE"
 SUCCESS = "Success"
@@ -321,14 +321,14 @@ class VectorApp(App):
             raise errors.bad_request(
                 "A query with a vector must be sent to query, not to query-data"
             )
-        mode = fields.choice("queryMode", QueryMode) or QueryMode.HYBRID
+        mode = fields.choice("queryMode", Kind) or Kind.HYBRID
         vector, sparse = required(self.embedder).embed(
             fields.required_text("data"), dimension=self.engine.dimension, query=True
         )
-        if mode is not QueryMode.HYBRID:
+        if mode is not Kind.HYBRID:
             if self.engine.kind is not Kind.HYBRID:
                 raise errors.unprocessable(f"queryMode {mode} is for hybrid indexes only")
-            vector, sparse = (vector, None) if mode is QueryMode.DENSE else (None, sparse)
+            vector, sparse = (vector, None) if mode is Kind.DENSE else (None, sparse)
         return query._replace(vector=vector, sparse=sparse)
 
     # -- bodies of requests ----------------------------------------------------------------------

@@ -27,7 +27,6 @@ module contains what concerns topics, appending, and reading without a group.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeVar
 
 from ...core.errors import ContractError
@@ -130,12 +129,14 @@ class MemoryEngine:
         self.state.listener = listener
 
 
-@dataclass(eq=False, repr=False, slots=True)
 class MemoryTopics:
     """Creates, changes and deletes topics."""
 
-    _state: BrokerState
-    _rebalance_subscribers: Callable[[str, str], None]
+    def __init__(
+        self, state: BrokerState, rebalance_subscribers: Callable[[str, str], None]
+    ) -> None:
+        self._state = state
+        self._rebalance_subscribers = rebalance_subscribers
 
     def create(self, name: str, config: TopicConfig) -> None:
         topic = self.new(name, config)

@@ -12,7 +12,6 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, repeat
 from struct import unpack_from
@@ -189,17 +188,26 @@ class PartitionLog:
         return clone
 
 
-@dataclass(eq=False, repr=False, slots=True, kw_only=True)
 class Topic:
     """A topic with its partitions and its limits. Sizes are in bytes, retention in milliseconds."""
 
-    name: str
-    logs: list[PartitionLog]
-    max_message_bytes: int
-    retention_ms: int | None = None
-    retention_bytes: int | None = None
-    turn: int = 0
-    """Number of requests with keyless messages. It selects the partition of the next one."""
+    def __init__(
+        self,
+        name: str,
+        logs: list[PartitionLog],
+        *,
+        max_message_bytes: int,
+        retention_ms: int | None = None,
+        retention_bytes: int | None = None,
+        turn: int = 0,
+    ) -> None:
+        self.name = name
+        self.logs = logs
+        self.max_message_bytes = max_message_bytes
+        self.retention_ms = retention_ms
+        self.retention_bytes = retention_bytes
+        self.turn = turn
+        """Number of requests with keyless messages. It selects the partition of the next one."""
 
     def retain(self, now_ms: int) -> None:
         """Delete the records that exceed the topic's retention in age or size."""
@@ -211,7 +219,9 @@ class Topic:
                 log.shrink(self.retention_bytes)
 
     def copy(self) -> Topic:
-        return replace(self, logs=[log.copy() for log in self.logs])
+        clone = copy(self)
+        clone.logs = [log.copy() for log in self.logs]
+        return clone
 
 
 # -- positions of new records --------------------------------------------------------------------

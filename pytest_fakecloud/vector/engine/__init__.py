@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from copy import copy
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -76,7 +76,6 @@ class Identity(NamedTuple):
         return f"{self.name!r} ({', '.join(parts)})"
 
 
-@dataclass(eq=False, repr=False, slots=True)
 class Cursor:
     """The state of one resumable query.
 
@@ -85,18 +84,22 @@ class Cursor:
     Times are in microseconds.
     """
 
-    uuid: str
-    namespace: str | None
-    query: VectorQuery
-    max_idle_us: int
-    used_us: int
-    handed_out: set[str] = field(default_factory=set)
+    def __init__(
+        self, uuid: str, namespace: str, query: VectorQuery, max_idle_us: int, used_us: int
+    ) -> None:
+        self.uuid = uuid
+        self.namespace: str | None = namespace
+        self.query = query
+        self.max_idle_us = max_idle_us
+        self.used_us = used_us
+        self.handed_out: set[str] = set()
 
     def copy(self) -> Cursor:
-        return replace(self, handed_out=set(self.handed_out))
+        clone = copy(self)
+        clone.handed_out = set(self.handed_out)
+        return clone
 
 
-@dataclass(eq=False, repr=False, slots=True)
 class Batch:
     """Changes of one namespace, None if it was deleted, that become ready together.
 
@@ -104,11 +107,22 @@ class Batch:
     that do not see them. A condition that is None does not apply.
     """
 
-    namespace: str | None
-    records: list[VectorRecord]
-    due_us: int | None = None
-    reads: int | None = None
-    timer: Timer | None = None
+    def __init__(
+        self,
+        namespace: str | None,
+        records: list[VectorRecord],
+        due_us: int | None,
+        reads: int | None,
+    ) -> None:
+        self.namespace = namespace
+        self.records = records
+        self.due_us = due_us
+        self.reads = reads
+        self.timer: Timer | None = None
+
+    def copy(self) -> Batch:
+        """Return a copy without a timer."""
+        return Batch(self.namespace, self.records, self.due_us, self.reads)
 
     def cancel(self) -> None:
         if self.timer is not None:
@@ -544,7 +558,7 @@ class VectorEngine:
                 self.dimension,
                 {name: space.copy() for name, space in self.spaces.items()},
                 self.cursors(),
-                [replace(batch, timer=None) for batch in self._batches],
+                [batch.copy() for batch in self._batches],
                 self._used,
             )
 
@@ -561,7 +575,7 @@ class VectorEngine:
             self._cursors = {cursor.uuid: cursor.copy() for cursor in snapshot.cursors}
             self._used = snapshot.used
             self.close()
-            self._batches = [replace(batch, timer=None) for batch in snapshot.batches]
+            self._batches = [batch.copy() for batch in snapshot.batches]
             for batch in list(self._batches):
                 # Changes that only a hold delayed stay pending during one.
                 if not self._holds and batch.due_us is None and batch.reads is None:
