@@ -20,7 +20,7 @@ from .core.ids import Ids
 from .core.journal import Journal, Results, recorder_of, results_of
 from .core.matching import Field
 from .core.problems import PROBLEM_FIELDS, Problem, with_allowance
-from .core.settings import DELIVERY, PROCESS_TIME, SWITCH, TRANSPORT, DeliveryMode
+from .core.settings import DELIVERY, PROCESS_TIME, SWITCH, TRANSPORT, DeliveryMode, reject_unknown
 from .core.timekeeper import STANDS, Mode, Timekeeper
 from .core.timers import Instant
 from .handle import HANDLE_FIELDS, Context, Handle, Snapshot, secrets_of
@@ -87,6 +87,7 @@ class BaseCloud:
         ids = Ids(int.from_bytes(os.urandom(4)) if seed is None else seed)
         self._context = Context(self._time, ids, delivery)
         self._time.on_background = self._deliver
+        self._starting = threading.RLock()
         self._exits: list[Callable[[], None]] = []
         self._in_process = transport == "inprocess"
         if tls:
@@ -184,7 +185,11 @@ class BaseCloud:
                 f"{shown(settings)} are not settings of {service.fixture}: pass a dict"
             )
         try:
-            handle = self._context.start(handle_class(service), settings)
+            kind: Any = handle_class(service)
+            if settings:
+                reject_unknown(kind._settings, settings, kind.fixture)
+            with self._starting:  # A name is taken only when its fake has started.
+                handle: Handle = kind(self._context, **settings)
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
@@ -210,7 +215,7 @@ class BaseCloud:
 
     def fakes(self) -> Results[Handle]:
         """The open fakes, in the order they were started."""
-        found = list(self._context.handles)
+        found = list(self._context.handles.items)
         fields = {
             name: _one_of(name, frozenset(map(attrgetter(name), found)))
             for name in ("name", "fixture", "service")
@@ -222,7 +227,7 @@ class BaseCloud:
     def env(self) -> dict[str, str]:
         """The environment variables of all fakes; of several fakes of a service, the first one's."""
         merged: dict[str, str] = {}
-        for handle in self._context.handles:
+        for handle in self._context.handles.items:
             for name, value in handle.env.items():
                 merged.setdefault(name, value)
         if self._authority is not None:
@@ -234,7 +239,7 @@ class BaseCloud:
     def problems(self) -> Results[Problem]:
         """The strict-mode violations so far, except those that ``allow()`` covers."""
         found = [*self._context.problems]
-        for handle in (*self._context.handles, *self._closed_together):
+        for handle in (*self._context.handles.items, *self._closed_together):
             found += handle._left_behind()
         covers = self._context.allowed.covers
         counted = [one for one in found if not covers(one.kind, one.facts)] if found else found
@@ -257,19 +262,19 @@ class BaseCloud:
 
     def snapshot(self) -> Snapshot:
         """Return the current data of all fakes."""
-        return Snapshot("fakecloud", {h.name: h.snapshot() for h in self._context.handles})
+        return Snapshot("fakecloud", {h.name: h.snapshot() for h in self._context.handles.items})
 
     def restore(self, snapshot: Snapshot) -> None:
         """Restore the data of a snapshot in the fakes that are still open."""
         if not isinstance(snapshot, Snapshot) or snapshot.fixture != "fakecloud":
             raise ContractError(f"{shown(snapshot)} is not a snapshot of a cloud")
-        for handle in self._context.handles:
+        for handle in self._context.handles.items:
             if handle.name in snapshot.data:
                 handle.restore(snapshot.data[handle.name])
 
     def reset(self) -> None:
         """Return every fake to its baseline; forget violations and journal."""
-        for handle in self._context.handles:
+        for handle in self._context.handles.items:
             handle.reset()
         self._context.problems.clear()
         self._context.allowed.clear()
@@ -297,7 +302,7 @@ class BaseCloud:
         self.closed = True
         context = self._context
         context.closing = True
-        self._closed_together = handles = context.handles
+        self._closed_together = handles = context.handles.items
         ends = map(attrgetter("close"), reversed(handles))
         call_all([self._stop_delivering, *ends, *reversed(self._exits), self._changes.leave])
         # Until now, an open fake kept its cloud open.
@@ -329,7 +334,7 @@ class BaseCloud:
             )
 
     def __repr__(self) -> str:
-        names = ", ".join(handle.name for handle in self._context.handles) or "no handles"
+        names = ", ".join(handle.name for handle in self._context.handles.items) or "no handles"
         return (
             f"<Cloud seed={self.seed!r} {self._time.mode} {self._time.now().isoformat()}: {names}>"
         )
@@ -397,7 +402,7 @@ def keep_only(cloud: BaseCloud, known: Iterable[Handle]) -> None:
 def begin_test(cloud: BaseCloud, now: Instant | None = None, clock: Mode | None = None) -> None:
     """Prepare a cloud for another test: end all requests, rewind the clock, reset every fake."""
     context = context_of(cloud)
-    for handle in context.handles:
+    for handle in context.handles.items:
         handle._end_connections()
     context.clock.rewind(now, clock)
     cloud.reset()
@@ -425,7 +430,7 @@ def undelivered(cloud: BaseCloud, strict: Container[str]) -> list[str]:
     contains this kind, record strict-mode violations instead.
     """
     found, context = [], context_of(cloud)
-    for handle in context.handles:
+    for handle in context.handles.items:
         text, facts = handle._undelivered(), {"handle": handle.name}
         if text is None or context.allowed.covers("undelivered", facts):
             continue
@@ -445,7 +450,7 @@ def closed_addresses(cloud: BaseCloud) -> dict[str, tuple[str, str]]:
 def secrets_in(cloud: BaseCloud) -> set[str]:
     """Return the credentials of all fakes of a cloud, of closed ones too."""
     context = context_of(cloud)
-    fakes = (*context.handles, *cloud._closed_together)
+    fakes = (*context.handles.items, *cloud._closed_together)
     return {*context.former_secrets}.union(*map(secrets_of, fakes))
 
 

@@ -21,7 +21,7 @@ from .core.journal import Journal, Results, recorder_of
 from .core.matching import Field
 from .core.problems import Allowances, Problem, Problems, new_problem
 from .core.recorder import CodePlace, Recorder, arguments_shown, code_place, is_own
-from .core.settings import DeliveryMode, HandleConfig, read, reject_unknown
+from .core.settings import DeliveryMode, HandleConfig, read
 from .core.timekeeper import Mode, Timekeeper
 from .core.timers import Instant, Registry, on_first_use
 from .http.app import App
@@ -68,7 +68,7 @@ class Context:
         self.delivery = delivery
         self.allowed = Allowances()
         """The violations and warnings that ``allow()`` of the cloud covers."""
-        self.entered: Registry[Handle] = Registry()
+        self.handles: Registry[Handle] = Registry()
         self.listeners: Registry[Callable[[Handle], None]] = Registry()
         """Functions that are called with each fake that the cloud has started."""
         self.fixture_settings: Mapping[str, Any] = {}
@@ -78,7 +78,6 @@ class Context:
         self.closed_addresses: dict[str, tuple[str, str]] = {}
         """The fixture and the address of each fake that closed before the cloud, by name."""
         self._numbers: dict[str, int] = {}
-        self._starting = threading.RLock()
 
     @classmethod
     def alone(
@@ -87,24 +86,12 @@ class Context:
         """Return a context without a cloud, for a single fake."""
         return cls(Timekeeper(now, clock), Ids(seed))
 
-    @property
-    def handles(self) -> Sequence[Handle]:
-        return self.entered.items
-
-    def start(self, kind: type[Handle], settings: Mapping[str, Any]) -> Handle:
-        """Start a fake; raise ``ContractError`` for unknown or invalid settings."""
-        if settings:
-            reject_unknown(kind._settings, settings, kind.fixture)
-        make: Callable[..., Handle] = kind
-        with self._starting:
-            return make(self, **settings)
-
     def name_for(self, fixture: str, given: str | None) -> str:
         """Return the fake's name: the given one, the fixture's, or the fixture's with a number.
 
         Raises ``ContractError`` if an open fake has the given name.
         """
-        taken = [handle.name for handle in self.entered.items]
+        taken = [handle.name for handle in self.handles.items]
         if given is not None:
             if given in taken:
                 raise ContractError(
@@ -293,7 +280,7 @@ class Handle:
         """All servers of the fake."""
         self.closed = False
         self._baseline = self._first_baseline()
-        context.entered.add(self)
+        context.handles.add(self)
 
     if not TYPE_CHECKING:
 
@@ -521,7 +508,7 @@ class Handle:
 
     def _forget(self) -> None:
         context = self._context
-        context.entered.remove(self)
+        context.handles.remove(self)
         if not context.closing:
             context.closed_addresses[self.name] = self.fixture, self.url
             context.former_secrets |= secrets_of(self)

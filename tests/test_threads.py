@@ -193,7 +193,7 @@ def test_handles_that_start_and_close_while_the_cloud_is_looked_at(cloud: Cloud)
         cloud.kv_server().close()
 
     def look() -> None:
-        assert [handle.name for handle in cloud._context.handles][:2] == ["first", "last"]
+        assert [handle.name for handle in cloud._context.handles.items][:2] == ["first", "last"]
         _ = cloud.env, cloud.problems(), cloud.fakes()
         cloud.snapshot()
 

@@ -32,8 +32,3 @@ the command's keyspace event unless ``event`` names another (``engine/messages.p
 is ``session.now_ms``, random numbers come from ``session.engine.random``, parameters from
 ``session.engine.config``. A command that blocks returns ``Blocked`` if ``session.may_block``.
 """
-
-# Importing the command modules registers their commands in the table.
-from . import commands
-
-__all__ = ["commands"]

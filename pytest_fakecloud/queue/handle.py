@@ -339,7 +339,7 @@ class Queue(QueueActions, Handle):
         return self.delivery == "background" and self.clock.mode == "running"
 
     def _is_fake(self, url: str) -> bool:
-        return any(f"{url}/".startswith(f"{one.url}/") for one in self._context.handles)
+        return any(f"{url}/".startswith(f"{one.url}/") for one in self._context.handles.items)
 
     # -- inspecting, without moving the clock -----------------------------------------------------
 

@@ -80,7 +80,7 @@ def report_of(
         test=test,
         failure=mask.text(failure),
         fakes=[
-            *(Fake(one.name, one.service, one.url) for one in shared.handles),
+            *(Fake(one.name, one.service, one.url) for one in shared.handles.items),
             *(Fake(name, fixture, url, closed=True) for name, (fixture, url) in closed),
         ],
         rows=every,
@@ -119,7 +119,7 @@ def rejected(
     else. ``meant`` calls are ignored.
     """
     every = [one for one in cloud.journal.entries if isinstance(one, Call)]
-    for handle in context_of(cloud).handles:
+    for handle in context_of(cloud).handles.items:
         calls = [one for one in every if one.handle == handle.name]
         wrong = [call for call in calls if call.status == 401 and call.fault is None]
         if every_call and len(wrong) < len(calls):
@@ -151,7 +151,7 @@ def unfinished(
 ) -> list[Finding]:
     """Return the unfinished work that no finding explains, the most important first."""
     found: list[Finding] = []
-    for handle in context_of(cloud).handles:
+    for handle in context_of(cloud).handles.items:
         detect = getattr(report_part(handle.fixture, "findings"), "unfinished", None)
         failures: list[str] = []
         with report_failure("what waits cannot be shown", failures.append):
@@ -355,7 +355,7 @@ class ObservedTest:
 
     @cached_property
     def fakes(self) -> list[Any]:
-        return list(context_of(self.cloud).handles)
+        return list(context_of(self.cloud).handles.items)
 
     @cached_property
     def read_only_tokens(self) -> dict[str, str]:

@@ -127,7 +127,7 @@ class _Builder:
         self, cloud: BaseCloud, entries: Sequence[Entry], lookups: Lookups, mask: Mask
     ) -> None:
         self._lookups, self._mask = lookups, mask
-        self._fakes = {handle.name: handle for handle in context_of(cloud).handles}
+        self._fakes = {handle.name: handle for handle in context_of(cloud).handles.items}
         self._sites = records_of(cloud).sites
         self._names = {url: name for name, (_, url) in closed_addresses(cloud).items()}
         self._names.update((handle.url, handle.name) for handle in self._fakes.values())

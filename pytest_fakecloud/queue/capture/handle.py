@@ -374,7 +374,7 @@ class CallbackCapture(Destination):
         return explain(signature, body=body, keys=keys, at=at, url=url)
 
     def _queues(self) -> list[Queue]:
-        handles = self._context.entered.items
+        handles = self._context.handles.items
         return [cast("Queue", handle) for handle in handles if handle.service == "queue"]
 
     def snapshot(self) -> Snapshot:
