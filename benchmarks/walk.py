@@ -8,7 +8,8 @@ often the walk goes from one module into another (visits), and how many of these
 earlier module (steps back). ``--calls`` prints every call. Each walk is made once before it is
 recorded, so that one-time initialisation is not counted. The calls of each thread stay together,
 because threads run in a different order each time. Python 3.11 also counts the frames of
-comprehensions.
+comprehensions. Constructors do not count: a reader does not follow them, and those of named tuples and
+dataclasses have no module.
 """
 
 from __future__ import annotations
@@ -102,7 +103,8 @@ class Tracer:
 
     def _called(self, frame: FrameType, event: str, argument: object) -> None:
         calls, file = self._calls, frame.f_code.co_filename
-        if event == "call" and calls is not None and file.startswith(ROOT):
+        is_constructor = frame.f_code.co_name == "__init__"
+        if event == "call" and calls is not None and file.startswith(ROOT) and not is_constructor:
             module = file.removeprefix(ROOT).removesuffix(".py").replace("/", ".")
             own = calls.setdefault(threading.get_ident(), [])
             own.append(Step(module, frame.f_code.co_qualname))

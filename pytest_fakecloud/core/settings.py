@@ -230,6 +230,10 @@ class Settings:
         vars(self).update(given)
         self.__post_init__()
 
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({given})"
+
     def __post_init__(self) -> None:
         """Reject contradictions, and derive values from others."""
 
