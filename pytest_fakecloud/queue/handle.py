@@ -7,7 +7,6 @@ import json
 import os
 import weakref
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 from urllib.parse import urlsplit
@@ -95,7 +94,7 @@ class Queue(QueueActions, Handle):
     def __init__(self, context: Context, **settings: Unpack[QueueSettings]) -> None:
         config = self._configure(context, QueueConfig, settings)
         if config.history_us is None and context.journal.keep is not None:
-            config = replace(config, history_us=_SERVED_HISTORY_US)
+            config = QueueConfig(**vars(config) | {"history_us": _SERVED_HISTORY_US})
         name = self.name
         self._delivery = config.delivery or context.delivery
         recorder = weakref.proxy(recorder_of(context.journal))
