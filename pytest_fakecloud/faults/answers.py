@@ -6,7 +6,6 @@ import re
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..core.errors import ContractError, ServiceError, shown
@@ -33,7 +32,6 @@ TEXT_TYPE = "text/plain; charset=utf-8"
 Ending = Literal["respond", "hang", "refuse"]
 
 
-@dataclass(frozen=True)
 class Response:
     """A prepared response, of a fault or of a destination.
 
@@ -44,28 +42,29 @@ class Response:
     status, invalid headers, a body that cannot be encoded, or an invalid duration.
     """
 
-    status: int = 200
-    body: Any = b""
-    headers: Mapping[str, str] | Iterable[tuple[str, str]] = ()
-    after: Duration = 0
-    ending: Ending = "respond"
-
-    _encoded: tuple[list[tuple[str, str]], bytes] = field(init=False, repr=False, compare=False)
-    """The headers, with a content type if the body implies one, and the body as bytes."""
-    _after_us: int = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        status: object = self.status
+    def __init__(
+        self,
+        status: int = 200,
+        body: Any = b"",
+        headers: Mapping[str, str] | Iterable[tuple[str, str]] = (),
+        after: Duration = 0,
+        ending: Ending = "respond",
+    ) -> None:
         if isinstance(status, bool) or not isinstance(status, int) or not 100 <= status <= 599:
             raise ContractError(f"{status!r} is not an HTTP status; pass a number from 100 to 599")
-        object.__setattr__(self, "_after_us", duration_us(self.after))
+        self.status = status
+        self.body = body
+        self.after = after
+        self.ending = ending
+        self._after_us = duration_us(after)
         # Encode now, because an iterator of headers would be empty when the response is used again.
-        headers = _header_pairs(self.headers, self.body)
-        object.__setattr__(self, "headers", tuple(headers))
-        kind, body = _typed_body(self.body)
-        if kind is not None and all(name.lower() != "content-type" for name, _ in headers):
-            headers.append(("Content-Type", kind))
-        object.__setattr__(self, "_encoded", (headers, body))
+        pairs = _header_pairs(headers, body)
+        self.headers = tuple(pairs)
+        kind, encoded = _typed_body(body)
+        if kind is not None and all(name.lower() != "content-type" for name, _ in pairs):
+            pairs.append(("Content-Type", kind))
+        self._encoded = (pairs, encoded)
+        """The headers, with a content type if the body implies one, and the body as bytes."""
 
     @classmethod
     def hang(cls) -> Response:

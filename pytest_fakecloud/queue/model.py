@@ -9,12 +9,12 @@ returns an ``Outcome``.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
-from ..core.calls import Headers
+from ..core.calls import NO_HEADERS, Headers
 from ..core.timers import to_datetime
 
 HeaderList = list[tuple[str, str]]
@@ -85,14 +85,14 @@ Report = Callable[..., object]
 """Receives the kind, the text and the fields of a strict-mode violation."""
 
 
-@dataclass(eq=False, repr=False, slots=True)
 class SigningKeys:
     """The signing keys of a queue. ``new_key`` returns another; ``former`` ones are oldest first."""
 
-    current: str
-    next: str
-    new_key: Callable[[], str]
-    former: list[str] = field(default_factory=list)
+    def __init__(self, current: str, next: str, new_key: Callable[[], str]) -> None:
+        self.current = current
+        self.next = next
+        self.new_key = new_key
+        self.former: list[str] = []
 
 
 class FlowSettings(NamedTuple):
@@ -158,7 +158,6 @@ class PublishSettings(NamedTuple):
     workflow: HeaderPairs = ()
 
 
-@dataclass(eq=False, repr=False, slots=True)
 class Attempt:
     """One attempt to deliver a message. ``number`` counts from 1.
 
@@ -177,15 +176,34 @@ class Attempt:
     at_us: int
     waited_us: int
     wait_reason: str
-    state: str = "in flight"
-    status: int | None = None
-    headers: Headers = field(default_factory=Headers)
-    body: bytes = b""
-    exception: BaseException | None = None
-    where: str = ""
-    is_final: bool = False
-    ended_us: int | None = None
-    faults: tuple[str, ...] = ()
+    state: str
+    status: int | None
+    headers: Headers
+    body: bytes
+    exception: BaseException | None
+    where: str
+    is_final: bool
+    ended_us: int | None
+    faults: tuple[str, ...]
+
+    def __init__(self, message: Message, url: str, sequence: int, now_us: int) -> None:
+        self.message_id = message.id
+        self.url = url
+        self.kind = message.kind
+        self.number = len(message.attempts) + 1
+        self.sequence = sequence
+        self.at_us = now_us
+        self.waited_us = now_us - message.waiting_since_us
+        self.wait_reason = message.wait_reason
+        self.state = "in flight"
+        self.status = None
+        self.headers = NO_HEADERS
+        self.body = b""
+        self.exception = None
+        self.where = ""
+        self.is_final = False
+        self.ended_us = None
+        self.faults = ()
 
     @property
     def at(self) -> datetime:
@@ -236,33 +254,15 @@ class WorkflowPart(NamedTuple):
     created_ms: int | None = None
 
 
-@dataclass(eq=False, repr=False, slots=True)
 class Message:
     """A message and its state."""
 
-    id: str
-    url: str
-    body: bytes
-    settings: PublishSettings
-    created_us: int
-    not_before_us: int
-    max_retries: int
-    timeout_us: int
-    caller_ip: str
-    kind: Kind = "message"
     state: MessageState = "CREATED"
     due_us: int | None = None
     """Time of the next attempt. None while no attempt is planned: the message waits in a queue or
     for flow control, is in flight, or has finished.
     """
     retried: int = 0
-    topic_name: str | None = None
-    endpoint_name: str | None = None
-    queue_name: str | None = None
-    schedule_id: str | None = None
-    api: Api = "v2"
-    source_id: str | None = None
-    """Id of the message that this callback reports on."""
     dlq_id: str | None = None
     finished_us: int | None = None
     last_outcome: Outcome | None = None
@@ -283,8 +283,6 @@ class Message:
     """URLs of the deliveries within call ``drive`` that caused each other and then this message."""
     caused_at: str = ""
     """URL of the last of these deliveries."""
-    attempts: list[Attempt] = field(default_factory=list)
-    log: list[LogEntry] = field(default_factory=list)
     lost_callbacks: tuple[str, ...] = ()
     """Reasons why callbacks about this message were not published."""
     retry_of: str | None = None
@@ -305,6 +303,46 @@ class Message:
     invoked_run_id: str | None = None
     """Id of the invoked workflow run whose result this workflow step is."""
 
+    def __init__(
+        self,
+        *,
+        id: str,
+        url: str,
+        body: bytes,
+        settings: PublishSettings,
+        created_us: int,
+        not_before_us: int,
+        max_retries: int,
+        timeout_us: int,
+        caller_ip: str,
+        kind: Kind = "message",
+        topic_name: str | None = None,
+        endpoint_name: str | None = None,
+        queue_name: str | None = None,
+        schedule_id: str | None = None,
+        api: Api = "v2",
+        source_id: str | None = None,
+    ) -> None:
+        self.id = id
+        self.url = url
+        self.body = body
+        self.settings = settings
+        self.created_us = created_us
+        self.not_before_us = not_before_us
+        self.max_retries = max_retries
+        self.timeout_us = timeout_us
+        self.caller_ip = caller_ip
+        self.kind = kind
+        self.topic_name = topic_name
+        self.endpoint_name = endpoint_name
+        self.queue_name = queue_name
+        self.schedule_id = schedule_id
+        self.api = api
+        self.source_id = source_id
+        """Id of the message that this callback reports on."""
+        self.attempts: list[Attempt] = []
+        self.log: list[LogEntry] = []
+
     @property
     def pending(self) -> bool:
         return self.state in ("CREATED", "ACTIVE", "RETRY")
@@ -321,18 +359,19 @@ class Message:
 
     def copy(self) -> Message:
         """Return a copy that further attempts do not change."""
-        attempts = [
-            replace(attempt) if attempt.state == "in flight" else attempt
+        same = copy.copy(self)
+        same.attempts = [
+            copy.copy(attempt) if attempt.state == "in flight" else attempt
             for attempt in self.attempts
         ]
-        return replace(self, attempts=attempts, log=list(self.log))
+        same.log = list(self.log)
+        return same
 
 
 Perform = Callable[[Delivery, bool], Coroutine[Any, Any, Outcome]]
 """Performs a delivery, waiting for the running event loop only if the second argument is true."""
 
 
-@dataclass(eq=False, repr=False, slots=True)
 class Exchange:
     """An attempt in progress. ``delivery`` is the request, which interceptors may replace.
 
@@ -340,12 +379,15 @@ class Exchange:
     of a fault's predicate, is raised in its place.
     """
 
-    message: Message
-    attempt: Attempt
-    delivery: Delivery
-    perform: Perform
-    error: BaseException | None = None
-    in_loop: bool = False
+    def __init__(
+        self, message: Message, attempt: Attempt, delivery: Delivery, perform: Perform
+    ) -> None:
+        self.message = message
+        self.attempt = attempt
+        self.delivery = delivery
+        self.perform = perform
+        self.error: BaseException | None = None
+        self.in_loop = False
 
 
 Proceed = Callable[[Exchange], Coroutine[Any, Any, Outcome]]

@@ -21,7 +21,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import product
 from types import FunctionType
 from typing import Any, NamedTuple, TypedDict
@@ -55,7 +54,6 @@ def body_hash(body: bytes) -> str:
     return base64.urlsafe_b64encode(sha256(body).digest()).decode("ascii")
 
 
-@dataclass(eq=False, repr=False)
 class Signer(Interceptor):
     """Signs deliveries with the current key of ``keys``, or as faults demand.
 
@@ -64,10 +62,17 @@ class Signer(Interceptor):
     300), ``nbf`` 0, ``jti`` (a string, because PyJWT rejects other types) and ``body``.
     """
 
-    keys: SigningKeys
-    now: Callable[[], float]
-    ids: RandomStream
-    header: str = "Upstash-Signature"
+    def __init__(
+        self,
+        keys: SigningKeys,
+        now: Callable[[], float],
+        ids: RandomStream,
+        header: str = "Upstash-Signature",
+    ) -> None:
+        self.keys = keys
+        self.now = now
+        self.ids = ids
+        self.header = header
 
     async def deliver(self, exchange: Exchange, proceed: Proceed) -> Outcome:
         """Sign a delivery and send it, with the faults about signatures, bodies and duplicates."""

@@ -8,7 +8,6 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
@@ -51,17 +50,23 @@ class SplitUrl(NamedTuple):
     rest: str
 
 
-@dataclass(frozen=True)
 class Pattern:
     """Matches URLs by a wildcard, a regular expression or a function. Any prefix is longer."""
 
-    wanted: object
-    asked: Question = field(compare=False)
-    length: int = 0
+    def __init__(self, wanted: object) -> None:
+        self.wanted = wanted
+        self.length = -1 if wanted == "*" else 0
+        self._asked = Question("url", wanted, TEXT)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Pattern) and other.wanted == self.wanted
+
+    def __hash__(self) -> int:
+        return hash(self.wanted)
 
     def matches(self, url: SplitUrl) -> bool:
         # "*" matches every URL, so skip the comparison.
-        return self.length < 0 or self.asked.agrees(url.text)
+        return self.length < 0 or self._asked.agrees(url.text)
 
 
 class Prefix(NamedTuple):
@@ -90,7 +95,7 @@ def scope_of(url: object) -> UrlScope:
     split = split_text(named_url(url) or url) if isinstance(url, str) else SplitUrl("", "", "")
     has_wildcard = url == "*" or (split.origin and "*" in split.text)
     if has_wildcard or callable(url) or is_pattern(url):
-        return Pattern(url, Question("url", url, TEXT), length=-1 if url == "*" else 0)
+        return Pattern(url)
     if not split.origin:
         raise ContractError(
             f"{shown(url)} is not a destination; pass an absolute URL such as "
@@ -339,8 +344,7 @@ ResponseLike: TypeAlias = (
 """
 
 
-@dataclass(frozen=True)
-class DeliveredRequest:
+class DeliveredRequest(NamedTuple):
     """A delivery as a request, which is the argument of destination handlers."""
 
     delivery: Delivery

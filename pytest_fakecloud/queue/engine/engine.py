@@ -175,16 +175,7 @@ class Engine(Publisher):
                 return None
             self._sequence = sequence = self._sequence + 1
             self.log(message, "ACTIVE", now)
-            attempt = Attempt(
-                message_id=message.id,
-                url=as_text(message.url),
-                kind=message.kind,
-                number=len(message.attempts) + 1,
-                sequence=sequence,
-                at_us=now,
-                waited_us=now - message.waiting_since_us,
-                wait_reason=message.wait_reason,
-            )
+            attempt = Attempt(message, as_text(message.url), sequence, now)
             message.state = "ACTIVE"
             message.due_us = None
             self.active.add(message.id)

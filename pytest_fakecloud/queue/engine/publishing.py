@@ -9,8 +9,7 @@ group are compared separately. A callback counts towards the daily messages and 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -50,11 +49,10 @@ class Accepted(NamedTuple):
     deduplicated: bool = False
 
 
-@dataclass(eq=False, repr=False, slots=True)
-class Published:
+class Published(NamedTuple):
     """The result of a publish request, which creates messages or a schedule."""
 
-    accepted: list[Accepted] = field(default_factory=list)
+    accepted: Sequence[Accepted] = ()
     group: bool = False
     schedule_id: str | None = None
     duplicate: bool = False
@@ -350,7 +348,7 @@ class Publisher(Messages):
 
     def retry_dead_letters(
         self, messages: Iterable[Message], headers: HeaderPairs = ()
-    ) -> list[Accepted]:
+    ) -> Sequence[Accepted]:
         """Publish the messages of dead letters again, and delete the letters.
 
         ``headers`` override the settings of the messages. If one is rejected (``QueueError`` as in

@@ -21,9 +21,9 @@ whole seconds from the schedule's creation.
 
 from __future__ import annotations
 
+import copy
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache, partial
 from importlib.machinery import SourceFileLoader
@@ -246,7 +246,6 @@ def as_scheduled(settings: PublishSettings) -> PublishSettings:
     )
 
 
-@dataclass(eq=False, repr=False, slots=True)
 class Schedule:
     """A schedule.
 
@@ -256,23 +255,38 @@ class Schedule:
     paused, this time is not updated and may be in the past.
     """
 
-    id: str
-    cron: str
-    destination: str
-    settings: PublishSettings
-    body: bytes
-    created_us: int
-    caller_ip: str
-    paused: bool = False
-    planned_us: int | None = None
-    last_us: int | None = None
-    last_ids: list[str] = field(default_factory=list)
-    error: str | None = None
-    sent: HeaderList = field(default_factory=list)
-    api: Api = "v2"
+    def __init__(
+        self,
+        *,
+        id: str,
+        cron: str,
+        destination: str,
+        settings: PublishSettings,
+        body: bytes,
+        created_us: int,
+        caller_ip: str,
+        sent: HeaderList,
+        api: Api,
+    ) -> None:
+        self.id = id
+        self.cron = cron
+        self.destination = destination
+        self.settings = settings
+        self.body = body
+        self.created_us = created_us
+        self.caller_ip = caller_ip
+        self.sent = sent
+        self.api = api
+        self.paused = False
+        self.planned_us: int | None = None
+        self.last_us: int | None = None
+        self.last_ids: list[str] = []
+        self.error: str | None = None
 
     def copy(self) -> Schedule:
-        return replace(self, last_ids=list(self.last_ids))
+        same = copy.copy(self)
+        same.last_ids = list(self.last_ids)
+        return same
 
     def next_runs(self, count: int, after_us: int) -> list[datetime]:
         """Return the times of the next runs, even if the schedule is paused."""

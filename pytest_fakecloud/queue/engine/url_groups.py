@@ -10,8 +10,8 @@ endpoint's name may be any printable string, including spaces.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -22,15 +22,15 @@ from ..wire.headers import check_url
 from ..wire.values import check_name
 
 
-@dataclass(eq=False, repr=False, slots=True)
 class Endpoint:
     """A URL in a group. ``by_id`` is True if the request that created it used the topic's id."""
 
-    id: str
-    url: str
-    name: str | None = None
-    by_id: bool = False
-    number: int = 0
+    def __init__(self, id: str, url: str, name: str | None, by_id: bool) -> None:
+        self.id = id
+        self.url = url
+        self.name = name
+        self.by_id = by_id
+        self.number = 0
 
 
 class UrlGroup:
@@ -88,7 +88,7 @@ class UrlGroup:
         same = UrlGroup(self.id, self.name, self.created_us)
         same.updated_us, same.headers = self.updated_us, list(self.headers)
         for endpoint in self.endpoints:
-            same.add(replace(endpoint))
+            same.add(copy.copy(endpoint))
         return same
 
 
