@@ -56,12 +56,10 @@ class RandomStream:
         return made[1]
 
     def _generator(self) -> Random:
-        # Imported here, because a first fake does not need them; hashlib takes 4 ms to load OpenSSL.
-        from hashlib import sha256
-        from random import Random
+        from random import Random  # imported here, because a first fake does not need it
 
         words = "/".join((str(self._ids.seed), *self._purpose))
-        return Random(sha256(words.encode("utf-8", "surrogatepass")).digest())
+        return Random(words.encode("utf-8", "surrogatepass"))
 
     def random(self) -> float:
         return self._random.random()

@@ -51,9 +51,9 @@ def test_purposes_are_told_apart(one: tuple[str, ...], two: tuple[str, ...]) -> 
 
 
 def test_the_values_of_a_seed_stay_the_same_from_run_to_run() -> None:
-    assert Ids(7).stream("queue", "ids").hex(16) == "cd61c906fdf8008a"
-    assert Ids("seven").stream().hex(16) == "739d925dafc727ff"
-    assert Ids("\ud800").stream("\udfff").hex(16) == "e81b1900f5f333f7"
+    assert Ids(7).stream("queue", "ids").hex(16) == "986078e207abe6a0"
+    assert Ids("seven").stream().hex(16) == "2fc967ce1d301e0d"
+    assert Ids("\ud800").stream("\udfff").hex(16) == "ed3a684a115cf354"
 
 
 @pytest.mark.parametrize("seed", [0, -1, 2**4096 - 1, "", "a seed"])

@@ -18,7 +18,7 @@ SOURCE = """
         kv_server.faults.random(0.5)
         kv_server.faults.random(0.3, "drop", command="get")
         seen = ""
-        for _ in range(20):
+        for _ in range(40):
             try:
                 answer = httpx.get(f"{kv_server.url}/get/k", headers=kv_server.headers)
                 seen += "." if answer.is_success else "F"
