@@ -28,7 +28,7 @@ from ..outside.inprocess import origins
 from ..outside.replace import replace
 from ..outside.shortcut import Shortcut
 from ..queue.delivery.destinations import intercept_work, route_to
-from ..queue.model import Interceptor
+from ..queue.model import DeliveryInterceptor
 from .fakes import Fakes
 from .footprint import (
     ALL,
@@ -352,7 +352,7 @@ async def _around(world: World, handle: Handle, exchange: Callable[[], T]) -> T:
     return await loop.run_in_executor(world.carriers, copy_context().run, exchange)
 
 
-class _ExploredDeliveries(Interceptor):
+class _ExploredDeliveries(DeliveryInterceptor):
     """The innermost interceptor of deliveries, which adds faults and losses of the schedule."""
 
     active = ("the schedule",)

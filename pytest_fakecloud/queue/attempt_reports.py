@@ -32,9 +32,9 @@ from .model import (
     SUCCESS,
     Attempt,
     Delivery,
+    DeliveryInterceptor,
     Exchange,
     HeaderList,
-    Interceptor,
     LogEntry,
     Message,
     Outcome,
@@ -67,7 +67,7 @@ class FinishedDelivery(NamedTuple):
     outcome: Outcome
 
 
-class DeliveryProblems(Interceptor):
+class DeliveryProblems(DeliveryInterceptor):
     """Reports problems with the deliveries of the queue called ``name``.
 
     As an interceptor, it reports exceptions of background deliveries, which no call of the test can
@@ -115,7 +115,7 @@ class DeliveryProblems(Interceptor):
             self.report("unmet", text, exception=error)
 
 
-class AttemptReports(Interceptor):
+class AttemptReports(DeliveryInterceptor):
     """Records the attempts of one queue in the journal.
 
     ``now`` returns the Unix time of signatures. ``finished`` are the most recent deliveries.

@@ -24,7 +24,7 @@ from .actions import Attempts, QueueActions, QueueAio, load, run, text, until_id
 from .attempt_reports import AttemptReports, DeliveryProblems, unfinished_text
 from .delivery.destinations import Destinations, Sender
 from .engine.engine import Engine
-from .model import DAY, Attempt, Interceptor, SigningKeys
+from .model import DAY, Attempt, DeliveryInterceptor, SigningKeys
 from .rest.admin import AdministrationRoutes, V1Routes
 from .rest.history import HistoryRoutes, WorkflowRoutes
 from .rest.routes import QueueApp
@@ -131,7 +131,7 @@ class Queue(QueueActions, Handle):
         self.on_close(self._time.drive_ends.add(self._sender.release))
         # Attempts are recorded with the journal's recorder, which the base class has created.
         self._reports = AttemptReports(self._engine, self._recorder, self._signer.now)
-        chain: list[Interceptor] = [self._reports, self._signer]
+        chain: list[DeliveryInterceptor] = [self._reports, self._signer]
         if self._delivery == "background":
             chain.insert(1, problems)
         self._engine.intercept(*chain)

@@ -393,7 +393,7 @@ class Exchange:
 Proceed = Callable[[Exchange], Coroutine[Any, Any, Outcome]]
 
 
-class Interceptor:
+class DeliveryInterceptor:
     """A member of the chain around the deliveries of a queue. These defaults change nothing.
 
     Like a middleware, ``deliver()`` may act before and after the rest of the chain, replace the

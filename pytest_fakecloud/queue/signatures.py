@@ -29,7 +29,16 @@ from urllib.parse import urlsplit
 from ..core.ids import RandomStream
 from ..outside.replace import Function, Replacement, replace
 from .delivery.applications import Address
-from .model import Delivery, Exchange, HeaderList, Interceptor, Outcome, Proceed, SigningKeys, first
+from .model import (
+    Delivery,
+    DeliveryInterceptor,
+    Exchange,
+    HeaderList,
+    Outcome,
+    Proceed,
+    SigningKeys,
+    first,
+)
 from .settings import SignatureClock
 from .wire.values import as_text, shortened_body
 
@@ -54,7 +63,7 @@ def body_hash(body: bytes) -> str:
     return base64.urlsafe_b64encode(sha256(body).digest()).decode("ascii")
 
 
-class Signer(Interceptor):
+class Signer(DeliveryInterceptor):
     """Signs deliveries with the current key of ``keys``, or as faults demand.
 
     ``now`` returns the Unix time in seconds and is called for each signature. ``ids`` supplies the

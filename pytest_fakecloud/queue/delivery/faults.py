@@ -22,7 +22,7 @@ from ...core.settings import whole
 from ...faults.table import Fault, FaultTable, ServiceRule
 from ...http.messages import Answer, Serve
 from ..errors import rate_limited
-from ..model import KINDS, Delivery, Interceptor, Kind, Message
+from ..model import KINDS, Delivery, DeliveryInterceptor, Kind, Message
 from ..views import LABEL, NAME
 from ..wire.values import as_text
 
@@ -93,7 +93,7 @@ DELIVERY_FACTS: Mapping[str, Field] = {
 """Fields of deliveries that faults of deliveries can match."""
 
 
-class DeliveryFaults(FaultTable, Interceptor):
+class DeliveryFaults(FaultTable, DeliveryInterceptor):
     """The injected faults of a queue, for requests to it and for its deliveries."""
 
     service_fields = DELIVERY_FACTS

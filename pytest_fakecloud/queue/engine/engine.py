@@ -25,8 +25,8 @@ from ..model import (
     SECOND,
     SUCCESS,
     Attempt,
+    DeliveryInterceptor,
     Exchange,
-    Interceptor,
     Kind,
     Message,
     Outcome,
@@ -67,16 +67,18 @@ class Engine(Publisher):
         """Return a driven engine with the same rules, signing keys and destinations, and no data."""
         return Engine(clock, ids, perform=self.perform, keys=self.keys, settings=self.settings)
 
-    def intercept(self, *added: Interceptor) -> Callable[[], None]:
+    def intercept(self, *added: DeliveryInterceptor) -> Callable[[], None]:
         """Add interceptors to the chain around deliveries; return a function that removes them. The
         first interceptor is the outermost.
         """
         self._connect([*self.interceptors, *added])
         return lambda: self._connect([one for one in self.interceptors if one not in added])
 
-    def _connect(self, interceptors: Sequence[Interceptor]) -> None:
+    def _connect(self, interceptors: Sequence[DeliveryInterceptor]) -> None:
         self.interceptors = interceptors
-        around = [one for one in interceptors if type(one).deliver is not Interceptor.deliver]
+        around = [
+            one for one in interceptors if type(one).deliver is not DeliveryInterceptor.deliver
+        ]
         outer = [one.deliver for one in around if one.encloses_engine]
         inner = [one.deliver for one in around if not one.encloses_engine]
         self._chain: Proceed = _send
@@ -195,7 +197,7 @@ class Engine(Publisher):
             self._claim(faults, exchange)
         return exchange
 
-    def _claim(self, faults: list[Interceptor], exchange: Exchange) -> None:
+    def _claim(self, faults: list[DeliveryInterceptor], exchange: Exchange) -> None:
         """Claim the faults of an attempt now, in the order of due times. Attempts end in any order."""
         token = causing.set(exchange.message)
         try:
@@ -336,7 +338,7 @@ class Engine(Publisher):
         body = callback_body(message, outcome, self.settings, size, more)
         self.publish_callback(message, kind, url, nested, body, at_us)
 
-    def _delay_if_overtaken(self, fault: Interceptor, message_id: str) -> bool:
+    def _delay_if_overtaken(self, fault: DeliveryInterceptor, message_id: str) -> bool:
         """Return whether a fault lets other messages overtake a due message; if so, delay it."""
         with self.lock:
             message = self.pending.get(message_id)

@@ -8,7 +8,7 @@ from typing import Any
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.queue.engine.engine import Engine
-from pytest_fakecloud.queue.model import SECOND, Delivery, Interceptor, Outcome, SigningKeys
+from pytest_fakecloud.queue.model import SECOND, Delivery, DeliveryInterceptor, Outcome, SigningKeys
 from pytest_fakecloud.queue.settings import QueueConfig
 from pytest_fakecloud.queue.signatures import Signer
 
@@ -53,7 +53,7 @@ class Bench:
         )
         self.engine.intercept(self.signer)
 
-    def inject(self, faults: Interceptor) -> None:
+    def inject(self, faults: DeliveryInterceptor) -> None:
         """Let an interceptor decide about faults."""
         self.engine.intercept(faults)
 

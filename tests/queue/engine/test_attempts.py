@@ -13,7 +13,7 @@ from pytest_fakecloud.queue.errors import LoopError
 from pytest_fakecloud.queue.model import (
     SECOND,
     Delivery,
-    Interceptor,
+    DeliveryInterceptor,
     Kind,
     Message,
     Outcome,
@@ -27,7 +27,7 @@ from .bench import CALLBACK, URL, Bench
 FAILURE = "https://app.example.com/failure"
 
 
-class Faults(Interceptor):
+class Faults(DeliveryInterceptor):
     """Inject the same faults into the first attempt of every message."""
 
     active = ("faults",)
@@ -373,7 +373,7 @@ def test_an_answer_at_the_end_of_the_timeout_is_one(
 def test_a_fault_loses_one_kind_of_callback(bench: Bench, kind: str, lost: str, comes: str) -> None:
     asked: list[tuple[Message, str, str]] = []
 
-    class Losing(Interceptor):
+    class Losing(DeliveryInterceptor):
         active = ("losing",)
 
         def callback(self, message: Message, kind: Kind, url: str) -> bool:
@@ -445,7 +445,7 @@ def test_attempts_begun_elsewhere_are_made_once(bench: Bench) -> None:
 
 @pytest.mark.parametrize("driven", [True, False])
 def test_a_fault_that_breaks_ends_an_attempt_before_it_is_made(bench: Bench, driven: bool) -> None:
-    class Broken(Interceptor):
+    class Broken(DeliveryInterceptor):
         active = ("broken",)
 
         def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:

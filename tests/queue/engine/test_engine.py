@@ -13,7 +13,7 @@ from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timers import to_datetime
 from pytest_fakecloud.queue.attempt_reports import timeline, waiting_text
 from pytest_fakecloud.queue.errors import QueueError
-from pytest_fakecloud.queue.model import SECOND, Delivery, Interceptor, Message, Outcome
+from pytest_fakecloud.queue.model import SECOND, Delivery, DeliveryInterceptor, Message, Outcome
 
 from .bench import CALLBACK, URL, Bench
 
@@ -158,7 +158,7 @@ def test_the_awaitable_form(bench: Bench, fails: bool) -> None:
 
 
 def test_cancelling_one_whose_answer_is_lost(bench: Bench) -> None:
-    class Crashing(Interceptor):
+    class Crashing(DeliveryInterceptor):
         active = ("crashing",)
 
         def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
@@ -357,7 +357,7 @@ def test_the_next_due_time_ignores_schedules(bench: Bench) -> None:
 
 
 def test_an_overtaken_message_is_due_a_second_later(bench: Bench) -> None:
-    class Overtaking(Interceptor):
+    class Overtaking(DeliveryInterceptor):
         active = ("overtaking",)
 
         def overtaken(self, message: Message) -> bool:

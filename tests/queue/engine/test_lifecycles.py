@@ -19,7 +19,14 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timers import to_datetime
 from pytest_fakecloud.queue.engine.engine import Engine
-from pytest_fakecloud.queue.model import DAY, SECOND, Delivery, Interceptor, Message, Outcome
+from pytest_fakecloud.queue.model import (
+    DAY,
+    SECOND,
+    Delivery,
+    DeliveryInterceptor,
+    Message,
+    Outcome,
+)
 from pytest_fakecloud.queue.settings import PlanLimits, QueueConfig
 from pytest_fakecloud.queue.wire.waits import next_wait
 
@@ -31,7 +38,7 @@ FLOW_VALUES = {"narrow": "parallelism=1", "slow": "rate=2,period=1m"}
 ENDS = {"DELIVERED", "FAILED", "CANCELED"}
 
 
-class CrashNow(Interceptor):
+class CrashNow(DeliveryInterceptor):
     """Crash after the next response, once."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timers import Lane
 from pytest_fakecloud.queue.engine.admission import Admission
-from pytest_fakecloud.queue.model import SECOND, Interceptor, Message
+from pytest_fakecloud.queue.model import SECOND, DeliveryInterceptor, Message
 from pytest_fakecloud.queue.settings import QueueConfig
 
 from .bench import CALLBACK, URL, Bench
@@ -73,7 +73,7 @@ def test_lanes_of_attempts_and_internal_timers(lane: Lane, own: Lane) -> None:
 
 
 def test_an_overtaken_message_has_one_timer_when_another_lets_it_go(bench: Bench) -> None:
-    class Overtaking(Interceptor):
+    class Overtaking(DeliveryInterceptor):
         active = ("overtaking",)
 
         def overtaken(self, message: Message) -> bool:
