@@ -118,7 +118,7 @@ def handle_class(service: Service) -> type[Handle]:
 
 
 def settings_class(service: Service) -> Any:
-    """Return the dataclass that declares the settings of a service."""
+    """Return the class that declares the settings of a service."""
     return handle_class(service)._settings
 
 
