@@ -313,6 +313,34 @@ class Record:
         return not is_guarded and write.unit not in self._reading
 
     @cached_property
+    def stale_writes(self) -> list[tuple[Access, Access, Access, Touch]]:
+        """Each read, another client's change of the key, and an unguarded write by the reader.
+
+        Only the reader's last access to the key counts.
+        """
+        found = []
+        for at, write in enumerate(self.commands):
+            if not (write.changes or write.counts) or not self.is_blind(write):
+                continue
+            for key in write.keys:
+                earlier = self.earlier(at, key)
+                read = self.commands[earlier[-1]] if earlier else write
+                if read.is_write or read.name == "XREADGROUP" or not read.meets(write):
+                    continue
+                if write.name in ("SREM", "ZREM"):
+                    made = (self.commands[place] for place in earlier)
+                    added = {each for one in made if one.name in _CREATIONS for each in one.fields}
+                    if added.issuperset(write.fields):
+                        continue  # Who takes back what it added relies on nothing.
+                for other in self.of_key(key, earlier[-1], at):
+                    is_behind = other.name in _APPENDS and write.name in _OF_QUEUES
+                    is_change = other.changes and not is_behind and other.meets(read)
+                    if other.client != write.client and is_change:
+                        found.append((read, other, write, key))
+                        break
+        return found
+
+    @cached_property
     def loss(self) -> Event | None:
         """The only event that can have kept a client from an effect; others only paused a worker."""
         losses = [one for one in self.run.fired if one.kind in _LOSSES]
@@ -451,33 +479,8 @@ def _told(*accesses: Access) -> str:
 # -- orders of commands ----------------------------------------------------------------------------
 
 
-def _stale_writes(record: Record) -> Iterator[tuple[Access, Access, Access, Touch]]:
-    """Yield a read, another client's change of the key, and an unguarded write by the reader.
-
-    Only the reader's last access to the key counts.
-    """
-    for at, write in enumerate(record.commands):
-        if not (write.changes or write.counts) or not record.is_blind(write):
-            continue
-        for key in write.keys:
-            earlier = record.earlier(at, key)
-            read = record.commands[earlier[-1]] if earlier else write
-            if read.is_write or read.name == "XREADGROUP" or not read.meets(write):
-                continue
-            made = [one for place in earlier if (one := record.commands[place]).name in _CREATIONS]
-            added = {field for one in made for field in one.fields}
-            if write.name in ("SREM", "ZREM") and added.issuperset(write.fields):
-                continue  # Who takes back what it added relies on nothing.
-            for other in record.of_key(key, earlier[-1], at):
-                is_behind = other.name in _APPENDS and write.name in _OF_QUEUES
-                is_change = other.changes and not is_behind and other.meets(read)
-                if other.client != write.client and is_change:
-                    yield read, other, write, key
-                    break
-
-
 def _lost_update(record: Record) -> Found:
-    for read, other, write, key in _stale_writes(record):
+    for read, other, write, key in record.stale_writes:
         is_score = (read.name, write.name) == ("ZSCORE", "ZADD")
         is_overwritten = write.name in _OVERWRITES or is_score
         if is_overwritten and any(value is not None for value in read.before):
@@ -495,7 +498,7 @@ def _lost_update(record: Record) -> Found:
 
 
 def _check_then_act(record: Record) -> Found:
-    for read, other, write, key in _stale_writes(record):
+    for read, other, write, key in record.stale_writes:
         was_absent = all(value is None for value in read.before)
         is_kept = write.name in _REPEATABLE and read.name not in _COUNTS
         if was_absent or not is_kept:
@@ -622,10 +625,10 @@ def _stale_copy(record: Record) -> Found:
     accesses = [*enumerate(record.run.accesses)]
     reads: dict[str, list[tuple[int, Access]]] = {}
     for at, write in accesses:
-        earlier = reads.setdefault(write.client, [])
-        if not (write.is_write or write.call):
+        earlier, target = reads.setdefault(write.client, []), write.keys[0]
+        if not (write.is_write or write.call or write.name == "XREADGROUP"):
             earlier.append((at, write))
-        if not (earlier and write.changes):
+        if not write.changes or all(read.keys[0] == target for _, read in earlier):
             continue
         is_vector = write.name in _UPSERTS
         # Elements are a copy if their key did not exist, because somebody has deleted the older copy.
@@ -635,7 +638,7 @@ def _stale_copy(record: Record) -> Found:
         is_copy = is_filled or is_removed or write.name in _OVERWRITES - _DELETIONS
         if not (is_vector or (is_copy and record.is_blind(write))):
             continue
-        target, own = write.keys[0], root_of(write.client)
+        own = root_of(write.client)
         copies = [
             (place, one)
             for place, one in accesses
@@ -647,10 +650,10 @@ def _stale_copy(record: Record) -> Found:
         is_latest = copies[-1][1] is write
         stays = record.run.left.get(target) and is_latest and not is_removed
         for place, read in earlier:
-            source = read.keys[0]
+            if (source := read.keys[0]) == target:
+                continue
             later = [(there, one) for there, one in accesses[place + 1 :] if source in one.keys]
-            again = source == target or any(root_of(one.client) == own for _, one in later)
-            if again or read.name == "XREADGROUP":
+            if any(root_of(one.client) == own for _, one in later):
                 continue
             news = [one for there, one in later if one.replaces(read) and (stays or there < at)]
             authors = {one.client for one in news}
