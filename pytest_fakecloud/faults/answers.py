@@ -38,8 +38,9 @@ class Response:
     ``body`` is bytes, a string, or any JSON value. The latter two also set the content type.
     ``after`` is the time that a destination takes on the queue's clock; a fault rejects it, because
     ``faults.delay()`` delays requests. ``Response.hang()`` never responds, ``Response.refuse()``
-    refuses the connection. Raises ``ContractError`` for an invalid
-    status, invalid headers, a body that cannot be encoded, or an invalid duration.
+    refuses the connection. Raises ``ContractError`` for an invalid status, invalid headers, a body
+    that cannot be encoded, or an invalid duration. Do not change a response, but create another one:
+    its body and headers are encoded already.
     """
 
     def __init__(
@@ -65,6 +66,16 @@ class Response:
             pairs.append(("Content-Type", kind))
         self._encoded = (pairs, encoded)
         """The headers, with a content type if the body implies one, and the body as bytes."""
+
+    def _parts(self) -> tuple[tuple[str, object], ...]:
+        names = ("status", "body", "headers", "after", "ending")
+        return tuple((name, getattr(self, name)) for name in names)
+
+    def __repr__(self) -> str:
+        return f"Response({', '.join(f'{name}={value!r}' for name, value in self._parts())})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Response) and other._parts() == self._parts()
 
     @classmethod
     def hang(cls) -> Response:
