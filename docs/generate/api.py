@@ -119,7 +119,7 @@ def _told(name: str) -> str:
         link = _link_to_settings(name)
     else:
         members = f"   :members:\n   :inherited-members: {_DOCUMENTED_ELSEWHERE}\n"
-        if any(map(_is_known, value.__bases__)):
+        if any(map(_is_shown, value.__bases__)):
             members += "   :show-inheritance:\n"
     return f"```{{eval-rst}}\n.. autoclass:: pytest_fakecloud.{place}\n{members}```\n{link}"
 
@@ -131,8 +131,8 @@ _DOCUMENTED_ELSEWHERE = (
 """Base classes whose members are documented elsewhere."""
 
 
-def _is_known(base: type) -> bool:
-    """Return whether a reader knows a base class: one of this package, or of another, not object."""
+def _is_shown(base: type) -> bool:
+    """Return whether a base class is worth showing: a public one, or one of another package."""
     is_ours = base.__module__.partition(".")[0] == "pytest_fakecloud"
     return base.__name__ in _MODULES if is_ours else base is not object
 

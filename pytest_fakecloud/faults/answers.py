@@ -53,29 +53,26 @@ class Response:
     ) -> None:
         if isinstance(status, bool) or not isinstance(status, int) or not 100 <= status <= 599:
             raise ContractError(f"{status!r} is not an HTTP status; pass a number from 100 to 599")
-        self.status = status
-        self.body = body
-        self.after = after
-        self.ending = ending
         self._after_us = duration_us(after)
         # Encode now, because an iterator of headers would be empty when the response is used again.
         pairs = _header_pairs(headers, body)
+        self.status = status
+        self.body = body
         self.headers = tuple(pairs)
+        self.after = after
+        self.ending = ending
         kind, encoded = _typed_body(body)
         if kind is not None and all(name.lower() != "content-type" for name, _ in pairs):
             pairs.append(("Content-Type", kind))
         self._encoded = (pairs, encoded)
         """The headers, with a content type if the body implies one, and the body as bytes."""
 
-    def _parts(self) -> tuple[tuple[str, object], ...]:
-        names = ("status", "body", "headers", "after", "ending")
-        return tuple((name, getattr(self, name)) for name in names)
-
     def __repr__(self) -> str:
-        return f"Response({', '.join(f'{name}={value!r}' for name, value in self._parts())})"
+        given = [f"{name}={value!r}" for name, value in vars(self).items() if name[0] != "_"]
+        return f"Response({', '.join(given)})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Response) and other._parts() == self._parts()
+        return isinstance(other, Response) and vars(self) == vars(other)
 
     @classmethod
     def hang(cls) -> Response:
@@ -176,9 +173,9 @@ class AnswerMaker:
 
         def respond(serve: Serve) -> Answer:
             answer = self.render(ServiceError(status, phrase(status), headers=others))
-            return (
-                answer if kind is None else Answer(answer.body, answer.status, answer.headers, kind)
-            )
+            if kind is not None:
+                answer.content_type = kind
+            return answer
 
         return respond
 

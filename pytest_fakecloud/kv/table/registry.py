@@ -585,8 +585,9 @@ def function_of(spec: CommandSpec) -> Function | None:
         if spec.name not in _functions:
             group = "server" if spec.name.endswith(" HELP") else spec.group.replace("-", "_")
             name = _ELSEWHERE.get(spec.name) or _NAMES.get(group, group)
-            for module in _FOLDERS.get(name, "").split() or [""]:
-                import_module(f"..commands.{name}.{module}".rstrip("."), __package__)
+            modules = [f"{name}.{module}" for module in _FOLDERS.get(name, "").split()] or [name]
+            for module in modules:
+                import_module(f"..commands.{module}", __package__)
         spec.function = _functions.get(spec.name)
     return spec.function
 
