@@ -118,18 +118,23 @@ def print_error(error: BaseException) -> None:
     print(formatted(error), end="", file=sys.stderr)
 
 
-@contextmanager
-def report_failure(failed: str, report: Callable[[str], object]) -> Iterator[None]:
+class report_failure:
     """Turn an exception in a with-block into one line for ``report``, which begins with ``failed``.
 
     Reports call code of the test, and an exception in a pytest hook would abort the whole run.
     """
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        report(f"{failed}: {describe_error(error)}")
+
+    def __init__(self, failed: str, report: Callable[[str], object]) -> None:
+        self._failed = failed
+        self._report = report
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if error is None or isinstance(error, KeyboardInterrupt):
+            return False
+        self._report(f"{self._failed}: {describe_error(error)}")
+        return True
 
 
 def call_all(functions: Iterable[Callable[[], object]]) -> None:

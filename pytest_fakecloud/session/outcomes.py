@@ -26,7 +26,7 @@ from .options import misuse
 from .run import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Container, Mapping
     from pathlib import Path
 
     from ..reporting.model import Report
@@ -39,11 +39,12 @@ def check(run: Run, item: pytest.Item) -> None:
     failure: BaseException | None = None
     warned: list[str] = []
     with report_failure("the check for strict-mode violations could not be made", failed.append):
-        clouds = run.clouds()
-        warned = _undelivered(run, clouds)
-        failure = _failure(run, clouds)
-        if failure is None:
-            warned += [text for cloud in clouds for text in _refused_clients(cloud)]
+        clouds, kinds = run.clouds(), run.strict_kinds()
+        for cloud in clouds:
+            warned += _undelivered(cloud, kinds)
+        failure = _failure(clouds, kinds)
+        for cloud in clouds if failure is None else ():
+            warned += _refused_clients(cloud)
     if failed:
         failure = misuse(failed[0])
     if failure is not None:
@@ -52,15 +53,14 @@ def check(run: Run, item: pytest.Item) -> None:
         warn(item, text)
 
 
-def _undelivered(run: Run, clouds: list[Cloud]) -> list[str]:
+def _undelivered(cloud: Cloud, kinds: Container[str]) -> list[str]:
     """Describe messages that were published but never delivered, except strict-mode violations."""
-    kinds = run.strict_kinds()
-    found = [(cloud, text) for cloud in clouds for text in undelivered(cloud, kinds)]
+    found = undelivered(cloud, kinds)
     if not found:
-        return []
+        return found
     from ..reporting.values import Mask
 
-    return [Mask(cloud).text(text) for cloud, text in found]
+    return [*map(Mask(cloud).text, found)]
 
 
 def explain(run: Run, item: pytest.Item, error: Exception) -> None:
@@ -69,7 +69,7 @@ def explain(run: Run, item: pytest.Item, error: Exception) -> None:
     """
     found: list[Problem] = []
     with report_failure("the exceptions of callbacks could not be read", partial(warn, item)):
-        found = _failing_violations(run, run.clouds())
+        found = _failing_violations(run.clouds(), run.strict_kinds())
     ending = _ending(found)
     if ending is not None:
         raise ending
@@ -81,11 +81,10 @@ def explain(run: Run, item: pytest.Item, error: Exception) -> None:
         chain[-1].__cause__ = failed
 
 
-def _failing_violations(run: Run, clouds: list[Cloud]) -> list[Problem]:
+def _failing_violations(clouds: list[Cloud], kinds: Container[str]) -> list[Problem]:
     """Return the violations that fail a test. An outcome of pytest raised by a callback ends the
     test even without strict mode.
     """
-    kinds = run.strict_kinds()
     return [
         problem
         for cloud in clouds
@@ -105,8 +104,8 @@ def _failed_assertion(found: list[Problem]) -> BaseException | None:
     return next((p.exception for p in found if p.kind == "assertion" and p.exception), None)
 
 
-def _failure(run: Run, clouds: list[Cloud]) -> BaseException | None:
-    found = _failing_violations(run, clouds)
+def _failure(clouds: list[Cloud], kinds: Container[str]) -> BaseException | None:
+    found = _failing_violations(clouds, kinds)
     if not found:
         return None
     ending = _ending(found)

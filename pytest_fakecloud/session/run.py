@@ -185,16 +185,15 @@ class Run:
         """Return the test's own cloud and those that outlive it, if they were used: an application
         may call fakes that no test requests.
         """
-        clouds = [] if self.test.cloud is None else [self.test.cloud]
-        for cloud in self._unrequested():
+        requested = self.test.cloud
+        clouds = [] if requested is None else [requested]
+        for each in self._lasting:
+            cloud = each.cloud
+            if cloud is None or cloud is requested:
+                continue
             if recorder_of(cloud.journal).entries or cloud.problems():
                 clouds.append(cloud)
         return clouds
-
-    def _unrequested(self) -> list[Cloud]:
-        """Return the clouds that outlive tests and that the test has not requested."""
-        known = (None, self.test.cloud)
-        return [cloud for each in self._lasting if (cloud := each.cloud) not in known]
 
     def strict_kinds(self) -> tuple[str, ...]:
         """Return the kinds of strict-mode violations that fail the current test."""
@@ -202,7 +201,7 @@ class Run:
         if test.strict is not None:
             return test.strict
         # Read the settings of a test without fakes only if a cloud that outlives it has violations.
-        if test.item is None or not any(cloud.problems() for cloud in self._unrequested()):
+        if test.item is None or not any(cloud.problems() for cloud in self.clouds()):
             return ()
         test.strict = kinds_of(self._settings(test.item)["strict"])
         return test.strict
