@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import errno
-import functools
 import os
 import selectors
 import socket
@@ -228,7 +227,7 @@ class Mount:
     def reopen(self) -> None:
         """Serve again in a forked process, at the port of a new ``listener``."""
         self.closed, self._listening = False, True
-        self.listener, _ = listen(self.host, 0)
+        self.listener = listen(self.host, 0)
         self.hub.attend(self)
 
 
@@ -333,7 +332,7 @@ class Hub:
         if kept and (sock := kept.pop((host, port), None)) is not None:
             return sock, port
         try:
-            return listen(host, port or functools.partial(self._bind_next, host))
+            return (listen(host, port), port) if port else self._listen_at_next(host)
         except TypeError as error:
             raise ContractError(f"host={host!r} is not a host name: {error}") from error
         except OSError as error:
@@ -345,12 +344,11 @@ class Hub:
                 "Omit the port to use a free one, or stop the program that uses this port"
             ) from error
 
-    def _bind_next(self, host: str, sock: socket.socket) -> int:
+    def _listen_at_next(self, host: str) -> tuple[socket.socket, int]:
         with self._lock:
             for port in self.ports:
                 try:
-                    sock.bind((host, port))
-                    return port
+                    return listen(host, port, is_given=False), port
                 except OSError as error:
                     # The port is in use, or reserved by Windows, so try the next port.
                     if error.errno not in (errno.EADDRINUSE, errno.EACCES):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 BACKLOG = 1024
 kept: dict[tuple[str, int], socket.socket] = {}
@@ -14,9 +14,10 @@ which remove them.
 """
 
 
-def listen(host: str, port: int | Callable[[socket.socket], int]) -> tuple[socket.socket, int]:
-    """Return a socket that listens on a port, and the port's number. If ``port`` is a function, it
-    binds the socket itself and returns the number. Raises ``OSError``.
+def listen(host: str, port: int, *, is_given: bool = True) -> socket.socket:
+    """Return a socket that listens on a port. Raises ``OSError``. If the port ``is_given`` by the
+    user, earlier connections may still use it, because it must be usable again immediately after
+    a restart.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Set the protocol number, because some libraries check it before they set TCP_NODELAY.
@@ -26,14 +27,9 @@ def listen(host: str, port: int | Callable[[socket.socket], int]) -> tuple[socke
         if sys.platform == "win32":  # pragma: no cover - Windows
             # Windows: SO_REUSEADDR would allow a second process to take the port.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
-        elif isinstance(port, int):
-            # A port chosen by the user must be usable again immediately after a restart.
+        elif is_given:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if isinstance(port, int):
-            sock.bind((host, port))
-            bound = sock.getsockname()[1]
-        else:
-            bound = port(sock)
+        sock.bind((host, port))
         sock.listen(BACKLOG)
         if sys.platform != "win32":
             # Connections inherit the option. On Linux, a connection without it blocks the port for
@@ -42,13 +38,13 @@ def listen(host: str, port: int | Callable[[socket.socket], int]) -> tuple[socke
     except BaseException:
         sock.close()
         raise
-    return sock, bound
+    return sock
 
 
 def is_free(host: str, port: int) -> bool:
     """Return whether a server can listen on a port."""
     try:
-        listen(host, port)[0].close()
+        listen(host, port).close()
     except OSError:
         return False
     return True
@@ -60,7 +56,7 @@ def keep(host: str, port: int) -> bool:
     Without this, two servers that start at the same moment could choose the same port.
     """
     try:
-        kept[host, port] = listen(host, port)[0]
+        kept[host, port] = listen(host, port)
     except OSError:
         return False
     return True
