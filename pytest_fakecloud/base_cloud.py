@@ -307,7 +307,7 @@ class BaseCloud:
         call_all([self._stop_delivering, *ends, *reversed(self._exits), self._changes.leave])
         # Until now, an open fake kept its cloud open.
         self._time.on_background = None
-        self._time.timers.clear()
+        self._time.forget_timers()
 
     def __del__(self) -> None:
         if getattr(self, "closed", True) or not hasattr(self, "_changes") or sys.is_finalizing():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import sys
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import datetime
 from math import floor
@@ -23,10 +25,10 @@ from .timers import (
     Fired,
     Instant,
     Lane,
+    Planned,
     Registry,
     Signal,
     Timer,
-    Timers,
     Turns,
     duration_us,
     instant_us,
@@ -50,6 +52,8 @@ STANDS = (
 _STALLED = 0.02
 """Real seconds in which a running clock must move; otherwise it is treated as frozen."""
 BACKGROUND: tuple[Lane, ...] = ("background",)
+_COMPACT = 64
+"""Cancelled timers are removed only from lanes with at least this many timers."""
 
 
 class Timekeeper:
@@ -83,8 +87,12 @@ class Timekeeper:
 
     def __init__(self, now: Instant | None = None, mode: Mode | None = None) -> None:
         self._lock = threading.Lock()
-        self.timers = Timers()
-        self._state_timers = self.timers.lanes["state"]
+        """Protects the time and the planned timers."""
+        self._lanes: Mapping[Lane, list[Planned]] = {"state": [], "driven": [], "background": []}
+        """A heap of planned timers for each lane, always the same list object."""
+        self._state_timers = self._lanes["state"]
+        self._compact_at: dict[Lane, int] = {}
+        self._timer_numbers = itertools.count()
         self._settling = threading.RLock()
         self._frozen_us: int | None
         """The time of a frozen clock; None if the clock runs."""
@@ -250,7 +258,7 @@ class Timekeeper:
                 moved = target_us > now
                 if moved:
                     self._check_free()
-                while (timer := self.timers.pop(lanes, target_us)) is not None:
+                while (timer := self._pop(lanes, target_us)) is not None:
                     if timer.due_us > self._held_us:
                         self._held_us = timer.due_us
                         self._moved()
@@ -419,8 +427,10 @@ class Timekeeper:
         self._moved()
 
     def next_due_us(self, lanes: tuple[Lane, ...] = LANES) -> int | None:
-        """Return when the next timer is due, or None if none is planned."""
-        return self.timers.next_due_us(lanes)
+        """Return when the next timer of the lanes is due, or None if none is planned."""
+        with self._lock:
+            heads = [head[0] for lane in lanes if (head := self._head(lane)) is not None]
+        return min(heads, default=None)
 
     def dispatch(
         self,
@@ -441,7 +451,7 @@ class Timekeeper:
             with self._turns.dispatch() as free:
                 if not free:
                     return
-                timer = self.timers.pop(BACKGROUND, self.now_us())
+                timer = self._pop(BACKGROUND, self.now_us())
                 if timer is not None:
                     if timer.begin is None:
                         timer.callback(timer.due_us)
@@ -459,7 +469,7 @@ class Timekeeper:
         if not first or first[0][0] > now or self.driving:
             return now
         with self._settling:
-            while (timer := self.timers.pop(("state",), self.now_us())) is not None:
+            while (timer := self._pop(("state",), self.now_us())) is not None:
                 timer.callback(timer.due_us)
         return self.now_us()
 
@@ -482,13 +492,49 @@ class Timekeeper:
         can hand over work. Callbacks run without holding any lock of the clock.
         """
         timer = Timer(due_us, callback, lane, label, async_callback, begin)
-        self.timers.add(timer)
+        with self._lock:
+            timer.sequence = next(self._timer_numbers)
+            if due_us <= LAST_US:
+                planned = self._lanes[lane]
+                heapq.heappush(planned, (due_us, timer.sequence, timer))
+                if len(planned) > self._compact_at.get(lane, _COMPACT):
+                    # Remove cancelled timers, which pile up when a deadline is postponed repeatedly.
+                    planned[:] = [each for each in planned if not each[2].cancelled]
+                    heapq.heapify(planned)
+                    self._compact_at[lane] = max(_COMPACT, 2 * len(planned))
         if lane == "background":
             if self.on_background is not None:
                 self.on_background()
             for listener in self.listeners.items:
                 listener()
         return timer
+
+    def planned(self, most: int) -> tuple[int, list[Timer]]:
+        """Return how many timers are planned, and the first ``most`` of them in order."""
+        with self._lock:
+            planned = [one for lane in self._lanes.values() for one in lane if not one[2].cancelled]
+        return len(planned), [timer for *_, timer in heapq.nsmallest(most, planned)]
+
+    def forget_timers(self) -> None:
+        """Forget all planned timers, whose callbacks refer to the fakes of a closed cloud."""
+        with self._lock:
+            for planned in self._lanes.values():
+                planned.clear()
+
+    def _pop(self, lanes: tuple[Lane, ...], until_us: int) -> Timer | None:
+        """Remove and return the first timer of the lanes that is due by ``until_us``, or None."""
+        with self._lock:
+            heads = [head for lane in lanes if (head := self._head(lane)) is not None]
+            first = min(heads, default=None)
+            if first is None or first[0] > until_us:
+                return None
+            return heapq.heappop(self._lanes[first[2].lane])[2]
+
+    def _head(self, lane: Lane) -> Planned | None:
+        planned = self._lanes[lane]
+        while planned and planned[0][2].cancelled:
+            heapq.heappop(planned)
+        return planned[0] if planned else None
 
     # -- waiting ---------------------------------------------------------------------------------
 

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import heapq
-import itertools
 import math
 import re
 import sys
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
@@ -170,8 +168,6 @@ T = TypeVar("T")
 Owner = TypeVar("Owner")
 Lane = Literal["state", "driven", "background"]
 LANES: tuple[Lane, ...] = ("state", "driven", "background")
-_COMPACT = 64
-"""Cancelled timers are removed only from lanes with at least this many timers."""
 
 Begin = Callable[[int], Callable[[], object] | None]
 """Does the part of a timer's work that needs the order; returns a function for the rest."""
@@ -215,66 +211,8 @@ class Timer:
         return f"<Timer {self.label or self.callback!r} due {to_datetime(self.due_us).isoformat()}>"
 
 
-_Planned: TypeAlias = tuple[int, int, Timer]
+Planned: TypeAlias = tuple[int, int, Timer]
 """An entry of a heap: the due time and the sequence number of a timer, and the timer."""
-
-
-class Timers:
-    """The planned timers of a clock, by lane. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.lanes: Mapping[Lane, list[_Planned]] = {lane: [] for lane in LANES}
-        """A heap of timers for each lane, always the same list object."""
-        self._compact_at: dict[Lane, int] = {}
-        self._numbers = itertools.count()
-
-    def add(self, timer: Timer) -> None:
-        """Plan a timer. One that is due after the year 9999 never fires."""
-        with self._lock:
-            timer.sequence = next(self._numbers)
-            if timer.due_us > LAST_US:
-                return
-            planned = self.lanes[timer.lane]
-            heapq.heappush(planned, (timer.due_us, timer.sequence, timer))
-            if len(planned) > self._compact_at.get(timer.lane, _COMPACT):
-                # Remove cancelled timers, which pile up when a deadline is postponed repeatedly.
-                planned[:] = [each for each in planned if not each[2].cancelled]
-                heapq.heapify(planned)
-                self._compact_at[timer.lane] = max(_COMPACT, 2 * len(planned))
-
-    def pop(self, lanes: tuple[Lane, ...], until_us: int) -> Timer | None:
-        """Remove and return the first timer of the lanes that is due by ``until_us``, or None."""
-        with self._lock:
-            heads = [head for lane in lanes if (head := self._head(lane)) is not None]
-            first = min(heads, default=None)
-            if first is None or first[0] > until_us:
-                return None
-            return heapq.heappop(self.lanes[first[2].lane])[2]
-
-    def clear(self) -> None:
-        """Forget all planned timers, whose callbacks refer to the fakes of a closed cloud."""
-        with self._lock:
-            for planned in self.lanes.values():
-                planned.clear()
-
-    def next_due_us(self, lanes: tuple[Lane, ...] = LANES) -> int | None:
-        """Return when the next timer of the lanes is due, or None if none is planned."""
-        with self._lock:
-            heads = [head[0] for lane in lanes if (head := self._head(lane)) is not None]
-        return min(heads, default=None)
-
-    def planned(self, most: int) -> tuple[int, list[Timer]]:
-        """Return how many timers are planned, and the first ``most`` of them in order."""
-        with self._lock:
-            planned = [one for lane in self.lanes.values() for one in lane if not one[2].cancelled]
-        return len(planned), [timer for *_, timer in heapq.nsmallest(most, planned)]
-
-    def _head(self, lane: Lane) -> _Planned | None:
-        planned = self.lanes[lane]
-        while planned and planned[0][2].cancelled:
-            heapq.heappop(planned)
-        return planned[0] if planned else None
 
 
 class Signal:

@@ -217,15 +217,15 @@ def test_a_running_clock_cannot_spend_time_and_no_clock_more_than_there_is() -> 
 
 
 def test_what_is_planned_is_told_in_its_order_and_counted_whole(clock: Timekeeper) -> None:
-    assert clock.timers.planned(5) == (0, [])
+    assert clock.planned(5) == (0, [])
     late = clock.call_at(NOON_US + 3, print, lane="driven")
     soon = clock.call_at(NOON_US + 1, print, lane="background")
     gone = clock.call_at(NOON_US + 2, print)
     next_one = clock.call_at(NOON_US + 3, print)
     gone.cancel()
-    assert clock.timers.planned(5) == (3, [soon, late, next_one])
-    assert clock.timers.planned(2) == (3, [soon, late])
-    assert clock.timers.planned(0) == (3, [])
+    assert clock.planned(5) == (3, [soon, late, next_one])
+    assert clock.planned(2) == (3, [soon, late])
+    assert clock.planned(0) == (3, [])
 
 
 def test_the_next_due_of_some_lanes_is_told(clock: Timekeeper) -> None:
@@ -392,7 +392,7 @@ def test_an_advance_of_another_thread_breaks_the_one_under_way(clock: Timekeeper
     later = clock.call_at(NOON_US + 2 * SECOND, print)
     assert error_of(clock.advance, 3) == UNDER_WAY
     assert told == [UNDER_WAY]
-    assert clock.timers.planned(1) == (1, [later])
+    assert clock.planned(1) == (1, [later])
     assert len(clock.advance(3)) == 1
 
 

@@ -164,7 +164,7 @@ class RunClock(Part):
             touched = Footprint([MOVES_CLOCK, *self.ends_until(at_us)])
             if self._state.subject.promises.at_step:
                 touched.add(CHECKS_PROMISE)
-            _, timers = self._fakes.clock.timers.planned(MOST_TIMERS)
+            _, timers = self._fakes.clock.planned(MOST_TIMERS)
             touched.is_everything = any(t.lane == "state" and t.due_us <= at_us for t in timers)
             self._run.steps.append(Step(CLOCK, "switch", 0, (CLOCK,), touched, -1, self.barrier))
 
@@ -499,7 +499,7 @@ class RunClock(Part):
     def known_instants(self, most: int) -> list[int]:
         """Return the next times of timers, deliveries, the ends of TTLs and of idle times."""
         now = self._fakes.now_us()
-        _, timers = self._fakes.clock.timers.planned(most + 8)
+        _, timers = self._fakes.clock.planned(most + 8)
         found = {timer.due_us for timer in timers}
         found.update(at_ms * 1000 for _, _, at_ms in self._ends_of_keys())
         found.update(at_ms * 1000 for at_ms in self._ends_of_idle_times())

@@ -137,7 +137,7 @@ class CloudRoutes:
 
     def get_due(self, request: Request) -> shapes.Due:
         """Return the number of planned events, and the next 200 of them."""
-        count, soonest = context_of(self._cloud).clock.timers.planned(_MOST_DUE)
+        count, soonest = context_of(self._cloud).clock.planned(_MOST_DUE)
         about = {
             timer: (handle.name, *known)
             for handle in self._cloud.fakes()

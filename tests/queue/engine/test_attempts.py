@@ -103,7 +103,7 @@ def test_an_answer_is_waited_for_as_a_timer_of_its_name(bench: Bench) -> None:
     for _ in range(2):
         bench.publish()
     bench.clock.advance(0)
-    assert [one.label for one in bench.clock.timers.planned(5)[1]] == ["answer", "answer"]
+    assert [one.label for one in bench.clock.planned(5)[1]] == ["answer", "answer"]
     bench.engine.close()
     assert bench.clock.next_due_us() is None
 

@@ -257,7 +257,7 @@ def test_cancelling_a_due_message_leaves_no_timer(bench: Bench) -> None:
 def test_closing_removes_the_timers_of_cancelled_messages(bench: Bench) -> None:
     for _ in range(2):
         bench.engine.cancel(bench.publish(Delay="1h"))
-    assert [one.label for one in bench.clock.timers.planned(5)[1]] == ["cancel", "cancel"]
+    assert [one.label for one in bench.clock.planned(5)[1]] == ["cancel", "cancel"]
     bench.engine.close()
     assert bench.clock.next_due_us() is None
 

@@ -57,7 +57,7 @@ def test_lanes_of_attempts_and_internal_timers(lane: Lane, own: Lane) -> None:
     bench.publish(Delay="1s")
     bench.engine.cancel(bench.publish(Delay="2s"))
     bench.engine.publish(URL, [("Upstash-Cron", "@hourly"), ("Upstash-Schedule-Id", "s")], b"")
-    count, timers = bench.clock.timers.planned(5)
+    count, timers = bench.clock.planned(5)
     assert count == 3
     assert [(one.label, one.lane) for one in timers] == [
         (URL, lane),
@@ -68,7 +68,7 @@ def test_lanes_of_attempts_and_internal_timers(lane: Lane, own: Lane) -> None:
         message_id = bench.publish(Flow_Control_Key="k", Flow_Control_Value="rate=1,period=2h")
         begun = bench.engine.begin(message_id)
         assert (begun is None) == (number > 0)
-    flow = [one.lane for one in bench.clock.timers.planned(9)[1] if one.label == "flow control k"]
+    flow = [one.lane for one in bench.clock.planned(9)[1] if one.label == "flow control k"]
     assert flow == [own]
 
 
@@ -82,13 +82,13 @@ def test_an_overtaken_message_has_one_timer_when_another_lets_it_go(bench: Bench
     bench.inject(Overtaking())
     bench.publish()
     bench.publish(CALLBACK)
-    (first, second) = (timer.callback for timer in bench.clock.timers.planned(5)[1])
+    (first, second) = (timer.callback for timer in bench.clock.planned(5)[1])
     first(bench.clock.now_us())
     # If it were alone, it would be due a second later.
     assert bench.engine.next_due_us() == bench.clock.now_us()
-    assert "overtaken" in [one.label for one in bench.clock.timers.planned(5)[1]]
+    assert "overtaken" in [one.label for one in bench.clock.planned(5)[1]]
     second(bench.clock.now_us())
-    assert "overtaken" not in [one.label for one in bench.clock.timers.planned(5)[1]]
+    assert "overtaken" not in [one.label for one in bench.clock.planned(5)[1]]
     bench.clock.advance(0)
     assert [one.url for one in bench.sent] == [CALLBACK, URL]
 
