@@ -167,7 +167,7 @@ def changes_for(shares_tls_context: bool, in_process: bool) -> Hooks:
     """Return the changes that open clouds with these settings share. Each of them is a user."""
     parts: list[Change] = [no_proxy]
     if shares_tls_context:
-        parts.append(cheap_clients)
+        parts += cheap_clients.hooks
     if in_process:
         from .inprocess import origins
 

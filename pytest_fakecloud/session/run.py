@@ -366,17 +366,13 @@ class Observation:
                 from ..reporting.replay import record_times
 
                 record_times(cloud)
-        if self._has_report:
-            self._listen(cloud)
-
-    def _listen(self, cloud: Cloud) -> None:
-        if self._listener is None:
-            if sys.modules.keys().isdisjoint(_FRAMEWORKS):
-                return
+        if self._listener is not None:
+            self._listener.listen(cloud)
+        elif self._has_report and not sys.modules.keys().isdisjoint(_FRAMEWORKS):
             from ..reporting.applications import Listener
 
             self._listener = Listener()
-        self._listener.listen(cloud)
+            self._listener.listen(cloud)
 
     def pause(self) -> None:
         """Record no requests until the next test."""
