@@ -26,7 +26,7 @@ from .core.timers import Instant
 from .handle import HANDLE_FIELDS, Context, Handle, Snapshot, secrets_of
 from .http.ports import hand_over, release
 from .outside.surroundings import changes_for
-from .services import find, handle_class
+from .services import find, imported
 
 if TYPE_CHECKING:
     from .broker.handle import Broker, BrokerSettings
@@ -185,7 +185,7 @@ class BaseCloud:
                 f"{shown(settings)} are not settings of {service.fixture}: pass a dict"
             )
         try:
-            kind: Any = handle_class(service)
+            kind: Any = imported(service.handle)
             if settings:
                 reject_unknown(kind._settings, settings, kind.fixture)
             with self._starting:  # A name is taken only when its fake has started.
@@ -354,7 +354,7 @@ def fixture_fake(cloud: BaseCloud, fixture: str) -> Any:
     Raises ``ContractError`` for an unknown fixture.
     """
     fixture = find(fixture).fixture
-    context = context_of(cloud)
+    context = cloud._context
     handle = context.fixture_handles.get(fixture)
     if handle is None:
         handle = cloud._start(fixture, context.fixture_settings.get(fixture, {}))
@@ -388,7 +388,7 @@ def close_with_fixtures(cloud: BaseCloud) -> None:
     cloud: the circle of references would last until the garbage collector runs.
     """
     cloud.close()
-    context_of(cloud).fixture_handles.clear()
+    cloud._context.fixture_handles.clear()
 
 
 def keep_only(cloud: BaseCloud, known: Iterable[Handle]) -> None:
@@ -429,7 +429,7 @@ def undelivered(cloud: BaseCloud, strict: Container[str]) -> list[str]:
     """Describe the queues with messages that a test published but never delivered. If ``strict``
     contains this kind, record strict-mode violations instead.
     """
-    found, context = [], context_of(cloud)
+    found, context = [], cloud._context
     for handle in context.handles.items:
         text, facts = handle._undelivered(), {"handle": handle.name}
         if text is None or context.allowed.covers("undelivered", facts):

@@ -470,17 +470,16 @@ class Handle:
 
     def _left_behind(self) -> list[Problem]:
         """Return the strict-mode violations that are known only at the end of a test."""
-        found = []
+        name, found = self.name, []
         if self._has_faults:
             from .faults.plan import table_of
 
             for rule in table_of(self.faults).unused():
-                text = f"the fault {shown(rule)} {rule.shortfall}; remove it"
-                found.append(("unused_fault", text))
+                text = f"{name}: the fault {shown(rule)} {rule.shortfall}; remove it"
+                found.append(new_problem("unused_fault", text, {"handle": name}))
         for text in self._unmet():
-            found.append(("unmet", text))
-        name = self.name
-        return [new_problem(kind, f"{name}: {text}", {"handle": name}) for kind, text in found]
+            found.append(new_problem("unmet", f"{name}: {text}", {"handle": name}))
+        return found
 
     def _undelivered(self) -> str | None:
         """Describe published messages that were never delivered, if the fake delivers any."""

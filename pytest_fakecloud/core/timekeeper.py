@@ -299,12 +299,11 @@ class Timekeeper:
     def _begin_at(self, start_us: int | None, frozen: bool) -> None:
         """Start at a time (None: the process's time), running or frozen."""
         self._live_us = self._frozen_us = None
-        self._offset_us = 0
         if frozen:
             self._frozen_us = process_us() if start_us is None else start_us
-        elif start_us is not None:
-            self._offset_us = start_us - process_us()
-        self._go_live()
+        else:
+            self._offset_us = 0 if start_us is None else start_us - process_us()
+            self._live_us = self._offset_us
 
     def _current_us(self) -> int:
         """Return the current time; the caller holds the lock."""

@@ -42,8 +42,10 @@ def check(run: Run, item: pytest.Item) -> None:
         clouds, kinds = run.clouds(), run.strict_kinds()
         for cloud in clouds:
             warned += _undelivered(cloud, kinds)
-        failure = _failure(clouds, kinds)
-        for cloud in clouds if failure is None else ():
+        found = _failing_violations(clouds, kinds)
+        if found:
+            failure = _failure(clouds, found)
+        for cloud in () if found else clouds:
             warned += _refused_clients(cloud)
     if failed:
         failure = misuse(failed[0])
@@ -104,10 +106,8 @@ def _failed_assertion(found: list[Problem]) -> BaseException | None:
     return next((p.exception for p in found if p.kind == "assertion" and p.exception), None)
 
 
-def _failure(clouds: list[Cloud], kinds: Container[str]) -> BaseException | None:
-    found = _failing_violations(clouds, kinds)
-    if not found:
-        return None
+def _failure(clouds: list[Cloud], found: list[Problem]) -> BaseException:
+    """Return the failure of a passing test with violations."""
     ending = _ending(found)
     if ending is not None:
         return ending
