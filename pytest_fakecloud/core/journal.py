@@ -228,11 +228,11 @@ class Journal:
         Beyond it the oldest calls are cut: they stay in the journal with the beginning of their
         long fields, and a condition that needs the rest raises ``ContractError``.
         """
-        return self._recorder.shared.large.limit
+        return self._recorder.shared.keep_bytes
 
     @keep_bytes.setter
     def keep_bytes(self, size: int) -> None:
-        self._recorder.shared.large.limit = whole(0).read("keep_bytes", size)
+        self._recorder.shared.keep_bytes = whole(0).read("keep_bytes", size)
 
     def clear(self) -> None:
         """Forget all entries. Clearing a fake's journal also removes them from the cloud's, and

@@ -55,41 +55,6 @@ _ACTIONS = 1_000
 """Maximum number of a test's actions that are kept; beyond it the oldest are dropped."""
 
 
-class LargeCalls:
-    """The calls above 4 KiB that a journal keeps in full, oldest first, with their approximate
-    bytes (``sizes``) and the sum of these (``total``). The recorder's lock protects it.
-    """
-
-    def __init__(self) -> None:
-        self.limit = KEEP_BYTES
-        """Maximum bytes of all large calls; beyond it the oldest are cut."""
-        self.sizes: OrderedDict[Call, int] = OrderedDict()
-        self.total = 0
-
-    def update(self, call: Call) -> list[Call]:
-        """Add a call, or update its size; remove and return the calls that must be cut."""
-        size = weight_of(call)
-        self.total += size - self.sizes.get(call, 0)
-        self.sizes[call] = size
-        excess = self.total - self.limit
-        cut: list[Call] = []
-        for each, its_size in self.sizes.items():
-            if excess <= 0:
-                break
-            # The server still holds an open call in full, so cutting it would free nothing.
-            if each.outcome != "open":
-                excess -= its_size
-                cut.append(each)
-        self.remove(cut)
-        return cut
-
-    def remove(self, calls: Iterable[object]) -> None:
-        """Remove the large calls among the given entries."""
-        for call in calls:
-            if isinstance(call, Call):
-                self.total -= self.sizes.pop(call, 0)
-
-
 class CallSite(NamedTuple):
     """The places of the application that made a call: the caller, then the callers of its function;
     and the number of the task of an event loop that sent it. Both are empty if they are unknown.
@@ -111,13 +76,18 @@ class SharedRecords:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        """Protects the entries of all recorders, and ``large``."""
+        """Protects the entries of all recorders, and the large calls."""
         self.watchers: Registry[Callable[[Entry], None]] = Registry()
         """Functions that are called with new entries and answered calls."""
         self.numbers = itertools.count(1)
         self.recorded: deque[tuple[Any, ...]] = deque(maxlen=_ACTIONS)
         """What ``record_action()`` has recorded of each action of the test, the fake's name first."""
-        self.large = LargeCalls()
+        self.keep_bytes = KEEP_BYTES
+        """Maximum bytes of all large calls; beyond it the oldest are cut."""
+        self.large: OrderedDict[Call, int] = OrderedDict()
+        """The calls above 4 KiB that are kept in full, oldest first, with their approximate bytes."""
+        self.large_bytes = 0
+        """The sum of the bytes in ``large``."""
         self.sites: dict[int, CallSite] = {}
         """The places that made each call, by the call's number."""
         self.failures: list[str] = []
@@ -127,6 +97,29 @@ class SharedRecords:
     def actions(self) -> list[Action]:
         # Iterate over a copy, because other threads may record actions.
         return [_action(one) for one in self.recorded.copy()]
+
+    def update_size(self, call: Call) -> list[Call]:
+        """Add a large call, or update its size; remove and return the calls that must be cut."""
+        size = weight_of(call)
+        self.large_bytes += size - self.large.get(call, 0)
+        self.large[call] = size
+        excess = self.large_bytes - self.keep_bytes
+        cut: list[Call] = []
+        for each, its_size in self.large.items():
+            if excess <= 0:
+                break
+            # The server still holds an open call in full, so cutting it would free nothing.
+            if each.outcome != "open":
+                excess -= its_size
+                cut.append(each)
+        self.forget_large(cut)
+        return cut
+
+    def forget_large(self, calls: Iterable[object]) -> None:
+        """Remove the large calls among the given entries."""
+        for call in calls:
+            if isinstance(call, Call):
+                self.large_bytes -= self.large.pop(call, 0)
 
     def forget_sites(self, is_gone: Callable[[int], bool]) -> None:
         """Forget the source lines of the calls for whose numbers ``is_gone`` returns true."""
@@ -151,7 +144,7 @@ class Recorder:
 
     A fake's recorder also adds each entry to its cloud's recorder (``parent``), which therefore has
     the entries of all fakes. Recording is thread-safe. The cloud's recorder limits the ``entries``
-    that it and the fakes' recorders keep, by number (``keep``) and by size (``shared.large``).
+    that it and the fakes' recorders keep, by number (``keep``) and by size (``shared.keep_bytes``).
     """
 
     keep: int | None = None
@@ -262,15 +255,15 @@ class Recorder:
 
     def answered(self, call: Call) -> None:
         """Update the size of a call after its outcome was recorded, and call the watchers."""
-        sizes = self.shared.large.sizes
-        if len(call.response_body) > LIGHT or (sizes and call in sizes):
+        large = self.shared.large
+        if len(call.response_body) > LIGHT or (large and call in large):
             self._update_size(call)
         for watcher in self.shared.watchers.items:
             watcher(call)
 
     def _update_size(self, call: Call) -> None:
         with self.shared.lock:
-            over_limit = self.shared.large.update(call)
+            over_limit = self.shared.update_size(call)
         # Shorten the calls without the lock, because that may parse a large body for its facts.
         for each in over_limit:
             shorten(each)
@@ -278,9 +271,9 @@ class Recorder:
     def cut(self, call: Call) -> None:
         """Cut a large call to its beginning and drop its facts."""
         with self.shared.lock:
-            if call not in self.shared.large.sizes:
+            if call not in self.shared.large:
                 return
-            self.shared.large.remove((call,))
+            self.shared.forget_large((call,))
         shorten(call, read_facts=False)
 
     def add_event(
@@ -369,8 +362,8 @@ class Recorder:
             return ()
         last = dropped[-1].number
         large = self.shared.large
-        gone = [call for call in large.sizes if call.number <= last and call.outcome != "open"]
-        large.remove(gone)
+        gone = [call for call in large if call.number <= last and call.outcome != "open"]
+        self.shared.forget_large(gone)
         self.shared.forget_sites(lambda number: number <= last)
         for child in self.children:
             kept = child.entries
@@ -392,7 +385,7 @@ class Recorder:
                 shared.recorded = deque(others, _ACTIONS)
                 parent.entries = [each for each in parent.entries if each.number not in gone]
             shared.forget_sites(gone.__contains__)
-            shared.large.remove(entries)
+            shared.forget_large(entries)
 
     def adopt(self, other: Recorder) -> None:
         """Replace all entries by those of another cloud's recorder, and continue its numbers."""
@@ -411,7 +404,7 @@ class Recorder:
             for recorder in (self, *self.children):
                 at = bisect_right(recorder.entries, number, key=_number_of)
                 gone, recorder.entries = recorder.entries[at:], recorder.entries[:at]
-                self.shared.large.remove(gone)
+                self.shared.forget_large(gone)
 
 
 def _action(recorded: tuple[Any, ...]) -> Action:

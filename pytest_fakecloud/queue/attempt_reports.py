@@ -210,7 +210,7 @@ class AttemptReports(DeliveryInterceptor):
             return {}  # The queue's messages were replaced during the delivery.
         self.finished.append(FinishedDelivery(started.number, delivery, outcome))
         self._finished_bytes += len(delivery.body) + len(outcome.body)
-        limit = self._recorder.shared.large.limit
+        limit = self._recorder.shared.keep_bytes
         while len(self.finished) > _MAX_FINISHED or self._finished_bytes > limit:
             oldest = self.finished.popleft()
             self._finished_bytes -= len(oldest.delivery.body) + len(oldest.outcome.body)

@@ -344,7 +344,7 @@ def finished(journal: Both, body: bytes, answer: bytes = b"", **fields: Any) -> 
 def cloud() -> Both:
     """A cloud's journal that keeps at most 100 kB in full."""
     journal = Both(lambda: 0)
-    journal.shared.large.limit = 100_000
+    journal.shared.keep_bytes = 100_000
     return journal
 
 
@@ -411,7 +411,7 @@ def test_memory_stays_within_the_bound(cloud: Both) -> None:
         held = {id(call): call for each in (cloud, *parts) for call in each.calls()}
         whole = [call for call in held.values() if not call.cut]
         assert sum(weight_of(call) for call in whole) <= 100_000
-    assert cloud.shared.large.total == sum(cloud.shared.large.sizes.values())
+    assert cloud.shared.large_bytes == sum(cloud.shared.large.values())
 
 
 def test_clearing_takes_the_weight_along(cloud: Both) -> None:
@@ -419,11 +419,11 @@ def test_clearing_takes_the_weight_along(cloud: Both) -> None:
     finished(one, b"a" * 40_000)
     finished(other, b"b" * 40_000)
     one.clear()
-    assert cloud.shared.large.total == cloud.shared.large.sizes[cloud.calls().only()]
+    assert cloud.shared.large_bytes == cloud.shared.large[cloud.calls().only()]
     finished(one, b"c" * 40_000)
     assert not any(call.cut for call in cloud.calls())
     cloud.clear()
-    assert (cloud.shared.large.total, len(cloud.shared.large.sizes)) == (0, 0)
+    assert (cloud.shared.large_bytes, len(cloud.shared.large)) == (0, 0)
 
 
 def test_a_call_of_a_stranger_keeps_a_beginning(cloud: Both) -> None:
@@ -511,7 +511,7 @@ def test_many_threads_keep_the_balance(cloud: Both) -> None:
                 journal.clear()
 
     in_threads(*(partial(work, part) for part in parts))
-    assert cloud.shared.large.total == sum(cloud.shared.large.sizes.values()) <= 100_000
+    assert cloud.shared.large_bytes == sum(cloud.shared.large.values()) <= 100_000
 
 
 def test_the_journals_of_many_handles_keep_together_what_their_clouds_keeps() -> None:
@@ -565,8 +565,8 @@ def test_what_was_only_tried_out_is_forgotten_everywhere() -> None:
     cloud.forget_since(mark)
     assert cloud.entries == [*kept, heavy]
     assert (one.entries, two.entries) == ([kept[0], heavy], [kept[1]])
-    assert list(cloud.shared.large.sizes) == [heavy]
-    assert cloud.shared.large.total == weight_of(heavy)
+    assert list(cloud.shared.large) == [heavy]
+    assert cloud.shared.large_bytes == weight_of(heavy)
     assert call_on(two).number > mark
 
 
@@ -639,7 +639,7 @@ def test_a_handle_shows_the_bounds_of_its_cloud() -> None:
     one = Both(lambda: 0, parent=cloud)
     assert (Journal(one).keep, Journal(one).keep_bytes) == (5, KEEP_BYTES)
     Journal(cloud).keep, Journal(cloud).keep_bytes = 7, 8
-    assert (cloud.keep, cloud.shared.large.limit) == (7, 8)
+    assert (cloud.keep, cloud.shared.keep_bytes) == (7, 8)
 
 
 @pytest.mark.parametrize("name", ["keep", "keep_bytes"])
@@ -660,7 +660,7 @@ def test_a_journal_that_keeps_nothing_is_empty() -> None:
 @pytest.mark.parametrize("size", [0, 1, 4_095, 4_096, 4_097])
 def test_only_calls_beyond_four_kilobytes_are_ever_cut(size: int) -> None:
     journal = Both(lambda: 0)
-    journal.shared.large.limit = 0
+    journal.shared.keep_bytes = 0
     is_cut = size > 4_096
     assert finished(journal, b"a" * size).cut.get("request_body") == (size if is_cut else None)
     assert finished(journal, b"", answer=b"a" * size).cut == (
@@ -671,7 +671,7 @@ def test_only_calls_beyond_four_kilobytes_are_ever_cut(size: int) -> None:
 def test_what_may_just_be_kept_is_kept_whole() -> None:
     journal = Both(lambda: 0)
     first, second = finished(journal, b"a" * 6_000), finished(journal, b"b" * 5_000)
-    journal.shared.large.limit = weight_of(second)
+    journal.shared.keep_bytes = weight_of(second)
     journal.answered(second)
     assert (bool(first.cut), bool(second.cut)) == (True, False)
 
@@ -701,7 +701,7 @@ def test_large_calls_are_cut_when_they_are_forgotten(through_a_handle: bool) -> 
     # The server still needs the call in progress in full.
     assert slow.cut == {}
     assert [call.cut for call in others] == [{}] * 3
-    assert set(cloud.shared.large.sizes) == {slow, *others}
+    assert set(cloud.shared.large) == {slow, *others}
 
 
 @pytest.mark.parametrize(
