@@ -17,7 +17,7 @@ from .core.clock import Clock
 from .core.errors import ContractError, call_all, ends_the_test, shown
 from .core.field_types import FLAG, TEXT, URL, check_function
 from .core.ids import Ids, new_token
-from .core.journal import Journal, Results, recorder_of
+from .core.journal import Journal, Results
 from .core.matching import Field
 from .core.problems import Allowances, Problem, Problems, new_problem
 from .core.recorder import CodePlace, Recorder, arguments_shown, code_place, is_own
@@ -45,9 +45,9 @@ SECRETS = (
 class Context:
     """The objects that the fakes of one cloud share.
 
-    ``clock`` (for tests ``public_clock``), ``ids`` and ``journal`` are the cloud's, ``problems``
-    collects strict-mode violations, ``delivery`` determines how the queue's messages are delivered,
-    ``tls`` and ``ca_file`` are for HTTPS, and ``handles`` are the open fakes.
+    ``clock`` and ``recorder`` (for tests ``public_clock`` and ``journal``) and ``ids`` are the
+    cloud's, ``problems`` collects strict-mode violations, ``delivery`` determines how the queue's
+    messages are delivered, ``tls`` and ``ca_file`` are for HTTPS, and ``handles`` are the open fakes.
     """
 
     hub: Hub | None = None
@@ -63,7 +63,8 @@ class Context:
         self.public_clock = Clock(clock)
         self.ids = ids
         self.now_us = clock.now_us
-        self.journal = Journal(Recorder(self.now_us))
+        self.recorder = Recorder(self.now_us)
+        self.journal = Journal(self.recorder)
         self.problems = Problems()
         self.delivery = delivery
         self.allowed = Allowances()
@@ -268,9 +269,7 @@ class Handle:
         self._app = app
         app.token = token = config.token or self._new_token()
         _recent_tokens.append(token)
-        self._recorder = Recorder(
-            context.now_us, self.service, self.name, recorder_of(context.journal)
-        )
+        self._recorder = Recorder(context.now_us, self.service, self.name, context.recorder)
         self.journal = Journal(self._recorder)
         app.attach(clock=self._time, recorder=self._recorder, problems=context.problems)
         self._mount = context.mount(app, host=config.host or "127.0.0.1", port=config.port or 0)

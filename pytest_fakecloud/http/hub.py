@@ -244,7 +244,7 @@ def _describe_busy(connection: Connection) -> str:
 
 _NO_SOCKET = {errno.EBADF, errno.EINVAL, errno.ENOTSOCK}
 _SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-_gone_already = contextlib.suppress(KeyError, ValueError, OSError)
+_GONE_ALREADY = (KeyError, ValueError, OSError)
 SCARCE_SECONDS = 0.05
 """Real seconds to wait after the system ran out of file descriptors or memory."""
 
@@ -377,8 +377,10 @@ class Hub:
         selector = self._selector
         if selector is None:
             return
-        with _gone_already:
+        try:
             selector.unregister(sock)
+        except _GONE_ALREADY:
+            return
         if self._wakes:
             self._nudge()
 
@@ -505,7 +507,7 @@ class Hub:
 
 
 def _drop(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
-    with _gone_already:
+    with contextlib.suppress(*_GONE_ALREADY):
         selector.unregister(key.fileobj)
 
 

@@ -15,7 +15,7 @@ from ..core.calls import Call
 from ..core.errors import ContractError, brief, counted, did_you_mean, listed, shown
 from ..core.field_types import MESSAGE_ID
 from ..core.ids import BASE58, new_token
-from ..core.journal import Results, expect, recorder_of, results_of
+from ..core.journal import Results, expect, results_of
 from ..core.matching import Query
 from ..core.timers import Duration, weakly
 from ..handle import Context, Snapshot, action, secrets_of
@@ -97,7 +97,7 @@ class Queue(QueueActions, Handle):
             config = QueueConfig(**vars(config) | {"history_us": _SERVED_HISTORY_US})
         name = self.name
         self._delivery = config.delivery or context.delivery
-        recorder = weakref.proxy(recorder_of(context.journal))
+        recorder = weakref.proxy(context.recorder)
         problems = DeliveryProblems(name, context.problems, context.clock)
         self._sender = Sender(
             Destinations(raise_exceptions=config.raise_exceptions, recorder=recorder),

@@ -18,7 +18,6 @@ from ..base_cloud import context_of, undelivered
 from ..cloud import Cloud
 from ..core.calls import Call
 from ..core.errors import ContractError, chain_of, counted, ends_the_test, report_failure
-from ..core.journal import recorder_of
 from ..core.problems import Problem, with_allowance
 from ..core.recorder import is_library, is_own
 from . import warn
@@ -143,11 +142,13 @@ def _described(clouds: list[Cloud], kinds: set[str]) -> list[str]:
 def _refused_clients(cloud: Cloud) -> list[str]:
     """Describe clients whose credentials were rejected, unless the test allows it."""
 
+    context = context_of(cloud)
+
     def meant(call: Call) -> bool:
         facts = {"path": call.path, "method": call.method, "handle": call.handle}
-        return context_of(cloud).allowed.covers("refused", facts)
+        return context.allowed.covers("refused", facts)
 
-    entries = recorder_of(cloud.journal).entries
+    entries = context.recorder.entries
     if not any(isinstance(e, Call) and e.status == 401 and not meant(e) for e in entries):
         return []
     from ..reporting.calls import Lookups

@@ -20,7 +20,6 @@ from .. import __path__
 from ..base_cloud import close_with_fixtures, context_of, fixture_fake
 from ..cloud import Cloud
 from ..core.errors import ContractError, unknown_name
-from ..core.journal import recorder_of
 from ..core.timers import monotonic
 from ..outside.replace import Hooks
 from ..services import SERVICES, services_by_word
@@ -191,7 +190,7 @@ class Run:
             cloud = each.cloud
             if cloud is None or cloud is requested:
                 continue
-            if recorder_of(cloud.journal).entries or cloud.problems():
+            if context_of(cloud).recorder.entries or cloud.problems():
                 clouds.append(cloud)
         return clouds
 
@@ -356,7 +355,7 @@ class Observation:
         options = self._options
         if cloud is not self._cloud:
             self._cloud = cloud
-            recorded = recorder_of(cloud.journal).shared
+            recorded = context_of(cloud).recorder.shared
             recorded.find_site = None
             if options.wants_call_sites(item):
                 from ..outside.call_sites import call_site
