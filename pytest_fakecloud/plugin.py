@@ -259,7 +259,7 @@ def pytest_runtest_makereport(
     report = yield
     run = _runs.get(item.config)
     if run is not None:
-        if run.has_fakes and (report.failed or run.options.reports_passing):
+        if (report.failed or run.options.reports_passing) and run.has_fakes:
             _outcomes().report_on(run, item, call, report)
         if call.when == "teardown":
             run.end_test()
