@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
+from binascii import b2a_base64
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -157,7 +157,8 @@ class Broker(Handle):
     @property
     def headers(self) -> dict[str, str]:
         """HTTP headers with the credentials, for requests to the broker."""
-        credentials = b64encode(f"{self.username}:{self.token}".encode()).decode()
+        login = f"{self.username}:{self.token}".encode()
+        credentials = b2a_base64(login, newline=False).decode()
         return {"Authorization": f"Basic {credentials}"}
 
     def _env_variables(self) -> dict[str, str]:

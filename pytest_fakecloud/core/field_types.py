@@ -233,7 +233,8 @@ class FieldType:
         return f"{name} is {brief(found)}, not {brief(wanted)}"
 
 
-TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+"""The regular expression of a token of HTTP, such as the name of a header."""
 
 
 class Text(FieldType):
@@ -330,7 +331,7 @@ class _Method(Text):
 
     def check(self, name: str, wanted: Any) -> None:
         super().check(name, wanted)
-        if isinstance(wanted, str) and not TOKEN.fullmatch(wanted):
+        if isinstance(wanted, str) and not re.fullmatch(TOKEN, wanted):
             raise ContractError(
                 f"{name}={brief(wanted)} is not an HTTP method: pass one such as 'POST', or a pattern"
             )

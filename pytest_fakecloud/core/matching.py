@@ -225,7 +225,7 @@ class _Headers(_Pairs):
     def check(self, name: str, wanted: Any) -> None:
         super().check(name, wanted)
         for key in wanted if isinstance(wanted, Mapping) else ():
-            if not TOKEN.fullmatch(key):
+            if not re.fullmatch(TOKEN, key):
                 raise ContractError(
                     f"{name}: {brief(key)} cannot be the name of a header: pass one such as "
                     "'Content-Type', without a colon or spaces"

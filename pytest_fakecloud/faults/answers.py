@@ -260,7 +260,7 @@ def checked_headers(headers: object) -> HeaderPairs:
     """Return headers as pairs of strings; raise ``ContractError`` if one is invalid."""
     listed = []
     for name, value in _header_pairs(headers):
-        if not TOKEN.fullmatch(name):
+        if not re.fullmatch(TOKEN, name):
             raise ContractError(
                 f"{shown(name)}: {shown(value)} is not a header: pass a name without spaces and a string"
             )

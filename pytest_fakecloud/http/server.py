@@ -10,7 +10,6 @@ import contextlib
 import functools
 import select
 import socket
-import struct
 import sys
 import threading
 import time
@@ -37,7 +36,9 @@ if TYPE_CHECKING:
 
 MOST_EARLY = 1024 * 1024
 """Maximum number of bytes that a client may send while a response is being sent to it."""
-RESET_ON_CLOSE = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
+_LINGER_BYTES = 2 if sys.platform == "win32" else 4
+RESET_ON_CLOSE = (1).to_bytes(_LINGER_BYTES, sys.byteorder) + bytes(_LINGER_BYTES)
+"""The value of SO_LINGER (two integers, on and 0 seconds) with which closing resets a connection."""
 _DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)
 """The flag that keeps one call of a blocking socket from waiting; 0 on Windows, which lacks it."""
 

@@ -57,13 +57,14 @@ class Template:
     """
 
     def __init__(self, text: str, *, c_strings: bool = False, longest: int | None = None) -> None:
-        self._first, *self._parts = map(str.encode, re.split(r"<\w+>", text))
+        self._text = text
         self._c_strings = c_strings
         self._longest = longest
 
     def __call__(self, *values: object) -> bytes:
-        filled = zip(map(self._shown, values), self._parts, strict=True)
-        return one_line(self._first + b"".join([shown + part for shown, part in filled]))
+        first, *parts = map(str.encode, re.split(r"<\w+>", self._text))
+        filled = zip(map(self._shown, values), parts, strict=True)
+        return one_line(first + b"".join([shown + part for shown, part in filled]))
 
     def _shown(self, value: object) -> bytes:
         if not isinstance(value, bytes):

@@ -128,7 +128,7 @@ def _announced_length(headers: list[tuple[str, str]]) -> int | None:
 @functools.lru_cache(maxsize=512)  # because clients send the same headers repeatedly
 def _effect_of(header: tuple[str, str]) -> _Effect:
     name, value = header
-    if TOKEN.fullmatch(name) is None or _VALUE.fullmatch(value) is None:
+    if re.fullmatch(TOKEN, name) is None or _VALUE.fullmatch(value) is None:
         return "socket"
     lower = name.lower()
     if lower == "content-length":

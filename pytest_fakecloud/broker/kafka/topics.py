@@ -10,6 +10,7 @@ memory: Java's murmur2 hash for keys, and one partition for all messages without
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
@@ -140,7 +141,7 @@ class KafkaTopics:
             raise real_only("first_offset=")
         config = checked_config(name, config, self.settings.limits)
         real = self._names.real(name)
-        if not errors.TOPIC_NAME.fullmatch(real):
+        if not re.fullmatch(errors.TOPIC_NAME, real):
             raise ContractError(str(errors.invalid_topic(real)))
         whole(1).read("partitions", config.partitions, f"topic {name!r}")
         if name in self.counts():

@@ -42,12 +42,12 @@ def try_int(text: bytes) -> int | None:
     return None
 
 
-_INTEGER_START = re.compile(rb"[ \t-\r]*([+-]?\d+)")
+_INTEGER_START = rb"[ \t-\r]*([+-]?\d+)"
 
 
 def integer_at_start(text: bytes) -> int:
     """Return the 32-bit integer that ``atoi()`` of glibc reads: ``1`` from ``1abc``, 0 from ``abc``."""
-    found = _INTEGER_START.match(text[:64])
+    found = re.match(_INTEGER_START, text[:64])
     value = 0 if found is None else min(max(int(found[1]), I64_MIN), I64_MAX)
     return (value + 2**31) % 2**32 - 2**31
 

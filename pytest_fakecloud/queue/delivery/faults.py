@@ -44,7 +44,7 @@ DELIVERY_KINDS = (
 """Faults that change a delivery, in the order in which they are chosen when an attempt begins.
 ``signatures.Signer`` applies them, and the engine ``crash_after_response``.
 """
-_PUBLISHING = re.compile(r"\A(?:publish|enqueue|batch|publish_v1|create_schedule)\Z")
+_PUBLISHING = r"\A(?:publish|enqueue|batch|publish_v1|create_schedule)\Z"
 """The routes of publish requests."""
 
 
@@ -184,7 +184,7 @@ class QueueFaults(FaultPlan):
         whole(0).read("limit", limit)
         table = self._table
         if matchers.get("route") is None:
-            matchers = {**matchers, "route": _PUBLISHING}
+            matchers = {**matchers, "route": re.compile(_PUBLISHING)}
 
         def respond(serve: Serve) -> Answer:
             # Build the response for each request, because its headers depend on the current time.

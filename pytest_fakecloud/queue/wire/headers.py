@@ -163,7 +163,7 @@ def read_given(
                 check_header(*pair)
         if nested:
             settings[name] = nested
-    if "content_type" in settings and CONTROL.search(settings["content_type"]):
+    if "content_type" in settings and re.search(CONTROL, settings["content_type"]):
         raise bad_request("invalid header value for Content-Type: control character")
     return settings
 

@@ -251,7 +251,7 @@ def _kept(handle: Handle) -> list[Fault]:
 
 def _headers(handle: Handle, given: Mapping[str, str]) -> list[tuple[str, str]]:
     for name, value in given.items():
-        if not TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
+        if not re.fullmatch(TOKEN, name) or not _VALUE.fullmatch(value):
             raise ContractError(
                 f"{name!r:.100}: {value!r:.100} is not a header: pass strings without line breaks"
             )
