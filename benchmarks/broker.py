@@ -31,8 +31,8 @@ from pytest_fakecloud.broker.model import (
     TopicPartition,
 )
 from pytest_fakecloud.broker.settings import BrokerConfig
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.handle import Context
 
 from .timing import Table, compare, limit, line

@@ -20,8 +20,8 @@ from typing import Any
 import httpx
 import redis
 
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.handle import KVServer

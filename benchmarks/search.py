@@ -17,8 +17,8 @@ from string import ascii_lowercase
 from time import perf_counter
 from typing import Any
 
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.settings import KVConfig
 

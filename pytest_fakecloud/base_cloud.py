@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
-from .core.clock import Clock
+from .core.clock import STANDS, Clock, Mode, Timekeeper
 from .core.errors import ContractError, call_all, shown
 from .core.field_types import OneOf
 from .core.ids import Ids
@@ -21,7 +21,6 @@ from .core.journal import Journal, Results, recorder_of, results_of
 from .core.matching import Field
 from .core.problems import PROBLEM_FIELDS, Problem, with_allowance
 from .core.settings import DELIVERY, PROCESS_TIME, SWITCH, TRANSPORT, DeliveryMode, reject_unknown
-from .core.timekeeper import STANDS, Mode, Timekeeper
 from .core.timers import Instant
 from .handle import HANDLE_FIELDS, Context, Handle, Snapshot, secrets_of
 from .http.ports import hand_over, release

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, Unpack, cast
 
 from .core.calls import Call
-from .core.clock import Clock
+from .core.clock import Clock, Mode, Timekeeper
 from .core.errors import ContractError, call_all, ends_the_test, shown
 from .core.field_types import FLAG, TEXT, URL, check_function
 from .core.ids import Ids, new_token
@@ -22,7 +22,6 @@ from .core.matching import Field
 from .core.problems import Allowances, Problem, Problems, new_problem
 from .core.recorder import CodePlace, Recorder, arguments_shown, code_place, is_own
 from .core.settings import DeliveryMode, HandleConfig, read
-from .core.timekeeper import Mode, Timekeeper
 from .core.timers import Instant, Registry, on_first_use
 from .http.app import App
 from .http.hub import default_hub

@@ -25,8 +25,8 @@ import pytest
 from _pytest.fixtures import FixtureManager
 from _pytest.mark import ParameterSet
 
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.explore import patches
 from pytest_fakecloud.outside.surroundings import changes_for

@@ -1,4 +1,5 @@
-"""The clock of a cloud as tests use it, and awaitable versions of blocking calls.
+"""The clock of a cloud: the ``Timekeeper`` with its timers, waiting calls and rules for moving it, the
+``Clock`` as tests use it, and awaitable versions of blocking calls.
 
 asyncio is not loaded in programs that use only trio.
 """
@@ -6,17 +7,598 @@ asyncio is not loaded in programs that use only trio.
 from __future__ import annotations
 
 import functools
+import heapq
+import itertools
 import sys
-from collections.abc import Callable
-from contextlib import closing, suppress
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
-from typing import Any, ParamSpec, TypeVar
+from math import floor
+from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
-from .timekeeper import Mode, Target, Timekeeper
-from .timers import Duration, Fired, Instant, to_datetime
+from .errors import ContractError, shown
+from .settings import number
+from .timers import (
+    LANES,
+    LAST_US,
+    Begin,
+    Duration,
+    Fired,
+    Instant,
+    Lane,
+    Planned,
+    Registry,
+    Signal,
+    Timer,
+    Turns,
+    duration_us,
+    instant_us,
+    monotonic,
+    on_first_use,
+    to_datetime,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Mode = Literal["running", "frozen"]
+Target: TypeAlias = Callable[[], int]
+"""A function that returns the time to move to, in microseconds, when the move begins."""
+Reads: TypeAlias = deque[tuple[int, int]]
+"""A log of clock readings: pairs of a thread's ID and the time that it read. A pair with a negative
+number holds the negated number of a journal entry, to which the later readings belong.
+"""
+STANDS = (
+    "with process_time=True the process's time follows it, and both are frozen until the test "
+    "moves them. Use advance() or move_to(), or leave out process_time"
+)
+_STALLED = 0.02
+"""Real seconds in which a running clock must move; otherwise it is treated as frozen."""
+BACKGROUND: tuple[Lane, ...] = ("background",)
+_COMPACT = 64
+"""Cancelled timers are removed only from lanes with at least this many timers."""
+
+
+class Timekeeper:
+    """The clock of a cloud, as the fakes use it. Tests use the ``Clock`` that holds it and documents
+    the methods of the same name.
+
+    ``now`` is an aware datetime or an ISO string with an offset; it freezes the clock unless
+    ``mode`` says otherwise. Internally, times are integers: microseconds since the Unix epoch.
+
+    Timers fire in (due, sequence) order inside ``advance`` and ``move_to``, each at its own due
+    time; timers that a timer creates join the same advance. Timers of the lane ``"state"`` (pure
+    changes of an engine) also fire in ``settle()``, timers of ``"background"`` in ``dispatch()``.
+    """
+
+    on_background: Callable[[], object] | None = None
+    """A function called before the listeners when a timer of lane ``"background"`` is planned."""
+
+    # Attributes that every request reads. Python 3.11 finds slots faster than attributes of an object
+    # whose ``__dict__`` has been used, as ``on_first_use`` does.
+    __slots__ = (
+        "__dict__", "__weakref__", "_frozen_us", "_held_us", "_live_us", "_state_timers", "reads",
+    )  # fmt: skip
+
+    _wait_cap = 1.0
+    anchored = False
+    """Whether the process's time follows the clock, which therefore cannot run."""
+    drives = 0
+    """The number of calls of tests that moved the clock or triggered due events."""
+    was_driven = False
+    """Whether a caller has ever fired due timers: by an advance, a move or a delivering call."""
+
+    def __init__(self, now: Instant | None = None, mode: Mode | None = None) -> None:
+        self._lock = threading.Lock()
+        """Protects the time and the planned timers."""
+        self._lanes: Mapping[Lane, list[Planned]] = {"state": [], "driven": [], "background": []}
+        """A heap of planned timers for each lane, always the same list object."""
+        self._state_timers = self._lanes["state"]
+        self._compact_at: dict[Lane, int] = {}
+        self._timer_numbers = itertools.count()
+        self._settling = threading.RLock()
+        self._frozen_us: int | None
+        """The time of a frozen clock; None if the clock runs."""
+        self._held_us: int | None = None
+        """The time during an advance, which stands at the due time of the timer that fires."""
+        self._offset_us: int
+        """The time of a running clock minus the process's."""
+        self._live_us: int | None
+        """``_offset_us`` while the clock runs outside an advance, otherwise None."""
+        self.reads: Reads | None = None
+        """The running clock's readings, for reports that replay the journal; None if not recorded."""
+        self.listeners: Registry[Callable[[], None]] = Registry()
+        """Functions that are called after each move of the clock."""
+        self.drive_ends: Registry[Callable[[], None]] = Registry()
+        """Functions that are called at the end of each call that ``drives`` counts."""
+        self._ties: Registry[tuple[str]] = Registry()
+        """Reasons why the clock cannot be moved, each in a tuple, so that equal ones are distinct."""
+        self._start_us, self._starts_frozen = start_of(now, mode)
+        self._begin_at(self._start_us, self._starts_frozen)
+
+    @on_first_use
+    def _turns(self) -> Turns:
+        return Turns()
+
+    @on_first_use
+    def _signals(self) -> weakref.WeakSet[Signal]:
+        return weakref.WeakSet()
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    @property
+    def mode(self) -> Mode:
+        return "running" if self._frozen_us is None else "frozen"
+
+    def now(self) -> datetime:
+        return to_datetime(self.now_us())
+
+    def now_ms(self) -> int:
+        return self.now_us() // 1000
+
+    def now_us(self) -> int:
+        # Read without the lock, because every request does. A running clock's value is used only if
+        # the clock still runs afterwards, because another thread may have stopped it earlier.
+        offset = self._live_us
+        if offset is not None:
+            running = floor(time.time() * 1e6) + offset
+            if self._live_us is offset:
+                if self.reads is not None:
+                    self.reads.append((threading.get_ident(), running))
+                return running if running < LAST_US else LAST_US
+        held = self._held_us
+        if held is not None:
+            return held
+        frozen = self._frozen_us
+        if frozen is not None:
+            return frozen
+        with self._lock:
+            return self._current_us()
+
+    @property
+    def wait_cap(self) -> float:
+        """Maximum real seconds of a client's blocking call on a frozen clock. Can be set."""
+        return self._wait_cap
+
+    @wait_cap.setter
+    def wait_cap(self, seconds: float) -> None:
+        self._wait_cap = number(0).read("wait_cap", seconds)
+
+    # -- moving ----------------------------------------------------------------------------------
+
+    def freeze(self) -> None:
+        self._check_free()
+        with self._lock:
+            if self._frozen_us is None:
+                self._frozen_us = self._stop_us()
+        self._moved()
+
+    def resume(self) -> None:
+        self._check_can_run()
+        with self._lock:
+            if self._frozen_us is not None:
+                self._offset_us = self._frozen_us - process_us()
+                self._frozen_us = None
+                if self._held_us is None:
+                    self._go_live()
+        self._moved()
+
+    def advance(self, duration: Duration) -> list[Fired]:
+        __tracebackhide__ = True
+        with self.drive():
+            return self.fire(self.target_after(duration))
+
+    def move_to(self, instant: Instant) -> list[Fired]:
+        __tracebackhide__ = True
+        with self.drive():
+            return self.fire(self.target_at(instant))
+
+    def advance_to_next(self) -> list[Fired]:
+        __tracebackhide__ = True
+        target = self.next_target()
+        if target is None:
+            return []
+        with self.drive():
+            return self.fire(target)
+
+    def target_after(self, duration: Duration) -> Target:
+        """Return the target of an advance by a duration."""
+        self._check_free()
+        span = duration_us(duration)
+        return lambda: self.now_us() + span
+
+    def target_at(self, instant: Instant) -> Target:
+        """Return the target of a move to a time, which raises ``ContractError`` if that is past."""
+        self._check_free()
+        target_us = instant_us(instant)
+
+        def target() -> int:
+            now_us = self.now_us()
+            if target_us < now_us:
+                raise ContractError(
+                    f"time cannot go back: it is {to_datetime(now_us).isoformat()} on this clock, "
+                    f"and {to_datetime(target_us).isoformat()} is earlier"
+                )
+            return target_us
+
+        return target
+
+    def next_target(self) -> Target | None:
+        """Return the target of a move to the next timer, or None if none is planned."""
+        self._check_free()
+        due = self.next_due_us()
+        return None if due is None else lambda: max(due, self.now_us())
+
+    @contextmanager
+    def drive(self) -> Iterator[None]:
+        """Enclose a call of the test that moves the clock, in one or several steps."""
+        __tracebackhide__ = True
+        self.drives += 1
+        try:
+            yield
+        finally:
+            for listener in self.drive_ends.items:
+                listener()
+
+    def steps(
+        self, target: Target, lanes: tuple[Lane, ...] = LANES, *, yielding: bool = False
+    ) -> Generator[Timer, None, None]:
+        """Yield the timers due up to a target time, holding the clock at each timer's due time.
+
+        The caller fires each timer before it takes the next, so the synchronous and the
+        asynchronous API share this loop. If another advance is in progress, raises
+        ``ContractError``, which also fails that advance, or with ``yielding`` only ``Occupied``.
+        Also raises ``ContractError`` for a later time if the clock cannot be moved.
+        """
+        turns = self._turns
+        with turns.move(yielding):
+            self.was_driven = True
+            try:
+                with self._lock:
+                    self._held_us = now = self._stop_us()
+                target_us = target()
+                self._check_reach(target_us)
+                moved = target_us > now
+                if moved:
+                    self._check_free()
+                while (timer := self._pop(lanes, target_us)) is not None:
+                    if timer.due_us > self._held_us:
+                        self._held_us = timer.due_us
+                        self._moved()
+                    yield timer
+                    if turns.breach is not None:
+                        break
+                else:
+                    if moved and target_us > self._held_us:
+                        self._held_us = target_us
+                        self._moved()
+            finally:
+                self._release()
+            if turns.breach is not None:
+                raise turns.breach
+
+    def fire(
+        self,
+        target: Target,
+        lanes: tuple[Lane, ...] = LANES,
+        *,
+        yielding: bool = False,
+        done: Callable[[], bool] = lambda: False,
+    ) -> list[Fired]:
+        """Fire and return the timers due up to a target, or until ``done()`` returns true."""
+        __tracebackhide__ = True
+        fired = []
+        # Close the iterator immediately, because an exception with a traceback would keep it alive.
+        with closing(self.steps(target, lanes, yielding=yielding)) as steps:
+            for timer in steps:
+                at_us = self.now_us()
+                fired.append(Fired(at_us, timer.label, timer.callback(timer.due_us)))
+                if done():
+                    break
+        return fired
+
+    # -- state -----------------------------------------------------------------------------------
+
+    def _begin_at(self, start_us: int | None, frozen: bool) -> None:
+        """Start at a time (None: the process's time), running or frozen."""
+        self._live_us = self._frozen_us = None
+        if frozen:
+            self._frozen_us = process_us() if start_us is None else start_us
+        else:
+            self._offset_us = 0 if start_us is None else start_us - process_us()
+            self._live_us = self._offset_us
+
+    def _current_us(self) -> int:
+        """Return the current time; the caller holds the lock."""
+        if self._held_us is not None:
+            return self._held_us
+        if self._frozen_us is not None:
+            return self._frozen_us
+        return min(process_us() + self._offset_us, LAST_US)
+
+    def _stop_us(self) -> int:
+        """Return the time at which the clock is about to stop. No thread has read a later time."""
+        self._live_us = None
+        return self._current_us()
+
+    def _go_live(self) -> None:
+        self._live_us = self._offset_us if self._frozen_us is None else None
+
+    def _check_free(self) -> None:
+        if ties := self._ties.items:
+            raise ContractError(f"this clock cannot be stopped or moved: {ties[0][0]}")
+
+    def _check_can_run(self) -> None:
+        if self.anchored:
+            raise ContractError(f"this clock cannot run: {STANDS}")
+
+    def _check_reach(self, target_us: int) -> None:
+        if target_us > LAST_US:
+            raise ContractError(
+                f"it is {self.now().isoformat()} on this clock, which ends with the year "
+                "9999: start earlier (now=), or advance by less"
+            )
+
+    def _release(self) -> None:
+        with self._lock:
+            held = self._held_us
+            if held is not None:
+                if self._frozen_us is not None:
+                    self._frozen_us = held
+                else:
+                    self._offset_us += max(0, held - (process_us() + self._offset_us))
+            self._go_live()
+            # Set this last, because now_us() reads without the lock and must never go back.
+            self._held_us = None
+        self._moved()
+
+    def _moved(self) -> None:
+        with self._lock:
+            signals = list(self._signals)
+        for signal in signals:
+            signal.notify()
+        for listener in self.listeners.items:
+            listener()
+
+    # -- rules -----------------------------------------------------------------------------------
+
+    @property
+    def driving(self) -> bool:
+        return self._turns.moving
+
+    def tie_to_real_time(self, reason: str) -> Callable[[], None]:
+        """Forbid moving the clock, whose fakes are real servers; return a function to allow it."""
+        return self._ties.add((reason,))
+
+    def check_real_time(self) -> None:
+        """Raise ``ContractError`` unless the clock is running and shows the process's own time."""
+        frozen = self._frozen_us is not None
+        if frozen or abs(self.now_us() - process_us()) > 1_000_000:
+            state = "frozen" if frozen else "not at the process's time"
+            raise ContractError(
+                f"this clock is {state}, but a real server uses real time: use the in-memory "
+                "engine (leave out engine=), or a running clock"
+            )
+
+    def anchor(self) -> Callable[[], None]:
+        """Stop the clock, which the process's time follows, until the returned function is called.
+        Until then it cannot run, and ``rewind()`` returns to its current time.
+        """
+        before = self.mode, self.anchored, self._start_us, self._starts_frozen
+        self.freeze()
+        with self._lock:
+            self._start_us, self._starts_frozen = self._current_us(), True
+            self.anchored = True
+
+        def undo() -> None:
+            with self._lock:
+                mode, self.anchored, self._start_us, self._starts_frozen = before
+            if mode == "running":
+                self.resume()
+
+        return undo
+
+    def spend_until(self, instant_us: int) -> None:
+        """Move a frozen clock to a time without firing timers, which fire at the next opportunity.
+        For work that takes time itself, inside an advance or a delivery.
+        """
+        self._check_free()
+        self._check_reach(instant_us)
+        with self._lock:
+            if self._held_us is not None:
+                self._held_us = max(self._held_us, instant_us)
+            elif self._frozen_us is not None:
+                self._frozen_us = max(self._frozen_us, instant_us)
+        self._moved()
+
+    def rewind(self, now: Instant | None = None, mode: Mode | None = None) -> None:
+        """Return to the clock's initial mode and time, or once to the given ones.
+
+        Called between two tests that use the same cloud; nothing else moves time back. Timers stay
+        planned; their owners replace them. Raises ``ContractError`` during an advance, for another
+        start if the clock cannot be moved, and for a running mode if the process's time follows it.
+        """
+        start_us, frozen = self._start_us, self._starts_frozen
+        if now is not None or mode is not None:
+            self._check_free()
+            start_us, frozen = start_of(now, mode)
+            if not frozen:
+                self._check_can_run()
+        with self._turns.move(), self._lock:
+            self._begin_at(start_us, frozen)
+        self._moved()
+
+    def next_due_us(self, lanes: tuple[Lane, ...] = LANES) -> int | None:
+        """Return when the next timer of the lanes is due, or None if none is planned."""
+        with self._lock:
+            heads = [head[0] for lane in lanes if (head := self._head(lane)) is not None]
+        return min(heads, default=None)
+
+    def dispatch(
+        self,
+        hand_over: Callable[[Callable[[], object]], object],
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Fire due timers of the lane ``"background"`` without moving the clock.
+
+        Called by the thread that delivers in the background. The function that a timer's ``begin``
+        returns is passed to ``hand_over``, which may run it in any thread. Waits for an advance in
+        progress; an advance waits for this call and for those functions. Ends once ``stopped()``.
+        """
+        while not stopped():
+            due = self.next_due_us(BACKGROUND)
+            if due is None or due > self.now_us():
+                return
+            rest: Callable[[], object] | None = None
+            with self._turns.dispatch() as free:
+                if not free:
+                    return
+                timer = self._pop(BACKGROUND, self.now_us())
+                if timer is not None:
+                    if timer.begin is None:
+                        timer.callback(timer.due_us)
+                    elif (rest := timer.begin(timer.due_us)) is not None:
+                        # Register it now, so that no advance starts before it runs.
+                        rest = self._turns.hand_over(rest)
+            if rest is not None:
+                hand_over(rest)
+
+    def settle(self) -> int:
+        """Fire the due timers of lane ``"state"``, for a reading engine; return the current time."""
+        now = self.now_us()  # Every request calls this, so check without the lock first.
+        # Take a slice, because another thread may remove the only timer.
+        first = self._state_timers and self._state_timers[:1]
+        if not first or first[0][0] > now or self.driving:
+            return now
+        with self._settling:
+            while (timer := self._pop(("state",), self.now_us())) is not None:
+                timer.callback(timer.due_us)
+        return self.now_us()
+
+    # -- timers ----------------------------------------------------------------------------------
+
+    def call_at(
+        self,
+        due_us: int,
+        callback: Callable[[int], object],
+        *,
+        lane: Lane = "state",
+        label: str = "",
+        async_callback: Callable[[int], Awaitable[object]] | None = None,
+        begin: Begin | None = None,
+    ) -> Timer:
+        """Call ``callback(due_us)`` at a time, or soon if the time has passed.
+
+        A timer that is due after the end of the year 9999 never fires. Moving calls of the
+        asynchronous API await ``async_callback`` instead, and ``dispatch()`` uses ``begin`` if it
+        can hand over work. Callbacks run without holding any lock of the clock.
+        """
+        timer = Timer(due_us, callback, lane, label, async_callback, begin)
+        with self._lock:
+            timer.sequence = next(self._timer_numbers)
+            if due_us <= LAST_US:
+                planned = self._lanes[lane]
+                heapq.heappush(planned, (due_us, timer.sequence, timer))
+                if len(planned) > self._compact_at.get(lane, _COMPACT):
+                    # Remove cancelled timers, which pile up when a deadline is postponed repeatedly.
+                    planned[:] = [each for each in planned if not each[2].cancelled]
+                    heapq.heapify(planned)
+                    self._compact_at[lane] = max(_COMPACT, 2 * len(planned))
+        if lane == "background":
+            if self.on_background is not None:
+                self.on_background()
+            for listener in self.listeners.items:
+                listener()
+        return timer
+
+    def planned(self, most: int) -> tuple[int, list[Timer]]:
+        """Return how many timers are planned, and the first ``most`` of them in order."""
+        with self._lock:
+            planned = [one for lane in self._lanes.values() for one in lane if not one[2].cancelled]
+        return len(planned), [timer for *_, timer in heapq.nsmallest(most, planned)]
+
+    def forget_timers(self) -> None:
+        """Forget all planned timers, whose callbacks refer to the fakes of a closed cloud."""
+        with self._lock:
+            for planned in self._lanes.values():
+                planned.clear()
+
+    def _pop(self, lanes: tuple[Lane, ...], until_us: int) -> Timer | None:
+        """Remove and return the first timer of the lanes that is due by ``until_us``, or None."""
+        with self._lock:
+            heads = [head for lane in lanes if (head := self._head(lane)) is not None]
+            first = min(heads, default=None)
+            if first is None or first[0] > until_us:
+                return None
+            return heapq.heappop(self._lanes[first[2].lane])[2]
+
+    def _head(self, lane: Lane) -> Planned | None:
+        planned = self._lanes[lane]
+        while planned and planned[0][2].cancelled:
+            heapq.heappop(planned)
+        return planned[0] if planned else None
+
+    # -- waiting ---------------------------------------------------------------------------------
+
+    def signal(self) -> Signal:
+        """Return a new signal that also wakes waiting calls at every move of the clock."""
+        signal = Signal()
+        with self._lock:
+            self._signals.add(signal)
+        return signal
+
+    def wait(self, signal: Signal, poll: Callable[[], T | None], deadline_us: int) -> T | None:
+        """Wait until ``poll()`` returns something other than None, and return it.
+
+        Return None at the deadline on this clock, when the signal is closed, and after ``wait_cap``
+        real seconds in which the clock is frozen or held. ``poll`` is called without any lock.
+        """
+        # Limit the wait to the real time left now: the process's clock may be set back.
+        running_left = max(0.0, (deadline_us - self.now_us()) / 1e6) + 0.01
+        frozen_left = self._wait_cap
+        while True:
+            seen = signal.version
+            found = poll()
+            if found is not None or signal.closed:
+                return found
+            now_us = self.now_us()
+            left = (deadline_us - now_us) / 1e6
+            frozen = self._frozen_us is not None or self._held_us is not None
+            patience = frozen_left if frozen else min(running_left, left)
+            if left <= 0 or patience <= 0 or frozen_left <= 0:
+                return None
+            started = monotonic()
+            signal.sleep(seen, min(patience, _nap()))
+            slept = monotonic() - started
+            # If a running clock did not move, the process's clock is frozen.
+            if frozen or (slept >= _STALLED and self.now_us() == now_us):
+                frozen_left -= slept
+            else:
+                running_left -= slept
+
+
+def start_of(now: Instant | None, mode: Mode | None) -> tuple[int | None, bool]:
+    """Return the time at which a clock starts (None: the process's time), and whether it is frozen."""
+    if mode not in (None, "running", "frozen"):
+        raise ContractError(f"clock={shown(mode)} is not a mode: pass 'running' or 'frozen'")
+    frozen = mode == "frozen" or (mode is None and now is not None)
+    return (None if now is None else instant_us(now)), frozen
+
+
+def process_us() -> int:
+    """Return the process's own time in microseconds since the Unix epoch."""
+    return int(time.time() * 1_000_000)
+
+
+def _nap() -> float:
+    # Wake often while a tool is loaded that can move the process's clock without notice.
+    return 0.05 if "time_machine" in sys.modules or "freezegun" in sys.modules else 1.0
+
+
+# -- as tests use it -------------------------------------------------------------------------------
 
 
 class Clock:
@@ -120,6 +702,9 @@ class AioClock:
             return []
         with self._clock.drive():
             return await drive(self._clock, target)
+
+
+# -- awaitable versions ----------------------------------------------------------------------------
 
 
 async def drive(

@@ -39,7 +39,7 @@ from .matching import Field
 from .timers import Registry
 
 if TYPE_CHECKING:
-    from .timekeeper import Reads
+    from .clock import Reads
 
 _PACKAGE = f"{__package__.partition('.')[0]}."
 _FOLDER = f"{os.path.dirname(os.path.dirname(__file__))}{os.sep}"

@@ -9,8 +9,8 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 
+from .clock import BACKGROUND, Timekeeper
 from .errors import print_error, report_failure
-from .timekeeper import BACKGROUND, Timekeeper
 from .timers import monotonic
 
 

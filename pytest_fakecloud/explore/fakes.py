@@ -20,7 +20,7 @@ from .schedule import HOLD_US, Kind
 from .simulation.connections import Connections
 
 if TYPE_CHECKING:
-    from ..core.timekeeper import Timekeeper
+    from ..core.clock import Timekeeper
     from ..core.timers import Timer
     from ..handle import Handle
     from ..outside.process_time import ProcessTime

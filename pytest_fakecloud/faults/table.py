@@ -21,13 +21,13 @@ from types import FrameType, MappingProxyType
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from ..core.calls import CallNames, NamesOf, end_faults, field_of
+from ..core.clock import Timekeeper
 from ..core.errors import ContractError, brief, counted, shortfall, shown
 from ..core.field_types import discard_awaitable, positional_parameters
 from ..core.ids import RandomStream
 from ..core.matching import Field, Query, Question, check_fields
 from ..core.recorder import Recorder, code_place, is_own, stack_of
 from ..core.settings import optional, whole
-from ..core.timekeeper import Timekeeper
 from ..core.timers import monotonic
 from ..http.app import FAULTS, App
 from ..http.messages import Answer, AnyResponse, HeaderPairs, Request, Serve

@@ -25,7 +25,7 @@ from ..core.timers import on_first_use
 from .messages import OUTCOME_OF_EFFECT, Answer, AnyResponse, Effect, Request, Serve, Stream
 
 if TYPE_CHECKING:
-    from ..core.timekeeper import Timekeeper
+    from ..core.clock import Timekeeper
 
 
 _LARGEST_KEYS = 64 * 1024  # characters of the keys that a violation can be allowed by

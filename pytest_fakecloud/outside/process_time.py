@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from ..core.clock import Timekeeper
 from ..core.errors import ContractError, importing
 from ..core.recorder import stack_of
-from ..core.timekeeper import Timekeeper
 from ..core.timers import monotonic
 from .clocks import is_infrastructure, module_of
 

@@ -16,8 +16,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from ..core.clock import drive
-from ..core.timekeeper import Target, Timekeeper
+from ..core.clock import Target, Timekeeper, drive
 from ..core.timers import Occupied, monotonic
 
 GRACE = 0.01

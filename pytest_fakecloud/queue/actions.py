@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
 
-from ..core.clock import drive
+from ..core.clock import Target, Timekeeper, drive
 from ..core.errors import ContractError, FakecloudError, counted, unknown_name
 from ..core.ids import Ids
 from ..core.journal import Results
 from ..core.settings import SWITCH, choice, whole
-from ..core.timekeeper import Target, Timekeeper
 from ..core.timers import Duration, Fired, duration_us, to_datetime
 from ..handle import Aio, action
 from ..http.messages import bytes_of, json_bytes

@@ -14,6 +14,7 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
+from ..core.clock import Timekeeper
 from ..core.errors import (
     ContractError,
     counted,
@@ -25,7 +26,6 @@ from ..core.errors import (
 )
 from ..core.problems import Problems
 from ..core.recorder import Recorder, raised_text
-from ..core.timekeeper import Timekeeper
 from ..core.timers import clock_time, to_datetime
 from .engine.engine import Engine
 from .model import (

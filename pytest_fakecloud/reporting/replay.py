@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 from ..base_cloud import BaseCloud, context_of
 from ..core.calls import Action, Call, Entry, Event
+from ..core.clock import Timekeeper
 from ..core.errors import report_failure
 from ..core.ids import Ids
 from ..core.journal import recorder_of
-from ..core.timekeeper import Timekeeper
 from ..core.timers import Instant
 from ..handle import Context, Handle, action_method, app_of
 from ..http.messages import Request

@@ -272,7 +272,7 @@ class RunOptions:
         return settings
 
     def _check_process_time(self, settings: Mapping[str, Any]) -> None:
-        from ..core.timekeeper import STANDS
+        from ..core.clock import STANDS
 
         if settings["clock"] == "running":
             raise misuse(f"clock='running' is not possible: {STANDS}")

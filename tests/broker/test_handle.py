@@ -714,7 +714,7 @@ def test_on_a_running_clock_who_waits_wakes_for_a_timer_that_is_planned_meanwhil
     make_broker: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A timer wakes the call immediately, not only at its own check once a second."""
-    monkeypatch.setattr("pytest_fakecloud.core.timekeeper._nap", lambda: 60.0)
+    monkeypatch.setattr("pytest_fakecloud.core.clock._nap", lambda: 60.0)
     broker = make_broker(clock="running", session_timeout="50ms")
     rest = Rest(broker)
     rest.consume("g", "j", "orders")

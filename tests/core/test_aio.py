@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 import trio
 
-from pytest_fakecloud.core.clock import Clock, checkpoint, drive, in_thread
+from pytest_fakecloud.core.clock import Clock, Timekeeper, checkpoint, drive, in_thread
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timers import Fired
 
 NOON = "2026-01-01T12:00:00Z"

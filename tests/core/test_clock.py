@@ -14,8 +14,8 @@ import pytest
 import time_machine
 
 from pytest_fakecloud.core import timers
+from pytest_fakecloud.core.clock import STANDS, Timekeeper
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.timekeeper import STANDS, Timekeeper
 from pytest_fakecloud.core.timers import Fired, Occupied, Registry, Signal, instant_us, monotonic
 
 from ..harness import error_of, in_threads, wait_until
@@ -440,7 +440,7 @@ def test_a_wait_sleeps_no_longer_than_it_may(
     mode: Any, cap: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Let a wait wake only every ten seconds, as if no tool could move the process's time.
-    monkeypatch.setattr("pytest_fakecloud.core.timekeeper._nap", lambda: 10.0)
+    monkeypatch.setattr("pytest_fakecloud.core.clock._nap", lambda: 10.0)
     clock = Timekeeper(NOON, mode)
     clock.wait_cap = cap
     left_us = DAY if mode == "frozen" else SECOND // 20

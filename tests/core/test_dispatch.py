@@ -11,9 +11,9 @@ from functools import partial
 import pytest
 import time_machine
 
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.threads import Dispatcher
-from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timers import Turns
 
 NOON = "2026-01-01T12:00:00Z"

@@ -20,9 +20,8 @@ import time_machine
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.core.clock import Clock
+from pytest_fakecloud.core.clock import Clock, Timekeeper
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timers import LAST_US, Lane, instant_us, monotonic, to_datetime
 
 from ..harness import error_of, wait_until
@@ -328,7 +327,7 @@ class Watch:
         self._before: list[Callable[[], object]] = []
         self._after: list[Callable[[], object]] = []
         works = SimpleNamespace(time=self.read)
-        monkeypatch.setattr("pytest_fakecloud.core.timekeeper.time", works)
+        monkeypatch.setattr("pytest_fakecloud.core.clock.time", works)
 
     def read(self) -> float:
         if self._before:

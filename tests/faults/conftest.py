@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.core.calls import Call
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.field_types import TEXT
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.matching import Field
-from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.faults.plan import FaultPlan
 from pytest_fakecloud.faults.table import FaultTable
 from pytest_fakecloud.http.messages import Answer, AnyResponse, Request

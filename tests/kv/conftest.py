@@ -21,8 +21,8 @@ import httpx
 import pytest
 
 from docs.generate.kv_commands import REASONS
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.engine.sessions import Session

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.acl import AclUser, KeyPattern, apply_rules, describe_user, keys_of
 from pytest_fakecloud.kv.engine.engine import Engine

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.core import budget
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timers import TimeLimit
 from pytest_fakecloud.kv import errors
 from pytest_fakecloud.kv.commands import transactions

@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.settings import VERSION, KVConfig
 from pytest_fakecloud.kv.table.registry import COMMANDS, command_table

@@ -16,8 +16,8 @@ from pytest_fakecloud.broker.handle import Broker
 from pytest_fakecloud.broker.model import ProducerRecord
 from pytest_fakecloud.broker.settings import BrokerLimits
 from pytest_fakecloud.cloud import Cloud
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.faults.answers import Response, checked_headers, checked_status, checked_type
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.handle import KVServer

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.base_cloud import begin_test
-from pytest_fakecloud.core.timekeeper import Timekeeper
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.outside.process_time import ProcessTime
 from pytest_fakecloud.outside.sleepers import Sleeper, Sleepers, _move_clock_on_turn, _wait_for_turn
 

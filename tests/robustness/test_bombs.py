@@ -15,8 +15,8 @@ import pytest
 import requests
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.kv.engine.engine import Engine

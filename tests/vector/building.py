@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.vector.engine import VectorEngine
 from pytest_fakecloud.vector.errors import VectorError
 from pytest_fakecloud.vector.model import Floats, Hit, SparseVector, VectorQuery, VectorRecord

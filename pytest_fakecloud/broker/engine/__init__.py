@@ -29,10 +29,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
+from ...core.clock import Timekeeper
 from ...core.errors import ContractError
 from ...core.ids import Ids
 from ...core.settings import optional, whole
-from ...core.timekeeper import Timekeeper
 from ...core.timers import monotonic
 from .. import errors
 from ..errors import BrokerError, string

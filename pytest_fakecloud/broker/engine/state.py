@@ -22,7 +22,7 @@ from copy import copy
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from ...core.timekeeper import Timekeeper
+from ...core.clock import Timekeeper
 from ...core.timers import Lane, Signal, Timer
 from .. import errors
 from ..model import (

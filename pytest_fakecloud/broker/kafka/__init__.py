@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from ...core.clock import Timekeeper
 from ...core.errors import ContractError
-from ...core.timekeeper import Timekeeper
 from ..engine.state import GroupListener, Waits
 from ..errors import AsMisuse, BrokerError
 from ..model import ProducerRecord, TopicConfig, TopicPartition

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from confluent_kafka import OFFSET_STORED, Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClusterPartition
 
-from ...core.timekeeper import Timekeeper
+from ...core.clock import Timekeeper
 from ...core.timers import monotonic
 from .. import errors
 from ..engine.groups import check_instance_limit

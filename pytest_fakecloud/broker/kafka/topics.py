@@ -20,9 +20,9 @@ from typing import Any, Literal, TypeVar
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClusterPartition
 
+from ...core.clock import Timekeeper
 from ...core.errors import ContractError, counted
 from ...core.settings import whole
-from ...core.timekeeper import Timekeeper
 from ...core.timers import monotonic
 from .. import errors
 from ..engine import checked_config, topic_exists

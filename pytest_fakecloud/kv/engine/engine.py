@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...core import budget
 from ...core.budget import UNBOUNDED, OverBudget, of_thread
+from ...core.clock import Timekeeper
 from ...core.errors import ContractError
 from ...core.ids import Ids
-from ...core.timekeeper import Timekeeper
 from ...core.timers import Registry, on_first_use
 from .. import errors
 from ..acl import AclUser, RestToken

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...core.clock import Timekeeper
 from ...core.ids import new_token
-from ...core.timekeeper import Timekeeper
 from ...core.timers import on_first_use
 from ..acl import ANONYMOUS, AclUser, Denied, RestToken, first_user, password_hash, read_only_user
 from ..errors import WRONGPASS, CommandError

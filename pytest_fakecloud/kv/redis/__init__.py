@@ -39,8 +39,8 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
+from ...core.clock import Timekeeper
 from ...core.ids import Ids
-from ...core.timekeeper import Timekeeper
 from .. import errors
 from ..acl import first_user, read_only_user
 from ..algorithms.quoting import split_words

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import orjson
 
 from ...core.calls import Call
-from ...core.timekeeper import Timekeeper
+from ...core.clock import Timekeeper
 from ...http.messages import Answer
 from ...http.server import Connection
 from ..algorithms.quoting import split_words

@@ -33,7 +33,7 @@ from .errors import LEVELS, PORT_LEVELS, HostLost, ScriptFailure, ScriptLimits
 from .libraries import KEY_LOCKING, Libraries, Library, digest, library_shebang, script_shebang
 
 if TYPE_CHECKING:
-    from ...core.timekeeper import Timekeeper
+    from ...core.clock import Timekeeper
     from ..engine.engine import Engine
     from ..engine.sessions import Session
     from ..table.registry import CommandSpec

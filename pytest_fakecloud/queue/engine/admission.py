@@ -33,8 +33,8 @@ from copy import copy
 from functools import partial
 from typing import Any
 
+from ...core.clock import Timekeeper
 from ...core.ids import Ids
-from ...core.timekeeper import Timekeeper
 from ...core.timers import Lane, Timer
 from ..errors import existing, quota
 from ..model import SECOND, FlowSettings, Message, Outcome, Report

@@ -16,8 +16,8 @@ from functools import partial
 from typing import Any
 
 from ...core.calls import Headers
+from ...core.clock import Timekeeper
 from ...core.ids import Ids
-from ...core.timekeeper import Timekeeper
 from ...core.timers import finished
 from ..errors import LoopError
 from ..model import (

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ...core.timekeeper import Timekeeper
+from ...core.clock import Timekeeper
 from ...core.timers import weakly
 from .. import errors
 from ..errors import QueueError, bad_request, quota

@@ -18,7 +18,7 @@ from typing import (
     is_typeddict,
 )
 
-from ...core.timekeeper import Mode
+from ...core.clock import Mode
 from ...http.app import Route
 from ...reporting.data import PAGING
 

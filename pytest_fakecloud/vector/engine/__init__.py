@@ -26,9 +26,9 @@ from uuid import UUID
 
 import orjson
 
+from ...core.clock import Timekeeper
 from ...core.errors import ContractError, counted
 from ...core.ids import Ids
-from ...core.timekeeper import Timekeeper
 from ...core.timers import Timer
 from .. import errors
 from ..model import (

@@ -20,8 +20,8 @@ from pytest_fakecloud.broker.model import (
     TopicPartitionOffset,
 )
 from pytest_fakecloud.broker.settings import BrokerConfig, BrokerLimits
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.timekeeper import Timekeeper
 from tests.harness import wait_until
 
 from ..conftest import START, Parked

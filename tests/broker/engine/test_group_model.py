@@ -24,8 +24,8 @@ from pytest_fakecloud.broker.model import (
     TopicPartitionOffset,
 )
 from pytest_fakecloud.broker.settings import BrokerConfig
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.timekeeper import Timekeeper
 
 # The remainders of these numbers by 1000 differ, so no two timers are due at the same time, and the
 # model does not need to know the order of equal times.

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine import limits
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import OOM, CommandError

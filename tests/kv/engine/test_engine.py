@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.engine.sessions import Session
 from pytest_fakecloud.kv.reply import Blocked

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv import rdb
 from pytest_fakecloud.kv.dump_files import records_of
 from pytest_fakecloud.kv.engine.engine import Engine

@@ -12,8 +12,8 @@ import pytest
 from redis.exceptions import ConnectionError as LostConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv import redis as engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.redis import RedisSession, namespace

@@ -7,8 +7,8 @@ from weakref import ref
 
 import pytest
 
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.scripting.errors import HostLost
 from pytest_fakecloud.kv.scripting.host import LuaHost, keep_frames

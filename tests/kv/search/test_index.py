@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.core.timekeeper import Timekeeper
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.reply import to_json, to_resp
 from pytest_fakecloud.kv.settings import KVConfig

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.queue.engine.engine import Engine
 from pytest_fakecloud.queue.model import SECOND, Delivery, DeliveryInterceptor, Outcome, SigningKeys
 from pytest_fakecloud.queue.settings import QueueConfig

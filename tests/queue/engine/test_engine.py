@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.core.clock import AioClock
+from pytest_fakecloud.core.clock import AioClock, Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timers import to_datetime
 from pytest_fakecloud.queue.attempt_reports import timeline, waiting_text
 from pytest_fakecloud.queue.errors import QueueError

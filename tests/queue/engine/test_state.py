@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.core.timekeeper import Timekeeper
 from pytest_fakecloud.core.timers import Lane
 from pytest_fakecloud.queue.engine.admission import Admission
 from pytest_fakecloud.queue.model import SECOND, DeliveryInterceptor, Message

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.core.timekeeper import Timekeeper
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.vector.engine import VectorEngine
 from pytest_fakecloud.vector.model import VectorQuery, VectorRecord
 

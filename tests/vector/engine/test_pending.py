@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.core.timekeeper import Timekeeper
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.vector.engine import VectorEngine
 
 from ..building import NOW, ask, engine, ids, put

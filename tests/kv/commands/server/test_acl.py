@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from pytest_fakecloud.core.timekeeper import Timekeeper
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.reply import OK
 from tests.kv.conftest import Run

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_fakecloud.core.timekeeper import Timekeeper
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.kv.reply import OK
 from tests.kv.conftest import NOW_MS, Run
 
