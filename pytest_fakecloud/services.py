@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from .core.structs import Struct
 
 if TYPE_CHECKING:
     from .handle import Handle
 
 
-class Service(NamedTuple):
+class Service(Struct):
     """One kind of fake: its names, its modules and its features.
 
     ``fixture`` is the name of its fixture, ``word`` its name on the command line and in the

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from textwrap import fill
 
 from pytest_fakecloud.kv.settings import VERSION
-from pytest_fakecloud.kv.table.registry import COMMANDS, DOCUMENTED
+from pytest_fakecloud.kv.table.registry import COMMANDS
 from pytest_fakecloud.kv.table.versions import LATER, MODULES, VENDOR, is_later
 from tests.kv.comparison.known import KNOWN
 from tests.kv.comparison.normalise import RULES
@@ -55,7 +55,7 @@ def _versions() -> Iterator[str]:
         and spec.name not in VALKEYS
     }
     later = {word: since for word, since in words.items() if is_later(since, announced)}
-    documented = sorted(word for word in later if word.split()[0] in DOCUMENTED)
+    documented = sorted(word for word in later if COMMANDS[word.split()[0]].documented)
     others = sorted({*later, *VALKEYS} - {*documented})
     yield "\n## Versions\n"
     for text in (

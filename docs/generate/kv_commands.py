@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pytest_fakecloud.kv.commands.server.introspection import summary
 from pytest_fakecloud.kv.engine import engine as _engine  # noqa: F401 - binds every command's function
-from pytest_fakecloud.kv.table.registry import COMMANDS, DOCUMENTED, CommandSpec, function_of
+from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec, function_of
 
 _TITLES = {
     "string": "String", "bitmap": "Bitmap", "hash": "Hash", "list": "List", "set": "Set",
@@ -73,7 +73,7 @@ def _available(spec: CommandSpec) -> str:
 def _rows(specs: list[CommandSpec]) -> Iterator[str]:
     for spec in specs:
         words = " ".join(spec.options).replace("|", "\\|")
-        documented = "yes" if spec.name in DOCUMENTED else "no"
+        documented = "yes" if spec.documented else "no"
         yield (
             f"| {spec.name} | {_available(spec)} | {documented} | {spec.arity} | {words} | {spec.since} "
             f"| {summary(spec)} |"

@@ -13,6 +13,7 @@ from ..core.field_types import DOCUMENT, TEXT, OneOf, Shaped, WholeNumber
 from ..core.journal import Results, results_of
 from ..core.matching import PAIRS, Field, ItemFields
 from ..core.settings import optional, whole
+from ..core.structs import Struct
 from ..core.timers import Duration, duration_us, instant_us
 from .errors import BrokerError, can_name_a_topic, illegal_argument, string
 
@@ -131,7 +132,7 @@ OFFSET_FIELDS: Mapping[str, Field] = {
 """Fields by which committed offsets can be filtered."""
 
 
-class TopicConfig(NamedTuple):
+class TopicConfig(Struct):
     """The configuration of a new topic. A limit that is None defaults to that of the plan."""
 
     partitions: int = 1
@@ -156,7 +157,7 @@ CONSUMER_HEADERS = (
 AUTO_OFFSET_RESETS = ("earliest", "latest", "none")
 
 
-class ConsumerConfig(NamedTuple):
+class ConsumerConfig(Struct):
     """Configuration of a consumer instance, read from the headers of its first consume request.
 
     Defaults are the vendor's. As in the Java client, an auto-commit interval of 0 means to commit
@@ -212,7 +213,7 @@ def _bad_header(name: str, value: str, expected: str) -> BrokerError:
     return illegal_argument(f"Invalid value {value[:40]!r} for header {name}: expected {expected}")
 
 
-class MemberView(NamedTuple):
+class MemberView(Struct):
     """A consumer instance.
 
     ``state`` is ``joining``, ``active``, ``closed``, ``crashed`` or ``expired``. ``position`` is
@@ -244,7 +245,7 @@ GROUP_STATES = ("Empty", "PreparingRebalance", "Stable")
 """Kafka's names of the states of a group that exists."""
 
 
-class GroupDescription(NamedTuple):
+class GroupDescription(Struct):
     """All data of a consumer group at one moment; ``GroupView`` explains the fields."""
 
     name: str

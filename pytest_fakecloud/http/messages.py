@@ -5,17 +5,18 @@
 
 from __future__ import annotations
 
-import base64
+import binascii
 import json
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import httptools
 
 from ..core.calls import SYNC_TOKENS, Call, Headers, Outcome, VariedHeaders, is_number, number_of
 from ..core.errors import ContractError
+from ..core.structs import Struct
 
 HeaderPairs: TypeAlias = Sequence[tuple[str, str]]
 JSON_TYPE = "application/json"
@@ -133,7 +134,7 @@ class Stream:
             self.on_close()
 
 
-class Effect(NamedTuple):
+class Effect(Struct):
     """The effect that an injected fault has on the connection, instead of a response.
 
     ``kind`` is ``"drop"`` (close without a response, before the engine), ``"lose"`` (close without
@@ -244,7 +245,7 @@ def basic_credentials(header: str | None) -> tuple[bytes, bytes] | None:
     if scheme.lower() != "basic":
         return None
     try:
-        decoded = base64.b64decode(encoded.strip(), validate=True)
+        decoded = binascii.a2b_base64(encoded.strip(), strict_mode=True)
     except ValueError:
         return None
     user, colon, password = decoded.partition(b":")
@@ -275,7 +276,7 @@ HEADERS_LIMIT = 1000
 BODY_LIMIT = 64 * 1024 * 1024
 """Maximum bytes of a request body, above the limits of all services, so that those apply."""
 
-_METHOD = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32} ")
+_METHOD = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32} "
 # Maximum number and length of headers that are cached: most requests repeat the previous ones.
 _REMEMBERED = 64
 _LONGEST_REMEMBERED = 512
@@ -645,7 +646,7 @@ class RequestReader:
 
 def _no_method(data: bytes) -> Refusal | None:
     """Return the refusal of an unknown method or of TLS; None for other data."""
-    if _METHOD.match(data) is not None:
+    if re.match(_METHOD, data):
         # The parser rejects methods that are not registered, but any token is valid syntax.
         method, target, *_ = [*data.split(b"\r\n")[0].decode("latin-1").split(" "), ""]
         return Refusal(501, f"the method {method!r} is not known", method, target)

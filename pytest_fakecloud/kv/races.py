@@ -9,9 +9,10 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from ..core.errors import ContractError, brief, counted
 from ..core.matching import Condition, Query, Question
+from ..core.structs import Struct
 from .command_fields import COMMAND, COMMAND_FIELDS, command_name, facts_of
 
-Place: TypeAlias = int | tuple[Condition[str], Condition[str]] | None
+Place: TypeAlias = "int | tuple[Condition[str], Condition[str]] | None"
 """A position: a number of commands before it, two names, or None for all positions."""
 Arrival: TypeAlias = Literal["alone", "pipelined", "queued"]
 """How a command arrives: alone (also first in a pipeline), later in a REST pipeline, or inside a
@@ -33,7 +34,7 @@ class Sender(NamedTuple):
     user: str | None = None
 
 
-class _Progress(NamedTuple):
+class _Progress(Struct):
     """A client's number, the number of commands it has sent, and the name of the last one."""
 
     client: int
@@ -41,7 +42,7 @@ class _Progress(NamedTuple):
     last: str = ""
 
 
-class _Gap(NamedTuple):
+class _Gap(Struct):
     """A position between two commands of a client; ``place`` is the number of commands before it."""
 
     before: str

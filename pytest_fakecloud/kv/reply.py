@@ -8,13 +8,14 @@ and booleans.
 
 from __future__ import annotations
 
-from base64 import b64encode
+from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from math import copysign
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from ..core.errors import ContractError, brief
+from ..core.structs import Struct
 from .errors import CommandError, one_line
 from .table.syntax import format_double, parse_int
 from .values import type_name
@@ -178,14 +179,16 @@ def to_json(reply: Reply, base64: bool = False) -> Any:
     kind = type(reply)
     if kind is bytes:
         text: bytes = reply  # type: ignore[assignment]
-        return b64encode(text).decode() if base64 else text.decode("utf-8", "replace")
+        return (
+            b2a_base64(text, newline=False).decode() if base64 else text.decode("utf-8", "replace")
+        )
     if kind is int or reply is None:
         return reply
     if isinstance(reply, list):
         return [to_json(item, base64) for item in reply]
     if isinstance(reply, Status):
         if base64 and reply.text != b"OK":
-            return b64encode(reply.text).decode()
+            return b2a_base64(reply.text, newline=False).decode()
         return reply.text.decode("utf-8", "replace")
     if isinstance(reply, float):
         return to_json(double_text(reply), base64)
@@ -345,7 +348,7 @@ and JSON is the parsed document.
 """
 
 
-class Converted(NamedTuple):
+class Converted(Struct):
     """A value that an engine returns in plain Python, with the reply of TYPE for its key."""
 
     type_name: str

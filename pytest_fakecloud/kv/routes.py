@@ -7,12 +7,12 @@ import itertools
 import json
 import re
 import threading
-from base64 import b64encode
+from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property, partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, cast
 
 import orjson
 
@@ -20,6 +20,7 @@ from ..core.calls import SYNC_TOKEN
 from ..core.field_types import OneOf
 from ..core.ids import new_token
 from ..core.matching import Field
+from ..core.structs import Struct
 from ..core.timers import monotonic, on_first_use
 from ..http.app import App, Route
 from ..http.messages import Answer, Request, Stream, bearer_token, decode_bytes, same
@@ -503,7 +504,7 @@ _PIECE = 3 * 2**16
 """Number of string bytes per piece: a multiple of three, so that base64 pieces can be joined."""
 
 
-class Format(NamedTuple):
+class Format(Struct):
     """The response format that a request asks for."""
 
     base64: bool
@@ -612,6 +613,6 @@ def _long_string(text: bytes | bytearray, base64: bool) -> Iterator[bytes]:
         for at in range(0, len(view), _PIECE):
             piece = view[at : at + _PIECE]
             if base64:
-                yield b64encode(piece)
+                yield b2a_base64(piece, newline=False)
             else:
                 yield orjson.dumps(decoder.decode(piece, final=at + _PIECE >= len(view)))[1:-1]

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 from ..core.calls import NO_HEADERS, Headers
+from ..core.structs import Struct
 from ..core.timers import to_datetime
 
 HeaderList = list[tuple[str, str]]
@@ -95,7 +96,7 @@ class SigningKeys:
         self.former: list[str] = []
 
 
-class FlowSettings(NamedTuple):
+class FlowSettings(Struct):
     """Flow-control settings of a message. A limit is None if the message does not set it."""
 
     key: str
@@ -104,7 +105,7 @@ class FlowSettings(NamedTuple):
     period_us: int = SECOND
 
 
-class Redaction(NamedTuple):
+class Redaction(Struct):
     """The parts of a message that the API replaces with ``REDACTED:<sha256>``."""
 
     body: bool = False
@@ -126,7 +127,7 @@ class Redaction(NamedTuple):
 NOTHING_REDACTED = Redaction()
 
 
-class PublishSettings(NamedTuple):
+class PublishSettings(Struct):
     """The parsed and validated settings of a publish request.
 
     ``forward`` are the headers for the destination, without prefix and without hop-by-hop headers.
@@ -241,7 +242,7 @@ MessageState = Literal[
 """A state of a message. (``ERROR``, the state of a failed attempt, appears only in the log.)"""
 
 
-class WorkflowPart(NamedTuple):
+class WorkflowPart(Struct):
     """The role of a message in a workflow run.
 
     ``url`` is the URL of the workflow. ``call_type`` is in lower case and ``step`` by default.

@@ -23,10 +23,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
 from types import FunctionType
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, TypedDict
 from urllib.parse import urlsplit
 
 from ..core.ids import RandomStream
+from ..core.structs import Struct
 from ..outside.replace import Function, Replacement, replace
 from .delivery.applications import Address
 from .model import (
@@ -290,7 +291,7 @@ def real_time(_read: Callable[[], float] = time.time) -> float:
     return _read()
 
 
-class FailedCheck(NamedTuple):
+class FailedCheck(Struct):
     """The arguments of a signature check that raised an exception.
 
     ``url`` and ``body`` are None if the check did not use them. ``claim`` is the rejected claim of

@@ -9,13 +9,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ...core import budget
 from ...core.budget import UNBOUNDED, OverBudget, of_thread
 from ...core.clock import Timekeeper
 from ...core.errors import ContractError
 from ...core.ids import Ids
+from ...core.structs import Struct
 from ...core.timers import Registry, on_first_use
 from .. import errors
 from ..acl import AclUser, RestToken
@@ -25,7 +26,6 @@ from ..reply import QUEUED, Blocked, Reply, with_17_digits
 from ..settings import VERSION, KVConfig
 from ..table.config import Config
 from ..table.registry import (
-    DOCUMENTED,
     CommandSpec,
     check_family_over_rest,
     check_over_rest,
@@ -52,7 +52,7 @@ _GIVE_WAY_TIMEOUT = 0.2
 """Maximum wall-clock time in seconds that ``give_way()`` waits."""
 
 
-class EngineCopy(NamedTuple):
+class EngineCopy(Struct):
     """A copy of everything that commands can change."""
 
     databases: list[KeyspaceCopy]
@@ -122,7 +122,6 @@ class Engine:
         self.streaming: set[Session] = set()
         self.users = Users(self.connected, self.streaming, dialect, self.table)
         self.tracking = Tracking(self.connected, self.config, self.databases)
-        self._allowed_names = DOCUMENTED if settings.documented_only else None
         self._needs_replicas = False
         self._may_reject = settings.documented_only
         """Whether a setting or a parameter can cause a valid command line to be rejected."""
@@ -413,8 +412,8 @@ class Engine:
             self.check_replicas(session, writes)
 
     def offers(self, session: Session, spec: CommandSpec) -> bool:
-        allowed = self._allowed_names
-        return allowed is None or spec.name in allowed or session.transport == "local"
+        limited = self.settings.documented_only and session.transport != "local"
+        return spec.documented or not limited
 
     def check_replicas(self, session: Session, writes: bool) -> None:
         """Raise NOREPLICAS for a client's write command if ``min-replicas-to-write`` is set."""
@@ -630,7 +629,9 @@ class Engine:
         self._needs_replicas = bool(
             number("min-replicas-to-write") and number("min-replicas-max-lag")
         )
-        self._may_reject = bool(self._allowed_names or self.memory.limit or self._needs_replicas)
+        self._may_reject = bool(
+            self.settings.documented_only or self.memory.limit or self._needs_replicas
+        )
         if self.memory.limit:
             # Evict keys immediately if the memory limit was lowered.
             self.memory.make_room(self.sizes, self.clock.now_us() // 1000)

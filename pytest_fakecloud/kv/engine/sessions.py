@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from copy import copy
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ...core.clock import Timekeeper
 from ...core.ids import new_token
+from ...core.structs import Struct
 from ...core.timers import on_first_use
 from ..acl import ANONYMOUS, AclUser, Denied, RestToken, first_user, password_hash, read_only_user
 from ..errors import WRONGPASS, CommandError
@@ -319,7 +320,7 @@ _COMPARED = 10
 """Number of the newest entries with which a denial is compared, as on a real server."""
 
 
-class LogEntry(NamedTuple):
+class LogEntry(Struct):
     """An entry of ACL LOG. ``client`` is the client's line in CLIENT LIST."""
 
     reason: str
@@ -328,7 +329,7 @@ class LogEntry(NamedTuple):
     name: bytes
     at_us: int
     client: bytes
-    times: int
+    times: int = 1
 
 
 _TRANSACTION_ENDPOINT = frozenset({"MULTI", "EXEC"})
@@ -423,15 +424,15 @@ class Users(dict[str, AclUser]):
         self, session: Session, reason: str, context: str, object: bytes, name: str
     ) -> None:
         """Add an entry to ACL LOG, or count the denial in the entry of an equal one."""
-        engine = session.engine
-        log, at_us, times = self.log, engine.clock.now_us(), 1
-        denied = reason, context, object, encoded(name)
+        engine, log = session.engine, self.log
+        at_us, client = engine.clock.now_us(), session.describe().rstrip(b"\n")
+        entry = LogEntry(reason, context, object, encoded(name), at_us, client)
         for place, known in enumerate(log[:_COMPARED]):
-            if known[:4] == denied and abs(at_us - known.at_us) <= _SAME_WITHIN_US:
-                times += log.pop(place).times
+            is_recent = abs(at_us - known.at_us) <= _SAME_WITHIN_US
+            if is_recent and known._replace(at_us=at_us, client=client, times=1) == entry:
+                entry = entry._replace(times=1 + log.pop(place).times)
                 break
-        client = session.describe().rstrip(b"\n")
-        log.insert(0, LogEntry(*denied, at_us, client, times))
+        log.insert(0, entry)
         del log[engine.config.number("acllog-max-len") :]
 
     def snapshot(self) -> tuple[dict[str, AclUser], dict[str, RestToken]]:

@@ -47,13 +47,7 @@ from ..algorithms.quoting import split_words
 from ..errors import CommandError
 from ..reply import OK, QUEUED, Push, Reply
 from ..settings import KVConfig
-from ..table.registry import (
-    DOCUMENTED,
-    EVERYTHING,
-    CommandSpec,
-    check_family_over_rest,
-    check_over_rest,
-)
+from ..table.registry import EVERYTHING, CommandSpec, check_family_over_rest, check_over_rest
 from .links import Link, Login, Unreachable
 from .namespace import Namespace, RedisCopy
 from .rewriting import DEFAULT_USERS, Answered, Prefixes, Prepared, RedisScripts, Rewriter, escaped
@@ -397,7 +391,7 @@ class RedisEngine:
             elif (family := EVERYTHING.find_family(argv)) is not None:
                 check_family_over_rest(family)
         limited = self.settings.documented_only and session.transport != "local"
-        if spec is not None and limited and spec.name not in DOCUMENTED:
+        if spec is not None and limited and not spec.documented:
             raise CommandError(errors.not_available(spec.name))
 
     def give_way(self) -> None:

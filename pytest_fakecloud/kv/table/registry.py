@@ -15,9 +15,10 @@ from importlib import import_module
 from itertools import islice, pairwise
 from threading import Lock
 from types import FunctionType
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from ...core.assets import asset
+from ...core.structs import Struct
 from ..errors import CommandError, not_available, unknown_command, unknown_subcommand
 from ..reply import Reply
 from .syntax import integer_at_start
@@ -26,10 +27,13 @@ from .versions import ARITIES, EARLIER, LATER, MODULES, is_later
 # -- rows ------------------------------------------------------------------------------------------
 
 
-class Row(NamedTuple):
-    """A row of the table. ``flags``, ``keys``, ``arguments`` and ``effects`` are unparsed."""
+class Row(Struct):
+    """A row of the table. ``documented`` says whether the vendor documents the command. ``flags``,
+    ``keys``, ``arguments`` and ``effects`` are unparsed.
+    """
 
     name: str
+    documented: bool
     arity: int
     group: str
     since: str
@@ -39,14 +43,14 @@ class Row(NamedTuple):
     effects: str
 
 
-def _lines(table: str) -> Iterator[tuple[str, bool, str, str]]:
-    """Yield the name of each command, whether the vendor documents it, the heading of its group, and
-    its line. The commands of a group are in the order of their names.
+def _lines(table: str) -> Iterator[tuple[str, str]]:
+    """Yield the name of each command, and its line after the heading of its group. The commands of a
+    group are in the order of their names.
     """
     for section in f"\n{table}".split("\n[")[1:]:
         heading, *lines = section.strip().split("\n")
         yield from sorted(
-            (word.removeprefix("*").replace("|", " "), word[0] == "*", heading, line)
+            (word.removeprefix("*").replace("|", " "), f"{heading}\n{line}")
             for line in lines
             for word in line.partition(" | ")[0].split()[:-2]
         )
@@ -55,23 +59,21 @@ def _lines(table: str) -> Iterator[tuple[str, bool, str, str]]:
 _, _SHARED, _TABLE = asset(__file__, "commands.txt").replace("\n  ", " ").split("\n\n", 2)
 _PARTS = dict(line[1:].split(" = ", 1) for line in _SHARED.split("\n"))
 """The parts that synopses share, by name."""
-_MARKED = tuple(_lines(_TABLE))
-_LINES = {name: (heading, line) for name, _, heading, line in _MARKED}
-DOCUMENTED = frozenset(name for name, is_documented, _, _ in _MARKED if is_documented)
-"""Names of documented commands, container commands and subcommands (``"XGROUP CREATE"``)."""
+_LINES = dict(_lines(_TABLE))
 
 
 def row_of(name: str) -> Row:
     """Return the row of a command; raise ``KeyError`` for an unknown name."""
-    heading, line = _LINES[name]
+    heading, line = _LINES[name].split("\n")
     group, _, of_group = heading.partition("]")
     head, *columns = line.split(" | ")
-    *_, arity, since = head.split()
+    *words, arity, since = head.split()
     columns = ["" if column == "-" else column for column in columns]
     flags, keys, arguments, effects = [*columns, "", "", "", ""][:4]
     if of_group:
         effects = f"{of_group} {effects}"
-    return Row(name, int(arity), group, since, flags, keys, arguments, effects)
+    documented = f"*{name.replace(' ', '|')}" in words
+    return Row(name, documented, int(arity), group, since, flags, keys, arguments, effects)
 
 
 def synopsis(arguments: str) -> str:
@@ -81,25 +83,22 @@ def synopsis(arguments: str) -> str:
 
 # -- the column "keys" -----------------------------------------------------------------------------
 
-_POSITION = re.compile(
-    r"unknown|(?:([^@]+)@)?(-?[0-9]+)(?:\.\.(-?[0-9]+))?(?:/([0-9]+))?(?:%([0-9]+))?"
-)
-"""A keyword, the first position, the last one, the step and the limit."""
-
 
 class KeySpec:
     """A position of a command's keys, and how the command accesses them."""
 
     def __init__(self, text: str) -> None:
         *flags, position = text.split()
-        found = _POSITION.fullmatch(position)
-        assert found is not None, text
-        keyword, first, last, step, limit = found.groups()
+        # For example `STREAMS@1..-1/2%2`, of which only the first number is required.
+        keyword, _, position = position.rpartition("@")
+        position, _, limit = position.partition("%")
+        position, _, step = position.partition("/")
+        first, _, last = position.partition("..")
         self.flags = tuple(flags)
-        self.unknown = first is None
+        self.unknown = first == "unknown"
         self.numkeys = keyword == "numkeys"
         self.keyword = keyword.encode() if keyword and not self.numkeys else None
-        self.first, self.last = int(first or 0), int(last or 0)
+        self.first, self.last = 0 if self.unknown else int(first), int(last or 0)
         self.step, self.limit = int(step or 1), int(limit or 0)
 
     @property
@@ -149,7 +148,7 @@ def sort_destination(argv: list[bytes]) -> int | None:
 # -- the column "effects" --------------------------------------------------------------------------
 
 
-class Unit(NamedTuple):
+class Unit(Struct):
     """The unit of a TTL: its length, and whether numbers are Unix times and not durations."""
 
     milliseconds: int
@@ -289,8 +288,8 @@ class CommandSpec:
     """A command or subcommand in the table.
 
     ``name`` is in upper case, with a space before the subcommand (``XGROUP CREATE``), ``full_name``
-    in lower case with ``|``, as in errors. ``arity``, ``group``, ``since``, ``flags``,
-    ``categories``, ``keys`` and ``effects`` are from the row in the table. ``write`` and
+    in lower case with ``|``, as in errors. ``documented``, ``arity``, ``group``, ``since``,
+    ``flags``, ``categories``, ``keys`` and ``effects`` are from the row in the table. ``write`` and
     ``readonly`` say whether the row has this flag. The others:
 
     - ``container`` is the command of a subcommand, and ``subcommands`` are those of a container.
@@ -310,17 +309,17 @@ class CommandSpec:
     """
 
     def __init__(self, row: Row) -> None:
-        name, arity, group, since, flags, keys, arguments, effects = row
-        self.name = name
-        self.full_name = name.lower().replace(" ", "|")
-        self.arity = arity
-        self.least = abs(arity)
-        self.most = arity if arity > 0 else sys.maxsize
-        self.group = group
-        self.since = since
-        self.flags, self.categories = _flags_and_categories(flags, group)
-        self.keys, self.only_key, only_reads_a_key = _keys(keys)
-        self.effects = _effects(effects)
+        self.name = row.name
+        self.full_name = row.name.lower().replace(" ", "|")
+        self.documented = row.documented
+        self.arity = row.arity
+        self.least = abs(row.arity)
+        self.most = row.arity if row.arity > 0 else sys.maxsize
+        self.group = row.group
+        self.since = row.since
+        self.flags, self.categories = _flags_and_categories(row.flags, row.group)
+        self.keys, self.only_key, only_reads_a_key = _keys(row.keys)
+        self.effects = _effects(row.effects)
         self.write = "write" in self.flags
         self.readonly = "readonly" in self.flags
         self.derives = "denyoom" in self.flags and any(not key.writes for key in self.keys)
@@ -330,9 +329,9 @@ class CommandSpec:
         self.function: Function | None = None
         self.container: CommandSpec | None = None
         self.subcommands: dict[bytes, CommandSpec] | None = None
-        self.arguments = slice(2 if " " in name else 1, None)
-        self._synopsis = arguments
-        self.may_wait = "BLOCK " in arguments
+        self.arguments = slice(2 if " " in row.name else 1, None)
+        self._synopsis = row.arguments
+        self.may_wait = "BLOCK " in row.arguments
         self.over_rest = self.may_wait or "blocking" not in self.flags
         if self.effects.over_rest is not None:
             self.over_rest = self.effects.over_rest
@@ -595,7 +594,7 @@ def function_of(spec: CommandSpec) -> Function | None:
 # -- what a command line sets or needs -------------------------------------------------------------
 
 
-class Ttl(NamedTuple):
+class Ttl(Struct):
     """A TTL: the command or option that sets it, the number and the number's unit."""
 
     word: str

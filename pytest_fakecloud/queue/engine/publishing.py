@@ -318,14 +318,13 @@ class Publisher(Messages):
         self, source: Message, kind: Kind, url: str, nested: HeaderPairs, body: bytes, at_us: int
     ) -> None:
         """Publish a callback about a message, with the settings nested in the message's headers."""
-        settings = PublishSettings(**read_given(nested)) if nested else PublishSettings()
-        retries = self.quota.callback_retries(settings, source.max_retries)
+        given = read_given(nested) if nested else {}
+        retries = self.quota.callback_retries(PublishSettings(**given), source.max_retries)
         redaction = source.settings.redaction
-        if settings.redaction != redaction:
-            redaction = settings.redaction.with_other(redaction)
-        settings = settings._replace(
-            content_type="application/json", retries=retries, redaction=redaction
-        )
+        if "redaction" in given:
+            redaction = given["redaction"].with_other(redaction)
+        given |= {"content_type": "application/json", "retries": retries, "redaction": redaction}
+        settings = PublishSettings(**given)
         self.quota.count_message(at_us)
         origin = {"url": url, "kind": kind, "source_id": source.id}
         draft = self._draft(settings, body, at_us, retries, source.caller_ip, **origin)

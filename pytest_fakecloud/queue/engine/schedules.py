@@ -28,8 +28,9 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache, partial
 from importlib.machinery import SourceFileLoader
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from ...core.structs import Struct
 from ...core.timers import Timer, to_datetime
 from ..errors import QueueError, bad_request, existing, quota
 from ..model import MINUTE, SECOND, Api, HeaderList, PublishSettings
@@ -48,14 +49,12 @@ _ALIASES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
-_ZONE = re.compile(r"(?:CRON_TZ|TZ)=(\S+)\s+(.*)\Z", re.DOTALL)
-_PIECE = re.compile(
-    r"(?:(?P<all>[*?])|(?P<low>\w+)(?:-(?P<high>\w+))?)(?:/(?P<step>\d{1,9}))?\Z", re.ASCII
-)
+_ZONE = r"(?s)(?:CRON_TZ|TZ)=(\S+)\s+(.*)"
+_PIECE = r"(?a)(?:(?P<all>[*?])|(?P<low>\w+)(?:-(?P<high>\w+))?)(?:/(?P<step>\d{1,9}))?"
 _EVERY = "@every "
 
 
-class _Field(NamedTuple):
+class _Field(Struct):
     name: str
     least: int
     most: int
@@ -159,7 +158,7 @@ class Cron:
         return instants[0], instants[1]
 
     def _split_zone(self, text: str) -> tuple[str, tzinfo]:
-        found = _ZONE.match(text)
+        found = re.fullmatch(_ZONE, text)
         if found is None:
             return text, UTC
         name = found.group(1)
@@ -184,7 +183,7 @@ class Cron:
         values: set[int] = set()
         unrestricted = False
         for piece in text.split(","):
-            found = _PIECE.match(piece)
+            found = re.fullmatch(_PIECE, piece)
             span = None if found is None else _span(field, found)
             if found is None or span is None:
                 raise self._bad(

@@ -183,12 +183,12 @@ def settings_to_republish(
         content_based_deduplication=False,
         retries=max_retries if settings.retries is None else settings.retries,
     )
-    merged = plain._asdict() | given
-    for name in ("forward", "callback_headers", "failure_callback_headers"):
-        base = getattr(plain, name)
-        if base and given.get(name):
-            merged[name] = overridden(base, given[name])
-    return PublishSettings(**merged)
+    merged = {
+        name: overridden(getattr(plain, name), given[name])
+        for name in ("forward", "callback_headers", "failure_callback_headers")
+        if given.get(name)
+    }
+    return plain._replace(**{**given, **merged})
 
 
 LLM_URL = "https://qstash.upstash.io/llm/v1/chat/completions"
