@@ -170,7 +170,7 @@ class ConsumerConfig(Struct):
     session_timeout_ms: int = 120_000
 
 
-class ConsumeRequest(NamedTuple):
+class ConsumeRequest(Struct):
     """A request for the next records of an instance, which ``headers`` configure if it is new."""
 
     group: str
