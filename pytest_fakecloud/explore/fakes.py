@@ -187,6 +187,7 @@ class Fakes:
     def __init__(self, cloud: BaseCloud) -> None:
         self.cloud = cloud
         self.clock = context_of(cloud).clock
+        self.now_us = self.clock.now_us
         self.handles = [handle for handle in cloud.fakes() if find(handle.fixture).in_process]
         self._queues: list[Queue] = [h for h in self.handles if h.fixture == "queue"]  # type: ignore[misc]
         for queue in self._queues:
@@ -232,9 +233,6 @@ class Fakes:
         engine: Any = handle._engine
         with engine.reading():
             return python_value(engine.databases[int(database)].peek(key_of_touch(touch)))
-
-    def now_us(self) -> int:
-        return self.clock.now_us()
 
     def elapsed_us(self) -> int:
         return self.clock.now_us() - self._start_us

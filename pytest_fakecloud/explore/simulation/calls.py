@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 import threading
@@ -184,7 +185,8 @@ class Calls(Part):
         self, strand: Strand, handle: Handle, request: Request | None, *, may_wait: bool
     ) -> None:
         if self._state.plan.notes and handle.name in self._state.subject.handles:
-            events = possible_events(handle, request, may_wait=may_wait)
+            route = "" if request is None else request.call.route
+            events = _possible_events(handle.fixture, route, may_wait=may_wait)
             self._clock.note_point(strand, events)
 
     def _pause(self, strand: Strand, kinds: Collection[str]) -> _TurnsToYield:
@@ -396,19 +398,18 @@ def _is_silent(handle: Handle, request: Request) -> bool:
     return is_queued and command_of(request.call) != "EXEC"
 
 
-def possible_events(
-    handle: Handle, request: Request | None, *, may_wait: bool
-) -> list[tuple[Kind, str]]:
+@functools.cache
+def _possible_events(fixture: str, route: str, *, may_wait: bool) -> tuple[tuple[Kind, str], ...]:
     """Return the events of a call, which may not have been sent yet, without pauses of all strands."""
     events: list[tuple[Kind, str]] = []
-    if handle.fixture == "broker":
+    if fixture == "broker":
         events += [("rebalance", ""), ("redeliver", "")]
-    if handle.fixture == "vector_index":
+    if fixture == "vector_index":
         events.append(("hold", ""))
-    events += [(kind, "") for kind in _faults_of("" if request is None else request.call.route)]
+    events += [(kind, "") for kind in _faults_of(route)]
     if may_wait:
         events += [("delay", str(DELAY)), *(("slow", str(span)) for span in SLOW)]
-    return [*events, ("rotate_token", ""), ("partition", str(PARTITION))]
+    return (*events, ("rotate_token", ""), ("partition", str(PARTITION)))
 
 
 def _faults_of(route: str) -> tuple[Kind, ...]:
@@ -550,7 +551,7 @@ def _delivery_words(due: Due, events: Sequence[Event]) -> str:
     return words
 
 
-def _delivery_events(due: Due) -> list[tuple[Kind, str]]:
+def _delivery_events(due: Due) -> tuple[tuple[Kind, str], ...]:
     """Return the events of a delivery: a loss of one attempt, of all retries, and of all attempts."""
     events: list[tuple[Kind, str]] = [(kind, "") for kind in AT_DELIVERIES]
     left = due.message.max_retries - due.message.retried
@@ -560,4 +561,4 @@ def _delivery_events(due: Due) -> list[tuple[Kind, str]]:
         events.append(("unreachable", "1"))
     if left > 1:
         events.append(("unreachable", str(left)))
-    return [*events, ("fail", str(left + 1)), ("unreachable", str(left + 1))]
+    return (*events, ("fail", str(left + 1)), ("unreachable", str(left + 1)))

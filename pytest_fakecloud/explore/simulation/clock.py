@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import re
 import threading
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeAlias
@@ -312,27 +314,25 @@ class RunClock(Part):
 
     def may_pause(self, strand: Strand, span_us: int) -> bool:
         """Return whether a strand may be slower by a span, within its deadline or the patience."""
+        return self._fakes.now_us() + span_us <= self._latest_us(strand)
+
+    def _latest_us(self, strand: Strand) -> int:
+        """Return the latest time at which a pause of a strand that begins now may end."""
         deadline_us = strand.root.deadline_us
         if deadline_us is not None:
-            return self._fakes.now_us() + span_us <= deadline_us
-        return strand.paused_us + span_us <= self._state.subject.patience_us
+            return deadline_us
+        return self._fakes.now_us() + self._state.subject.patience_us - strand.paused_us
 
-    def note_point(self, strand: Strand, choices: Sequence[tuple[Kind, str]] = ()) -> None:
+    def note_point(self, strand: Strand, choices: tuple[tuple[Kind, str], ...] = ()) -> None:
         """Record the events that are possible at a point: the given ones and pauses of all strands."""
-        pauses: list[tuple[Kind, str]] = []
         if not self._fakes.clock.driving:
-            now = self._fakes.now_us()
-            for index, at in enumerate(self.known_instants(JUMPS), 1):
-                if self.may_pause(strand, at - now):
-                    detail = "" if index == 1 else str(index)
-                    pauses += [("jump", detail), ("past", detail), ("nearly", detail)]
-            pauses += [("tick", span) for span in TICKS]
-            due_us = self.next_in_data()
-            if due_us is not None and self.may_pause(strand, due_us - now):
-                pauses.append(("delay", DUE))
-            if self.may_pause(strand, _edge(now) - now):
-                pauses.append(("nearly", EDGE))
-        self._state.add_point(strand.name, strand.points, [*choices, *pauses])
+            latest_us, due_us = self._latest_us(strand), self.next_in_data()
+            choices += _pauses(
+                bisect_right(self.known_instants(JUMPS), latest_us),
+                has_due=due_us is not None and due_us <= latest_us,
+                has_edge=_edge(self._fakes.now_us()) <= latest_us,
+            )
+        self._state.add_point(strand.name, strand.points, choices)
 
     # -- waiting strands
 
@@ -500,18 +500,20 @@ class RunClock(Part):
         """Return the next times of timers, deliveries, the ends of TTLs and of idle times."""
         now = self._fakes.now_us()
         _, timers = self._fakes.clock.planned(most + 8)
-        found = {timer.due_us for timer in timers}
-        found.update(at_ms * 1000 for _, _, at_ms in self._ends_of_keys())
-        found.update(at_ms * 1000 for at_ms in self._ends_of_idle_times())
-        return sorted(at for at in found if at > now)[:most]
+        ends_ms = set(self._ends_of_idle_times() if self._idle_times else ())
+        for _, keyspace in self._keyspaces():
+            ends_ms.update(keyspace.expires.values(), keyspace.volatile.values())
+        found = sorted({*[timer.due_us for timer in timers], *[at_ms * 1000 for at_ms in ends_ms]})
+        first = bisect_right(found, now)
+        return found[first : first + most]
 
-    def _ends_of_keys(self) -> Iterator[tuple[str, tuple[int, bytes], int]]:
-        """Yield the keys that expire or have fields that expire, with the time in milliseconds."""
-        for handle in self._fakes.handles:
-            for keyspace in getattr(handle._engine, "databases", ()):
-                if keyspace.expires or keyspace.volatile:
-                    for key, at_ms in [*keyspace.expires.items(), *keyspace.volatile.items()]:
-                        yield handle.name, (keyspace.index, key), at_ms
+    def _keyspaces(self) -> list[tuple[str, Any]]:
+        """Return the databases of the key-value servers, each with the name of its server."""
+        return [
+            (handle.name, keyspace)
+            for handle in self._fakes.handles
+            for keyspace in getattr(handle._engine, "databases", ())
+        ]
 
     def _ends_of_idle_times(self) -> Iterator[int]:
         """Yield the times at which pending stream entries become claimable, in milliseconds."""
@@ -525,9 +527,24 @@ class RunClock(Part):
 
     def ends_until(self, until_us: int) -> Iterator[Touch]:
         """Yield the accesses to keys that expire, or have fields that expire, by a given time."""
-        for fake, (database, key), at_ms in self._ends_of_keys():
-            if at_ms * 1000 <= until_us:
-                yield touch_of_key(fake, database, key, True)
+        for fake, keyspace in self._keyspaces():
+            for key, at_ms in [*keyspace.expires.items(), *keyspace.volatile.items()]:
+                if at_ms * 1000 <= until_us:
+                    yield touch_of_key(fake, keyspace.index, key, True)
+
+
+@functools.cache
+def _pauses(jumps: int, *, has_due: bool, has_edge: bool) -> tuple[tuple[Kind, str], ...]:
+    """Return the pauses of all strands that are possible, with jumps to a number of known times."""
+    pauses: list[tuple[Kind, str]] = []
+    for detail in ("", *map(str, range(2, JUMPS + 1)))[:jumps]:
+        pauses += [("jump", detail), ("past", detail), ("nearly", detail)]
+    pauses += [("tick", span) for span in TICKS]
+    if has_due:
+        pauses.append(("delay", DUE))
+    if has_edge:
+        pauses.append(("nearly", EDGE))
+    return tuple(pauses)
 
 
 def _edge(now_us: int) -> int:

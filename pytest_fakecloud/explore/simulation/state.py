@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import sys
 import threading
@@ -287,8 +288,8 @@ class RunState:
     def touch_lock(self, name: str) -> None:
         self.touch([Touch("", "lock", name, True)])
 
-    def add_point(self, strand: str, number: int, choices: Iterable[tuple[Kind, str]]) -> None:
-        allowed = [choice for choice in choices if choice[0] in self.subject.kinds]
+    def add_point(self, strand: str, number: int, choices: tuple[tuple[Kind, str], ...]) -> None:
+        allowed = _allowed(choices, self.subject.kinds)
         self.run.points.append(Point(strand, number, allowed))
 
     def add_line(
@@ -319,6 +320,14 @@ class RunState:
                 yield
         finally:
             self.aside_depth -= 1
+
+
+@functools.cache
+def _allowed(
+    choices: tuple[tuple[Kind, str], ...], kinds: frozenset[Kind]
+) -> tuple[tuple[Kind, str], ...]:
+    """Return the choices of these kinds, as one tuple for all points and runs that have them."""
+    return tuple(choice for choice in choices if choice[0] in kinds)
 
 
 class Part:
