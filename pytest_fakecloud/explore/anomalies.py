@@ -90,7 +90,7 @@ _VARIABLE = re.compile(r"[0-9a-f]{8}[0-9a-f-]*|\d+")
 """Numbers and IDs, which can differ between two runs of the same code."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Access:
     """A command that a key-value engine ran, or a call of another service.
 
@@ -108,7 +108,7 @@ class Access:
     call: Call | None = None
 
     def __post_init__(self) -> None:
-        if any(value is not None for value in self.before):
+        if self.before.count(None) < len(self.before):
             # Look at the values before the command changes them.
             _ = self.changes, self.creates, self.rank
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..reporting.calls import PUBLISHING
@@ -79,15 +81,58 @@ class Footprint:
 _PATTERNS = frozenset(("PSUBSCRIBE", "PUNSUBSCRIBE"))
 _WITHOUT_DATA = frozenset(("TIME", "LOLWUT"))
 """Commands of servers that access neither data nor settings."""
+_WITHOUT_VALUES = frozenset(("WATCH", "EXEC"))
+"""Commands that read no values: what WATCH guards never runs if the key has changed."""
+_CLAIMS = frozenset(("XAUTOCLAIM", "XCLAIM", "XPENDING"))
+"""Commands whose fourth argument is a minimum idle time; for XPENDING, only after ``IDLE``."""
 
 
-def touches_of_command(fake: str, session: Any, spec: Any, argv: list[bytes]) -> Iterable[Touch]:
+class CommandLine(NamedTuple):
+    """A command line, and all that follows from its words alone."""
+
+    words: tuple[str, ...]
+    """The name in upper case, and the arguments."""
+    touches: tuple[Touch, ...]
+    keys: tuple[Touch, ...]
+    """The keys whose values it reads or changes, as reads."""
+    key_names: tuple[bytes, ...]
+    writes: bool
+    """Whether it changes one of the keys."""
+    times_us: tuple[int, ...]
+    """The times that its arguments contain."""
+    claims: tuple[bytes, bytes, int] | None
+    """The stream, the group and the minimum idle time in milliseconds, if it claims or lists entries."""
+
+
+@lru_cache(maxsize=256)  # because the runs of a search repeat the same commands
+def command_line(
+    fake: str, database: int, databases: int, spec: Any, argv: tuple[bytes, ...]
+) -> CommandLine:
+    touches = tuple(touches_of_command(fake, database, databases, spec, argv))
+    of_keys = [one for one in touches if one.kind.startswith(KEY_OF_DB)]
+    if spec.name in _WITHOUT_VALUES:
+        of_keys = []
+    claims = None
+    if spec.name in _CLAIMS and len(argv) > 4 and argv[4].isdigit():
+        if spec.name != "XPENDING" or argv[3].upper() == b"IDLE":
+            claims = argv[1], argv[2], int(argv[4])
+    return CommandLine(
+        (spec.name, *map(text_of, argv[len(spec.name.split()) :])),
+        touches,
+        tuple(one.read for one in of_keys),
+        tuple(map(key_of_touch, of_keys)),
+        any(one.writes for one in of_keys),
+        times_in(b" ".join(argv[1:])),
+        claims,
+    )
+
+
+def touches_of_command(
+    fake: str, database: int, databases: int, spec: Any, argv: Sequence[bytes]
+) -> Iterable[Touch]:
     """Yield the accesses of a command, based on the keys and flags in the command table."""
     if spec.depends_on_time(argv):
         yield READS_CLOCK
-    if spec.name == "EXEC":
-        for _, key, _ in session.watched:
-            yield touch_of_key(fake, session.db.index, key, False)
     if spec.group == "pubsub" and spec.container is None:
         publishes = spec.arity > 0
         for channel in argv[1:2] if publishes else argv[1:]:
@@ -97,12 +142,8 @@ def touches_of_command(fake: str, session: Any, spec: Any, argv: list[bytes]) ->
     is_script = "no_mandatory_keys" in spec.flags
     is_transaction = spec.group == "transactions" and not spec.keys
     acts_on_connection = "@connection" in spec.categories
-    if not (is_script or is_transaction or acts_on_connection or spec.name in _WITHOUT_DATA):
-        yield from _touches_of_data(fake, session, spec, argv)
-
-
-def _touches_of_data(fake: str, session: Any, spec: Any, argv: list[bytes]) -> Iterable[Touch]:
-    name, database = spec.name.partition(" ")[0], session.db.index
+    if is_script or is_transaction or acts_on_connection or spec.name in _WITHOUT_DATA:
+        return
     touches: list[Touch] = []
     for key_spec in spec.keys:
         places = key_spec.positions(argv)
@@ -110,10 +151,11 @@ def _touches_of_data(fake: str, session: Any, spec: Any, argv: list[bytes]) -> I
             touches.append(Touch(fake, f"{KEY_OF_DB}{database}", ALL, bool(spec.write)))
         for place in places or ():
             touches.append(touch_of_key(fake, database, argv[place], "RO" not in key_spec.flags))
+    name = spec.name.partition(" ")[0]
     if touches or (spec.keys and not spec.write):
         yield from touches
     elif spec.write or spec.readonly or name in ("INFO", "DEBUG", "SWAPDB", "MEMORY"):
-        for index in range(len(session.engine.databases)):
+        for index in range(databases):
             yield Touch(fake, f"{KEY_OF_DB}{index}", ALL, bool(spec.write))
     else:
         yield Touch(fake, "setting", ALL, spec.name != "CONFIG GET")
@@ -130,6 +172,20 @@ def key_of_touch(touch: Touch) -> bytes:
 
 def text_of(word: bytes) -> str:
     return word.decode("utf-8", "backslashreplace")
+
+
+_TIMESTAMP = re.compile(rb"(?<![\d.])(\d{10})(\d{3})?(\.\d+)?(?!\d)")
+"""A time since the Unix epoch: seconds, milliseconds, or either with a fraction."""
+
+
+def times_in(data: bytes) -> tuple[int, ...]:
+    """Return the times that a request contains, in microseconds."""
+    times = []
+    for found in _TIMESTAMP.finditer(data):
+        whole, milliseconds, fraction = found.groups()
+        at_us = int(whole) * 1_000_000 + int(milliseconds or 0) * 1_000
+        times.append(at_us + int(float(fraction or 0) * (1_000 if milliseconds else 1_000_000)))
+    return tuple(times)
 
 
 # -- the other services ----------------------------------------------------------------------------

@@ -35,8 +35,9 @@ from .footprint import (
     KEY_OF_DB,
     READS_CLOCK,
     Touch,
+    command_line,
     key_of_touch,
-    touches_of_command,
+    touch_of_key,
     touches_of_request,
 )
 from .programs import current_observer
@@ -313,8 +314,12 @@ def _pause_in_pipeline(world: World, sender: Sender, line: list[bytes], arrival:
 
 def _record_command(world: World, fake: str, session: Any, spec: Any, argv: list[bytes]) -> None:
     """Record the data and the idle time of a command that an engine is about to run."""
-    simulation = world.simulation
-    touches = list(touches_of_command(fake, session, spec, argv))
+    simulation, database = world.simulation, session.db.index
+    line = command_line(fake, database, len(session.engine.databases), spec, tuple(argv))
+    touches = line.touches
+    if spec.name == "EXEC":
+        watched = (touch_of_key(fake, database, key, False) for _, key, _ in session.watched)
+        touches = (*touches, *watched)
     if simulation is None:
         world.reads.add(touches)
         return
@@ -322,9 +327,10 @@ def _record_command(world: World, fake: str, session: Any, spec: Any, argv: list
     simulation.state.touch(touches)
     if session.transport == "local":
         simulation.calls.add_command_of_test(argv)
-    simulation.calls.note_access(session, spec, argv, touches)
-    simulation.clock.note_data(b" ".join(argv[1:]))
-    simulation.clock.note_idle_time(fake, session.db.index, argv)
+    simulation.calls.note_access(session, line)
+    simulation.clock.note_data(line.times_us)
+    if line.claims is not None:
+        simulation.clock.note_idle_time(fake, database, line.claims)
 
 
 def _run_work(world: World, where: str, proceed: RunWork, work: Awaitable[Any]) -> Any:

@@ -270,7 +270,7 @@ def test_a_command_without_known_keys_touches_all_that_it_may_use(
 ) -> None:
     engine: Any = kv._engine
     argv = line.encode().split()
-    found = touches_of_command("kv", engine.session(), engine.table.resolve(argv), argv)
+    found = touches_of_command("kv", 0, 1, engine.table.resolve(argv), argv)
     assert {(touch.kind, touch.name, touch.writes) for touch in found} == expected
 
 

@@ -28,7 +28,7 @@ from ...reporting.calls import SEVERAL, command_of
 from ...reporting.data import state_of
 from ..anomalies import Access
 from ..fakes import ROTATED_US
-from ..footprint import KEY_OF_DB, Touch, key_of_touch, text_of, touches_of_request
+from ..footprint import CommandLine, text_of, times_in, touches_of_request
 from ..run import Due, Line
 from ..schedule import AT_DELIVERIES, DELAY, FAULTS, HOLD_US, PARTITION, PAUSES, SLOW, Event, Kind
 from .clock import RunClock
@@ -225,26 +225,14 @@ class Calls(Part):
         if is_served and interrupted and call and call.route not in SEVERAL:
             lines.insert(lines.index(interrupted), lines.pop())
 
-    def note_access(
-        self, session: Any, spec: Any, argv: Sequence[bytes], touches: Sequence[Touch]
-    ) -> None:
+    def note_access(self, session: Any, line: CommandLine) -> None:
         """Record a command with the values of its keys, for patterns of anomalies."""
         strand = self._state.serving.get(threading.get_ident()) or self._state.here()
-        keys = [one for one in touches if one.kind.startswith(KEY_OF_DB)]
-        if strand is None or self._state.aside_depth or self._turns.has_ended:
+        if strand is None or self._state.aside_depth or self._turns.has_ended or not line.keys:
             return
-        # WATCH and EXEC read no values: what WATCH guards never runs if the key has changed.
-        if not keys or spec.name in ("WATCH", "EXEC"):
-            return
-        words = list(map(text_of, argv))
-        access = Access(
-            strand.name,
-            strand.line if session.in_script else object(),
-            (spec.name, *words[len(spec.name.split()) :]),
-            tuple(one.read for one in keys),
-            tuple(session.db.find(key_of_touch(one)) for one in keys),
-            any(one.writes for one in keys),
-        )
+        unit = strand.line if session.in_script else object()
+        before = tuple(map(session.db.find, line.key_names))
+        access = Access(strand.name, unit, line.words, line.keys, before, line.writes)
         self._run.accesses.append(access)
 
     def at_gap(self) -> None:
@@ -271,7 +259,7 @@ class Calls(Part):
         root.work.last_call = self._served
         root.work.first_call = root.work.first_call or self._served
         if handle.fixture != "kv_server":  # which reports its commands
-            self._clock.note_data(request.body)
+            self._clock.note_data(times_in(request.body))
         if handle.fixture == "broker" and request.route in ("consume", "commit"):
             group, instance = request.params.get("group"), request.params.get("instance")
             if group and instance:

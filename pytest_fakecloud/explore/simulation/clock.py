@@ -5,10 +5,9 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import re
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -35,10 +34,6 @@ _LATE_STARTS: tuple[tuple[Kind, str], ...] = (
 """The events by which a client may start later than the others."""
 MOST_TIMERS = 1_000
 """Maximum number of timers, or of pending stream entries of one group, that are inspected."""
-_CLAIMS = frozenset((b"XAUTOCLAIM", b"XCLAIM", b"XPENDING"))
-"""Commands whose fourth argument is a minimum idle time; for XPENDING, only after ``IDLE``."""
-_TIMESTAMP = re.compile(rb"(?<![\d.])(\d{10})(\d{3})?(\.\d+)?(?!\d)")
-"""A time since the Unix epoch: seconds, milliseconds, or either with a fraction."""
 _MOST_AHEAD_US = 86_400 * 1_000_000
 """Microseconds from now until which a number in a request counts as a time."""
 LOOK = 0.5
@@ -469,12 +464,9 @@ class RunClock(Part):
 
     # -- the times at which the state of the fakes changes
 
-    def note_data(self, data: bytes) -> None:
+    def note_data(self, times_us: Iterable[int]) -> None:
         """Record the times in the next hours that a request contains: due times, leases, windows."""
-        for found in _TIMESTAMP.finditer(data):
-            whole, milliseconds, fraction = found.groups()
-            at_us = int(whole) * 1_000_000 + int(milliseconds or 0) * 1_000
-            at_us += int(float(fraction or 0) * (1_000 if milliseconds else 1_000_000))
+        for at_us in times_us:
             if 0 < at_us - self._fakes.now_us() <= _MOST_AHEAD_US:
                 self._data.add(at_us)
 
@@ -483,13 +475,9 @@ class RunClock(Part):
         now = self._fakes.now_us()
         return min((at for at in self._data if at > now), default=None)
 
-    def note_idle_time(self, fake: str, database: int, argv: list[bytes]) -> None:
+    def note_idle_time(self, fake: str, database: int, claims: tuple[bytes, bytes, int]) -> None:
         """Record the idle time after which a command claims or lists pending stream entries."""
-        name = argv[0].upper()
-        if name not in _CLAIMS or len(argv) <= 4 or not argv[4].isdigit():
-            return
-        if name != b"XPENDING" or argv[3].upper() == b"IDLE":
-            self._idle_times.add((fake, database, argv[1], argv[2], int(argv[4])))
+        self._idle_times.add((fake, database, *claims))
 
     def move_to(self, instant_us: int) -> bool:
         """Move the clock, fire the engines' own timers on the way, and return whether any fired."""
