@@ -113,9 +113,9 @@ def command_line(
     if spec.name in _WITHOUT_VALUES:
         of_keys = []
     claims = None
-    if spec.name in _CLAIMS and len(argv) > 4 and argv[4].isdigit():
-        if spec.name != "XPENDING" or argv[3].upper() == b"IDLE":
-            claims = argv[1], argv[2], int(argv[4])
+    has_idle_time = spec.name in _CLAIMS and len(argv) > 4 and argv[4].isdigit()
+    if has_idle_time and (spec.name != "XPENDING" or argv[3].upper() == b"IDLE"):
+        claims = argv[1], argv[2], int(argv[4])
     return CommandLine(
         (spec.name, *map(text_of, argv[len(spec.name.split()) :])),
         touches,

@@ -303,7 +303,8 @@ def _serve_in_turn(world: World, handle: Handle, request: Request, proceed: Serv
     try:
         return simulation.calls.at_call(handle, request, proceed)
     finally:
-        end_faults(request.call, handle._recorder.reserve())
+        if request.call.fault is not None:
+            end_faults(request.call, handle._recorder.reserve())
 
 
 def _pause_in_pipeline(world: World, sender: Sender, line: list[bytes], arrival: Arrival) -> None:

@@ -63,8 +63,9 @@ class Chain:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.members: tuple[tuple[int, Interceptor], ...] = ()
+        self.guards: tuple[tuple[int, Interceptor], ...] = ()
+        """The members up to ``AUTHENTICATION``; the others are ``admitted``."""
         self.admitted: tuple[tuple[int, Interceptor], ...] = ()
-        """The members after ``AUTHENTICATION``."""
 
     def add(self, position: int, interceptor: Interceptor) -> Callable[[], None]:
         """Add an interceptor after those of the same position; return a function that removes it."""
@@ -81,6 +82,7 @@ class Chain:
     def _set(self, members: Iterable[tuple[int, Interceptor]]) -> None:
         # Replace the tuples, because other threads may be iterating over them.
         self.members = tuple(sorted(members, key=itemgetter(0)))
+        self.guards = tuple(each for each in self.members if each[0] <= AUTHENTICATION)
         self.admitted = tuple(each for each in self.members if each[0] > AUTHENTICATION)
 
     def run(
@@ -99,7 +101,7 @@ class Chain:
 
         members = self.admitted
         if admit is not None:
-            members = tuple(sorted((*self.members, (AUTHENTICATION, admit)), key=itemgetter(0)))
+            members = (*self.guards, (AUTHENTICATION, admit), *members)
         for _, interceptor in reversed(members):
             proceed = partial(interceptor, request, proceed)
         response = proceed()

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from functools import partial
 from http.client import HTTPMessage, RemoteDisconnected
+from itertools import chain
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
@@ -236,7 +237,7 @@ class _HttpxRequest(NamedTuple):
             stream=httpx.ByteStream(payload),
             extensions={"http_version": b"HTTP/1.1", "reason_phrase": reason},
         )
-        if all(name.isascii() and value.isascii() for name, value in headers):
+        if all(map(str.isascii, chain.from_iterable(headers))):
             # Without a known encoding, httpx would try several, again for each copy of the headers.
             response.headers.encoding = "ascii"
         return response

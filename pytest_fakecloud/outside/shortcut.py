@@ -11,6 +11,7 @@ import functools
 import re
 import weakref
 from collections.abc import Awaitable, Callable
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
@@ -107,22 +108,13 @@ class Shortcut:
 
 def _announced_length(headers: list[tuple[str, str]]) -> int | None:
     """Return the announced body length of a plain request; None if the request is not plain."""
-    length: int | None = None
-    hosts = size = 0
-    for header in headers:
-        size += len(header[0]) + len(header[1])
-        effect = _effect_of(header)
-        if effect == "none":
-            continue
-        if effect == "length" and length is None:
-            length = int(header[1])
-        elif effect == "host":
-            hosts += 1
-        else:
-            return None
-    if hosts != 1 or size > _MOST_HEADER_BYTES:
+    effects = list(map(_effect_of, headers))
+    lengths = effects.count("length")
+    if "socket" in effects or effects.count("host") != 1 or lengths > 1:
         return None
-    return length or 0
+    if sum(map(len, chain.from_iterable(headers))) > _MOST_HEADER_BYTES:
+        return None
+    return int(headers[effects.index("length")][1]) if lengths else 0
 
 
 @functools.lru_cache(maxsize=512)  # because clients send the same headers repeatedly
@@ -143,8 +135,9 @@ def _effect_of(header: tuple[str, str]) -> _Effect:
 def are_timeouts(*values: object) -> bool:
     """Return whether each timeout of a client is None or a positive number."""
     return all(
-        value is None or (type(value) in _NUMBERS and value > 0)  # type: ignore[operator]
+        type(value) in _NUMBERS and value > 0  # type: ignore[operator]
         for value in values
+        if value is not None
     )
 
 

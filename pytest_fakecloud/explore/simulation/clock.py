@@ -447,7 +447,7 @@ class RunClock(Part):
             return False
         if strand.held_until_us > self._fakes.now_us() or self._fakes.deliveries.are_left():
             return False
-        return all(one is strand or one.state == "ended" for one in self._state.strands)
+        return [one for one in self._state.strands if one.state != "ended"] == [strand]
 
     async def take_turn_async(self, strand: Strand) -> None:
         """Like ``take_turn()``, for a task whose event loop must not be blocked."""

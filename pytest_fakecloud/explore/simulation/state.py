@@ -180,7 +180,7 @@ class RunState:
         strand.host.parked_at = strand.parked_at
 
     def is_here(self) -> bool:
-        return not self.aside_depth and self.turns.here() is not None
+        return not self.aside_depth and threading.get_ident() in self.turns.by_thread
 
     def here(self) -> Strand | None:
         """Return the strand of this thread or, in an event loop, of its current task."""
@@ -217,13 +217,15 @@ class RunState:
         ``port`` is the local port of the connection that the thread uses. Raises ``Crash`` in a
         thread that a strand of an earlier run has left running.
         """
+        if self.turns.here() is not None:
+            return False
         thread = threading.current_thread()
         if self.outsiders.notes(thread):
             note = f"not explored: the thread {thread.name}, which began before explore()"
             self.run.notes[note] = None
             self.outside_ports.add(port)
             return True
-        if self.turns.here() is None and is_of_a_strand(thread):
+        if is_of_a_strand(thread):
             raise Crash
         return False
 
