@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from itertools import combinations, product
@@ -106,15 +106,13 @@ class Access:
     before: tuple[object, ...] = ()
     is_write: bool = True
     call: Call | None = None
+    name: str = field(init=False)
 
     def __post_init__(self) -> None:
+        self.name = self.words[0]
         if self.before.count(None) < len(self.before):
             # Look at the values before the command changes them.
             _ = self.changes, self.creates, self.rank
-
-    @property
-    def name(self) -> str:
-        return self.words[0]
 
     @property
     def text(self) -> str:
@@ -127,10 +125,10 @@ class Access:
             return " ".join(self.words[1:])
         return self.call.request_body.decode("utf-8", "replace")
 
-    @cached_property
+    @property
     def options(self) -> frozenset[str]:
         # The options of ZADD precede its scores; other commands have a value first.
-        return frozenset(word.upper() for word in self.words[2 if self.name == "ZADD" else 3 :])
+        return frozenset(map(str.upper, self.words[2 if self.name == "ZADD" else 3 :]))
 
     @cached_property
     def changes(self) -> bool:
@@ -486,8 +484,10 @@ def _lost_update(record: Record) -> Found:
         if is_overwritten and any(value is not None for value in read.before):
             yield key.name, _told(read, other, write)
     for at, write in enumerate(accesses := record.run.accesses):
+        if write.name not in _UPSERTS or not write.changes:
+            continue
         again = (one for one in accesses[at + 1 :] if one.client == write.client)
-        if write.name in _UPSERTS and write.changes and not any(map(write.is_about, again)):
+        if not any(map(write.is_about, again)):
             earlier = [
                 (place, one) for place, one in enumerate(accesses[:at]) if write.is_about(one)
             ]

@@ -125,13 +125,14 @@ class Simulation:
     def choose(self) -> Strand | None:
         """Return the next strand, or None at the end of the run; move the clock if none can run."""
         self.state.check_promises()
-        if any(strand.is_waiting_for("lock", "join") for strand in self.state.strands):
+        outsiders, strands = self.state.outsiders, self.state.strands
+        if outsiders and any(strand.is_waiting_for("lock", "join") for strand in strands):
             # Otherwise the speed of a thread from before would decide what runs next.
-            self.state.outsiders.await_rest(lambda: self.turns.has_ended)
+            outsiders.await_rest(lambda: self.turns.has_ended)
         if len(self.run.steps) > MOST_STEPS:
             raise ContractError(self._endless())
         while True:
-            for strand in self.state.strands:
+            for strand in strands:
                 if strand.root.crashed and self._is_dying(strand):
                     return strand
             options = self._options()
@@ -288,9 +289,12 @@ class Simulation:
         """Wait or move the clock until something may run; return False at the end of the run."""
         if not any(s.is_stepped_over for s in self.state.strands):
             # A thread from before may work for a strand, so the time must not pass meanwhile.
-            self.state.outsiders.await_rest(lambda: self.turns.has_ended or bool(self._options()))
-            if self._options():
-                return True
+            if self.state.outsiders:
+                self.state.outsiders.await_rest(
+                    lambda: self.turns.has_ended or bool(self._options())
+                )
+                if self._options():
+                    return True
             return self.clock.pass_time() or not self._has_ended()
         only_daemons = all(s.is_daemon or s.state == "ended" for s in self.state.strands)
         if (not only_daemons and self._wait_for_stepped_over()) or self.clock.pass_time():

@@ -54,6 +54,9 @@ class Outsiders:
             self._resting = {thread: _stack(thread) for thread in self._resting}
             pause()
 
+    def __bool__(self) -> bool:
+        return bool(self._resting)
+
     def notes(self, thread: threading.Thread) -> bool:
         """Note that a thread uses the fakes; return whether it is one of these threads."""
         is_known = thread in self._resting
@@ -67,8 +70,6 @@ class Outsiders:
         Raises ``ContractError`` for a thread that has used the fakes and works for too long. Another
         one counts as resting from then on, wherever it waits.
         """
-        if not self._resting:
-            return
         for _ in range(_CHECKS):
             before = {thread: wakings(thread.ident or 0) for thread in self._resting}
             pause()

@@ -75,7 +75,7 @@ class Waiting:
     wake_us: int | None = None
 
 
-_NOT_WAITING = Waiting()
+NOT_WAITING = Waiting()
 
 
 @dataclass(slots=True)
@@ -154,7 +154,7 @@ class Strand:
     """The run of a client, for the history."""
 
     # The conditions under which a parked or waiting strand can run.
-    waiting: Waiting = _NOT_WAITING
+    waiting: Waiting = NOT_WAITING
     held_until_us: int = 0
     """The end of a pause that the schedule contains; the strand cannot run before."""
     yields_to_others: bool = False

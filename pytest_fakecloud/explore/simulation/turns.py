@@ -18,7 +18,16 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 from ...core.errors import ContractError, report_failure
 from ...core.recorder import is_library
 from ...core.timers import monotonic
-from .strands import Crash, Gate, Strand, Waiting, application_frame, carried_strand, source_of
+from .strands import (
+    NOT_WAITING,
+    Crash,
+    Gate,
+    Strand,
+    Waiting,
+    application_frame,
+    carried_strand,
+    source_of,
+)
 
 if TYPE_CHECKING:
     from .scheduler import Simulation
@@ -149,7 +158,7 @@ class Turns:
     def _resume(self, strand: Strand) -> None:
         if self.has_ended:
             self.crash(strand)
-        strand.state, strand.waiting = "running", Waiting()
+        strand.state, strand.waiting = "running", NOT_WAITING
 
     def crash(self, strand: Strand) -> NoReturn:
         """Raise ``Crash`` in a strand; do not return to code that has caught it too often."""
