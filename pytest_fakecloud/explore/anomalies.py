@@ -125,7 +125,7 @@ class Access:
             return " ".join(self.words[1:])
         return self.call.request_body.decode("utf-8", "replace")
 
-    @property
+    @cached_property
     def options(self) -> frozenset[str]:
         # The options of ZADD precede its scores; other commands have a value first.
         return frozenset(map(str.upper, self.words[2 if self.name == "ZADD" else 3 :]))
@@ -570,7 +570,7 @@ def _write_skew(record: Record) -> Found:
             read_at.setdefault((one.client, key), []).append(at)
         if one.changes and record.is_blind(one):
             writes.setdefault((one.client, one.keys[0]), (at, one))
-    for (at, first), (later, second) in combinations(writes.values(), 2):
+    for (at, first), (later, second) in combinations(writes.values(), 2) if read_at else ():
         mine, others = first.keys[0], second.keys[0]
         if first.client == second.client or mine == others:
             continue

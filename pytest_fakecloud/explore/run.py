@@ -73,7 +73,7 @@ class Point:
 
     strand: str
     number: int
-    choices: Sequence[tuple[Kind, str]]
+    choices: tuple[tuple[Kind, str], ...]
 
     def events(self) -> list[Event]:
         return [Event(self.strand, self.number, kind, detail) for kind, detail in self.choices]

@@ -150,6 +150,8 @@ class Schedule(Sequence[Event]):
 
     def with_series(self, number: int) -> Schedule:
         """Return the schedule with another series of random numbers, or without one for 0."""
+        if number == self.series:
+            return self
         events = [event for event in self._events if event.kind != "numbers"]
         return Schedule([Event(RANDOM, number, "numbers"), *events] if number else events)
 

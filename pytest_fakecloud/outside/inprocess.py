@@ -181,7 +181,7 @@ def _planned(
     if shortcut is None or not is_plain(transport, request):
         return None, sending
     target = url.raw_path.decode("ascii")
-    headers = [_decoded(pair) for pair in request.headers.raw]
+    headers = list(map(_decoded, request.headers.raw))
     length = shortcut.body_length(request.method, target, headers)
     if length is None:
         return None, sending

@@ -253,7 +253,8 @@ class RandomRuns:
     def __init__(self, player: Player, runs: Iterable[Run], chance: random.Random) -> None:
         self._player = player
         self._chance = chance
-        self._events = sorted({e for run in runs for point in run.points for e in point.events()})
+        points = {point for run in runs for point in run.points}
+        self._events = sorted({event for point in points for event in point.events()})
 
     def runs(self) -> Iterator[Run]:
         """Run schedules of all sources in turn, until one source has tried nearly all of its own."""

@@ -123,7 +123,8 @@ class Coverage:
         for point in run.points:
             if point.choices:
                 self.points.setdefault(point.strand, set()).add(point.number)
-                self.possible.update(kind for kind, _ in point.choices)
+        for choices in {point.choices for point in run.points}:
+            self.possible.update(kind for kind, _ in choices)
         self.attempted.update(event.kind for event in run.schedule)
         self.kinds.update(event.kind for event in run.fired)
         for handler, outcomes in run.handler_outcomes.items():

@@ -270,10 +270,9 @@ class Calls(Part):
         app: Any = handle._app
         app.recorder.renumber(request.call, now)
         line = strand.line = self._add_line(strand, request)
-        touches = list(touches_of_request(handle, request))
-        self._state.touch(touches)
-        subjects = tuple(one.read for one in touches if one.fake)
-        if subjects:
+        if touches := list(touches_of_request(handle, request)):
+            self._state.touch(touches)
+            subjects = tuple(one.read for one in touches if one.fake)
             words, writes = (request.route, request.call.path), any(one.writes for one in touches)
             access = Access(strand.name, line, words, subjects, (), writes, request.call)
             self._run.accesses.append(access)

@@ -309,23 +309,25 @@ class RunClock(Part):
 
     def may_pause(self, strand: Strand, span_us: int) -> bool:
         """Return whether a strand may be slower by a span, within its deadline or the patience."""
-        return self._fakes.now_us() + span_us <= self._latest_us(strand)
+        now = self._fakes.now_us()
+        return now + span_us <= self._latest_us(strand, now)
 
-    def _latest_us(self, strand: Strand) -> int:
+    def _latest_us(self, strand: Strand, now: int) -> int:
         """Return the latest time at which a pause of a strand that begins now may end."""
         deadline_us = strand.root.deadline_us
         if deadline_us is not None:
             return deadline_us
-        return self._fakes.now_us() + self._state.subject.patience_us - strand.paused_us
+        return now + self._state.subject.patience_us - strand.paused_us
 
     def note_point(self, strand: Strand, choices: tuple[tuple[Kind, str], ...] = ()) -> None:
         """Record the events that are possible at a point: the given ones and pauses of all strands."""
         if not self._fakes.clock.driving:
-            latest_us, due_us = self._latest_us(strand), self.next_in_data()
+            now, due_us = self._fakes.now_us(), self.next_in_data()
+            latest_us = self._latest_us(strand, now)
             choices += _pauses(
                 bisect_right(self.known_instants(JUMPS), latest_us),
                 has_due=due_us is not None and due_us <= latest_us,
-                has_edge=_edge(self._fakes.now_us()) <= latest_us,
+                has_edge=_edge(now) <= latest_us,
             )
         self._state.add_point(strand.name, strand.points, choices)
 

@@ -203,7 +203,7 @@ class Simulation:
         key = names[0], point, kind
         if len(options) > 1 and kind in self.state.subject.kinds and key not in self._noted:
             self._noted.add(key)
-            others = [(kind, name) for name in names[1:] if name != CLOCK]
+            others = tuple((kind, name) for name in names[1:] if name != CLOCK)
             self.run.points.append(Point(names[0], point, others))
         chosen = options[names.index(self._wanted(names, point, kind))]
         if has_steps:
