@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 from ..base_cloud import BaseCloud
 from ..core.calls import Call
@@ -17,6 +17,8 @@ from .anomalies import Access, Anomaly
 from .footprint import Footprint, Touch
 from .schedule import Event, Kind, Schedule
 
+Choices: TypeAlias = tuple[tuple[Kind, str], ...]
+"""The events that are possible at a point, each as its kind and its detail."""
 Place = Literal["switch", "late", "wake"]
 """Where a strand gave up its turn: before a call, before its answer, or before it wakes up."""
 
@@ -73,7 +75,7 @@ class Point:
 
     strand: str
     number: int
-    choices: tuple[tuple[Kind, str], ...]
+    choices: Choices
 
     def events(self) -> list[Event]:
         return [Event(self.strand, self.number, kind, detail) for kind, detail in self.choices]

@@ -29,7 +29,7 @@ from ...reporting.data import state_of
 from ..anomalies import Access
 from ..fakes import ROTATED_US
 from ..footprint import CommandLine, text_of, times_in, touches_of_request
-from ..run import Due, Line
+from ..run import Choices, Due, Line
 from ..schedule import AT_DELIVERIES, DELAY, FAULTS, HOLD_US, PARTITION, PAUSES, SLOW, Event, Kind
 from .clock import RunClock
 from .state import Part, RunState, seconds
@@ -386,7 +386,7 @@ def _is_silent(handle: Handle, request: Request) -> bool:
 
 
 @functools.cache
-def _possible_events(fixture: str, route: str, *, may_wait: bool) -> tuple[tuple[Kind, str], ...]:
+def _possible_events(fixture: str, route: str, *, may_wait: bool) -> Choices:
     """Return the events of a call, which may not have been sent yet, without pauses of all strands."""
     events: list[tuple[Kind, str]] = []
     if fixture == "broker":
@@ -538,7 +538,7 @@ def _delivery_words(due: Due, events: Sequence[Event]) -> str:
     return words
 
 
-def _delivery_events(due: Due) -> tuple[tuple[Kind, str], ...]:
+def _delivery_events(due: Due) -> Choices:
     """Return the events of a delivery: a loss of one attempt, of all retries, and of all attempts."""
     events: list[tuple[Kind, str]] = [(kind, "") for kind in AT_DELIVERIES]
     left = due.message.max_retries - due.message.retried

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 from ...core.errors import ContractError
 from ...core.timers import Signal
 from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, READS_CLOCK, Footprint, Touch, touch_of_key
-from ..run import Due, Step
+from ..run import Choices, Due, Step
 from ..schedule import CLOCK, DELAY, DELAYS, DUE, EDGE, JUMPS, PAUSES, TICKS, Event, Kind
 from .state import Part, RunState, seconds
 from .strands import NOT_WAITING, Crash, Strand, Waiting, Why, pause
@@ -25,7 +25,7 @@ MOST_MOVES = 8
 """Maximum number of times that the clock moves in one run although a strand could run."""
 FIRINGS = 3
 """Number of times that a queue's schedules fire at the end of a run, if no ``horizon`` is given."""
-_LATE_STARTS: tuple[tuple[Kind, str], ...] = (
+_LATE_STARTS: Choices = (
     ("delay", str(DELAY)),
     *(("tick", span) for span in TICKS),
     ("nearly", EDGE),
@@ -319,7 +319,7 @@ class RunClock(Part):
             return deadline_us
         return now + self._state.subject.patience_us - strand.paused_us
 
-    def note_point(self, strand: Strand, choices: tuple[tuple[Kind, str], ...] = ()) -> None:
+    def note_point(self, strand: Strand, choices: Choices = ()) -> None:
         """Record the events that are possible at a point: the given ones and pauses of all strands."""
         if not self._fakes.clock.driving:
             now, due_us = self._fakes.now_us(), self.next_in_data()
@@ -524,7 +524,7 @@ class RunClock(Part):
 
 
 @functools.cache
-def _pauses(jumps: int, *, has_due: bool, has_edge: bool) -> tuple[tuple[Kind, str], ...]:
+def _pauses(jumps: int, *, has_due: bool, has_edge: bool) -> Choices:
     """Return the pauses of all strands that are possible, with jumps to a number of known times."""
     pauses: list[tuple[Kind, str]] = []
     for detail in ("", *map(str, range(2, JUMPS + 1)))[:jumps]:

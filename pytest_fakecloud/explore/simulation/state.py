@@ -21,7 +21,7 @@ from ...outside.clocks import INFRASTRUCTURE, module_of
 from ..fakes import Fakes
 from ..footprint import ALL, CHECKS_PROMISE, Touch, touches_of_delivery
 from ..promises import Promises
-from ..run import Due, History, Line, Operation, Place, Plan, Point, Program, Run
+from ..run import Choices, Due, History, Line, Operation, Place, Plan, Point, Program, Run
 from ..schedule import SWITCHES, Event, Kind, Schedule
 from .strands import Crash, Sources, Strand, carried_strand, pause
 from .turns import Threads, Turns, is_of_a_strand, wakings
@@ -291,7 +291,7 @@ class RunState:
     def touch_lock(self, name: str) -> None:
         self.touch([Touch("", "lock", name, True)])
 
-    def add_point(self, strand: str, number: int, choices: tuple[tuple[Kind, str], ...]) -> None:
+    def add_point(self, strand: str, number: int, choices: Choices) -> None:
         allowed = _allowed(choices, self.subject.kinds)
         self.run.points.append(Point(strand, number, allowed))
 
@@ -326,9 +326,7 @@ class RunState:
 
 
 @functools.cache
-def _allowed(
-    choices: tuple[tuple[Kind, str], ...], kinds: frozenset[Kind]
-) -> tuple[tuple[Kind, str], ...]:
+def _allowed(choices: Choices, kinds: frozenset[Kind]) -> Choices:
     """Return the choices of these kinds, as one tuple for all points and runs that have them."""
     return tuple(choice for choice in choices if choice[0] in kinds)
 
