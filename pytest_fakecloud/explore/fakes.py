@@ -189,6 +189,12 @@ class Fakes:
         self.clock = context_of(cloud).clock
         self.now_us = self.clock.now_us
         self.handles = [handle for handle in cloud.fakes() if find(handle.fixture).in_process]
+        self.keyspaces: dict[tuple[str, str], Any] = {
+            (handle.name, f"{KEY_OF_DB}{keyspace.index}"): keyspace
+            for handle in self.handles
+            for keyspace in getattr(handle._engine, "databases", ())
+        }
+        """The databases of key-value engines, by the fake and the kind of accesses to their keys."""
         self._queues: list[Queue] = [h for h in self.handles if h.fixture == "queue"]  # type: ignore[misc]
         for queue in self._queues:
             if queue.delivery != "driven":
@@ -227,12 +233,12 @@ class Fakes:
     def state_of(self, touch: Touch) -> object:
         """Return the value of a key, or else all data of a fake, to compare it with another run's."""
         handle = next(each for each in self.handles if each.name == touch.fake)
-        database = touch.kind.removeprefix(KEY_OF_DB)
-        if not database.isdigit() or touch.name == ALL:
+        keyspace = self.keyspaces.get((touch.fake, touch.kind))
+        if keyspace is None or touch.name == ALL:
             return state_of(handle)
         engine: Any = handle._engine
         with engine.reading():
-            return python_value(engine.databases[int(database)].peek(key_of_touch(touch)))
+            return python_value(keyspace.peek(key_of_touch(touch)))
 
     def elapsed_us(self) -> int:
         return self.clock.now_us() - self._start_us

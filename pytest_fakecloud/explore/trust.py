@@ -56,18 +56,13 @@ _KEY_READERS = ("find", "lookup", "peek", "string", "exists", "__iter__")
 class Reads:
     """What the promises have read of the fakes and of the history, in runs without events."""
 
-    def __init__(self, handles: Sequence[Handle]) -> None:
+    def __init__(self, handles: Sequence[Handle], keyspaces: Mapping[tuple[str, str], Any]) -> None:
         self._handles = handles
         self.touches: dict[Touch, None] = {}
         self._thread = 0
         """The thread that checks a promise; 0 if none does."""
-        databases = [
-            (keyspace, handle)
-            for handle in handles
-            for keyspace in getattr(handle._engine, "databases", ())
-        ]
-        self._keyspaces = {type(keyspace) for keyspace, _ in databases}
-        self._fakes = {id(keyspace): handle.name for keyspace, handle in databases}
+        self._keyspaces = {type(keyspace) for keyspace in keyspaces.values()}
+        self._fakes = {id(keyspace): fake for (fake, _), keyspace in keyspaces.items()}
 
     def add(self, touches: Iterable[Touch]) -> None:
         """Add what this thread reads, if it checks a promise."""

@@ -32,7 +32,6 @@ from ..queue.model import DeliveryInterceptor
 from .fakes import Fakes
 from .footprint import (
     ALL,
-    KEY_OF_DB,
     READS_CLOCK,
     Touch,
     command_line,
@@ -70,7 +69,7 @@ class World(Fakes):
         self.functions: dict[int, Callable[..., Any]] = {}
         """The sleeps and clocks of explored code, by the ID of the original function."""
         self._owner = threading.get_ident()
-        self.reads = Reads(self.handles)
+        self.reads = Reads(self.handles, self.keyspaces)
         self.unwritten: set[Touch] = set()
         """The keys that a promise read, and that no run has written so far."""
         self.free_locks: Sequence[Callable[[], None]] = ()
@@ -96,14 +95,9 @@ class World(Fakes):
 
     def left_of(self, keys: Iterable[Touch]) -> dict[Touch, bool]:
         """Return those of the keys that exist, and whether each lives forever."""
-        keyspaces = {
-            (handle.name, f"{KEY_OF_DB}{keyspace.index}"): keyspace
-            for handle in self.handles
-            for keyspace in getattr(handle._engine, "databases", ())
-        }
         left = {}
         for key in keys:
-            keyspace, name = keyspaces.get((key.fake, key.kind)), key_of_touch(key)
+            keyspace, name = self.keyspaces.get((key.fake, key.kind)), key_of_touch(key)
             if keyspace is not None and name in keyspace.values:
                 left[key] = name not in keyspace.expires
         return left
@@ -331,7 +325,7 @@ def _record_command(world: World, fake: str, session: Any, spec: Any, argv: list
     simulation.calls.note_access(session, line)
     simulation.clock.note_data(line.times_us)
     if line.claims is not None:
-        simulation.clock.note_idle_time(fake, database, line.claims)
+        simulation.clock.note_idle_time(session.db, line.claims)
 
 
 def _run_work(world: World, where: str, proceed: RunWork, work: Awaitable[Any]) -> Any:

@@ -83,7 +83,7 @@ class RunClock(Part):
         """The index of each step that moved the clock, with the time to which it moved."""
         self.barrier = -1
         """The index of the last step before the last forced move of the clock."""
-        self._idle_times: set[tuple[str, int, bytes, bytes, int]] = set()
+        self._idle_times: set[tuple[Any, bytes, bytes, int]] = set()
         self._data: set[int] = set()
         """The times in the future that requests contained, in microseconds."""
         self._chosen_moves = 0
@@ -477,9 +477,9 @@ class RunClock(Part):
         now = self._fakes.now_us()
         return min((at for at in self._data if at > now), default=None)
 
-    def note_idle_time(self, fake: str, database: int, claims: tuple[bytes, bytes, int]) -> None:
+    def note_idle_time(self, keyspace: Any, claims: tuple[bytes, bytes, int]) -> None:
         """Record the idle time after which a command claims or lists pending stream entries."""
-        self._idle_times.add((fake, database, *claims))
+        self._idle_times.add((keyspace, *claims))
 
     def move_to(self, instant_us: int) -> bool:
         """Move the clock, fire the engines' own timers on the way, and return whether any fired."""
@@ -490,34 +490,24 @@ class RunClock(Part):
         """Return the next times of timers, deliveries, the ends of TTLs and of idle times."""
         now = self._fakes.now_us()
         _, timers = self._fakes.clock.planned(most + 8)
-        ends_ms = set(self._ends_of_idle_times() if self._idle_times else ())
-        for _, keyspace in self._keyspaces():
+        ends_ms = set(self._ends_of_idle_times())
+        for keyspace in self._fakes.keyspaces.values():
             ends_ms.update(keyspace.expires.values(), keyspace.volatile.values())
         found = sorted({*[timer.due_us for timer in timers], *[at_ms * 1000 for at_ms in ends_ms]})
         first = bisect_right(found, now)
         return found[first : first + most]
 
-    def _keyspaces(self) -> list[tuple[str, Any]]:
-        """Return the databases of the key-value servers, each with the name of its server."""
-        return [
-            (handle.name, keyspace)
-            for handle in self._fakes.handles
-            for keyspace in getattr(handle._engine, "databases", ())
-        ]
-
     def _ends_of_idle_times(self) -> Iterator[int]:
         """Yield the times at which pending stream entries become claimable, in milliseconds."""
-        for fake, database, key, group, idle_ms in self._idle_times:
-            engine: Any = next(h._engine for h in self._fakes.handles if h.name == fake)
-            stream = engine.databases[database].values.get(key)
-            found = getattr(stream, "groups", {}).get(group)
+        for keyspace, key, group, idle_ms in self._idle_times:
+            found = getattr(keyspace.values.get(key), "groups", {}).get(group)
             if found is not None:
                 for _, pending in itertools.islice(found.pending.items(), MOST_TIMERS):
                     yield pending.delivered_ms + idle_ms
 
     def ends_until(self, until_us: int) -> Iterator[Touch]:
         """Yield the accesses to keys that expire, or have fields that expire, by a given time."""
-        for fake, keyspace in self._keyspaces():
+        for (fake, _), keyspace in self._fakes.keyspaces.items():
             for key, at_ms in [*keyspace.expires.items(), *keyspace.volatile.items()]:
                 if at_ms * 1000 <= until_us:
                     yield touch_of_key(fake, keyspace.index, key, True)
