@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from ..base_cloud import BaseCloud
 from ..core.calls import Call
@@ -69,8 +69,7 @@ class Due:
         self.name = self.first_name + (f"/{attempt}" if attempt > 1 else "")
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(NamedTuple):
     """A point in a run, such as a call, and the events that are possible there."""
 
     strand: str

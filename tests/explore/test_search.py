@@ -65,7 +65,7 @@ def test_many_are_drawn_one_by_one_and_each_once(
 )
 def test_two_events_of_one_call_determine_its_outcome_once(first: str, seconds: list[str]) -> None:
     schedule = Schedule.parse(f"run.1 {first}")
-    point = Point("run", 1, [("partition", "60"), ("crash", ""), ("respond", ""), ("slow", "4")])
+    point = Point("run", 1, (("partition", "60"), ("crash", ""), ("respond", ""), ("slow", "4")))
     pairs = events.Pairs([Run(schedule, points=[point], fired=list(schedule))])
     assert [str(pairs[at]) for at in range(len(pairs))] == [
         f"run.1 {first}, run.1 {second}" for second in seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -49,7 +50,8 @@ class Exploration:
         covered = tally.coverage
         self._ranges = {name: calls for name, calls in covered.calls.items() if calls[1]}
         self.calls = {name: most for name, (_, most) in self._ranges.items()}
-        self.points = {name: len(points) for name, points in covered.points.items()}
+        places = dict.fromkeys((one.strand, one.number) for one in covered.points if one.choices)
+        self.points = dict(Counter(strand for strand, _ in places))
         self.kinds = dict(covered.kinds)
         missing = [kind for kind in wanted if kind not in covered.kinds]
         left = covered.possible - covered.attempted
@@ -69,7 +71,7 @@ class Exploration:
         self.seconds = tally.seconds
         self.seed = tally.seed
         self._has_same_numbers = (
-            "numbers" in covered.possible and "numbers" not in wanted and not tally.given
+            covered.draws_numbers and "numbers" not in wanted and not tally.given
         )
         what = "the promise held" if tally.has_promise else "no anomaly was found"
         self._text = f"{what} in {_summary(tally)}"

@@ -15,7 +15,7 @@ from ...core.timers import Duration, duration_us, monotonic
 from ...queue.delivery.routes import Url
 from ..anomalies import LAST, Allowed, Anomaly, AnomalyError, Record, find_anomalies
 from ..programs import check_has_run
-from ..run import History, Plan, Redundant, Run, Strategy
+from ..run import History, Plan, Point, Redundant, Run, Strategy
 from ..schedule import DELAY, DELAYS, DUE, Schedule
 from ..simulation.scheduler import Simulation
 from ..simulation.state import Subject, add_schedule
@@ -104,9 +104,8 @@ class Coverage:
 
     calls: dict[str, tuple[int, int]] = field(default_factory=dict)
     """The least and the greatest number of calls in one run, by the title of each strand."""
-    points: dict[str, set[int]] = field(default_factory=dict)
-    """The points at which events were possible."""
-    possible: set[str] = field(default_factory=set)
+    points: dict[Point, None] = field(default_factory=dict)
+    draws_numbers: bool = False
     attempted: set[str] = field(default_factory=set)
     """The kinds of events in the schedules; such an event applies only if its point is reached."""
     kinds: Counter[str] = field(default_factory=Counter)
@@ -120,18 +119,19 @@ class Coverage:
             calls = run.calls.get(name, 0)
             least, most = self.calls.get(name, (calls, calls))
             self.calls[name] = min(least, calls), max(most, calls)
-        for point in run.points:
-            if point.choices:
-                self.points.setdefault(point.strand, set()).add(point.number)
-        for choices in {point.choices for point in run.points}:
-            self.possible.update(kind for kind, _ in choices)
+        self.points.update(dict.fromkeys(run.points))
         self.attempted.update(event.kind for event in run.schedule)
         self.kinds.update(event.kind for event in run.fired)
         for handler, outcomes in run.handler_outcomes.items():
             self.succeeded[handler] = self.succeeded.get(handler, False) or any(outcomes)
         self.notes.update(run.notes)
-        if run.draws_numbers:
-            self.possible.add("numbers")
+        self.draws_numbers = self.draws_numbers or run.draws_numbers
+
+    @property
+    def possible(self) -> set[str]:
+        """The kinds of events that were possible."""
+        kinds: set[str] = {kind for point in self.points for kind, _ in point.choices}
+        return kinds | {"numbers"} if self.draws_numbers else kinds
 
 
 @dataclass
@@ -343,7 +343,7 @@ class Player:
 
     @property
     def varies_numbers(self) -> bool:
-        return "numbers" in self.subject.kinds and "numbers" in self.tally.coverage.possible
+        return "numbers" in self.subject.kinds and self.tally.coverage.draws_numbers
 
     def _broken_promise(
         self, check: Callable[[History], object], history: History, schedule: Schedule

@@ -30,8 +30,6 @@ _PATIENCE_CHECKS = 1_500
 """Number of these checks before a blocked strand counts as stuck, when no other can run."""
 _LATEST_STEPS = 1_000
 """Number of steps by which the strand is found that does not end."""
-_DEFAULT_ORDER = ("parked", "waiting", "thread", "client")
-"""The order of strands that can run, by ``_group_of()``; deliveries and workers follow."""
 MOST_STARTS = 12
 """Maximum number of times that one worker is started."""
 MOST_RESTARTS_WITHOUT_PROGRESS = 3
@@ -181,7 +179,9 @@ class Simulation:
                 groups[_group_of(strand)].append(strand)
         groups["parked"].sort(key=lambda s: (-s.host.parked_at, s.parked_at))
         groups["waiting"].sort(key=lambda s: -1 if s.waiting.wake_us is None else s.waiting.wake_us)
-        options: list[Option] = [one for group in _DEFAULT_ORDER for one in groups[group]]
+        options: list[Option] = [
+            *groups["parked"], *groups["waiting"], *groups["thread"], *groups["client"],
+        ]  # fmt: skip
         if self.state.all_paused_until_us <= now:
             options += self._fakes.deliveries.due(now)
         workers, last = groups["worker"], groups["last"]
