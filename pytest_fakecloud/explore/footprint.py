@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..reporting.calls import PUBLISHING
@@ -104,10 +103,10 @@ class CommandLine(NamedTuple):
     """The stream, the group and the minimum idle time in milliseconds, if it claims or lists entries."""
 
 
-@lru_cache(maxsize=256)  # because the runs of a search repeat the same commands
 def command_line(
     fake: str, database: int, databases: int, spec: Any, argv: tuple[bytes, ...]
 ) -> CommandLine:
+    """Analyse a command line that a database of a fake with so many databases runs."""
     touches = tuple(touches_of_command(fake, database, databases, spec, argv))
     of_keys = [one for one in touches if one.kind.startswith(KEY_OF_DB)]
     if spec.name in _WITHOUT_VALUES:

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..base_cloud import BaseCloud
@@ -69,6 +69,8 @@ class World(Fakes):
         self.functions: dict[int, Callable[..., Any]] = {}
         """The sleeps and clocks of explored code, by the ID of the original function."""
         self._owner = threading.get_ident()
+        # The runs of a search repeat the same commands.
+        self.command_line = lru_cache(maxsize=256)(command_line)
         self.reads = Reads(self.handles, self.keyspaces)
         self.unwritten: set[Touch] = set()
         """The keys that a promise read, and that no run has written so far."""
@@ -310,7 +312,7 @@ def _pause_in_pipeline(world: World, sender: Sender, line: list[bytes], arrival:
 def _record_command(world: World, fake: str, session: Any, spec: Any, argv: list[bytes]) -> None:
     """Record the data and the idle time of a command that an engine is about to run."""
     simulation, database = world.simulation, session.db.index
-    line = command_line(fake, database, len(session.engine.databases), spec, tuple(argv))
+    line = world.command_line(fake, database, len(session.engine.databases), spec, tuple(argv))
     touches = line.touches
     if spec.name == "EXEC":
         watched = (touch_of_key(fake, database, key, False) for _, key, _ in session.watched)
