@@ -116,6 +116,7 @@ def explored(
             *_socket_patches(world),
             *_lock_patches(world),
             *_thread_patches(world),
+            *_task_patches(world),
             *_process_patches(world),
             *_signal_patches(world),
             *world.randomness.patches(),
@@ -243,6 +244,22 @@ def _socket_patches(world: World) -> Iterator[_Patch]:
     for name in SOCKET_METHODS:
         if hasattr(socket.socket, name):
             yield socket.socket, name, method(name)
+
+
+def _task_patches(world: World) -> Iterator[_Patch]:
+    """Note the lines that create each task, in any event loop: before Python 3.12, for example,
+    ``asyncio.wait_for()`` awaits its argument in a task of its own, whose stack has none of them.
+    """
+    really = asyncio.BaseEventLoop.create_task
+
+    @functools.wraps(really)
+    def create_task(loop: Any, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        task = really(loop, coro, **options)
+        if world.simulation is not None:
+            world.simulation.state.sources.note_task(task)
+        return task
+
+    yield asyncio.BaseEventLoop, "create_task", create_task
 
 
 def _thread_patches(world: World) -> Iterator[_Patch]:

@@ -44,7 +44,7 @@ from .run import Run
 from .simulation.clock import MOST_TIMERS
 from .simulation.scheduler import Simulation
 from .simulation.sockets import OwnLoop, SocketHooks
-from .simulation.strands import Strand, carried_source, source_of
+from .simulation.strands import Strand, carried_source
 from .trust import Reads
 
 if TYPE_CHECKING:
@@ -347,7 +347,7 @@ async def _around(world: World, handle: Handle, exchange: Callable[[], T]) -> T:
     if simulation.state.is_here():
         return await simulation.calls.exchange(handle, exchange)
     # Several strands share this event loop, which the request would block: use a thread.
-    carried_source.set(source_of(sys._getframe()))
+    carried_source.set(simulation.state.sources.here())
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:  # trio's loop

@@ -7,6 +7,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from qstash import QStash
 from upstash_redis import Redis
 
 from pytest_fakecloud import BrokenPromiseError, Cloud, KVServer
@@ -77,3 +78,21 @@ def expects(kv: KVServer, wanted: str, key: str = "n") -> Callable[[], None]:
         assert kv.value(key) == wanted, f"{key} is {kv.value(key)}"
 
     return check
+
+
+def publishes_to_asgi(cloud: Cloud, handle: Callable[[], Any]) -> Callable[[], None]:
+    """Return a client that publishes to an ASGI application, which awaits ``handle()``."""
+    queue = cloud.queue()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await handle()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    queue.destinations.asgi("https://app.example.com", app, lifespan=False)
+    publisher = QStash(queue.token, base_url=queue.url)
+
+    def publish() -> None:
+        publisher.message.publish(url="https://app.example.com/hook", body="x")
+
+    return publish

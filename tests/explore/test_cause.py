@@ -22,7 +22,7 @@ from pytest_fakecloud.explore.simulation.strands import distinct_places
 from pytest_fakecloud.reporting.page import page
 from pytest_fakecloud.reporting.report import report_of
 
-from .conftest import broken, cause, expects, failure
+from .conftest import broken, cause, expects, failure, publishes_to_asgi
 
 
 @pytest.fixture
@@ -164,9 +164,10 @@ def test_a_line_with_one_caller_is_the_innermost() -> None:
     assert distinct_places([("a.py:1", "a.py:8"), ("a.py:1", "a.py:9")]) == ["a.py:8", "a.py:9"]
 
 
+@pytest.mark.parametrize("in_loop_of", ["client", "queue"])
 @pytest.mark.parametrize("over_redis", [True, False])
 def test_calls_of_concurrent_tasks_have_lines_of_their_own(
-    cloud: Cloud, kv: KVServer, over_redis: bool
+    cloud: Cloud, kv: KVServer, over_redis: bool, in_loop_of: str
 ) -> None:
     async def concurrent(call: Callable[..., Coroutine[Any, Any, object]]) -> None:
         async def own() -> None:
@@ -184,7 +185,10 @@ def test_calls_of_concurrent_tasks_have_lines_of_their_own(
             async with httpx.AsyncClient(headers=kv.headers) as web:
                 await concurrent(lambda *words: web.post(kv.url, json=words))
 
-    found = failure(cloud, run, broken)
+    client: Callable[[], object] = run
+    if in_loop_of == "queue":
+        client = publishes_to_asgi(cloud, run)
+    found = failure(cloud, client, broken)
     lines = re.findall(r"(PING|GET a|DBSIZE) → \S+ \(test_cause.py:(\d+)\)", found.story)
     named = {call: int(line) for call, line in lines}
     ping = named["PING"]

@@ -29,7 +29,7 @@ from pytest_fakecloud import BrokenPromiseError, Cloud, ContractError, Delivered
 from pytest_fakecloud.explore.schedule import KINDS
 
 from .bugs import locks, queues
-from .conftest import expects, failure, holds
+from .conftest import expects, failure, holds, publishes_to_asgi
 
 HOOK = "https://app.example.com/hook"
 ORDERS: Any = ("switch", "late", "wake")
@@ -537,24 +537,6 @@ def test_disturbances_end_before_the_check(cloud: Cloud, kv: KVServer) -> None:
     kinds: Any = ("rotate_token", "hold", "partition")
     found = cloud.explore(run, check, budget=30, kinds=kinds, setup=redis_failed.clear)
     assert {"rotate_token", "hold", "partition"} <= found.kinds.keys()
-
-
-def publishes_to_asgi(cloud: Cloud, handle: Callable[[], Any]) -> Callable[[], None]:
-    """Return a client that publishes to an ASGI application, which awaits ``handle()``."""
-    queue = cloud.queue()
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await handle()
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
-
-    queue.destinations.asgi("https://app.example.com", app, lifespan=False)
-    publisher = QStash(queue.token, base_url=queue.url)
-
-    def publish() -> None:
-        publisher.message.publish(url=HOOK, body="x")
-
-    return publish
 
 
 def test_an_asgi_application_is_explored_at_its_calls(cloud: Cloud, kv: KVServer) -> None:

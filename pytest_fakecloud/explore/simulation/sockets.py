@@ -262,7 +262,6 @@ class SocketHooks(Part):
         creator = self._state.here()
         if is_inner and creator is not None and creator.role == "task":
             self._state.tasks[task] = creator
-        self._state.sources.note_task(task)
 
     def on_unhandled(self, error: BaseException) -> None:
         broken = broken_promise(error)
