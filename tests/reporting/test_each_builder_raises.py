@@ -5,6 +5,7 @@ error.
 from __future__ import annotations
 
 import importlib
+import inspect
 import logging
 import pkgutil
 import sys
@@ -76,13 +77,15 @@ def builders() -> dict[str, FunctionType]:
 def broken(name: str, function: FunctionType) -> Iterator[None]:
     """Replace the code of a function with code that records its name and raises an exception."""
     space: dict[str, Any] = {}
+    own = function.__code__
     source = (
         "def other(*given, **named):\n"
         f"    __import__('sys').modules[{__name__!r}].BROKEN.append({name!r})\n"
         f"    raise RuntimeError({BROKE!r})\n"
     )
+    if own.co_flags & inspect.CO_GENERATOR:
+        source += "    yield\n"  # the code of a generator must replace that of a generator
     exec(source, space)
-    own = function.__code__
     BROKEN.clear()
     function.__code__ = space["other"].__code__
     try:

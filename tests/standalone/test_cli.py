@@ -87,9 +87,10 @@ from pytest_fakecloud import cli
 from pytest_fakecloud.standalone import serving
 
 assert not {"numpy", "requests", "urllib3"} & sys.modules.keys()
+frozen = gc.get_freeze_count()  # Python 3.12 freezes objects of its own
 assert cli.main(["run", "--", sys.executable, "-Sc", ""]) == 0
 print("pytest" in sys.modules)
-assert gc.get_freeze_count() == 0
+assert gc.get_freeze_count() == frozen
 serving.NAP_SECONDS = 0.001
 
 class Out(io.StringIO):
