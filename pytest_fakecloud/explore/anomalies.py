@@ -290,9 +290,16 @@ class Record:
         self.commands = [one for one in run.accesses if one.call is None]
         self.places: dict[Touch, list[int]] = {}
         """The indexes of the commands that access each key, in order."""
+        shared: set[Touch] = set()
         for at, one in enumerate(self.commands):
             for key in one.keys:
-                self.places.setdefault(key, []).append(at)
+                places = self.places.setdefault(key, [])
+                if places and self.commands[places[-1]].client != one.client:
+                    shared.add(key)
+                places.append(at)
+        indexed = enumerate(self.commands)
+        self.shared = [(at, one) for at, one in indexed if not shared.isdisjoint(one.keys)]
+        """The commands on keys that several clients access, with their indexes."""
         self._reading = {one.unit for one in self.commands if not one.is_write}
 
     def of_key(self, key: Touch, after: int = -1, before: int | None = None) -> Iterator[Access]:
@@ -317,7 +324,7 @@ class Record:
         Only the reader's last access to the key counts.
         """
         found = []
-        for at, write in enumerate(self.commands):
+        for at, write in self.shared:
             if not (write.changes or write.counts) or not self.is_blind(write):
                 continue
             for key in write.keys:
@@ -513,7 +520,7 @@ def _same_rank(record: Record) -> Found:
     Both add a member, read its rank, change other data, and remove the member.
     """
     held: list[tuple[int, int, Access]] = []
-    for at, read in enumerate(record.commands):
+    for at, read in record.shared:
         if read.rank is None:
             continue
         commands = enumerate(record.commands)
@@ -537,7 +544,7 @@ def _same_rank(record: Record) -> Found:
 def _late_mark(record: Record) -> Found:
     """Two clients act on the same state, although only one of them removes or adds the element."""
     accesses = record.run.accesses
-    for at, late in enumerate(record.commands):
+    for at, late in record.shared:
         key, is_addition = late.keys[0], late.name == "SADD"
         marks = {"SADD"} if is_addition else _DELETIONS | _REMOVALS
         if late.name not in marks or late.changes or not record.is_blind(late):
@@ -565,7 +572,7 @@ def _changes_by(client: str, accesses: Iterable[Access]) -> list[Access]:
 def _write_skew(record: Record) -> Found:
     read_at: dict[tuple[str, Touch], list[int]] = {}
     writes: dict[tuple[str, Touch], tuple[int, Access]] = {}
-    for at, one in enumerate(record.commands):
+    for at, one in record.shared:
         for key in () if one.is_write else one.keys:
             read_at.setdefault((one.client, key), []).append(at)
         if one.changes and record.is_blind(one):
@@ -584,7 +591,7 @@ def _write_skew(record: Record) -> Found:
 
 def _takeovers(record: Record) -> Iterator[tuple[Access, Access, Touch, int]]:
     """Yield a client's lock, the next holder's, and the index of the latter."""
-    for at, mine in enumerate(record.commands):
+    for at, mine in record.shared:
         key = mine.keys[0]
         for place in record.places[key] if mine.acquires else ():
             other = record.commands[place]
@@ -674,11 +681,11 @@ def _overtaken(record: Record) -> Found:
     yield from _dropped(record)
     run, plain = record.run.accesses, record.plain.accesses
     consumers = {root_of(one.client) for one in plain if one.name == "consume"}
+    if not consumers and not any(one.client.startswith("delivery") for one in run):
+        return
     sent, usual = ([one.content for one in each if one.name == "produce"] for each in (run, plain))
     if sent != usual or any(one.kind in _LOSSES for one in record.run.fired):
         consumers = set()  # Other records are the newest here, or a consumer has not finished.
-    if not consumers and not any(one.client.startswith("delivery") for one in run):
-        return
     for key in record.places:
         writes = [one for one in record.of_key(key) if one.changes]
         if not writes or writes[-1].name not in _OVERWRITES:
@@ -726,9 +733,10 @@ def _intermediate_read(record: Record) -> Found:
     """A client reads data between their deletion and their restoration by another client."""
     accesses = record.run.accesses
     for at, gone in enumerate(accesses):
+        if gone.name not in ("DEL", "UNLINK", "delete", "reset") or not gone.changes:
+            continue
         key, is_reset = gone.keys[0], gone.name == "reset"
-        is_kept = record.run.left.get(key) or gone.call is not None
-        if gone.name not in ("DEL", "UNLINK", "delete", "reset") or not (gone.changes and is_kept):
+        if not (record.run.left.get(key) or gone.call is not None):
             continue
         seen: list[Access] = []
         for one in accesses[at + 1 :]:
@@ -892,13 +900,13 @@ def _unfinished(record: Record) -> Found:
     """Work that a client has taken stays where nobody looks for it."""
     is_lost = record.disturbed in record.workers and record.has_gone_on
     residue = record.residue if is_lost else ()
-    for key in record.places:
-        reads = [one for one in record.of_key(key) if one.name == "XREADGROUP"]
-        if not reads and key not in residue:
+    reads = {key: one for one in record.commands if one.name == "XREADGROUP" for key in one.keys}
+    for key in record.places if reads or residue else ():
+        if key not in reads and key not in residue:
             continue
         of_key = [*record.usual.of_key(key), *record.of_key(key)]
-        if reads and record.pending(key) and not any(map(_looks_again, of_key)):
-            yield key.name, f"{_told(reads[-1])}, and nobody claims the pending entries"
+        if key in reads and record.pending(key) and not any(map(_looks_again, of_key)):
+            yield key.name, f"{_told(reads[key])}, and nobody claims the pending entries"
         moves = [one for one in of_key if one.name in _MOVES and one.keys[0] != key]
         is_left = moves and key in residue
         if is_left and all(one in moves or one.name in _REMOVALS for one in of_key):
