@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import cached_property, partial
+from functools import partial
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError, shown, unknown_name
+from ..core.timers import on_first_use
 from ..reporting.calls import PUBLISHING, Lookups
 from ..reporting.wording import summarise
 from .schedule import HOLD_US, ORDERS
@@ -125,12 +126,12 @@ class Access:
             return " ".join(self.words[1:])
         return self.call.request_body.decode("utf-8", "replace")
 
-    @cached_property
+    @on_first_use
     def options(self) -> frozenset[str]:
         # The options of ZADD precede its scores; other commands have a value first.
         return frozenset(map(str.upper, self.words[2 if self.name == "ZADD" else 3 :]))
 
-    @cached_property
+    @on_first_use
     def changes(self) -> bool:
         """Whether it changes data, as far as its arguments and its first key tell."""
         if self.call is not None:
@@ -169,14 +170,14 @@ class Access:
         is_known = getattr(known, "type_name", "") in ("hash", "set", "zset")
         return is_known and field.encode() in known
 
-    @cached_property
+    @on_first_use
     def creates(self) -> tuple[str, ...]:
         """The fields or members that the first key did not have, or else the key if it is new."""
         if self.name in _FIELDS:
             return tuple(one for one in self.fields if not self._has(one))
         return () if self.before[0] is not None else (self.keys[0].name,)
 
-    @cached_property
+    @on_first_use
     def rank(self) -> int | None:
         """The rank that the command reads, of a member in a sorted set."""
         if self.name not in ("ZRANK", "ZREVRANK") or not self._has(self.words[2]):
@@ -241,7 +242,7 @@ class Access:
         named: Any = next(filter(None, found), self.keys[0].fake)
         return named if isinstance(named, str) else ", ".join(map(str, named))
 
-    @cached_property
+    @on_first_use
     def shape(self) -> tuple[str, str, str]:
         """The fake, the command or route, and what it is about, without numbers and IDs."""
         about = self.subject if self.call is None else self.text
@@ -317,7 +318,7 @@ class Record:
         is_guarded = bool(write.options & _CONDITIONS) or write.name in _IF_NEW
         return not is_guarded and write.unit not in self._reading
 
-    @cached_property
+    @on_first_use
     def stale_writes(self) -> list[tuple[Access, Access, Access, Touch]]:
         """Each read, another client's change of the key, and an unguarded write by the reader.
 
@@ -345,7 +346,7 @@ class Record:
                         break
         return found
 
-    @cached_property
+    @on_first_use
     def loss(self) -> Event | None:
         """The only event that can have kept a client from an effect; others only paused a worker."""
         losses = [one for one in self.run.fired if one.kind in _LOSSES]
@@ -361,7 +362,7 @@ class Record:
         """The client or delivery that the loss hit."""
         return "" if self.loss is None else root_of(self.loss.strand)
 
-    @cached_property
+    @on_first_use
     def has_gone_on(self) -> bool:
         """Whether the disturbed worker or delivery ended its work later, and will not start again."""
         if self.disturbed not in self.workers:
@@ -370,22 +371,22 @@ class Record:
         is_dead = self.loss is not None and self.loss.kind == "crash" and self.loss.strand
         return bool(starts) and starts[-1] not in self.run.errors and starts[-1] != is_dead
 
-    @cached_property
+    @on_first_use
     def mine(self) -> list[Access]:
         """The accesses of the disturbed client and of its restarts."""
         return [one for one in self.run.accesses if root_of(one.client) == self.disturbed]
 
-    @cached_property
+    @on_first_use
     def changes(self) -> Counter[object]:
         """How often something of each shape, and of each text, was changed."""
         changes = [one for one in self.run.accesses if one.changes]
         return Counter(each for one in changes for each in (one.shape, one.text))
 
-    @cached_property
+    @on_first_use
     def effects(self) -> Counter[object]:
         return Counter(effect for effect, _ in _effects(self.run))
 
-    @cached_property
+    @on_first_use
     def lost(self) -> Sequence[Access]:
         """The lasting effects of the disturbed client that it has without the event, but that neither
         it nor anybody else had here; none if it did something else instead.
@@ -420,7 +421,7 @@ class Record:
             and not self._is_superseded(one)
         ]
 
-    @cached_property
+    @on_first_use
     def missing(self) -> Sequence[Access]:
         """The lasting effects without the event that nobody had here."""
         # A command that sets the value that its key has already counts as done.
