@@ -86,10 +86,10 @@ class Calls(Part):
         """Handle a request at its endpoint, in the strand's own thread or in the fake's."""
         if self._state.aside_depth:
             return serve()
-        is_outside = self._state.note_outsider() or (
+        strand, is_own_thread = self._strand_of(request)
+        is_outside = (not is_own_thread and self._state.note_outsider()) or (
             request.client is not None and request.client[1] in self._state.outside_ports
         )
-        strand, is_own_thread = self._strand_of(request)
         if strand is None and not self._turns.has_ended:
             return serve()
         try:

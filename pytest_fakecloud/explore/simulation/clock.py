@@ -423,7 +423,7 @@ class RunClock(Part):
                 self._turns.yield_turn(strand)
             finally:
                 strand.turn.is_inline = False
-        self._state.check_alive(strand)
+            self._state.check_alive(strand)
 
     def _await_loop(self, strand: Strand) -> None:
         """Wait for the turn of a task, whose event loop chooses the next strand when it is idle."""
@@ -445,9 +445,9 @@ class RunClock(Part):
             or self.may_move
             or strand.is_stepped_over
             or strand.state != "parked"
+            or strand.held_until_us
+            or self._fakes.deliveries.are_left()
         ):
-            return False
-        if strand.held_until_us > self._fakes.now_us() or self._fakes.deliveries.are_left():
             return False
         return [one for one in self._state.strands if one.state != "ended"] == [strand]
 

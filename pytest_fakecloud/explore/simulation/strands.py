@@ -156,7 +156,7 @@ class Strand:
     # The conditions under which a parked or waiting strand can run.
     waiting: Waiting = NOT_WAITING
     held_until_us: int = 0
-    """The end of a pause that the schedule contains; the strand cannot run before."""
+    """The end of a pause that the schedule contains, in which the strand cannot run, or 0."""
     yields_to_others: bool = False
     """Whether every other strand that can run comes first, after a pause of all strands."""
     parked_at: int = 0

@@ -158,7 +158,7 @@ class Turns:
     def _resume(self, strand: Strand) -> None:
         if self.has_ended:
             self.crash(strand)
-        strand.state, strand.waiting = "running", NOT_WAITING
+        strand.state, strand.waiting, strand.held_until_us = "running", NOT_WAITING, 0
 
     def crash(self, strand: Strand) -> NoReturn:
         """Raise ``Crash`` in a strand; do not return to code that has caught it too often."""
