@@ -142,17 +142,13 @@ def _happens_before(steps: Sequence[Step]) -> list[int]:
 
 def _races(steps: Sequence[Step], before: Sequence[int], later: int) -> list[int]:
     """Return the earlier steps that precede a step only because the two conflict."""
-    step, precede = steps[later], before[later]
+    step, left = steps[later], before[later]
     found: list[int] = []
-    indirect = 0  # the bit set of the steps that precede this one through another step
-    for index in range(later - 1, step.barrier, -1):
-        if not precede >> index & 1:
-            continue
+    while (index := left.bit_length() - 1) > step.barrier:
+        left &= ~(before[index] | 1 << index)  # Leave out the steps that precede through this one.
         is_other = steps[index].strand != step.strand and index != step.enabled_by
-        is_direct = is_other and not indirect >> index & 1
-        if is_direct and step.footprint.depends_on(steps[index].footprint):
+        if is_other and step.footprint.depends_on(steps[index].footprint):
             found.append(index)
-        indirect |= before[index]
     return found
 
 
