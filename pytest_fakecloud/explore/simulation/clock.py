@@ -17,7 +17,7 @@ from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, READS_CLOCK, Footprint, Tou
 from ..run import Choices, Due, Step
 from ..schedule import CLOCK, DELAY, DELAYS, DUE, EDGE, JUMPS, PAUSES, TICKS, Event, Kind
 from .state import Part, RunState, seconds
-from .strands import NOT_WAITING, Crash, Strand, Waiting, Why, pause
+from .strands import Crash, Strand, Waiting, Why, pause
 from .turns import describe_places
 
 MOST_STEPS = 20_000
@@ -358,7 +358,6 @@ class RunClock(Part):
         self._state.park(strand, "wake")
         strand.wait(Waiting(why, ready, until_us))
         self.take_turn(strand, is_own_thread)
-        strand.waiting = NOT_WAITING
 
     def wait(
         self, real: _Wait, signal: Signal, poll: Callable[[], object], until_us: int
