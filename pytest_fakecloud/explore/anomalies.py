@@ -902,7 +902,7 @@ def _unfinished(record: Record) -> Found:
     is_lost = record.disturbed in record.workers and record.has_gone_on
     residue = record.residue if is_lost else ()
     reads = {key: one for one in record.commands if one.name == "XREADGROUP" for key in one.keys}
-    for key in record.places if reads or residue else ():
+    for key in record.places:
         if key not in reads and key not in residue:
             continue
         of_key = [*record.usual.of_key(key), *record.of_key(key)]

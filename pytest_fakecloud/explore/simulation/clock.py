@@ -439,14 +439,9 @@ class RunClock(Part):
 
     def _is_alone(self, strand: Strand) -> bool:
         """Return whether no other strand could run, so that this strand can keep its turn."""
-        if (
-            self._state.has_steps
-            or self.may_move
-            or strand.is_stepped_over
-            or strand.state != "parked"
-            or strand.held_until_us
-            or self._fakes.deliveries.are_left()
-        ):
+        if self._state.has_steps or self.may_move or self._fakes.deliveries.are_left():
+            return False
+        if strand.state != "parked" or strand.held_until_us or strand.is_stepped_over:
             return False
         return [one for one in self._state.strands if one.state != "ended"] == [strand]
 

@@ -179,9 +179,8 @@ class Simulation:
                 groups[_group_of(strand)].append(strand)
         groups["parked"].sort(key=lambda s: (-s.host.parked_at, s.parked_at))
         groups["waiting"].sort(key=lambda s: -1 if s.waiting.wake_us is None else s.waiting.wake_us)
-        options: list[Option] = [
-            *groups["parked"], *groups["waiting"], *groups["thread"], *groups["client"],
-        ]  # fmt: skip
+        options: list[Option] = [*groups["parked"], *groups["waiting"]]
+        options += groups["thread"] + groups["client"]
         if self.state.all_paused_until_us <= now:
             options += self._fakes.deliveries.due(now)
         workers, last = groups["worker"], groups["last"]

@@ -292,8 +292,7 @@ class RunState:
         self.touch([Touch("", "lock", name, True)])
 
     def add_point(self, strand: str, number: int, choices: Choices) -> None:
-        allowed = _allowed(choices, self.subject.kinds)
-        self.run.points.append(Point(strand, number, allowed))
+        self.run.points.append(Point(strand, number, _allowed(choices, self.subject.kinds)))
 
     def add_line(
         self, strand: str, words: str = "", call: Call | None = None, *, event: bool = False
