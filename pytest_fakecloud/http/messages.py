@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import binascii
-import functools
 import json
 import re
 from collections import deque
@@ -65,7 +64,7 @@ class Request:
         # Computed for every request, because every service reads the credentials from it.
         # Reversed, so that the first value of a repeated header wins.
         if fields is None:
-            fields = dict(map(_field, reversed(self.headers.pairs)))
+            fields = {name.lower(): value for name, value in reversed(self.headers.pairs)}
         self.fields = fields
 
     def __str__(self) -> str:
@@ -82,11 +81,6 @@ class Request:
     def query(self, name: str) -> str | None:
         """Return the first value of a query parameter, or None."""
         return next((value for key, value in self.query_items() if key == name), None)
-
-
-@functools.lru_cache(maxsize=512)  # because clients send the same headers repeatedly
-def _field(header: tuple[str, str]) -> tuple[str, str]:
-    return header[0].lower(), header[1]
 
 
 def asks_to_close(connection: str) -> bool:
