@@ -25,7 +25,7 @@ from .core.timers import Instant
 from .handle import HANDLE_FIELDS, Context, Handle, Snapshot, secrets_of
 from .http.ports import hand_over, release
 from .outside.surroundings import changes_for
-from .services import find, imported
+from .services import find, handle_class
 
 if TYPE_CHECKING:
     from .broker.handle import Broker, BrokerSettings
@@ -184,7 +184,7 @@ class BaseCloud:
                 f"{shown(settings)} are not settings of {service.fixture}: pass a dict"
             )
         try:
-            kind: Any = imported(service.handle)
+            kind: Any = handle_class(service)
             if settings:
                 reject_unknown(kind._settings, settings, kind.fixture)
             with self._starting:  # A name is taken only when its fake has started.

@@ -188,10 +188,10 @@ class Timer:
         self,
         due_us: int,
         callback: Callable[[int], object],
-        lane: Lane = "state",
-        label: str = "",
-        async_callback: Callable[[int], Awaitable[object]] | None = None,
-        begin: Begin | None = None,
+        lane: Lane,
+        label: str,
+        async_callback: Callable[[int], Awaitable[object]] | None,
+        begin: Begin | None,
     ) -> None:
         self.due_us = due_us
         self.callback = callback

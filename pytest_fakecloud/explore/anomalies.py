@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import combinations, product
@@ -91,7 +91,7 @@ _VARIABLE = re.compile(r"[0-9a-f]{8}[0-9a-f-]*|\d+")
 """Numbers and IDs, which can differ between two runs of the same code."""
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Access:
     """A command that a key-value engine ran, or a call of another service.
 
@@ -107,13 +107,15 @@ class Access:
     before: tuple[object, ...] = ()
     is_write: bool = True
     call: Call | None = None
-    name: str = field(init=False)
 
     def __post_init__(self) -> None:
-        self.name = self.words[0]
         if self.before.count(None) < len(self.before):
             # Look at the values before the command changes them.
             _ = self.changes, self.creates, self.rank
+
+    @on_first_use
+    def name(self) -> str:
+        return self.words[0]
 
     @property
     def text(self) -> str:

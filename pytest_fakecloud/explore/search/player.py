@@ -105,6 +105,7 @@ class Coverage:
     calls: dict[str, tuple[int, int]] = field(default_factory=dict)
     """The least and the greatest number of calls in one run, by the title of each strand."""
     points: dict[Point, None] = field(default_factory=dict)
+    """The distinct points of all runs, some of them without possible events."""
     draws_numbers: bool = False
     attempted: set[str] = field(default_factory=set)
     """The kinds of events in the schedules; such an event applies only if its point is reached."""

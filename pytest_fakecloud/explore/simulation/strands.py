@@ -136,8 +136,6 @@ class Strand:
     host: Strand = field(init=False)
     """The strand whose thread runs it: for a task, the strand of its event loop."""
     is_daemon: bool = False
-    name: str = field(init=False)
-    """The name in schedules, which differs from the title while an event loop has a main task."""
 
     state: State = "new"
     place: Place = "switch"
@@ -182,12 +180,16 @@ class Strand:
     turn: TaskTurn = field(default_factory=TaskTurn)
 
     def __post_init__(self) -> None:
-        self.name = self.title
         self.root = self if self.parent is None else self.parent.root
         self.host = self
         if self.role == "task":
             assert self.parent is not None
             self.host = self.parent
+
+    @property
+    def name(self) -> str:
+        """The name in schedules, which differs from the title while an event loop has a main task."""
+        return self.title if self.loop.main_task is None else f"{self.title}:loop"
 
     @contextlib.contextmanager
     def waits_for_real(self) -> Iterator[None]:

@@ -113,7 +113,7 @@ class Quota:
         limits = self._limits
         if len(body) > limits.message_size:
             raise quota("maxMessageSize", limits.message_size, status=413)
-        retries = self.retries(settings)
+        retries = self.retries(settings.retries)
         self._check_settings(settings, retries, now)
         if settings.callback_headers or settings.failure_callback_headers:
             self._check_nested(settings.callback_headers, retries, 1, now)
@@ -143,7 +143,7 @@ class Quota:
         if depth > _MAX_NESTING:
             raise bad_request(f"invalid callback headers: nested deeper than {_MAX_NESTING} levels")
         settings = PublishSettings(**read_given(nested))
-        retries = self.callback_retries(settings, source_retries)
+        retries = self.callback_retries(settings.retries, source_retries)
         self._check_settings(settings, retries, now)
         delayed = settings.delay_us or settings.not_before_us is not None
         if delayed and not self._settings.delayed_callbacks:
@@ -153,15 +153,15 @@ class Quota:
         self._check_nested(settings.callback_headers, retries, depth + 1, now)
         self._check_nested(settings.failure_callback_headers, retries, depth + 1, now)
 
-    def callback_retries(self, settings: PublishSettings, source_retries: int) -> int:
+    def callback_retries(self, given: int | None, source_retries: int) -> int:
         """Return the number of retries of a callback about a message with ``source_retries``."""
         default = self._settings.callback_retries
-        return self.retries(settings, source_retries if default == "inherit" else default)
+        return self.retries(given, source_retries if default == "inherit" else default)
 
-    def retries(self, settings: PublishSettings, default: int | None = None) -> int:
+    def retries(self, given: int | None, default: int | None = None) -> int:
         """Return the given number of retries, or the default within the plan's limit."""
-        if settings.retries is not None:
-            return settings.retries
+        if given is not None:
+            return given
         default = self._settings.retries if default is None else default
         return min(default, self._limits.retries)
 
@@ -262,7 +262,7 @@ class Publisher(Messages):
             settings = as_scheduled(PublishSettings(**given))
             settings = settings._replace(queue_name=schedule.settings.queue_name)
             self.quota.check(settings, schedule.body, self.clock.now_us())
-        retries = self.quota.retries(settings)
+        retries = self.quota.retries(settings.retries)
         sender = schedule.caller_ip
         origin = {"api": schedule.api, "schedule_id": schedule.id}
         drafts = [
@@ -319,7 +319,7 @@ class Publisher(Messages):
     ) -> None:
         """Publish a callback about a message, with the settings nested in the message's headers."""
         given = read_given(nested) if nested else {}
-        retries = self.quota.callback_retries(PublishSettings(**given), source.max_retries)
+        retries = self.quota.callback_retries(given.get("retries"), source.max_retries)
         redaction = source.settings.redaction
         if "redaction" in given:
             redaction = given["redaction"].with_other(redaction)

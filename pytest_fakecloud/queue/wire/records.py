@@ -199,7 +199,7 @@ def schedule_record(engine: Publisher, schedule_id: str) -> Record:
         "method": settings.method,
         "header": shown_headers(destination_headers(settings), settings.redaction),
         **_body("body", schedule.body, settings.redaction),
-        "retries": engine.quota.retries(settings),
+        "retries": engine.quota.retries(settings.retries),
         **_caller(schedule.caller_ip),
         "isPaused": schedule.paused,
         **_settings_record(settings),
