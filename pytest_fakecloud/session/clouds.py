@@ -26,13 +26,18 @@ if TYPE_CHECKING:
     import pytest
 
 
-_OF_CLOUDS = ("seed", "now", "clock", "process_time", "transport", "tls", "share_tls_context")
-"""The settings of clouds. The others are those of fakes and of tests."""
-
-
 def new_cloud(settings: Mapping[str, Any], delivery: DeliveryMode) -> Cloud:
     """Create a cloud with the settings of a test or of the session, and of its fixtures' fakes."""
-    cloud = Cloud(delivery=delivery, **{name: settings[name] for name in _OF_CLOUDS})
+    cloud = Cloud(
+        settings["seed"],
+        settings["now"],
+        settings["clock"],
+        settings["process_time"],
+        delivery=delivery,
+        transport=settings["transport"],
+        tls=settings["tls"],
+        share_tls_context=settings["share_tls_context"],
+    )
     context_of(cloud).fixture_settings = settings
     return cloud
 
