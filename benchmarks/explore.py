@@ -63,7 +63,7 @@ COMPARED = 100
 """How many bugs of the cookbook are searched for by all tools, at most."""
 PARTS: dict[str, tuple[tuple[type, str], ...]] = {
     "client library": ((Redis, "execute"),),
-    "in-process transport": ((Shortcut, "body_length"), (Shortcut, "send")),
+    "in-process transport": ((Shortcut, "plan"), (Shortcut, "send")),
     "HTTP pipeline and journal": ((App, "answer"),),
     "engine": ((App, "_serve"),),
     "points and events of calls": ((Calls, "at_call"),),

@@ -24,15 +24,18 @@ from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from ..core.errors import ContractError
+from ..http.messages import Request
 from ..http.server import phrase
 from .replace import Function, Hook, Hooks
 from .shortcut import (
     PORTS,
     Detour,
+    Header,
     NoAnswer,
     Origin,
     Shortcut,
     are_timeouts,
+    header_of,
     origin_of,
     parse_origin,
 )
@@ -181,11 +184,8 @@ def _planned(
     if shortcut is None or not is_plain(transport, request):
         return None, sending
     target = url.raw_path.decode("ascii")
-    headers = list(map(_decoded, request.headers.raw))
-    length = shortcut.body_length(request.method, target, headers)
-    if length is None:
-        return None, sending
-    return _HttpxRequest(shortcut, request, target, headers, length), sending
+    plan = shortcut.plan(request.method, target, list(map(_decoded, request.headers.raw)))
+    return None if plan is None else _HttpxRequest(shortcut, request, *plan), sending
 
 
 def _httpx_redirected(kind: str, detour: Detour, request: Any) -> tuple[Any, Any]:
@@ -216,17 +216,13 @@ class _HttpxRequest(NamedTuple):
 
     shortcut: Shortcut
     request: Any
-    target: str
-    headers: list[tuple[str, str]]
+    planned: Request
     length: int
 
     def exchange(self, body: bytes) -> Any:
-        import httpx
-
+        httpx: Any = sys.modules["httpx"]  # An import statement takes longer.
         try:
-            status, headers, payload = self.shortcut.send(
-                self.request.method, self.target, self.headers, body
-            )
+            status, headers, payload = self.shortcut.send(self.planned, body)
         except NoAnswer as error:
             text = "Server disconnected without sending a response."
             raise httpx.RemoteProtocolError(text, request=self.request) from error
@@ -256,9 +252,9 @@ def is_plain(transport: Any, request: Any) -> bool:
 
 
 @functools.lru_cache(maxsize=512)  # because clients send the same headers repeatedly
-def _decoded(pair: tuple[bytes, bytes]) -> tuple[str, str]:
+def _decoded(pair: tuple[bytes, bytes]) -> Header:
     name, value = pair
-    return name.decode("latin-1"), value.decode("latin-1")
+    return header_of((name.decode("latin-1"), value.decode("latin-1")))
 
 
 _READING = ("preload_content", "decode_content", "enforce_content_length", "retries")
@@ -268,18 +264,21 @@ _BODIES = frozenset({bytes, str, type(None)})
 _EXPECT_NO_BODY = frozenset({"GET", "HEAD", "DELETE", "TRACE", "OPTIONS", "CONNECT"})
 
 
-def _exchange(
-    shortcut: Shortcut,
-    method: str,
-    target: str,
-    sent: list[tuple[str, str]],
-    body: bytes,
-    **options: Any,
-) -> Any:
+def _planned_exchange(
+    shortcut: Shortcut, method: str, target: str, headers: list[tuple[str, str]], body: bytes
+) -> Function | None:
+    """Return a function that answers a request; None if the request needs the socket."""
+    plan = shortcut.plan(method, target, list(map(header_of, headers)))
+    if plan is None or plan[1] != len(body):
+        return None
+    return partial(_exchange, shortcut, plan[0], body)
+
+
+def _exchange(shortcut: Shortcut, request: Request, body: bytes, **options: Any) -> Any:
     """Send a request without the socket; return a response of ``urllib3`` with these options."""
     import urllib3
 
-    status, headers, payload = shortcut.send(method, target, sent, body)
+    status, headers, payload = shortcut.send(request, body)
     collected = urllib3.HTTPHeaderDict()
     for name, value in headers:
         collected.add(name, value)
@@ -294,8 +293,8 @@ def _exchange(
         status=status,
         version=11,
         reason=phrase(status),
-        request_method=method,
-        request_url=target,
+        request_method=request.method,
+        request_url=request.target,
         **options,
     )
     # Set after construction, because the constructor in niquests' fork does not accept it.
@@ -365,9 +364,9 @@ def _simple_call(
         return None
     headers = sent_headers(pool, method, given or {}, body)
     whole = body or b""
-    if headers is None or shortcut.body_length(method, target, headers) != len(whole):
+    if headers is None:
         return None
-    return partial(_exchange, shortcut, method, target, headers, whole)
+    return _planned_exchange(shortcut, method, target, headers, whole)
 
 
 def _redirected(detour: Detour, pool: Any, headers: Any) -> tuple[Any, Any, dict[str, str]]:
@@ -477,9 +476,7 @@ def _simple_request(shortcut: Shortcut, request: Any, parts: SplitResult) -> Fun
     # urllib3 would add these headers. Older versions of requests send only one of two slashes.
     if "User-Agent" not in names or "Accept-Encoding" not in names or target.startswith("//"):
         return None
-    if shortcut.body_length(request.method, target, headers) != len(body):
-        return None
-    return partial(_exchange, shortcut, request.method, target, headers, body)
+    return _planned_exchange(shortcut, request.method, target, headers, body)
 
 
 def wrap_on_request(origins: Origins, original: Function, hook: Hook) -> Function:

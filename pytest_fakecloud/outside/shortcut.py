@@ -10,11 +10,11 @@ from __future__ import annotations
 import functools
 import re
 import weakref
-from collections.abc import Awaitable, Callable
-from itertools import chain
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
+from ..core.calls import Headers
 from ..core.errors import ContractError
 from ..core.field_types import TOKEN
 from ..http.messages import Answer, Request
@@ -38,6 +38,16 @@ _NUMBERS = frozenset({int, float})
 
 _Effect: TypeAlias = Literal["none", "host", "length", "socket"]
 """The effect of a header: ``"length"`` announces a body, ``"socket"`` rules out a shortcut."""
+_EFFECTS: Mapping[str, _Effect] = {
+    "content-length": "length",
+    "expect": "socket",
+    "host": "host",
+    "transfer-encoding": "socket",
+    "upgrade": "socket",
+}
+"""The effects of headers by their names, if the values are valid."""
+Header: TypeAlias = tuple[tuple[str, str], tuple[str, str], int, _Effect]
+"""A header as sent and with its name in lower case, its number of bytes, and its effect."""
 
 
 class NoAnswer(ConnectionError):
@@ -64,35 +74,45 @@ class Shortcut:
         self._mount = weakref.ref(mount)
         self._lingers = lingers
 
-    def body_length(self, method: str, target: str, headers: list[tuple[str, str]]) -> int | None:
-        """Return the body length of a request that may skip the socket; None if it may not."""
+    def plan(
+        self, method: str, target: str, headers: Sequence[Header]
+    ) -> tuple[Request, int] | None:
+        """Return a request that may skip the socket if it gets a body of the returned length; None if
+        it may not.
+        """
         mount = self._mount()
         if mount is None:
             return None
         app = mount.app
-        if app.faults or method not in _METHODS or len(headers) > _MOST_HEADERS:
+        if app.faults or method not in _METHODS or not 0 < len(headers) <= _MOST_HEADERS:
             return None
         if len(target) > _MOST_TARGET_BYTES or _TARGET.fullmatch(target) is None:
             return None
-        length = _announced_length(headers)
-        if length is None or length > min(mount.body_limit, _MOST_BODY_BYTES):
+        pairs, fields, sizes, effects = zip(*headers, strict=True)
+        lengths = effects.count("length")
+        if "socket" in effects or effects.count("host") != 1 or lengths > 1:
             return None
-        if self._lingers:
-            return length
-        found = app.table.find(method, target.partition("?")[0])
-        may_wait = isinstance(found, tuple) and found[0].lingers  # the matched route
-        return None if may_wait else length
+        length = int(pairs[effects.index("length")][1]) if lengths else 0
+        if length > min(mount.body_limit, _MOST_BODY_BYTES) or sum(sizes) > _MOST_HEADER_BYTES:
+            return None
+        # Reversed, so that the first value of a repeated header wins.
+        first = dict(reversed(fields))
+        request = Request(method, target, Headers(pairs), b"", ("127.0.0.1", 0), first)
+        if not self._lingers:
+            found = app.table.find(method, request.path)
+            if isinstance(found, tuple) and found[0].lingers:  # the matched route
+                return None
+        return request, length
 
-    def send(
-        self, method: str, target: str, headers: list[tuple[str, str]], body: bytes
-    ) -> tuple[int, list[tuple[str, str]], bytes]:
-        """Return status, headers and body as the server would send them. Raises ``NoAnswer`` if the
-        server would close the connection without a response.
+    def send(self, request: Request, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+        """Return status, headers and body as the server would send them to a request from ``plan()``.
+        Raises ``NoAnswer`` if the server would close the connection without a response.
         """
         mount = self._mount()
         if mount is None:
             raise NoAnswer("the fake is gone")
-        response = mount.app.answer(Request(method, target, headers, body, ("127.0.0.1", 0)))
+        request.body = body
+        response = mount.app.answer(request)
         if not isinstance(response, Answer):
             raise NoAnswer("Remote end closed connection without response")
         payload = response.body
@@ -103,33 +123,28 @@ class Shortcut:
         if response.status in BODILESS:
             return response.status, out, b""
         out.append(("Content-Length", str(len(payload))))
-        return response.status, out, b"" if method == "HEAD" else payload
-
-
-def _announced_length(headers: list[tuple[str, str]]) -> int | None:
-    """Return the announced body length of a plain request; None if the request is not plain."""
-    effects = list(map(_effect_of, headers))
-    lengths = effects.count("length")
-    if "socket" in effects or effects.count("host") != 1 or lengths > 1:
-        return None
-    if sum(map(len, chain.from_iterable(headers))) > _MOST_HEADER_BYTES:
-        return None
-    return int(headers[effects.index("length")][1]) if lengths else 0
+        return response.status, out, b"" if request.method == "HEAD" else payload
 
 
 @functools.lru_cache(maxsize=512)  # because clients send the same headers repeatedly
-def _effect_of(header: tuple[str, str]) -> _Effect:
-    name, value = header
-    if re.fullmatch(TOKEN, name) is None or _VALUE.fullmatch(value) is None:
-        return "socket"
+def header_of(pair: tuple[str, str]) -> Header:
+    """Return a name and a value with what ``Shortcut.plan()`` needs of them."""
+    name, value = pair
+    lower, effect = _name_of(name)
+    if (
+        _VALUE.fullmatch(value) is None
+        or (effect == "length" and _LENGTH.fullmatch(value) is None)
+        or (lower == "connection" and value.lower() != "keep-alive")
+    ):
+        effect = "socket"
+    return pair, (lower, value), len(name) + len(value), effect
+
+
+@functools.lru_cache(maxsize=512)
+def _name_of(name: str) -> tuple[str, _Effect]:
+    """Return the name of a header in lower case, and its effect if its value is valid."""
     lower = name.lower()
-    if lower == "content-length":
-        return "length" if _LENGTH.fullmatch(value) else "socket"
-    if lower in ("transfer-encoding", "expect", "upgrade"):
-        return "socket"
-    if lower == "connection" and value.lower() != "keep-alive":
-        return "socket"
-    return "host" if lower == "host" else "none"
+    return lower, _EFFECTS.get(lower, "none") if re.fullmatch(TOKEN, name) else "socket"
 
 
 def are_timeouts(*values: object) -> bool:
