@@ -159,7 +159,7 @@ class KVApp(App):
             body = b"" if request.route in ("subscribe", "psubscribe", "monitor") else request.body
             lines = [command_of_path(request.path[1:], body, request.query_string)]
         words = [[word.decode("utf-8", "replace") for word in line] for line in lines]
-        return {**facts_of(words), "encoding": option(request, "encoding").lower()}
+        return {**facts_of(words), "encoding": option(request, "encoding")}
 
     def words(self) -> Iterable[str]:
         return (*super().words(), "database-port", *COMMANDS)
@@ -552,6 +552,8 @@ class Format(Struct):
 
 _OK_ENVELOPE = {"result": "OK"}
 _PLAIN = Format(base64=False, resp2=False)
+_BASE64 = Format(base64=True, resp2=False)
+_RESP2 = Format(base64=False, resp2=True)
 _FORMAT_HEADERS = {
     f"{prefix}-{name}"
     for prefix in ("upstash", "service")
@@ -563,19 +565,21 @@ def format_of(request: Request) -> Format:
     """Return the response format of a request; raise ``RestError`` if it does not exist."""
     if _FORMAT_HEADERS.isdisjoint(request.fields):
         return _PLAIN
-    base64 = option(request, "encoding").lower() == "base64"
-    name = option(request, "response-format").lower()
+    base64 = option(request, "encoding") == "base64"
+    name = option(request, "response-format")
     if name not in ("", "json", "resp2"):
         raise RestError(400, errors.BAD_FORMAT)
-    if base64 and name == "resp2":
+    if name != "resp2":
+        return _BASE64 if base64 else _PLAIN
+    if base64:
         raise RestError(400, errors.FORMAT_WITH_BASE64)
-    return Format(base64, name == "resp2")
+    return _RESP2
 
 
 def option(request: Request, name: str) -> str:
-    """Return the header ``upstash-<name>`` or ``service-<name>``, or an empty string."""
+    """Return the header ``upstash-<name>`` or ``service-<name>`` in lower case, or an empty string."""
     fields = request.fields
-    return (fields.get(f"upstash-{name}") or fields.get(f"service-{name}") or "").strip()
+    return (fields.get(f"upstash-{name}") or fields.get(f"service-{name}") or "").strip().lower()
 
 
 def json_of(reply: Reply, base64: bool) -> Iterator[bytes]:
