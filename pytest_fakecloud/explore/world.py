@@ -49,7 +49,6 @@ from .trust import Reads
 
 if TYPE_CHECKING:
     from ..handle import Handle
-    from ..kv.races import Arrival, Sender
     from ..queue.delivery.destinations import RunWork
     from ..queue.model import Delivery, Exchange, Message, Outcome, Proceed
 
@@ -258,7 +257,7 @@ def watch(world: World, handle: Handle, exits: contextlib.ExitStack) -> None:
     exits.callback(app.chain.add(GUARD, partial(_see_rejection, world, handle)))
     exits.callback(app.chain.add(EXPLORATION, partial(_serve_in_turn, world, handle)))
     if hasattr(app, "interruptions"):
-        exits.callback(app.interruptions.listen(partial(_pause_in_pipeline, world)))
+        exits.callback(app.interruptions.listeners.add(partial(_pause_in_pipeline, world)))
     if handle.fixture == "kv_server":
         observers = handle._engine.observers
         exits.callback(observers.add(partial(_record_command, world, handle.name)))
@@ -303,9 +302,9 @@ def _serve_in_turn(world: World, handle: Handle, request: Request, proceed: Serv
             end_faults(request.call, handle._recorder.reserve())
 
 
-def _pause_in_pipeline(world: World, sender: Sender, line: list[bytes], arrival: Arrival) -> None:
+def _pause_in_pipeline(world: World) -> None:
     """Let other strands run between two commands of a pipeline; before the first is a call's point."""
-    if arrival == "pipelined" and world.simulation is not None:
+    if world.simulation is not None:
         world.simulation.calls.at_gap()
 
 

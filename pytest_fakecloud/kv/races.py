@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from ..core.errors import ContractError, brief, counted
 from ..core.matching import Condition, Query, Question
 from ..core.structs import Struct
+from ..core.timers import Registry
 from .command_fields import COMMAND, COMMAND_FIELDS, command_name, facts_of
 
 Place: TypeAlias = "int | tuple[Condition[str], Condition[str]] | None"
@@ -51,16 +51,14 @@ class _Gap(Struct):
     number: int
 
 
-Listener: TypeAlias = Callable[[Sender, list[bytes], Arrival], None]
-"""A function that is called before each command of a client, after the interruptions."""
-
-
-class Interruptions(list["Between | Listener"]):
-    """The active interruptions of a server, and the listeners to its clients' commands."""
+class Interruptions(list["Between"]):
+    """The active interruptions of a server, and the listeners to its pipelines."""
 
     def __init__(self) -> None:
         self._planned: list[Between] = []
         """All interruptions since the last reset, also those that have ended."""
+        self.listeners: Registry[Callable[[], None]] = Registry()
+        """Functions that are called between two commands of a pipeline, after the interruptions."""
         self.lock = threading.Lock()
         self._running = False
 
@@ -68,25 +66,18 @@ class Interruptions(list["Between | Listener"]):
         self.append(interruption)
         self._planned.append(interruption)
 
-    def listen(self, listener: Listener) -> Callable[[], None]:
-        self.append(listener)
-        return partial(self.remove, listener)
-
-    def active(self) -> list[Between]:
-        return [each for each in self if isinstance(each, Between)]
-
     def clear(self) -> None:
         self.end()
         self._planned.clear()
 
     def end(self) -> None:
-        for interruption in self.active():
+        for interruption in [*self]:
             interruption.remove()
 
     def start_over(self) -> None:
         """Begin new sequences of commands, because the data was restored."""
         with self.lock:
-            for interruption in self.active():
+            for interruption in [*self]:
                 interruption._progress.clear()
 
     def unmet(self) -> list[str]:
@@ -96,14 +87,8 @@ class Interruptions(list["Between | Listener"]):
         ]
 
     def before(self, sender: Sender, line: list[bytes], arrival: Arrival = "alone") -> None:
-        """Run the interruptions that are due before a client's command, and call the listeners."""
-        self._interrupt(sender, line, arrival)
-        for each in [*self]:
-            if not isinstance(each, Between):
-                each(sender, line, arrival)
-
-    def _interrupt(self, sender: Sender, line: list[bytes], arrival: Arrival) -> None:
-        active = self.active()
+        """Run the interruptions that are due before a client's command."""
+        active = [*self]
         if not active or self._running:
             return
         name = command_name([word.decode("utf-8", "replace") for word in line[:2]])

@@ -226,6 +226,9 @@ class KVApp(App):
                 turn_ends = monotonic() + TURN_SECONDS
             if interruptions:
                 self._may_interrupt(request, [line], "pipelined" if replies else "alone")
+            if replies:
+                for listener in interruptions.listeners.items:
+                    listener()
             try:
                 if is_limited:
                     limits.check(line)

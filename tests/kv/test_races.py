@@ -308,7 +308,7 @@ class TestClients:
         with server.between(("GET", "SET"), run=print):
             for _ in range(5):
                 httpx.get(server.url + "/get/k", headers=server.headers)
-            (interruption,) = server._app.interruptions.active()
+            (interruption,) = server._app.interruptions
             assert len(interruption._progress) == 3
             httpx.get(server.url + "/set/k/1", headers=server.headers)
 
