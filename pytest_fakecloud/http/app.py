@@ -63,9 +63,9 @@ class Chain:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.members: tuple[tuple[int, Interceptor], ...] = ()
-        self.guards: tuple[tuple[int, Interceptor], ...] = ()
-        """The members up to ``AUTHENTICATION``; the others are ``admitted``."""
-        self.admitted: tuple[tuple[int, Interceptor], ...] = ()
+        self.guards: tuple[Interceptor, ...] = ()
+        """The members up to ``AUTHENTICATION``, the last first; the others are ``admitted``."""
+        self.admitted: tuple[Interceptor, ...] = ()
 
     def add(self, position: int, interceptor: Interceptor) -> Callable[[], None]:
         """Add an interceptor after those of the same position; return a function that removes it."""
@@ -82,8 +82,9 @@ class Chain:
     def _set(self, members: Iterable[tuple[int, Interceptor]]) -> None:
         # Replace the tuples, because other threads may be iterating over them.
         self.members = tuple(sorted(members, key=itemgetter(0)))
-        self.guards = tuple(each for each in self.members if each[0] <= AUTHENTICATION)
-        self.admitted = tuple(each for each in self.members if each[0] > AUTHENTICATION)
+        from_last = self.members[::-1]
+        self.guards = tuple(each for position, each in from_last if position <= AUTHENTICATION)
+        self.admitted = tuple(each for position, each in from_last if position > AUTHENTICATION)
 
     def run(
         self, request: Request, serve: Serve, admit: Interceptor | None = None
@@ -99,11 +100,11 @@ class Chain:
                 served.append(response.body)
             return response
 
-        members = self.admitted
-        if admit is not None:
-            members = (*self.guards, (AUTHENTICATION, admit), *members)
-        for _, interceptor in reversed(members):
+        for interceptor in self.admitted:
             proceed = partial(interceptor, request, proceed)
+        if admit is not None:
+            for interceptor in (admit, *self.guards):
+                proceed = partial(interceptor, request, proceed)
         response = proceed()
         altered = isinstance(response, Answer) and served != [] and response.body not in served
         return response, altered
