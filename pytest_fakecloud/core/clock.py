@@ -357,7 +357,8 @@ class Timekeeper:
 
     def _moved(self) -> None:
         with self._lock:
-            signals = list(self._signals)
+            # Without a signal, do not iterate over the WeakSet, which calls ten functions in Python.
+            signals = list(self._signals or ())
         for signal in signals:
             signal.notify()
         for listener in self.listeners.items:
@@ -518,7 +519,7 @@ class Timekeeper:
         """Return how many timers are planned, and the first ``most`` of them in order."""
         with self._lock:
             planned = [one for lane in self._lanes.values() for one in lane if not one[2].cancelled]
-        return len(planned), [timer for *_, timer in heapq.nsmallest(most, planned)]
+        return len(planned), [timer for _, _, timer in sorted(planned)[:most]]
 
     def forget_timers(self) -> None:
         """Forget all planned timers, whose callbacks refer to the fakes of a closed cloud."""
