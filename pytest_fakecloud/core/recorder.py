@@ -117,9 +117,10 @@ class SharedRecords:
 
     def forget_large(self, calls: Iterable[object]) -> None:
         """Remove the large calls among the given entries."""
-        for call in calls:
-            if isinstance(call, Call):
-                self.large_bytes -= self.large.pop(call, 0)
+        if self.large:
+            for call in calls:
+                if isinstance(call, Call):
+                    self.large_bytes -= self.large.pop(call, 0)
 
     def forget_sites(self, is_gone: Callable[[int], bool]) -> None:
         """Forget the source lines of the calls for whose numbers ``is_gone`` returns true."""
