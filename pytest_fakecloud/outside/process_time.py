@@ -61,10 +61,11 @@ class _Travel:
         read = self._traveller.time_ns
 
         def time_ns() -> int:
-            for reader in stack_of(sys._getframe(1)):
-                if module_of(reader) != "time_machine":
-                    on_read(reader)
-                    break
+            reader: FrameType | None = sys._getframe(1)
+            while reader is not None and module_of(reader) == "time_machine":
+                reader = reader.f_back
+            if reader is not None:
+                on_read(reader)
             instant: int = read()
             return instant
 
