@@ -514,7 +514,7 @@ class Format(Struct):
     resp2: bool
 
     def reply(self, reply: Reply, headers: Headers) -> Answer | Stream:
-        if size_of(reply) > STREAMED:
+        if reply is not OK and size_of(reply) > STREAMED:
             parts = resp_parts(reply) if self.resp2 else json_of(reply, self.base64)
             return self._in_pieces(parts, size_of(reply), headers)
         if self.resp2:
