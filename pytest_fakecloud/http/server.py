@@ -498,7 +498,7 @@ def _opening(status: int, second: int) -> str:
     return f"HTTP/1.1 {status} {phrase(status)}\r\nDate: {_date_of(second)}\r\n"
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=64)
 def _date_of(second: int) -> str:
     # Format the date here: email.utils fails at the end of the year 9999 in frozen process time.
     t = time.gmtime(second)
