@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 _PROXY_VARIABLES = ("NO_PROXY", "no_proxy")
-_COOKIE_HEADERS = ("Set-Cookie", "Set-Cookie2")
 _contexts_lock = threading.Lock()
 _contexts: dict[tuple[object, ...], Any] = {}
 
@@ -127,7 +126,8 @@ def _skip_proxies(original: Callable[[], Any], hook: Hook) -> Callable[[], Any]:
 def _skip_cookies(original: Function, hook: Hook) -> Function:
     @functools.wraps(original)
     def extract_cookies(cookies: Any, response: Any) -> None:
-        if not hook.users or any(name in response.headers for name in _COOKIE_HEADERS):
+        headers = response.headers
+        if not hook.users or "Set-Cookie" in headers or "Set-Cookie2" in headers:
             original(cookies, response)
 
     return extract_cookies
