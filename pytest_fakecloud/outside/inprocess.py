@@ -264,11 +264,14 @@ _BODIES = frozenset({bytes, str, type(None)})
 _EXPECT_NO_BODY = frozenset({"GET", "HEAD", "DELETE", "TRACE", "OPTIONS", "CONNECT"})
 
 
+_known_header = functools.lru_cache(maxsize=512)(header_of)
+
+
 def _planned_exchange(
     shortcut: Shortcut, method: str, target: str, headers: list[tuple[str, str]], body: bytes
 ) -> Function | None:
     """Return a function that answers a request; None if the request needs the socket."""
-    plan = shortcut.plan(method, target, list(map(header_of, headers)))
+    plan = shortcut.plan(method, target, list(map(_known_header, headers)))
     if plan is None or plan[1] != len(body):
         return None
     return partial(_exchange, shortcut, plan[0], body)

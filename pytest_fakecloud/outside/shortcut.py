@@ -126,9 +126,8 @@ class Shortcut:
         return response.status, out, b"" if request.method == "HEAD" else payload
 
 
-@functools.lru_cache(maxsize=512)  # because clients send the same headers repeatedly
 def header_of(pair: tuple[str, str]) -> Header:
-    """Return a name and a value with what ``Shortcut.plan()`` needs of them."""
+    """Return a name and a value with what ``Shortcut.plan()`` needs of them. Callers cache it."""
     name, value = pair
     lower, effect = _name_of(name)
     if (
