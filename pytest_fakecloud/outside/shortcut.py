@@ -148,11 +148,10 @@ def _name_of(name: str) -> tuple[str, _Effect]:
 
 def are_timeouts(*values: object) -> bool:
     """Return whether each timeout of a client is None or a positive number."""
-    return all(
-        type(value) in _NUMBERS and value > 0  # type: ignore[operator]
-        for value in values
-        if value is not None
-    )
+    for value in values:
+        if value is not None and not (type(value) in _NUMBERS and value > 0):  # type: ignore[operator]
+            return False
+    return True
 
 
 # -- origins and detours ---------------------------------------------------------------------------
