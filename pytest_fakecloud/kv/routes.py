@@ -217,7 +217,7 @@ class KVApp(App):
         replies: list[Reply] = []
         size = 0
         execute, limits = self.engine.execute, self.command_limits
-        interruptions = self.interruptions
+        interruptions, listeners = self.interruptions, self.interruptions.listeners.items
         is_limited = len(request.body) + len(request.target) > limits.unchecked_size
         turn_ends = monotonic() + TURN_SECONDS
         for line in lines:
@@ -226,8 +226,8 @@ class KVApp(App):
                 turn_ends = monotonic() + TURN_SECONDS
             if interruptions:
                 self._may_interrupt(request, [line], "pipelined" if replies else "alone")
-            if replies:
-                for listener in interruptions.listeners.items:
+            if listeners and replies:
+                for listener in listeners:
                     listener()
             try:
                 if is_limited:
