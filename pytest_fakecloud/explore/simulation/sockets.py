@@ -216,7 +216,7 @@ class SocketHooks(Part):
             main = Strand(host.title, "task", parent=host, points=host.points)
             main.state = "running"
             self._state.add(main)
-            host.loop.main_task = main
+            host.loop.main_task, host.name = main, f"{host.title}:loop"
             for task in asyncio.all_tasks(loop):
                 self._state.tasks[task] = main
 
@@ -227,7 +227,7 @@ class SocketHooks(Part):
         host.loop.running = None
         if host.loop.main_task is not None:
             host.points = host.loop.main_task.points
-            host.loop.main_task = None
+            host.loop.main_task, host.name = None, host.title
         tasks = [one for one in self._state.strands if one.role == "task" and one.host is host]
         for strand in sorted(tasks, key=lambda one: one.parked_at):
             while strand.state == "parked":

@@ -131,6 +131,8 @@ class Strand:
     due: Due | None = None
     parent: Strand | None = None
     """The strand that started this thread, or whose event loop runs this task."""
+    name: str = field(init=False)
+    """The name in schedules, which differs from the title while an event loop has a main task."""
     root: Strand = field(init=False)
     """The client, worker or delivery to which the strand belongs."""
     host: Strand = field(init=False)
@@ -180,16 +182,12 @@ class Strand:
     turn: TaskTurn = field(default_factory=TaskTurn)
 
     def __post_init__(self) -> None:
+        self.name = self.title
         self.root = self if self.parent is None else self.parent.root
         self.host = self
         if self.role == "task":
             assert self.parent is not None
             self.host = self.parent
-
-    @property
-    def name(self) -> str:
-        """The name in schedules, which differs from the title while an event loop has a main task."""
-        return self.title if self.loop.main_task is None else f"{self.title}:loop"
 
     @contextlib.contextmanager
     def waits_for_real(self) -> Iterator[None]:
