@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import FrameType, MemberDescriptorType, SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 from ..base_cloud import BaseCloud
 from ..core.errors import ContractError, shown
@@ -189,17 +189,22 @@ class _ExploredTime:
         return await really(0 if is_passed else delay, result)
 
     def read(self, clock: RealClock, caller: FrameType) -> Any:
-        world = self._world
-        if not world.shows_fake_time():
+        world, use = self._world, _use_of_clocks(module_of(caller))
+        if use == "real" or not world.shows_fake_time():
             return clock.read()
-        module = module_of(caller)
-        package = module.partition(".")[0]
-        if is_infrastructure_module(package) and package not in _WAITING_FOR_CALLERS:
-            return clock.read()
-        if package not in _MEASURING_REQUESTS or module in _LOCKS:
+        if use == "noted":
             world.note_clock_read()
         elapsed_us = world.elapsed_us()
         return clock.started + (elapsed_us / 1e6 if clock.per_second == 1 else elapsed_us * 1000)
+
+
+@functools.lru_cache(maxsize=4096)
+def _use_of_clocks(module: str) -> Literal["real", "fake", "noted"]:
+    """Return which time a module reads; ``noted`` is fake time on which its steps depend."""
+    package = module.partition(".")[0]
+    if is_infrastructure_module(package) and package not in _WAITING_FOR_CALLERS:
+        return "real"
+    return "fake" if package in _MEASURING_REQUESTS and module not in _LOCKS else "noted"
 
 
 def _stop_garbage_collection(exits: contextlib.ExitStack) -> None:
