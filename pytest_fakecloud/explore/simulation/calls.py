@@ -175,7 +175,8 @@ class Calls(Part):
         self._note_events(strand, handle, request, may_wait=may_wait)
         if not may_wait:
             return
-        yield from self._pause(strand, PAUSES)
+        if events := self._state.schedule.at(strand.name, strand.points):
+            yield from self._pause(strand, events, PAUSES)
         is_point = handle.name in self._state.subject.handles
         if is_point or self._state.switches.get((strand.name, strand.points)):
             self._state.park(strand, "switch")
@@ -189,9 +190,11 @@ class Calls(Part):
             events = _possible_events(handle.fixture, route, may_wait=may_wait)
             self._clock.note_point(strand, events)
 
-    def _pause(self, strand: Strand, kinds: Collection[str]) -> _TurnsToYield:
-        """Apply the pauses that the schedule contains at a point; yield after each."""
-        for event in self._state.schedule.at(strand.name, strand.points):
+    def _pause(
+        self, strand: Strand, events: Sequence[Event], kinds: Collection[str]
+    ) -> _TurnsToYield:
+        """Apply the pauses among the events of a point; yield after each."""
+        for event in events:
             if event.kind in kinds and self._clock.pause(strand, event):
                 self._run.fired.append(event)
                 yield
@@ -200,7 +203,8 @@ class Calls(Part):
         """Process the point before the code receives an answer; yield like ``_approach()``."""
         if self._fakes.clock.driving or strand.state == "ended":
             return
-        yield from self._pause(strand, ("slow",))
+        if events := self._state.schedule.at(strand.name, strand.points):
+            yield from self._pause(strand, events, ("slow",))
         if self._late:
             self._state.park(strand, "late")
             yield
@@ -245,7 +249,7 @@ class Calls(Part):
         strand.points += 1
         if self._state.plan.notes:
             self._clock.note_point(strand)
-        for _ in self._pause(strand, PAUSES):
+        for _ in self._pause(strand, self._state.schedule.at(strand.name, strand.points), PAUSES):
             self._clock.take_turn(strand, is_own_thread)
         self._state.park(strand, "switch")
         self._clock.take_turn(strand, is_own_thread)
