@@ -91,7 +91,7 @@ _VARIABLE = re.compile(r"[0-9a-f]{8}[0-9a-f-]*|\d+")
 """Numbers and IDs, which can differ between two runs of the same code."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Access:
     """A command that a key-value engine ran, or a call of another service.
 
@@ -107,15 +107,14 @@ class Access:
     before: tuple[object, ...] = ()
     is_write: bool = True
     call: Call | None = None
+    options: frozenset[str] = frozenset()
+    """The words after the value of a command, in upper case."""
 
     def __post_init__(self) -> None:
+        self.name = self.words[0]
         if self.before.count(None) < len(self.before):
             # Look at the values before the command changes them.
             _ = self.changes, self.creates, self.rank
-
-    @on_first_use
-    def name(self) -> str:
-        return self.words[0]
 
     @property
     def text(self) -> str:
@@ -127,11 +126,6 @@ class Access:
         if self.call is None:
             return " ".join(self.words[1:])
         return self.call.request_body.decode("utf-8", "replace")
-
-    @on_first_use
-    def options(self) -> frozenset[str]:
-        # The options of ZADD precede its scores; other commands have a value first.
-        return frozenset(map(str.upper, self.words[2 if self.name == "ZADD" else 3 :]))
 
     @on_first_use
     def changes(self) -> bool:

@@ -99,6 +99,8 @@ class CommandLine(NamedTuple):
     """Whether it changes one of the keys."""
     times_us: tuple[int, ...]
     """The times that its arguments contain."""
+    options: frozenset[str]
+    """The words after its value, in upper case."""
     claims: tuple[bytes, bytes, int] | None
     """The stream, the group and the minimum idle time in milliseconds, if it claims or lists entries."""
 
@@ -115,13 +117,16 @@ def command_line(
     has_idle_time = spec.name in _CLAIMS and len(argv) > 4 and argv[4].isdigit()
     if has_idle_time and (spec.name != "XPENDING" or argv[3].upper() == b"IDLE"):
         claims = argv[1], argv[2], int(argv[4])
+    words = (spec.name, *map(text_of, argv[len(spec.name.split()) :]))
     return CommandLine(
-        (spec.name, *map(text_of, argv[len(spec.name.split()) :])),
+        words,
         touches,
         tuple(one.read for one in of_keys),
         tuple(map(key_of_touch, of_keys)),
         any(one.writes for one in of_keys),
         times_in(b" ".join(argv[1:])),
+        # The options of ZADD precede its scores; other commands have a value first.
+        frozenset(map(str.upper, words[2 if spec.name == "ZADD" else 3 :])),
         claims,
     )
 

@@ -236,7 +236,9 @@ class Calls(Part):
             return
         unit = strand.line if session.in_script else object()
         before = tuple(map(session.db.find, line.key_names))
-        access = Access(strand.name, unit, line.words, line.keys, before, line.writes)
+        access = Access(
+            strand.name, unit, line.words, line.keys, before, line.writes, None, line.options
+        )
         self._run.accesses.append(access)
 
     def at_gap(self) -> None:
