@@ -212,31 +212,33 @@ _WHOLE_INDEX = ("info", "list-namespaces", "rename-namespace", "reset")
 _VECTOR_READS = ("query", "fetch", "range", "random", "info", "list", "resumable")
 
 
-def touches_of_request(handle: Handle, request: Request) -> Iterable[Touch]:
-    """Yield the accesses of a request, based on its route; an unknown one writes everything."""
+def touches_of_request(handle: Handle, request: Request) -> Sequence[Touch]:
+    """Return the accesses of a request, based on its route; an unknown one writes everything."""
     fixture, fake = handle.fixture, handle.name
     if fixture == "kv_server" and hasattr(handle._engine, "run"):
-        return
+        return ()  # The engine reports its commands.
     route, params = request.route, request.params
-    yield READS_CLOCK
+    touches = [READS_CLOCK]
     if fixture == "broker":
         for kind, name, writes in _BROKER.get(route, (("topic", ALL, True), ("group", ALL, True))):
             given = ALL if name == ALL else params.get(name, ALL)
-            yield Touch(fake, kind, given, writes)
+            touches.append(Touch(fake, kind, given, writes))
     elif fixture == "vector_index":
         namespace = params.get("namespace", "")
         reads = route.startswith(_VECTOR_READS)
         whole = route in _WHOLE_INDEX or route.startswith("resumable")
-        yield Touch(fake, "namespace", ALL if whole else namespace or "default", not reads)
+        name = ALL if whole else namespace or "default"
+        touches.append(Touch(fake, "namespace", name, not reads))
         if route.startswith("resumable"):
-            yield Touch(fake, "cursor", ALL, True)
+            touches.append(Touch(fake, "cursor", ALL, True))
     elif fixture == "queue":
         reads = request.method in _READS
-        yield Touch(fake, "publishing", ALL, not reads)
+        touches.append(Touch(fake, "publishing", ALL, not reads))
         if route not in PUBLISHING:
-            yield Touch(fake, "message", ALL, not reads)
+            touches.append(Touch(fake, "message", ALL, not reads))
     else:
-        yield Touch(fake, "data", ALL, request.method not in _READS)
+        touches.append(Touch(fake, "data", ALL, request.method not in _READS))
+    return touches
 
 
 def touches_of_delivery(fake: str, name: str, message: Message) -> Iterable[Touch]:

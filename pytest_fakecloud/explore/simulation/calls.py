@@ -276,7 +276,7 @@ class Calls(Part):
         app: Any = handle._app
         app.recorder.renumber(request.call, now)
         line = strand.line = self._add_line(strand, request)
-        if touches := list(touches_of_request(handle, request)):
+        if touches := touches_of_request(handle, request):
             self._state.touch(touches)
             subjects = tuple(one.read for one in touches if one.fake)
             words, writes = (request.route, request.call.path), any(one.writes for one in touches)
