@@ -153,6 +153,8 @@ class Deliveries:
 
     def due(self, now_us: int) -> list[Due]:
         """Return the deliveries that can begin at a given time, in the order of their due times."""
+        if not self._queues:  # as mostly, and this is called at every turn
+            return []
         # Number messages by creation, so that names do not depend on the order of delivery.
         for message in self._messages():
             self._ordinals.setdefault(message.id, len(self._ordinals) + 1)
