@@ -175,12 +175,12 @@ class Simulation:
         """Return the strands and deliveries that can run, in the default order."""
         groups: defaultdict[str, list[Strand]] = defaultdict(list)
         for strand in self.state.strands:
-            if _can_run(strand, now):
-                groups[_group_of(strand)].append(strand)
+            if group := _group_of(strand, now):
+                groups[group].append(strand)
         groups["parked"].sort(key=lambda s: (-s.host.parked_at, s.parked_at))
         groups["waiting"].sort(key=lambda s: -1 if s.waiting.wake_us is None else s.waiting.wake_us)
         options: list[Option] = [*groups["parked"], *groups["waiting"]]
-        options += groups["thread"] + groups["client"]
+        options += [*groups["thread"], *groups["client"]]
         if self.state.all_paused_until_us <= now:
             options += self._fakes.deliveries.due(now)
         workers, last = groups["worker"], groups["last"]
@@ -202,7 +202,7 @@ class Simulation:
         key = names[0], point, kind
         if len(options) > 1 and kind in self.state.subject.kinds and key not in self._noted:
             self._noted.add(key)
-            others = tuple((kind, name) for name in names[1:] if name != CLOCK)
+            others = tuple([(kind, name) for name in names[1:] if name != CLOCK])
             self.run.points.append(Point(names[0], point, others))
         chosen = options[names.index(self._wanted(names, point, kind))]
         if has_steps:
@@ -524,25 +524,22 @@ class Simulation:
             self.state.add_line(strand.name, f"the session of {instance} in {group} ended")
 
 
-def _can_run(strand: Strand, now: int) -> bool:
-    if strand.held_until_us > now or strand.is_stepped_over:
-        return False
-    if strand.role == "task" and not (strand.host.loop.is_idle or strand.turn.is_inline):
-        return False
+def _group_of(strand: Strand, now: int) -> str:
+    """Return ``last``, the state of a strand that has begun, or the role of a new strand; an empty
+    string if the strand cannot run.
+    """
     state, waiting = strand.state, strand.waiting
+    if state in ("running", "ended") or strand.held_until_us > now or strand.is_stepped_over:
+        return ""
+    if strand.role == "task" and not (strand.host.loop.is_idle or strand.turn.is_inline):
+        return ""
     if state == "new":
-        return (waiting.wake_us or 0) <= now
+        return strand.role if (waiting.wake_us or 0) <= now else ""
     if state == "waiting":
         is_due = waiting.wake_us is not None and waiting.wake_us <= now
-        return is_due or (waiting.ready is not None and waiting.ready())
-    return state == "parked"
-
-
-def _group_of(strand: Strand) -> str:
-    """Return ``last``, the state of a strand that has begun, or the role of a new strand."""
-    if strand.state == "new":
-        return strand.role
-    return "last" if strand.yields_to_others else strand.state
+        if not (is_due or (waiting.ready is not None and waiting.ready())):
+            return ""
+    return "last" if strand.yields_to_others else state
 
 
 def _place_of(option: Option) -> tuple[Place, int]:
