@@ -72,7 +72,11 @@ class Footprint:
         """Return whether the order of the two steps may matter."""
         if self.is_everything or other.is_everything:
             return True
-        return any(one.conflicts(another) for one in self.touches for another in other.touches)
+        for one in self.touches:
+            for another in other.touches:
+                if one.conflicts(another):
+                    return True
+        return False
 
 
 # -- the key-value server --------------------------------------------------------------------------

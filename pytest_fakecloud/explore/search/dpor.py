@@ -128,13 +128,17 @@ def _happens_before(steps: Sequence[Step]) -> list[int]:
     last: dict[str, int] = {}
     for index, step in enumerate(steps):
         # Steps that precede this one whatever data it accesses.
-        causes = [cause for cause in (last.get(step.strand, -1), step.enabled_by) if cause >= 0]
-        found = 0
-        for cause in (*causes, *range(step.barrier + 1)):
-            found |= before[cause] | 1 << cause
-        for other in range(index - 1, -1, -1):
-            if not found >> other & 1 and step.footprint.depends_on(steps[other].footprint):
+        found = (1 << step.barrier + 1) - 1
+        for cause in (last.get(step.strand, -1), step.enabled_by):
+            if cause >= 0:
+                found |= before[cause] | 1 << cause
+        left = ~found & (1 << index) - 1
+        while left:
+            other = left.bit_length() - 1
+            left ^= 1 << other
+            if step.footprint.depends_on(steps[other].footprint):
                 found |= before[other] | 1 << other
+                left &= ~found
         before.append(found)
         last[step.strand] = index
     return before
