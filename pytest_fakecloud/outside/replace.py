@@ -208,10 +208,10 @@ class _Search:
                 self._in_class(value, names)
 
     def _in_function(self, function: FunctionType) -> None:
-        defaults = function.__defaults__ or ()
-        new_defaults = tuple(map(self._ours, defaults))
-        if any(map(is_not, new_defaults, defaults)):
-            self._found.append(replace(function, "__defaults__", new_defaults))
+        if defaults := function.__defaults__:
+            new_defaults = tuple(map(self._ours, defaults))
+            if any(map(is_not, new_defaults, defaults)):
+                self._found.append(replace(function, "__defaults__", new_defaults))
         if function.__kwdefaults__:
             self._in_items(function.__kwdefaults__, list(function.__kwdefaults__.items()))
         for cell in function.__closure__ or ():
@@ -224,10 +224,10 @@ class _Search:
 
     def _in_class(self, owner: type, names: dict[str, Any]) -> None:
         for name, held in names.items():
-            function = held.__func__ if type(held) is staticmethod else held
+            function = held.__func__ if type(held) is staticmethod else None
             if (ours := self._ours(held)) is not held:
                 self._found.append(replace(owner, name, ours))
-            elif (ours := self._ours(function)) is not function:
+            elif function is not None and (ours := self._ours(function)) is not function:
                 self._found.append(replace(owner, name, staticmethod(ours)))
             else:
                 self._below(held)
