@@ -632,7 +632,7 @@ def _stale_copy(record: Record) -> Found:
         earlier, target = reads.setdefault(write.client, []), write.keys[0]
         if not (write.is_write or write.call or write.name == "XREADGROUP"):
             earlier.append((at, write))
-        if not write.changes or all(read.keys[0] == target for _, read in earlier):
+        if not (earlier and write.changes) or all(r.keys[0] == target for _, r in earlier):
             continue
         is_vector = write.name in _UPSERTS
         # Elements are a copy if their key did not exist, because somebody has deleted the older copy.

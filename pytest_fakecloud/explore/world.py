@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from ..handle import Handle
     from ..queue.delivery.destinations import RunWork
     from ..queue.model import Delivery, Exchange, Message, Outcome, Proceed
+    from .anomalies import Access
 
 T = TypeVar("T")
 
@@ -94,13 +95,14 @@ class World(Fakes):
             self.simulation = None
             current_observer.reset(token)
 
-    def left_of(self, keys: Iterable[Touch]) -> dict[Touch, bool]:
-        """Return those of the keys that exist, and whether each lives forever."""
+    def left_of(self, accesses: Iterable[Access]) -> dict[Touch, bool]:
+        """Return those of the accessed keys that exist, and whether each lives forever."""
         left = {}
-        for key in keys:
-            keyspace, name = self.keyspaces.get((key.fake, key.kind)), key_of_touch(key)
-            if keyspace is not None and name in keyspace.values:
-                left[key] = name not in keyspace.expires
+        for access in accesses:
+            for key in access.keys:
+                keyspace, name = self.keyspaces.get((key.fake, key.kind)), key_of_touch(key)
+                if keyspace is not None and name in keyspace.values:
+                    left[key] = name not in keyspace.expires
         return left
 
     def note_unwritten(self, run: Run) -> None:

@@ -276,7 +276,7 @@ class Player:
         else:
             run.schedule = schedule.with_series(0)
         # What is left, before a check finishes the work itself.
-        run.left = self.world.left_of(key for one in run.accesses for key in one.keys)
+        run.left = self.world.left_of(run.accesses)
         applied = schedule if strategy is None else Schedule(run.fired)
         simulation.history.schedule = str(applied)
         is_examined = stacks and left_out < 0 and not run.fired
