@@ -96,18 +96,19 @@ class RunClock(Part):
             return frozenset()
         waits = (s.waiting.wake_us for s in self._state.strands if s.state == "waiting")
         wakes = (wake_us for wake_us in waits if wake_us is not None)
-        return frozenset((*self.known_instants(MOST_MOVES), *wakes))
+        return frozenset((*self.known_instants(self._fakes.now_us(), MOST_MOVES), *wakes))
 
     def plan_move(self, options: Sequence[Option]) -> ClockMove | None:
         """Plan the next move of the clock, or none; end the schedules if nothing else goes on."""
         if options:
             return self._chosen_move(options)
-        times = self._next_times()
+        now = self._fakes.now_us()
+        times = self._next_times(now)
         self._end_schedules_after(times)
-        at_us = times.earliest(self._fakes.now_us())
+        at_us = times.earliest(now)
         if at_us is None or not self.moves_time:
             return None
-        return ClockMove(min([at_us, *self.known_instants(1)]))
+        return ClockMove(min([at_us, *self.known_instants(now, 1)]))
 
     def _chosen_move(self, options: Sequence[Option]) -> ClockMove | None:
         """Return a move before the strands and deliveries that can run, or None if the patience of one
@@ -155,7 +156,7 @@ class RunClock(Part):
         now = self._fakes.now_us()
         if self._chosen_moves >= MOST_MOVES:
             return
-        for at_us in self.known_instants(MOST_MOVES - self._chosen_moves):
+        for at_us in self.known_instants(now, MOST_MOVES - self._chosen_moves):
             if at_us > now + self._state.subject.patience_us:
                 return
             touched = Footprint([MOVES_CLOCK, *self.ends_until(at_us)])
@@ -167,9 +168,10 @@ class RunClock(Part):
 
     def pass_time(self) -> bool:
         """Move the clock to the next event; return False if there is none."""
-        times = self._next_times()
+        now = self._fakes.now_us()
+        times = self._next_times(now)
         self._end_schedules_after(times)
-        target = times.earliest(self._fakes.now_us())
+        target = times.earliest(now)
         if target is None:
             return False
         if target == times.firing:
@@ -187,12 +189,12 @@ class RunClock(Part):
 
     def next_us(self) -> int | None:
         """Return the time of the next wake-up, delivery, timer or end of a TTL, or None."""
-        known = self.known_instants(1)
-        return self._next_times().earliest(self._fakes.now_us(), known)
+        now = self._fakes.now_us()
+        return self._next_times(now).earliest(now, self.known_instants(now, 1))
 
-    def _next_times(self) -> _NextTimes:
+    def _next_times(self, now: int) -> _NextTimes:
         """Return the next times without the ends of TTLs, because no strand waits for them."""
-        now, deliveries = self._fakes.now_us(), self._fakes.deliveries
+        deliveries = self._fakes.deliveries
         wake_up, firing = self._next_wake_up(now), deliveries.next_firing_us()
         if wake_up is None and firing is not None and not self._may_fire(firing):
             firing = None
@@ -291,7 +293,7 @@ class RunClock(Part):
         """Return the time at which a pause that begins now ends, or None without such a time."""
         now = self._fakes.now_us()
         if event.detail == DUE:
-            return self.next_in_data()
+            return self._next_in_data(now)
         if event.kind in DELAYS:
             return now + int(event.detail or DELAY) * 1_000_000
         if event.kind == "tick":
@@ -300,7 +302,7 @@ class RunClock(Part):
             target = _edge(now)
         else:
             index = int(event.detail or 1) - 1
-            instants = self.known_instants(JUMPS)
+            instants = self.known_instants(now, JUMPS)
             if index >= len(instants):
                 return None
             target = instants[index]
@@ -322,10 +324,10 @@ class RunClock(Part):
     def note_point(self, strand: Strand, choices: Choices = ()) -> None:
         """Record the events that are possible at a point: the given ones and pauses of all strands."""
         if not self._fakes.clock.driving:
-            now, due_us = self._fakes.now_us(), self.next_in_data()
-            latest_us = self._latest_us(strand, now)
+            now = self._fakes.now_us()
+            due_us, latest_us = self._next_in_data(now), self._latest_us(strand, now)
             choices += _pauses(
-                bisect_right(self.known_instants(JUMPS), latest_us),
+                bisect_right(self.known_instants(now, JUMPS), latest_us),
                 has_due=due_us is not None and due_us <= latest_us,
                 has_edge=_edge(now) <= latest_us,
             )
@@ -469,9 +471,8 @@ class RunClock(Part):
             if 0 < at_us - self._fakes.now_us() <= _MOST_AHEAD_US:
                 self._data.add(at_us)
 
-    def next_in_data(self) -> int | None:
+    def _next_in_data(self, now: int) -> int | None:
         """Return the next time that the application keeps as data, or None."""
-        now = self._fakes.now_us()
         return min((at for at in self._data if at > now), default=None)
 
     def note_idle_time(self, keyspace: Any, claims: tuple[bytes, bytes, int]) -> None:
@@ -483,9 +484,8 @@ class RunClock(Part):
         target = max(instant_us, self._fakes.now_us())
         return bool(self._fakes.clock.fire(lambda: target, ("state",)))
 
-    def known_instants(self, most: int) -> list[int]:
+    def known_instants(self, now: int, most: int) -> list[int]:
         """Return the next times of timers, deliveries, the ends of TTLs and of idle times."""
-        now = self._fakes.now_us()
         _, timers = self._fakes.clock.planned(most + 8)
         ends_ms = set(self._ends_of_idle_times())
         for keyspace in self._fakes.keyspaces.values():
