@@ -138,11 +138,11 @@ class RunState:
         self.run = Run(plan.schedule, start_us=subject.fakes.now_us())
         self.history = History(subject.fakes.cloud, str(plan.schedule))
         self._positions = itertools.count()
-        self.turns = Turns(subject.threads, self.live)
         self.owners: dict[int, Strand] = {}
         """The strand that uses each connection, by the client's port."""
         self.sources = Sources(stacks=plan.stacks)
         self.strands: list[Strand] = []
+        self.turns = Turns(subject.threads, self.strands)
         self.tasks: weakref.WeakKeyDictionary[Any, Strand] = weakref.WeakKeyDictionary()
         self.serving: dict[int, Strand] = {}
         """The strand whose call each thread handles, by the thread's identifier."""
@@ -161,9 +161,6 @@ class RunState:
         self._parkings = itertools.count(1)
         for one in subject.programs:
             self.add(Strand(one.name, "worker" if one.is_worker else "client", one.function))
-
-    def live(self) -> list[Strand]:
-        return [s for s in self.strands if s.state != "ended" and (s.thread or s.state != "new")]
 
     def add(self, strand: Strand) -> Strand:
         self.strands.append(strand)

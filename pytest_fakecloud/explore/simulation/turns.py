@@ -64,9 +64,9 @@ class Turns:
     _simulation: Simulation
     _context: contextvars.Context
 
-    def __init__(self, threads: Threads, live: Callable[[], list[Strand]]) -> None:
+    def __init__(self, threads: Threads, strands: list[Strand]) -> None:
         self._threads = threads
-        self._live_strands = live
+        self._strands = strands
         self._finished = Gate()
         self._lock = threading.Lock()
         self.has_ended = False
@@ -96,6 +96,9 @@ class Turns:
         finally:
             if self._live:
                 self._await_threads()
+            if not self._live:
+                # Without circles of references, the data of the run need no garbage collection.
+                del self._simulation, self._context
         if self.failure is not None:
             raise self.failure
 
@@ -108,6 +111,9 @@ class Turns:
             self._finished.acquire(timeout=0.002)
             if self._live and all(one.is_stepped_over for one in self.by_thread.values()):
                 break
+
+    def _live_strands(self) -> list[Strand]:
+        return [s for s in self._strands if s.state != "ended" and (s.thread or s.state != "new")]
 
     def step_over(self, strand: Strand) -> None:
         """Let another strand run, if one can, while the running strand is blocked; also let the run
