@@ -343,6 +343,22 @@ class Record:
         return found
 
     @on_first_use
+    def takeovers(self) -> list[tuple[Access, Access, Touch, int]]:
+        """Each client's lock, the next holder's, their key, and the index of the latter."""
+        found = []
+        for at, mine in self.shared:
+            key = mine.keys[0]
+            for place in self.places[key] if mine.acquires else ():
+                other = self.commands[place]
+                if place <= at or not other.is_write:
+                    continue
+                if other.client == mine.client or other.acquires:
+                    if other.client != mine.client:
+                        found.append((mine, other, key, place))
+                    break
+        return found
+
+    @on_first_use
     def loss(self) -> Event | None:
         """The only event that can have kept a client from an effect; others only paused a worker."""
         losses = [one for one in self.run.fired if one.kind in _LOSSES]
@@ -586,22 +602,8 @@ def _write_skew(record: Record) -> Found:
             yield f"{mine.name}, {others.name}", _told(first, second)
 
 
-def _takeovers(record: Record) -> Iterator[tuple[Access, Access, Touch, int]]:
-    """Yield a client's lock, the next holder's, and the index of the latter."""
-    for at, mine in record.shared:
-        key = mine.keys[0]
-        for place in record.places[key] if mine.acquires else ():
-            other = record.commands[place]
-            if place <= at or not other.is_write:
-                continue
-            if other.client == mine.client or other.acquires:
-                if other.client != mine.client:
-                    yield mine, other, key, place
-                break
-
-
 def _foreign_release(record: Record) -> Found:
-    for mine, other, key, place in _takeovers(record):
+    for mine, other, key, place in record.takeovers:
         for one in record.of_key(key, place):
             is_late = one.client == mine.client and one.changes
             # XX only tells that somebody holds the lock.
@@ -612,7 +614,7 @@ def _foreign_release(record: Record) -> Found:
 
 
 def _expired_lock(record: Record) -> Found:
-    for mine, other, key, place in _takeovers(record):
+    for mine, other, key, place in record.takeovers:
         peers = [one for one in record.commands if one.client == other.client]
         for one in record.commands[place + 1 :]:
             is_late = one.client == mine.client and one.changes and key not in one.keys
