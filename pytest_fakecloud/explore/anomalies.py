@@ -135,14 +135,14 @@ class Access:
         if not self.is_write:
             return False
         known: Any = self.before[0]
+        if self.has_condition:
+            return known is None
+        if self.name == "SET":
+            return known != self.words[2].encode() and not (known is None and "XX" in self.options)
         if self.name in ("INCRBY", "DECRBY", "INCRBYFLOAT") and self.words[2] == "0":
             return False
         if self.name in _DELETIONS:
             return any(value is not None for value in self.before)
-        if self.name == "SETNX" or (self.name == "SET" and "NX" in self.options):
-            return known is None
-        if self.name == "SET":
-            return known != self.words[2].encode() and not (known is None and "XX" in self.options)
         if self.name in ("HDEL", "SREM", "ZREM"):
             return any(map(self._has, self.fields))
         if self.name == "ZREMRANGEBYSCORE" and known is None:
