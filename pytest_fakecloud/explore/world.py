@@ -195,18 +195,22 @@ class Randomness:
         self._has_drawn = False
 
     def begin(self, series: int) -> None:
-        self._series = series
         source = f"{self._seed} {series}"
         random.seed(source)
         if self._numpy is not None:
             self._numpy.seed(random.Random(source).randrange(2**32))
+        self._has_drawn = False
+        if self._began is None or series != self._series:
+            # Other runs of the series begin with the same state, which is slow to read.
+            self._series, self._began = series, self._state()
 
     def mark(self) -> None:
+        """Begin after a setup, which may have drawn numbers."""
         self._has_drawn = False
         self._began = self._state()
 
     def has_drawn(self) -> bool:
-        """Return whether code has drawn numbers since ``mark()``; random bytes do not count."""
+        """Return whether code has drawn numbers since the beginning; random bytes do not count."""
         return self._has_drawn or self._state() != self._began
 
     def restore(self) -> None:

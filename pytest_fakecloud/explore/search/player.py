@@ -262,8 +262,8 @@ class Player:
         world.randomness.begin(schedule.series)
         if self.setup is not None:
             check_has_run(world.awaited(self.setup()), "setup=")
+            world.randomness.mark()
         simulation = Simulation(self.subject, Plan(schedule, strategy, stacks, notes, left_out))
-        world.randomness.mark()
         try:
             run = world.play(simulation)
         except Redundant:
