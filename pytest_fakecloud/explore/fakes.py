@@ -111,7 +111,10 @@ _HORIZON_US = 30 * 86_400 * 1_000_000
 
 
 class Deliveries:
-    """The messages that the queues deliver in one run, numbered in the order of their creation."""
+    """The messages that the queues deliver in one run, numbered in the order of their creation.
+
+    Most clouds have no queue, and what is called at every turn checks that first.
+    """
 
     def __init__(self, queues: Sequence[Queue], start_us: int) -> None:
         self._queues = queues
@@ -127,6 +130,8 @@ class Deliveries:
         return False
 
     def next_us(self, after_us: int = -1) -> int | None:
+        if not self._queues:
+            return None
         found = [q._engine.next_due_us() for q in self._queues if q._engine.pending]
         return min(
             (at for at in found if at is not None and after_us < at <= self._end_us), default=None
@@ -134,6 +139,8 @@ class Deliveries:
 
     def next_firing_us(self) -> int | None:
         """Return the time at which the next schedule of a queue fires, or None."""
+        if not self._queues:
+            return None
         found = (queue._engine.schedules.earliest_run_us() for queue in self._queues)
         return min((at for at in found if at is not None), default=None)
 
@@ -153,7 +160,7 @@ class Deliveries:
 
     def due(self, now_us: int) -> list[Due]:
         """Return the deliveries that can begin at a given time, in the order of their due times."""
-        if not self._queues:  # as mostly, and this is called at every turn
+        if not self._queues:
             return []
         # Number messages by creation, so that names do not depend on the order of delivery.
         for message in self._messages():
