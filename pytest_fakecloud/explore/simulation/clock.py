@@ -203,20 +203,21 @@ class RunClock(Part):
 
     def _next_wake_up(self, now: int) -> int | None:
         """Return the next time at which a strand goes on; daemons count only beside others."""
-        strands = self._state.strands
-        only_daemons = all(
-            s.is_daemon or s.state == "ended" or (s.role == "thread" and s.waiting.wake_us is None)
-            for s in strands
-        )
         found = [self._state.all_paused_until_us]
-        for strand in strands:
-            if strand.state == "ended" or (strand.is_daemon and only_daemons):
+        for strand in self._state.strands:
+            if strand.state == "ended" or (strand.is_daemon and self._are_only_daemons_left()):
                 continue
             if strand.held_until_us > now:
                 found.append(strand.held_until_us)
             elif strand.state in ("waiting", "new"):
                 found.append(strand.waiting.wake_us or 0)
         return min([at for at in found if at > now], default=None)
+
+    def _are_only_daemons_left(self) -> bool:
+        return all(
+            s.is_daemon or s.state == "ended" or (s.role == "thread" and s.waiting.wake_us is None)
+            for s in self._state.strands
+        )
 
     def _end_schedules_after(self, times: _NextTimes) -> None:
         """End the schedules if no strand waits and none of them may fire, so that the run ends."""

@@ -174,8 +174,7 @@ class RunState:
 
     def park(self, strand: Strand, place: Place) -> None:
         strand.state, strand.place = "parked", place
-        strand.parked_at = next(self._parkings)
-        strand.host.parked_at = strand.parked_at
+        strand.parked_at = strand.host.parked_at = next(self._parkings)
 
     def is_here(self) -> bool:
         return not self.aside_depth and threading.get_ident() in self.turns.by_thread
