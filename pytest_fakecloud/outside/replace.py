@@ -198,7 +198,9 @@ class _Search:
                 self._seen.add(id(value))
                 self._in_function(value)
         elif kind is dict:
-            self._in_items(value, list(value.items()))
+            # Most dictionaries hold none of the functions, and some are large.
+            if _covered or not self._by_id.keys().isdisjoint(map(id, list(value.values()))):
+                self._in_items(value, list(value.items()))
         elif kind is list:
             self._in_items(value, enumerate(list(value)))
         elif issubclass(kind, type) and id(value) not in self._seen:
