@@ -23,6 +23,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
+from ..core.calls import SYNC_TOKENS, is_number, number_of
 from ..core.errors import ContractError
 from ..http.messages import Request
 from ..http.server import phrase
@@ -30,12 +31,12 @@ from .replace import Function, Hook, Hooks
 from .shortcut import (
     PORTS,
     Detour,
-    Header,
+    Head,
     NoAnswer,
     Origin,
     Shortcut,
     are_timeouts,
-    header_of,
+    head_of,
     origin_of,
     parse_origin,
 )
@@ -184,8 +185,10 @@ def _planned(
     if shortcut is None or not is_plain(transport, request):
         return None, sending
     target = url.raw_path.decode("ascii")
-    plan = shortcut.plan(request.method, target, list(map(_decoded, request.headers.raw)))
-    return None if plan is None else _HttpxRequest(shortcut, request, *plan), sending
+    head = _head_of(request.headers.raw)
+    if head is None or (planned := shortcut.plan(request.method, target, head)) is None:
+        return None, sending
+    return _HttpxRequest(shortcut, request, planned, head.length), sending
 
 
 def _httpx_redirected(kind: str, detour: Detour, request: Any) -> tuple[Any, Any]:
@@ -251,10 +254,25 @@ def is_plain(transport: Any, request: Any) -> bool:
     return len(extensions) == 1 and are_timeouts(*timeouts.values())
 
 
-@functools.lru_cache(maxsize=512)  # because clients send the same headers repeatedly
-def _decoded(pair: tuple[bytes, bytes]) -> Header:
-    name, value = pair
-    return header_of((name.decode("latin-1"), value.decode("latin-1")))
+_TOKEN_NAMES = frozenset(map(str.encode, SYNC_TOKENS))
+
+
+def _head_of(raw: list[tuple[bytes, bytes]]) -> Head | None:
+    """Return the headers of a request; None if they need the socket."""
+    tokens = [pair for pair in raw if pair[0].lower() in _TOKEN_NAMES]
+    if len(tokens) != 1 or not is_number(value := tokens[0][1].decode("latin-1")):
+        return _known_raw(tuple(raw))
+    # A client sends another sync token with each request, so a cache of tokens would find none.
+    name = tokens[0][0]
+    raw[raw.index(tokens[0])] = name, b"0" * len(value)
+    if (head := _known_raw(tuple(raw))) is None:
+        return None
+    return head.with_token(name.decode("latin-1").lower(), number_of(value))
+
+
+@functools.lru_cache(maxsize=256)  # because clients send the same headers repeatedly
+def _known_raw(raw: tuple[tuple[bytes, bytes], ...]) -> Head | None:
+    return head_of([(name.decode("latin-1"), value.decode("latin-1")) for name, value in raw])
 
 
 _READING = ("preload_content", "decode_content", "enforce_content_length", "retries")
@@ -264,17 +282,18 @@ _BODIES = frozenset({bytes, str, type(None)})
 _EXPECT_NO_BODY = frozenset({"GET", "HEAD", "DELETE", "TRACE", "OPTIONS", "CONNECT"})
 
 
-_known_header = functools.lru_cache(maxsize=512)(header_of)
+_known_head = functools.lru_cache(maxsize=256)(head_of)
 
 
 def _planned_exchange(
     shortcut: Shortcut, method: str, target: str, headers: list[tuple[str, str]], body: bytes
 ) -> Function | None:
     """Return a function that answers a request; None if the request needs the socket."""
-    plan = shortcut.plan(method, target, list(map(_known_header, headers)))
-    if plan is None or plan[1] != len(body):
+    head = _known_head(tuple(headers))
+    if head is None or head.length != len(body):
         return None
-    return partial(_exchange, shortcut, plan[0], body)
+    request = shortcut.plan(method, target, head)
+    return None if request is None else partial(_exchange, shortcut, request, body)
 
 
 def _exchange(shortcut: Shortcut, request: Request, body: bytes, **options: Any) -> Any:

@@ -7,14 +7,13 @@ the socket, so that the results are the same as without a shortcut.
 
 from __future__ import annotations
 
-import functools
 import re
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from ..core.calls import Headers
+from ..core.calls import Headers, VariedHeaders
 from ..core.errors import ContractError
 from ..core.field_types import TOKEN
 from ..http.messages import Answer, Request
@@ -27,27 +26,28 @@ if TYPE_CHECKING:
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _TARGET = re.compile(r"/[!-~]*")
 _VALUE = re.compile(r"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?")
-_LENGTH = re.compile(r"\d{1,12}")
+_NAME = re.compile(TOKEN)
 # Limits in bytes. The target and the headers together stay below the server's limit for a head.
 _MOST_TARGET_BYTES = 8 * 1024
 _MOST_BODY_BYTES = 4 * 1024 * 1024
 _MOST_HEADERS = 64
 _MOST_HEADER_BYTES = 16 * 1024
 _NUMBERS = frozenset({int, float})
+_TO_SOCKET = frozenset({"expect", "transfer-encoding", "upgrade"})
+"""Headers that rule out a shortcut."""
 
 
-_Effect: TypeAlias = Literal["none", "host", "length", "socket"]
-"""The effect of a header: ``"length"`` announces a body, ``"socket"`` rules out a shortcut."""
-_EFFECTS: Mapping[str, _Effect] = {
-    "content-length": "length",
-    "expect": "socket",
-    "host": "host",
-    "transfer-encoding": "socket",
-    "upgrade": "socket",
-}
-"""The effects of headers by their names, if the values are valid."""
-Header: TypeAlias = tuple[tuple[str, str], tuple[str, str], int, _Effect]
-"""A header as sent and with its name in lower case, its number of bytes, and its effect."""
+class Head(NamedTuple):
+    """The headers of a request without a socket, and the length of the body that they announce."""
+
+    headers: Headers
+    fields: Mapping[str, str]
+    length: int
+
+    def with_token(self, name: str, token: int) -> Head:
+        """Return the headers with another sync token; ``name`` is that of its header in lower case."""
+        headers = VariedHeaders(self.headers.pairs, token)
+        return Head(headers, {**self.fields, name: str(token)}, self.length)
 
 
 class NoAnswer(ConnectionError):
@@ -74,35 +74,26 @@ class Shortcut:
         self._mount = weakref.ref(mount)
         self._lingers = lingers
 
-    def plan(
-        self, method: str, target: str, headers: Sequence[Header]
-    ) -> tuple[Request, int] | None:
-        """Return a request that may skip the socket if it gets a body of the returned length; None if
-        it may not.
+    def plan(self, method: str, target: str, head: Head) -> Request | None:
+        """Return a request that may skip the socket if it gets a body of ``head.length`` bytes; None
+        if it may not.
         """
         mount = self._mount()
         if mount is None:
             return None
         app = mount.app
-        if app.faults or method not in _METHODS or not 0 < len(headers) <= _MOST_HEADERS:
+        if app.faults or method not in _METHODS:
+            return None
+        if head.length > min(mount.body_limit, _MOST_BODY_BYTES):
             return None
         if len(target) > _MOST_TARGET_BYTES or _TARGET.fullmatch(target) is None:
             return None
-        pairs, fields, sizes, effects = zip(*headers, strict=True)
-        lengths = effects.count("length")
-        if "socket" in effects or effects.count("host") != 1 or lengths > 1:
-            return None
-        length = int(pairs[effects.index("length")][1]) if lengths else 0
-        if length > min(mount.body_limit, _MOST_BODY_BYTES) or sum(sizes) > _MOST_HEADER_BYTES:
-            return None
-        # Reversed, so that the first value of a repeated header wins.
-        first = dict(reversed(fields))
-        request = Request(method, target, Headers(pairs), b"", ("127.0.0.1", 0), first)
+        request = Request(method, target, head.headers, b"", ("127.0.0.1", 0), head.fields)
         if not self._lingers:
             found = app.table.find(method, request.path)
             if isinstance(found, tuple) and found[0].lingers:  # the matched route
                 return None
-        return request, length
+        return request
 
     def send(self, request: Request, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
         """Return status, headers and body as the server would send them to a request from ``plan()``.
@@ -126,24 +117,25 @@ class Shortcut:
         return response.status, out, b"" if request.method == "HEAD" else payload
 
 
-def header_of(pair: tuple[str, str]) -> Header:
-    """Return a name and a value with what ``Shortcut.plan()`` needs of them. Callers cache it."""
-    name, value = pair
-    lower, effect = _name_of(name)
-    if (
-        _VALUE.fullmatch(value) is None
-        or (effect == "length" and _LENGTH.fullmatch(value) is None)
-        or (lower == "connection" and value.lower() != "keep-alive")
-    ):
-        effect = "socket"
-    return pair, (lower, value), len(name) + len(value), effect
-
-
-@functools.lru_cache(maxsize=512)
-def _name_of(name: str) -> tuple[str, _Effect]:
-    """Return the name of a header in lower case, and its effect if its value is valid."""
-    lower = name.lower()
-    return lower, _EFFECTS.get(lower, "none") if re.fullmatch(TOKEN, name) else "socket"
+def head_of(pairs: Sequence[tuple[str, str]]) -> Head | None:
+    """Return the headers of a request; None if they need the socket. Callers cache the result."""
+    size = sum(len(name) + len(value) for name, value in pairs)
+    if not 0 < len(pairs) <= _MOST_HEADERS or size > _MOST_HEADER_BYTES:
+        return None
+    for name, value in pairs:
+        if _NAME.fullmatch(name) is None or _VALUE.fullmatch(value) is None:
+            return None
+        if name.lower() == "connection" and value.lower() != "keep-alive":
+            return None
+    names = [name.lower() for name, _ in pairs]
+    if names.count("host") != 1 or names.count("content-length") > 1:
+        return None
+    # Reversed, so that the first value of a repeated header wins.
+    fields = {name.lower(): value for name, value in reversed(pairs)}
+    length = fields.get("content-length", "0")
+    if not _TO_SOCKET.isdisjoint(fields) or re.fullmatch(r"\d{1,12}", length) is None:
+        return None
+    return Head(Headers(tuple(pairs)), fields, int(length))
 
 
 def are_timeouts(*values: object) -> bool:
