@@ -297,7 +297,8 @@ class Record:
         indexed = enumerate(self.commands)
         self.shared = [(at, one) for at, one in indexed if not shared.isdisjoint(one.keys)]
         """The commands on keys that several clients access, with their indexes."""
-        self._reading = {one.unit for one in self.commands if not one.is_write}
+        self.reading = {one.unit for one in self.commands if not one.is_write}
+        """The units of the commands that only read, without which many patterns are impossible."""
 
     def of_key(self, key: Touch, after: int = -1, before: int | None = None) -> Iterator[Access]:
         """Yield the commands that access a key, between two indexes of ``commands``."""
@@ -312,7 +313,7 @@ class Record:
     def is_blind(self, write: Access) -> bool:
         """Return whether a write has no condition, and its script does not read."""
         is_guarded = bool(write.options & _CONDITIONS) or write.name in _IF_NEW
-        return not is_guarded and write.unit not in self._reading
+        return not is_guarded and write.unit not in self.reading
 
     @on_first_use
     def stale_writes(self) -> list[tuple[Access, Access, Access, Touch]]:
@@ -321,7 +322,7 @@ class Record:
         Only the reader's last access to the key counts.
         """
         found = []
-        for at, write in self.shared:
+        for at, write in self.shared if self.reading else ():
             if not (write.changes or write.counts) or not self.is_blind(write):
                 continue
             for key in write.keys:
@@ -369,7 +370,7 @@ class Record:
         is_alone = all(one.kind in _PAUSES and one.strand == strand for one in pauses)
         return losses[0] if is_alone else None
 
-    @property
+    @on_first_use
     def disturbed(self) -> str:
         """The client or delivery that the loss hit."""
         return "" if self.loss is None else root_of(self.loss.strand)
@@ -533,7 +534,7 @@ def _same_rank(record: Record) -> Found:
     Both add a member, read its rank, change other data, and remove the member.
     """
     held: list[tuple[int, int, Access]] = []
-    for at, read in record.shared:
+    for at, read in record.shared if record.reading else ():
         if read.rank is None:
             continue
         commands = enumerate(record.commands)
@@ -557,7 +558,7 @@ def _same_rank(record: Record) -> Found:
 def _late_mark(record: Record) -> Found:
     """Two clients act on the same state, although only one of them removes or adds the element."""
     accesses = record.run.accesses
-    for at, late in record.shared:
+    for at, late in record.shared if record.reading else ():
         key, is_addition = late.keys[0], late.name == "SADD"
         marks = {"SADD"} if is_addition else _DELETIONS | _REMOVALS
         if late.name not in marks or late.changes or not record.is_blind(late):
@@ -585,7 +586,7 @@ def _changes_by(client: str, accesses: Iterable[Access]) -> list[Access]:
 def _write_skew(record: Record) -> Found:
     read_at: dict[tuple[str, Touch], list[int]] = {}
     writes: dict[tuple[str, Touch], tuple[int, Access]] = {}
-    for at, one in record.shared:
+    for at, one in record.shared if record.reading else ():
         for key in () if one.is_write else one.keys:
             read_at.setdefault((one.client, key), []).append(at)
         if one.changes and record.is_blind(one):
@@ -626,7 +627,7 @@ def _expired_lock(record: Record) -> Found:
 
 def _stale_copy(record: Record) -> Found:
     """A value or vector that comes from a key overwrites one that comes from a newer value of it."""
-    if any(one.kind in _LOSSES for one in record.run.fired):
+    if not record.reading or any(one.kind in _LOSSES for one in record.run.fired):
         return  # The writer may have been about to look at the source again.
     accesses = [*enumerate(record.run.accesses)]
     reads: dict[str, list[tuple[int, Access]]] = {}
@@ -680,7 +681,7 @@ def _overtaken(record: Record) -> Found:
     yield from _dropped(record)
     run, plain = record.run.accesses, record.plain.accesses
     consumers = {root_of(one.client) for one in plain if one.name == "consume"}
-    if not consumers and not any(one.client.startswith("delivery") for one in run):
+    if not consumers and not any(one.startswith("delivery") for one in record.run.strands):
         return
     sent, usual = ([one.content for one in each if one.name == "produce"] for each in (run, plain))
     if sent != usual or any(one.kind in _LOSSES for one in record.run.fired):
@@ -704,7 +705,7 @@ def _overtaken(record: Record) -> Found:
 
 def _dropped(record: Record) -> Found:
     """A message is handled before the data that it is about exist, and is dropped."""
-    if any(one.kind not in ORDERS for one in record.run.fired):
+    if not record.reading or any(one.kind not in ORDERS for one in record.run.fired):
         return
     for at, read in enumerate(record.commands):
         if read.is_write or any(value is not None for value in read.before):
@@ -785,6 +786,8 @@ def _repeated_effect(record: Record) -> Found:
     if any(event.kind == "duplicate" and event.point for event in run.fired):
         return
     before = record.usual.effects
+    if not before:
+        return
     count: Counter[object] = Counter()
     is_again = any(event.kind in _SECOND_TIME for event in run.fired)
     for effect, one in _effects(run):
@@ -846,7 +849,7 @@ def _outside_step(record: Record) -> Found:
     """
     runs, accesses = record.run.workflow_runs, record.run.accesses
     repeated: dict[tuple[str, str], list[int]] = {}
-    for at, one in enumerate(accesses):
+    for at, one in enumerate(accesses if runs else ()):
         if one.client in runs:
             repeated.setdefault((runs[one.client], one.text), []).append(at)
     for (of_run, text), places in repeated.items():
@@ -900,7 +903,7 @@ def _unfinished(record: Record) -> Found:
     is_lost = record.disturbed in record.workers and record.has_gone_on
     residue = record.residue if is_lost else ()
     reads = {key: one for one in record.commands if one.name == "XREADGROUP" for key in one.keys}
-    for key in record.places:
+    for key in record.places if reads or residue else ():
         if key not in reads and key not in residue:
             continue
         of_key = [*record.usual.of_key(key), *record.of_key(key)]
