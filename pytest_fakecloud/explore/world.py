@@ -219,10 +219,14 @@ class Randomness:
             self._numpy.set_state(self._found_numpy)
 
     def _state(self) -> object:
+        """Return the parts of the generators' states that change with each number drawn."""
+        _, words, *others = random.getstate()
+        # The position and some words suffice, because new numbers replace all words together.
+        state = words[-9:], *others
         if self._numpy is None:
-            return random.getstate()
+            return state
         _, key, position, *rest = self._numpy.get_state()
-        return random.getstate(), int(key[0]), position, *rest
+        return state, int(key[0]), position, *rest
 
     def patches(self) -> Iterator[tuple[object, str, object]]:
         """Yield the functions that explored code calls instead, as owner, name and value."""
