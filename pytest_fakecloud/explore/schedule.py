@@ -159,6 +159,10 @@ class Schedule(Sequence[Event]):
         """Return the events at a point, in the order in which they are applied."""
         return self._places.get((strand, point), ())
 
+    def __iter__(self) -> Iterator[Event]:
+        # The iterator of Sequence calls __getitem__() for each event, which takes longer.
+        return iter(self._events)
+
     def __getitem__(self, index: int) -> Event:  # type: ignore[override]
         return self._events[index]
 
