@@ -94,9 +94,9 @@ class RunClock(Part):
         """Return the times that the clock can move to, if timers are explored."""
         if not self.moves_time:
             return frozenset()
-        waits = (s.waiting.wake_us for s in self._state.strands if s.state == "waiting")
-        wakes = (wake_us for wake_us in waits if wake_us is not None)
-        return frozenset((*self.known_instants(self._fakes.now_us(), MOST_MOVES), *wakes))
+        waits = [s.waiting.wake_us for s in self._state.strands if s.state == "waiting"]
+        wakes = [wake_us for wake_us in waits if wake_us is not None]
+        return frozenset(self.known_instants(self._fakes.now_us(), MOST_MOVES) + wakes)
 
     def plan_move(self, options: Sequence[Option]) -> ClockMove | None:
         """Plan the next move of the clock, or none; end the schedules if nothing else goes on."""
@@ -119,13 +119,15 @@ class RunClock(Part):
             return None
         if at_us == self._fakes.deliveries.next_firing_us() and not self._may_fire(at_us):
             return None
-        due_us = [one.timer.due_us for one in options if isinstance(one, Due)]
-        if any(at_us - each > self._state.subject.patience_us for each in due_us):
-            return None
         span_us = at_us - self._fakes.now_us()
-        waiting = [one for one in options if isinstance(one, Strand) and one.state != "new"]
-        if not all(self.may_pause(strand, span_us) for strand in waiting):
-            return None
+        for one in options:
+            if isinstance(one, Due):
+                if at_us - one.timer.due_us > self._state.subject.patience_us:
+                    return None
+            elif (
+                isinstance(one, Strand) and one.state != "new" and not self.may_pause(one, span_us)
+            ):
+                return None
         if self._chosen_moves >= MOST_MOVES:
             self._run.is_cut = True
             return None
