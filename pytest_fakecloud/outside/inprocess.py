@@ -15,6 +15,7 @@ import functools
 import io
 import ssl
 import sys
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from functools import partial
@@ -214,6 +215,27 @@ def _context(detour: Detour) -> ssl.SSLContext:
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # not used, but httpx's default loads files
 
 
+@functools.lru_cache(maxsize=4)  # Nested runs of pytest import httpx again.
+def _stream_class(httpx: Any) -> Any:
+    """Return the class of the streams that httpx's responses are read from.
+
+    httpx wraps a response's stream in one that refers to the response. This one, when closed, takes the
+    place of the wrapper, because only the garbage collector could free the two and their request.
+    """
+
+    class Stream(httpx.ByteStream):  # type: ignore[misc]
+        response: weakref.ref[Any]
+
+        def close(self) -> None:
+            if (response := self.response()) is not None:
+                response.stream = self
+
+        async def aclose(self) -> None:
+            self.close()
+
+    return Stream
+
+
 class _HttpxRequest(NamedTuple):
     """A request that may skip the socket if its body has ``length`` bytes."""
 
@@ -230,12 +252,14 @@ class _HttpxRequest(NamedTuple):
             text = "Server disconnected without sending a response."
             raise httpx.RemoteProtocolError(text, request=self.request) from error
         reason = phrase(status).encode("ascii")
+        stream = _stream_class(httpx)(payload)
         response = httpx.Response(
             status,
             headers=headers,
-            stream=httpx.ByteStream(payload),
+            stream=stream,
             extensions={"http_version": b"HTTP/1.1", "reason_phrase": reason},
         )
+        stream.response = weakref.ref(response)
         if all(map(str.isascii, chain.from_iterable(headers))):
             # Without a known encoding, httpx would try several, again for each copy of the headers.
             response.headers.encoding = "ascii"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import re
 import unittest.mock
+import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Literal, cast
@@ -96,6 +98,30 @@ def test_responses_and_respx_do_not_stand_between(kv: KVServer) -> None:
         with pytest.raises(respx.models.AllMockedAssertionError):
             httpx.get("http://elsewhere.test/")
     assert sockets(kv) == 0
+
+
+def test_no_response_of_httpx_is_left_to_the_garbage_collector(kv: KVServer) -> None:
+    async def in_asyncio() -> httpx.Response:
+        async with httpx.AsyncClient() as client:
+            return await client.get(f"{kv.url}/ping", headers=kv.headers)
+
+    def of_a_stream() -> httpx.Response:
+        with httpx.stream("GET", f"{kv.url}/ping", headers=kv.headers) as response:
+            assert [*response.iter_bytes()] == [b'{"result":"PONG"}']
+            return response
+
+    gc.collect()
+    gc.disable()
+    try:
+        for answer in (
+            lambda: httpx.get(f"{kv.url}/ping", headers=kv.headers),
+            of_a_stream,
+            lambda: asyncio.run(in_asyncio()),
+        ):
+            reference = weakref.ref(answer())
+            assert reference() is None
+    finally:
+        gc.enable()
 
 
 def test_a_closed_fake_is_gone(send: Send, cloud: Cloud) -> None:
