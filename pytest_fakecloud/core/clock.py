@@ -167,6 +167,10 @@ class Timekeeper:
     def wait_cap(self, seconds: float) -> None:
         self._wait_cap = number(0).read("wait_cap", seconds)
 
+    def process_s(self) -> int:
+        """Return the process's time in whole seconds, which is this clock's while it is anchored."""
+        return self.now_us() // 1_000_000 if self.anchored else int(time.time())
+
     # -- moving ----------------------------------------------------------------------------------
 
     def freeze(self) -> None:
@@ -274,7 +278,6 @@ class Timekeeper:
                 else:
                     if moved and target_us > self._held_us:
                         self._held_us = target_us
-                        self._moved()
             finally:
                 self._release()
             if turns.breach is not None:
