@@ -18,6 +18,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
+from itertools import pairwise
 from statistics import median
 from time import perf_counter, process_time, thread_time
 from typing import Any
@@ -49,6 +50,8 @@ START = "2026-01-01T00:00:00Z"
 CALLS = 10
 SCHEDULES = 1_000
 ROUNDS = 20
+BATCH = 50
+"""Schedules whose mean is one measurement."""
 MOST = {1: 1.7, 2: 2.0}
 """The most processor time of a schedule of ten REST calls, by the number of clients, relative to the
 client library alone.
@@ -97,6 +100,25 @@ def holds() -> None:
     """A promise that nothing breaks."""
 
 
+class Laps:
+    """A promise that nothing breaks, and the processor time at the end of each schedule."""
+
+    def __init__(self) -> None:
+        self.at: list[float] = []
+
+    def __call__(self) -> None:
+        self.at.append(process_time())
+
+    def milliseconds(self) -> float:
+        """Return the least processor time of a schedule, as the mean of fifty in succession.
+
+        The library is measured alike, see ``milliseconds()``. A mean of all schedules would compare a
+        machine with busy neighbours with an idle one.
+        """
+        ends = self.at[::BATCH]
+        return 1000 * min(last - first for first, last in pairwise(ends)) / BATCH
+
+
 def schedules_of_ten_calls() -> bool:
     """Measure ten REST calls of one client, and of two, against the client library alone."""
     good = True
@@ -105,16 +127,21 @@ def schedules_of_ten_calls() -> bool:
     for clients in (1, 2):
         with Cloud(seed=1, delivery="driven", now=START) as cloud:
             run = ten_calls(cloud, clients)
-            started, busy = perf_counter(), process_time()
-            found = cloud.explore([run] * clients, holds, budget=SCHEDULES, trust=False)
+            laps, started, busy = Laps(), perf_counter(), process_time()
+            found = cloud.explore([run] * clients, laps, budget=SCHEDULES, trust=False)
             seconds, busy = perf_counter() - started, process_time() - busy
             each = 1000 * busy / max(1, found.tried)
-            print(f"{found!r}; {busy:.1f} s of processor time")
+            print(
+                f"{found!r}; {busy:.1f} s of processor time, at least {laps.milliseconds():.2f} ms"
+            )
             print_shares(cloud, [run] * clients)
         of = f"ten calls by {clients} client{'s' * (clients > 1)}"
         good = limit(f"schedules of {of} tried", found.tried, at_least=SCHEDULES) and good
         most = MOST[clients]
-        good = limit(f"times the client library alone: {of}", each / library, most) and good
+        good = (
+            limit(f"times the client library alone: {of}", laps.milliseconds() / library, most)
+            and good
+        )
         limit(f"milliseconds for a schedule of {of}", each, 3.0)
         limit(f"seconds for {SCHEDULES:,} schedules of {of}", seconds, 4.0)
     return good
@@ -136,9 +163,9 @@ def schedules_of_an_asynchronous_client() -> bool:
 
         with mock.patch.object(asyncio.BaseEventLoop, "create_connection", _connect_to_nothing):
             library = milliseconds(both)
-        busy = process_time()
-        found = cloud.explore([run, run], holds, budget=SCHEDULES // 4, trust=False)
-        each = 1000 * (process_time() - busy) / found.tried
+        laps = Laps()
+        cloud.explore([run, run], laps, budget=SCHEDULES // 4, trust=False)
+        each = laps.milliseconds()
     print(f"      {library:.2f} ms of the library alone, {each:.2f} ms for a schedule")
     return limit("times redis.asyncio alone: two clients", each / library, MOST_ASYNC)
 
