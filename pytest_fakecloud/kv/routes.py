@@ -395,18 +395,12 @@ def _reject_constant(word: str) -> Any:
 
 
 # Numbers keep their source text: 1.10 stays 1.10, and a number may have 5,000 digits.
-_decoder = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_reject_constant)
+_decode = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_reject_constant).decode
 
 
 def _json(body: bytes) -> Any:
     try:
-        text = body.decode("utf-8")
-        if text.startswith("["):
-            # decode() searches for white space around the value, which takes as long as the value.
-            value, end = _decoder.raw_decode(text)
-            if end == len(text):
-                return value
-        return _decoder.decode(text)
+        return _decode(body.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise RestError(400, f"{errors.BAD_JSON}: not UTF-8 at byte {error.start}") from None
     except RecursionError:

@@ -140,10 +140,11 @@ def head_of(pairs: Sequence[tuple[str, str]]) -> Head | None:
 
 def are_timeouts(*values: object) -> bool:
     """Return whether each timeout of a client is None or a positive number."""
-    for value in values:
-        if value is not None and not (type(value) in _NUMBERS and value > 0):  # type: ignore[operator]
-            return False
-    return True
+    return all(
+        type(value) in _NUMBERS and value > 0  # type: ignore[operator]
+        for value in values
+        if value is not None
+    )
 
 
 # -- origins and detours ---------------------------------------------------------------------------

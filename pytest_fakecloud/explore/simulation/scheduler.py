@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -173,22 +173,17 @@ class Simulation:
 
     def _runnable(self, now: int) -> list[Option]:
         """Return the strands and deliveries that can run, in the default order."""
-        groups: dict[str, list[Strand]] = {}
+        groups: defaultdict[str, list[Strand]] = defaultdict(list)
         for strand in self.state.strands:
             if group := _group_of(strand, now):
-                groups.setdefault(group, []).append(strand)
-        options: list[Option] = []
-        if parked := groups.get("parked"):
-            parked.sort(key=lambda s: (-s.host.parked_at, s.parked_at))
-            options += parked
-        if waiting := groups.get("waiting"):
-            waiting.sort(key=lambda s: -1 if s.waiting.wake_us is None else s.waiting.wake_us)
-            options += waiting
-        options += groups.get("thread", ())
-        options += groups.get("client", ())
+                groups[group].append(strand)
+        groups["parked"].sort(key=lambda s: (-s.host.parked_at, s.parked_at))
+        groups["waiting"].sort(key=lambda s: -1 if s.waiting.wake_us is None else s.waiting.wake_us)
+        options: list[Option] = [*groups["parked"], *groups["waiting"]]
+        options += [*groups["thread"], *groups["client"]]
         if self.state.all_paused_until_us <= now:
             options += self._fakes.deliveries.due(now)
-        workers, last = groups.get("worker"), groups.get("last", [])
+        workers, last = groups["worker"], groups["last"]
         if workers and (options or last or self._may_workers_begin(now)):
             # A paused worker lets other workers start before it continues.
             paused = [strand for strand in last if strand.root.role == "worker"]

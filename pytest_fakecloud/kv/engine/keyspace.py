@@ -478,11 +478,8 @@ class Keyspace:
 
     def restore(self, saved: KeyspaceCopy) -> None:
         """Restore the content that ``snapshot()`` copied. The same copy can be restored again."""
-        changed = {*self.values, *saved.values}
-        self.changes += len(changed)
-        if self.watchers or self.touched is not None:
-            for key in changed:
-                self._report_change(key, "")
+        for key in {*self.values, *saved.values}:
+            self.touch(key, "")
         self.values = {key: _copy(value) for key, value in saved.values.items()}
         self.expires = Deadlines(saved.expires)
         self.accessed = dict(saved.accessed)

@@ -59,24 +59,6 @@ class Session:
     the transport cannot push.
     """
 
-    # Defaults of the class, because each REST request opens a session, and few sessions change these.
-    local_address = "127.0.0.1:6379"
-    name = b""
-    aborted = False
-    """Whether a command of the open transaction was rejected, so EXEC returns EXECABORT."""
-    watch_broken = False
-    """Whether a watched key has changed, so EXEC runs no command."""
-    resp_before_script = 0
-    """The connection's protocol version while a script runs; otherwise 0."""
-    wake: Callable[[], None] | None = None
-    """Function that closes the connection; any thread may call it."""
-    has_left: Callable[[], bool] | None = None
-    """Function that returns whether the peer has closed its side; None if that is not known."""
-    no_evict = False
-    """Mode set by CLIENT NO-EVICT, which is only reported."""
-    last_command = ""
-    deliver: Callable[[list[Any]], None] | None = None
-
     def __init__(
         self,
         engine: Engine,
@@ -97,25 +79,41 @@ class Session:
         self.last_us = created_us
         """Time in microseconds of the last command."""
         self.resp = 2
+        self.local_address = "127.0.0.1:6379"
+        self.name = b""
         self.library: dict[str, bytes] = {}
         """The values of ``lib-name`` and ``lib-ver`` that CLIENT SETINFO has set."""
         self.queue: list[tuple[CommandSpec, list[bytes]]] | None = None
         """Commands queued in the open transaction; None if no transaction is open."""
+        self.aborted = False
+        """Whether a command of the open transaction was rejected, so EXEC returns EXECABORT."""
         self.watched: list[tuple[Keyspace, bytes, bool]] = []
         """The keys that the client watches, and whether each of them existed when WATCH ran."""
+        self.watch_broken = False
+        """Whether a watched key has changed, so EXEC runs no command."""
         self.in_exec = 0
         """Number of commands in the transaction that EXEC is running; 0 if none is running."""
         self.in_script = False
+        self.resp_before_script = 0
+        """The connection's protocol version while a script runs; otherwise 0."""
         self.subscriptions: defaultdict[str, dict[bytes, None]] = defaultdict(dict)
         """The names of channels and patterns, by the kind of subscription."""
         self.monitor: Monitor | None = None
         self.reply_mode = "on"
         """Mode set by CLIENT REPLY: ``"on"``, ``"off"``, or ``"skip"`` to omit the next reply only."""
+        self.wake: Callable[[], None] | None = None
+        """Function that closes the connection; any thread may call it."""
+        self.has_left: Callable[[], bool] | None = None
+        """Function that returns whether the peer has closed its side; None if that is not known."""
         self.closing = False
         """Whether the transport closes the connection after the current reply."""
         self.tracking: TrackingOptions | None = None
+        self.no_evict = False
+        """Mode set by CLIENT NO-EVICT, which is only reported."""
         self.no_touch = False
         """Mode set by CLIENT NO-TOUCH: commands do not update the access times of keys."""
+        self.last_command = ""
+        self.deliver: Callable[[list[Any]], None] | None = None
 
     @property
     def connection_resp(self) -> int:
