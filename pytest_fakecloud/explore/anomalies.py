@@ -298,7 +298,9 @@ class Record:
         self.shared = [(at, one) for at, one in indexed if not shared.isdisjoint(one.keys)]
         """The commands on keys that several clients access, with their indexes."""
         self.reading = {one.unit for one in self.commands if not one.is_write}
-        """The units of the commands that only read, without which many patterns are impossible."""
+        """The units of the commands that only read."""
+        self.raced = self.shared if self.reading else []
+        """The same as ``shared``, for patterns in which a client acts on what it has read."""
 
     def of_key(self, key: Touch, after: int = -1, before: int | None = None) -> Iterator[Access]:
         """Yield the commands that access a key, between two indexes of ``commands``."""
@@ -322,7 +324,7 @@ class Record:
         Only the reader's last access to the key counts.
         """
         found = []
-        for at, write in self.shared if self.reading else ():
+        for at, write in self.raced:
             if not (write.changes or write.counts) or not self.is_blind(write):
                 continue
             for key in write.keys:
@@ -534,7 +536,7 @@ def _same_rank(record: Record) -> Found:
     Both add a member, read its rank, change other data, and remove the member.
     """
     held: list[tuple[int, int, Access]] = []
-    for at, read in record.shared if record.reading else ():
+    for at, read in record.raced:
         if read.rank is None:
             continue
         commands = enumerate(record.commands)
@@ -558,7 +560,7 @@ def _same_rank(record: Record) -> Found:
 def _late_mark(record: Record) -> Found:
     """Two clients act on the same state, although only one of them removes or adds the element."""
     accesses = record.run.accesses
-    for at, late in record.shared if record.reading else ():
+    for at, late in record.raced:
         key, is_addition = late.keys[0], late.name == "SADD"
         marks = {"SADD"} if is_addition else _DELETIONS | _REMOVALS
         if late.name not in marks or late.changes or not record.is_blind(late):
@@ -586,7 +588,7 @@ def _changes_by(client: str, accesses: Iterable[Access]) -> list[Access]:
 def _write_skew(record: Record) -> Found:
     read_at: dict[tuple[str, Touch], list[int]] = {}
     writes: dict[tuple[str, Touch], tuple[int, Access]] = {}
-    for at, one in record.shared if record.reading else ():
+    for at, one in record.raced:
         for key in () if one.is_write else one.keys:
             read_at.setdefault((one.client, key), []).append(at)
         if one.changes and record.is_blind(one):

@@ -113,7 +113,7 @@ _HORIZON_US = 30 * 86_400 * 1_000_000
 class Deliveries:
     """The messages that the queues deliver in one run, numbered in the order of their creation.
 
-    Most clouds have no queue, and what is called at every turn checks that first.
+    Most clouds have no queue, so the methods that every turn calls check that first.
     """
 
     def __init__(self, queues: Sequence[Queue], start_us: int) -> None:

@@ -142,9 +142,7 @@ class World(Fakes):
 
     def shows_fake_time(self) -> bool:
         """Return whether this thread runs explored code, or the checks of the exploration."""
-        simulation = self.simulation
-        is_here = simulation is not None and simulation.state.is_here()
-        return is_here or threading.get_ident() == self._owner
+        return self.is_here() or threading.get_ident() == self._owner
 
     def is_own_thread(self) -> bool:
         """Return whether this thread runs explored code, promises, or the checks of the exploration."""

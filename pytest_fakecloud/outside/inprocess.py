@@ -245,7 +245,8 @@ class _HttpxRequest(NamedTuple):
     length: int
 
     def exchange(self, body: bytes) -> Any:
-        httpx: Any = sys.modules["httpx"]  # An import statement takes longer.
+        import httpx
+
         try:
             status, headers, payload = self.shortcut.send(self.planned, body)
         except NoAnswer as error:

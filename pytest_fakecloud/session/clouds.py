@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 def new_cloud(settings: Mapping[str, Any], delivery: DeliveryMode) -> Cloud:
     """Create a cloud with the settings of a test or of the session, and of its fixtures' fakes."""
     cloud = Cloud(
-        settings["seed"],
-        settings["now"],
-        settings["clock"],
-        settings["process_time"],
+        seed=settings["seed"],
+        now=settings["now"],
+        clock=settings["clock"],
+        process_time=settings["process_time"],
         delivery=delivery,
         transport=settings["transport"],
         tls=settings["tls"],

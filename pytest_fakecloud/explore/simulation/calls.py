@@ -237,7 +237,7 @@ class Calls(Part):
         unit = strand.line if session.in_script else object()
         before = tuple(map(session.db.find, line.key_names))
         access = Access(
-            strand.name, unit, line.words, line.keys, before, line.writes, None, line.options
+            strand.name, unit, line.words, line.keys, before, line.writes, options=line.options
         )
         self._run.accesses.append(access)
 

@@ -448,10 +448,7 @@ class RunClock(Part):
             return False
         if strand.state != "parked" or strand.held_until_us or strand.is_stepped_over:
             return False
-        for one in self._state.strands:  # noqa: SIM110 - called at every turn
-            if one is not strand and one.state != "ended":
-                return False
-        return True
+        return [one for one in self._state.strands if one.state != "ended"] == [strand]
 
     async def take_turn_async(self, strand: Strand) -> None:
         """Like ``take_turn()``, for a task whose event loop must not be blocked."""
