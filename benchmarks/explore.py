@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import socket
 import sys
 import threading
 from collections import Counter
@@ -21,8 +22,9 @@ from contextlib import ExitStack
 from itertools import pairwise
 from statistics import median
 from time import perf_counter, process_time, thread_time
-from typing import Any
+from typing import Any, ClassVar
 from unittest import mock
+from urllib.parse import urlsplit
 
 import httpx
 import hypothesis
@@ -44,7 +46,7 @@ from tests.explore.bugs import queues
 from tests.explore.bugs.ten import TEN
 
 from .explorers import SEEDS, compared, needed
-from .timing import limit
+from .timing import limit, line
 
 START = "2026-01-01T00:00:00Z"
 CALLS = 10
@@ -149,7 +151,11 @@ def schedules_of_ten_calls() -> bool:
 
 
 def schedules_of_an_asynchronous_client() -> bool:
-    """Measure two clients of redis.asyncio with five calls each, against the library alone."""
+    """Measure two clients of redis.asyncio with five calls each, against the library alone.
+
+    The library and the fake together, without exploration, are a bound: the fake answers what the
+    clients send, in memory.
+    """
     with Cloud(seed=1, delivery="driven", now=START) as cloud:
         url = cloud.kv_server().database_url
 
@@ -163,16 +169,34 @@ def schedules_of_an_asynchronous_client() -> bool:
             asyncio.run(run())
 
         with mock.patch.object(asyncio.BaseEventLoop, "create_connection", _connect_to_nothing):
+            both()
+            requests = [*_Answers.requests]
             library = milliseconds(both)
+        with explored(cloud) as world, socket.socket() as client:
+            world.connections.connect(client, ("127.0.0.1", urlsplit(url).port))
+            link = world.connections.of(client)
+            assert link is not None
+
+            def answer() -> None:
+                for request in requests:
+                    link.send(request)
+                    link.serve()
+                    assert link.take(65_536)
+
+            answers = milliseconds(answer)
         laps = Laps()
         cloud.explore([run, run], laps, budget=SCHEDULES // 4, trust=False)
         each = laps.milliseconds()
     print(f"      {library:.2f} ms of the library alone, {each:.2f} ms for a schedule")
+    line("redis.asyncio and the fake without exploration, a bound", 1 + answers / library)
     return limit("times redis.asyncio alone: two clients", each / library, MOST_ASYNC)
 
 
 class _Answers(asyncio.Transport):
     """A connection in memory to a server that answers OK to each command."""
+
+    requests: ClassVar[list[bytes]] = []
+    """What all clients have sent."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, protocol: asyncio.Protocol) -> None:
         super().__init__()
@@ -181,8 +205,11 @@ class _Answers(asyncio.Transport):
         self._is_closed = False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        commands = bytes(data).count(b"*")
-        answer = b"%1\r\n+proto\r\n:3\r\n" if b"HELLO" in bytes(data) else b"+OK\r\n" * commands
+        request = bytes(data)
+        self.requests.append(request)
+        answer = (
+            b"%1\r\n+proto\r\n:3\r\n" if b"HELLO" in request else b"+OK\r\n" * request.count(b"*")
+        )
         self._loop.call_soon(self._protocol.data_received, answer)
 
     def writelines(self, parts: Any) -> None:
