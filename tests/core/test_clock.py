@@ -1,24 +1,26 @@
-"""Moving, freezing, anchoring and rewinding a clock, and the errors when that is not allowed."""
+"""The time of a clock: its modes, moves and returns, and the errors when they are not allowed."""
 
 from __future__ import annotations
 
-import sys
+import asyncio
+import itertools
+import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import UTC, datetime, timedelta
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
+import freezegun
 import pytest
 import time_machine
 
-from pytest_fakecloud.core import timers
-from pytest_fakecloud.core.clock import STANDS, Timekeeper
+from pytest_fakecloud.core.clock import STANDS, Clock, Timekeeper
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.timers import Fired, Occupied, Registry, Signal, instant_us, monotonic
+from pytest_fakecloud.core.timers import LAST_US, instant_us, monotonic
 
-from ..harness import error_of, in_threads, wait_until
+from ..harness import error_of, wait_until
 
 NOON = "2026-01-01T12:00:00Z"
 NOON_US = instant_us(NOON)
@@ -31,16 +33,79 @@ UNDER_WAY = (
 )
 
 
-@pytest.fixture
-def clock() -> Timekeeper:
-    return Timekeeper(NOON)
-
-
 def process_us() -> int:
     return Timekeeper().now_us()
 
 
-# -- what may not be done ------------------------------------------------------------------------
+# -- modes -----------------------------------------------------------------------------------------
+
+
+def test_a_clock_runs_by_default_with_the_process() -> None:
+    clock = Timekeeper()
+    assert clock.mode == "running"
+    before = time.time()
+    assert before - 0.001 <= clock.now().timestamp() <= time.time() + 0.001
+    assert clock.now().tzinfo is UTC
+
+
+def test_now_freezes_unless_told_to_run() -> None:
+    assert Timekeeper(NOON).mode == "frozen"
+    assert Timekeeper(NOON).now() == datetime(2026, 1, 1, 12, tzinfo=UTC)
+    running = Timekeeper(NOON, "running")
+    assert running.mode == "running"
+    first = running.now_us()
+    assert 0 <= first - NOON_US < 5 * SECOND
+    time.sleep(0.002)
+    assert running.now_us() > first
+
+
+def test_a_frozen_clock_without_now_stands_at_the_present() -> None:
+    clock = Timekeeper(mode="frozen")
+    assert abs(clock.now().timestamp() - time.time()) < 5
+    assert clock.now_us() == clock.now_us()
+    assert clock.now_ms() == clock.now_us() // 1000
+
+
+def test_freeze_and_resume_leave_the_time_where_it_is() -> None:
+    clock = Timekeeper(NOON, "running")
+    clock.freeze()
+    frozen = clock.now_us()
+    time.sleep(0.005)
+    clock.freeze()
+    assert clock.now_us() == frozen
+    clock.resume()
+    clock.resume()
+    assert 0 <= clock.now_us() - frozen < SECOND
+    assert clock.mode == "running"
+
+
+# -- moving ----------------------------------------------------------------------------------------
+
+
+def test_advance_and_move_to(clock: Timekeeper) -> None:
+    assert clock.advance(90) == []
+    assert clock.now_us() == NOON_US + 90 * SECOND
+    clock.advance(timedelta(hours=1))
+    clock.advance("1d2h")
+    assert clock.now().isoformat() == "2026-01-02T15:01:30+00:00"
+    clock.move_to("2026-01-03T00:00:00+01:00")
+    assert clock.now().isoformat() == "2026-01-02T23:00:00+00:00"
+    clock.move_to(clock.now())
+    clock.advance(0)
+    assert clock.now().isoformat() == "2026-01-02T23:00:00+00:00"
+
+
+def test_a_running_clock_that_is_advanced_runs_on() -> None:
+    clock = Timekeeper(NOON, "running")
+    clock.advance("1h")
+    assert clock.mode == "running"
+    first = clock.now_us()
+    assert 0 <= first - NOON_US - 3600 * SECOND < 5 * SECOND
+    time.sleep(0.002)
+    assert clock.now_us() > first
+
+
+# -- what may not be done --------------------------------------------------------------------------
 
 
 def test_every_refusal_says_how_it_is_and_what_to_do(clock: Timekeeper) -> None:
@@ -79,7 +144,218 @@ def test_half_a_second_beside_the_process_is_the_process_s_time() -> None:
     clock.check_real_time()
 
 
-# -- anchored ------------------------------------------------------------------------------------
+def test_a_clock_tied_to_real_time_neither_stops_nor_moves() -> None:
+    clock = Timekeeper()
+    clock.check_real_time()
+    fired: list[int] = []
+    clock.call_at(clock.now_us(), fired.append)
+    first = clock.tie_to_real_time("because of a server")
+    second = clock.tie_to_real_time("because of another")
+    third = clock.tie_to_real_time("because of another")
+    first()
+    third()
+    third()
+    for move in (
+        lambda: clock.advance(0),
+        lambda: clock.advance(1),
+        lambda: clock.move_to("2100-01-01T00:00:00Z"),
+        clock.advance_to_next,
+        clock.freeze,
+        lambda: clock.spend_until(clock.now_us()),
+        lambda: clock.rewind(NOON),
+        lambda: asyncio.run(Clock(clock).aio.advance(1)),
+        lambda: asyncio.run(Clock(clock).aio.move_to("2100-01-01T00:00:00Z")),
+        lambda: asyncio.run(Clock(clock).aio.advance_to_next()),
+        lambda: list(clock.steps(lambda: clock.now_us() + 60_000_000)),
+    ):
+        assert error_of(move) == "this clock cannot be stopped or moved: because of another"
+    assert clock.mode == "running"
+    clock.fire(clock.now_us)
+    assert len(fired) == 1
+    second()
+    clock.advance(3600)
+    with pytest.raises(ContractError, match="not at the process's time"):
+        clock.check_real_time()
+
+
+# -- what is held ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["running", "frozen"])
+def test_time_is_held_while_an_advance_runs(mode: Any, background: ThreadPoolExecutor) -> None:
+    clock = Timekeeper(NOON, mode)
+    due = NOON_US + 600 * SECOND
+    inside: list[int] = []
+
+    def fire(at_us: int) -> None:
+        time.sleep(0.003)
+        inside.append(clock.now_us())
+        inside.append(background.submit(clock.now_us).result(10))
+
+    clock.call_at(due, fire)
+    clock.call_at(due, fire)
+    clock.advance("1h")
+    assert inside == [due] * 4
+
+
+@pytest.mark.parametrize("mode", ["running", "frozen"])
+def test_time_never_goes_back_for_any_thread(mode: Any, background: ThreadPoolExecutor) -> None:
+    clock = Timekeeper(NOON, mode)
+    stop = threading.Event()
+
+    def watch() -> int:
+        last = backward = 0
+        while not stop.is_set():
+            now = clock.now_us()
+            backward += now < last
+            last = now
+        return backward
+
+    watchers = [background.submit(watch) for _ in range(2)]
+    for _ in range(300):
+        clock.call_at(clock.now_us() + 500, lambda at: None)
+        clock.advance("1ms")
+    stop.set()
+    assert [watcher.result(10) for watcher in watchers] == [0, 0]
+
+
+class Watch:
+    """A process clock that advances by a second, and runs a function, at its readings."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._seconds = itertools.count(1_000)
+        self._before: list[Callable[[], object]] = []
+        self._after: list[Callable[[], object]] = []
+        works = SimpleNamespace(time=self.read)
+        monkeypatch.setattr("pytest_fakecloud.core.clock.time", works)
+
+    def read(self) -> float:
+        if self._before:
+            self._before.pop()()
+        now = float(next(self._seconds))
+        if self._after:
+            self._after.pop()()
+        return now
+
+    def before_next(self, do: Callable[[], object]) -> None:
+        self._before.append(do)
+
+    def after_next(self, do: Callable[[], object]) -> None:
+        self._after.append(do)
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    return Watch(monkeypatch)
+
+
+def test_time_that_is_frozen_while_it_is_read_does_not_go_back(
+    watch: Watch, background: ThreadPoolExecutor
+) -> None:
+    clock = Timekeeper(mode="running")
+    seen = [clock.now_us()]
+    watch.before_next(lambda: background.submit(clock.freeze).result(10))
+    seen += [clock.now_us(), clock.now_us()]
+    assert clock.mode == "frozen"
+    assert seen == sorted(seen)
+
+
+def test_time_that_stood_for_a_while_as_it_was_read_does_not_go_back(
+    watch: Watch, background: ThreadPoolExecutor
+) -> None:
+    clock = Timekeeper(mode="running")
+
+    def stand_for_a_while() -> None:
+        clock.freeze()
+        for _ in range(10):
+            watch.read()
+        clock.resume()
+
+    seen = [clock.now_us()]
+    watch.after_next(lambda: background.submit(stand_for_a_while).result(10))
+    seen += [clock.now_us(), clock.now_us()]
+    assert clock.mode == "running"
+    assert seen == sorted(seen)
+
+
+def test_time_that_is_held_while_it_is_read_does_not_go_back(
+    watch: Watch, background: ThreadPoolExecutor
+) -> None:
+    clock = Timekeeper(mode="running")
+    inside, go_on = threading.Event(), threading.Event()
+
+    def fire(at_us: int) -> None:
+        inside.set()
+        assert go_on.wait(10)
+
+    clock.call_at(0, fire)
+    advances: list[Future[Any]] = []
+
+    def begin() -> None:
+        advances.append(background.submit(clock.advance, "1s"))
+        assert inside.wait(10)
+
+    seen = [clock.now_us()]
+    watch.before_next(begin)
+    seen += [clock.now_us(), clock.now_us()]
+    go_on.set()
+    (advance,) = advances
+    advance.result(10)
+    seen.append(clock.now_us())
+    assert seen == sorted(seen)
+
+
+@pytest.mark.parametrize("stand", [Timekeeper.freeze, lambda clock: clock.advance(0)])
+def test_time_that_is_read_just_before_it_stands_does_not_go_back(
+    stand: Callable[[Timekeeper], object], watch: Watch, background: ThreadPoolExecutor
+) -> None:
+    clock = Timekeeper(mode="running")
+    reads: list[Future[int]] = []
+    seen: list[int] = []
+
+    def read_elsewhere() -> None:
+        reads.append(background.submit(clock.now_us))
+        wait(reads, 0.05)  # The thread may have to wait until the clock is frozen.
+
+    def look() -> None:
+        seen.extend((reads[0].result(10), clock.now_us()))
+
+    clock.call_at(0, lambda at: look())
+    watch.after_next(read_elsewhere)
+    stand(clock)
+    look()
+    assert seen == sorted(seen)
+
+
+def test_freezing_and_resuming_during_an_advance(clock: Timekeeper) -> None:
+    clock.call_at(NOON_US + SECOND, lambda at: clock.resume())
+    clock.advance(10)
+    assert clock.mode == "running"
+    assert 0 <= clock.now_us() - NOON_US - 10 * SECOND < 5 * SECOND
+    clock.call_at(clock.now_us() + SECOND, lambda at: clock.freeze())
+    target = clock.now_us() + 10 * SECOND
+    clock.advance(10)
+    assert clock.mode == "frozen"
+    assert target <= clock.now_us() < target + 5 * SECOND
+
+
+def test_no_lock_is_held_in_a_callback(clock: Timekeeper, background: ThreadPoolExecutor) -> None:
+    def fire(at_us: int) -> None:
+        # Call every method that another thread may need during an advance.
+        for call in (
+            clock.now_us,
+            clock.next_due_us,
+            clock.signal,
+            clock.settle,
+            lambda: clock.call_at(NOON_US + 5 * SECOND, lambda at: None),
+        ):
+            background.submit(call).result(10)
+
+    clock.call_at(NOON_US + SECOND, fire)
+    assert len(clock.advance(10)) == 2
+
+
+# -- anchored --------------------------------------------------------------------------------------
 
 
 def test_an_anchored_clock_stands_until_its_anchor_is_weighed() -> None:
@@ -125,7 +401,7 @@ def test_an_anchor_within_an_anchor_leaves_the_outer_one(clock: Timekeeper) -> N
     assert not clock.anchored
 
 
-# -- returning -----------------------------------------------------------------------------------
+# -- returning -------------------------------------------------------------------------------------
 
 
 def test_a_clock_may_return_to_another_beginning_for_once(clock: Timekeeper) -> None:
@@ -162,18 +438,7 @@ def test_who_listens_hears_of_each_change_of_the_clock(clock: Timekeeper) -> Non
         assert heard
 
 
-def test_registered_objects_may_leave_while_others_are_called() -> None:
-    registry = Registry[str]()
-    stops = {name: registry.add(name) for name in "abc"}
-    called = []
-    for name in registry.items:
-        called.append(name)
-        stops["b"]()
-    assert called == ["a", "b", "c"]
-    assert registry.items == ("a", "c")
-
-
-# -- time that passes by the way -----------------------------------------------------------------
+# -- time that passes by the way -------------------------------------------------------------------
 
 
 def test_time_that_is_spent_makes_nothing_happen(clock: Timekeeper) -> None:
@@ -215,338 +480,70 @@ def test_a_running_clock_cannot_spend_time_and_no_clock_more_than_there_is() -> 
         clock.spend_until(10**18)
 
 
-# -- what is planned -----------------------------------------------------------------------------
+# -- tools that steer the process's time -----------------------------------------------------------
 
 
-def test_what_is_planned_is_told_in_its_order_and_counted_whole(clock: Timekeeper) -> None:
-    assert clock.planned(5) == (0, [])
-    late = clock.call_at(NOON_US + 3, print, lane="driven")
-    soon = clock.call_at(NOON_US + 1, print, lane="background")
-    gone = clock.call_at(NOON_US + 2, print)
-    next_one = clock.call_at(NOON_US + 3, print)
-    gone.cancel()
-    assert clock.planned(5) == (3, [soon, late, next_one])
-    assert clock.planned(2) == (3, [soon, late])
-    assert clock.planned(0) == (3, [])
-
-
-def test_the_next_due_of_some_lanes_is_told(clock: Timekeeper) -> None:
-    clock.call_at(NOON_US + 2 * SECOND, print, lane="background")
-    clock.call_at(NOON_US + SECOND, print, lane="state").cancel()
-    clock.call_at(NOON_US + 3 * SECOND, print, lane="state")
-    assert clock.next_due_us() == NOON_US + 2 * SECOND
-    assert clock.next_due_us(("state",)) == NOON_US + 3 * SECOND
-    assert clock.next_due_us(("driven",)) is None
-
-
-def test_settling_does_what_is_due_by_now_and_changes_no_time(clock: Timekeeper) -> None:
-    done: list[int] = []
-    clock.call_at(NOON_US - 5, done.append)
-    clock.call_at(NOON_US, done.append)
-    clock.call_at(NOON_US + 1, done.append)
-    clock.call_at(NOON_US, done.append, lane="driven")
-    clock.call_at(NOON_US, done.append, lane="background")
-    assert clock.settle() == NOON_US
-    assert done == [NOON_US - 5, NOON_US]
-    clock.call_at(NOON_US, done.append)
-    clock.settle()
-    assert done == [NOON_US - 5, NOON_US, NOON_US]
-
-
-def test_a_clock_is_driven_by_an_advance_and_not_by_what_is_dispatched(clock: Timekeeper) -> None:
-    driven: list[bool] = []
-    for lane in ("background", "driven"):
-        clock.call_at(NOON_US, lambda at: driven.append(clock.driving), lane=lane)  # type: ignore[arg-type]
-    clock.dispatch(print)
-    clock.advance(1)
-    assert driven == [False, True]
-    assert clock.driving is False
-
-
-def test_timers_tell_what_they_are_and_when(clock: Timekeeper) -> None:
-    assert repr(clock.call_at(NOON_US, print, label="retry")) == (
-        "<Timer 'retry' due 2026-01-01T12:00:00+00:00>"
-    )
-    assert repr(clock.call_at(NOON_US, print)).startswith("<Timer <built-in function print> due ")
-    assert Fired(NOON_US + 1, "x", None).at.isoformat() == "2026-01-01T12:00:00.000001+00:00"
-
-
-# -- the background ------------------------------------------------------------------------------
-
-
-def test_dispatching_fires_what_is_due(clock: Timekeeper) -> None:
-    fired: list[int] = []
-    for due in (1, 0, 5):
-        clock.call_at(NOON_US + due, fired.append, lane="background")
-    clock.call_at(NOON_US, fired.append)  # another lane
-    clock.spend_until(NOON_US + 2)
-    clock.dispatch(print)
-    assert fired == [NOON_US, NOON_US + 1]
-    clock.dispatch(print)
-    assert len(fired) == 2
-
-
-def test_dispatching_ends_when_it_is_stopped(clock: Timekeeper) -> None:
-    fired: list[int] = []
-    for _ in range(3):
-        clock.call_at(NOON_US, fired.append, lane="background")
-    clock.dispatch(print, lambda: len(fired) == 2)
-    assert len(fired) == 2
-
-
-def test_what_a_delivery_leaves_to_do_may_be_done_later(clock: Timekeeper) -> None:
-    made: list[str] = []
-    kept: list[Callable[[], object]] = []
-
-    def begin(at_us: int) -> Callable[[], object]:
-        assert at_us == NOON_US
-        made.append("begun")
-        return lambda: made.append("done")
-
-    clock.call_at(clock.now_us(), lambda at: made.append("whole"), lane="background", begin=begin)
-    clock.dispatch(kept.append)
-    assert made == ["begun"]
-    assert not clock.driving
-    kept[0]()
-    assert made == ["begun", "done"]
-    clock.advance(1)  # The advance is over, so this one is allowed.
-
-
-def test_an_advance_that_waits_in_vain_says_for_what(
-    clock: Timekeeper, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(timers, "_PATIENCE", 0.01)
-    kept: list[Callable[[], object]] = []
-    clock.call_at(NOON_US, print, lane="background", begin=lambda at: lambda: None)
-    clock.dispatch(kept.append)
-    assert error_of(clock.advance, 1) == (
-        "the clock cannot be moved, because within 0.01 s of real time 1 attempt in the background "
-        "did not end, and their effects belong before the move. Let their destinations answer, or "
-        "end them sooner with a lower attempt_cap="
-    )
-    kept[0]()
-    clock.advance(1)
-    assert clock.now_us() == NOON_US + SECOND
-
-
-def test_nothing_is_delivered_while_an_advance_does_not_end(
-    clock: Timekeeper, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(timers, "_PATIENCE", 0.01)
-    delivered: list[int] = []
-
-    def during_the_advance(at_us: int) -> None:
-        clock.call_at(at_us, delivered.append, lane="background")
-        in_threads(lambda: clock.dispatch(print))
-        assert delivered == []
-
-    clock.call_at(NOON_US + SECOND, during_the_advance)
-    clock.advance(1)
-    assert delivered == [NOON_US + SECOND]
-
-
-def test_who_yields_to_others_does_no_harm_to_their_advance(clock: Timekeeper) -> None:
-    def sleep(at_us: int) -> None:
-        with pytest.raises(Occupied):
-            list(clock.steps(clock.now_us, yielding=True))
-
-    clock.call_at(NOON_US + SECOND, sleep)
-    assert len(clock.advance(2)) == 1
-    assert clock.now_us() == NOON_US + 2 * SECOND
-    assert list(clock.steps(lambda: NOON_US + 3 * SECOND, yielding=True)) == []
-    assert clock.now_us() == NOON_US + 3 * SECOND
-
-
-def test_who_yields_does_not_wait_for_a_delivery_that_does_not_end(clock: Timekeeper) -> None:
-    kept: list[Callable[[], object]] = []
-    clock.call_at(NOON_US, print, lane="background", begin=lambda at: lambda: None)
-    clock.dispatch(kept.append)
-    with pytest.raises(Occupied):
-        list(clock.steps(clock.now_us, yielding=True))
-    kept[0]()
-    assert list(clock.steps(clock.now_us, yielding=True)) == []
-
-
-def test_a_delivery_that_fails_is_over(clock: Timekeeper) -> None:
-    def fail(given: Any = None) -> None:
-        raise KeyError("typo")
-
-    kept: list[Callable[[], object]] = []
-    clock.call_at(NOON_US, fail, lane="background")
-    with pytest.raises(KeyError):
-        clock.dispatch(print)
-    clock.call_at(NOON_US, fail, lane="background", begin=lambda at: fail)
-    clock.dispatch(kept.append)
-    with pytest.raises(KeyError):
-        kept[0]()
-    clock.advance(1)
-    assert clock.now_us() == NOON_US + SECOND
-
-
-def test_an_advance_of_another_thread_breaks_the_one_under_way(clock: Timekeeper) -> None:
-    told: list[str] = []
-
-    def other(at_us: int) -> None:
-        with ThreadPoolExecutor(1) as pool:
-            told.append(pool.submit(lambda: error_of(clock.advance, 1)).result(10))
-
-    clock.call_at(NOON_US + SECOND, other)
-    later = clock.call_at(NOON_US + 2 * SECOND, print)
-    assert error_of(clock.advance, 3) == UNDER_WAY
-    assert told == [UNDER_WAY]
-    assert clock.planned(1) == (1, [later])
-    assert len(clock.advance(3)) == 1
-
-
-# -- waits ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("seconds", [-1, -0.001, float("nan"), "1", True, None])
-def test_what_is_no_cap_of_waits(clock: Timekeeper, seconds: Any) -> None:
-    told = f"wait_cap={seconds!r} must be a number of at least 0"
-    assert error_of(setattr, clock, "wait_cap", seconds) == told
-    assert clock.wait_cap == 1.0
-
-
-@pytest.mark.parametrize("seconds", [0, 0.0, 1, 2.5, float("inf")])
-def test_a_cap_of_waits_is_a_number_from_0_up(clock: Timekeeper, seconds: float) -> None:
-    clock.wait_cap = seconds
-    assert clock.wait_cap == seconds
-
-
-def test_with_no_cap_a_wait_on_a_frozen_clock_looks_once(clock: Timekeeper) -> None:
-    clock.wait_cap = 0
-    looks: list[int] = []
-    assert clock.wait(clock.signal(), lambda: looks.append(1), NOON_US + DAY) is None
-    assert looks == [1]
-
-
-@pytest.mark.parametrize("mode", ["frozen", "running"])
-def test_a_wait_whose_deadline_is_past_looks_once(mode: Any) -> None:
-    clock = Timekeeper(NOON, mode)
-    looks: list[int] = []
-    assert clock.wait(clock.signal(), lambda: looks.append(1), NOON_US) is None
-    assert looks == [1]
-    assert clock.wait(clock.signal(), lambda: "there", NOON_US) == "there"
-
-
-def waited(clock: Timekeeper, poll: Callable[[], object], deadline_us: int) -> float:
-    """Return the real seconds that an unsuccessful wait takes."""
-    started = monotonic()
-    assert clock.wait(clock.signal(), poll, deadline_us) is None
-    return monotonic() - started
-
-
-@pytest.mark.parametrize(("mode", "cap"), [("frozen", 0.05), ("running", 30.0)])
-def test_a_wait_sleeps_no_longer_than_it_may(
-    mode: Any, cap: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Let a wait wake only every ten seconds, as if no tool could move the process's time.
-    monkeypatch.setattr("pytest_fakecloud.core.clock._nap", lambda: 10.0)
-    clock = Timekeeper(NOON, mode)
-    clock.wait_cap = cap
-    left_us = DAY if mode == "frozen" else SECOND // 20
-    assert waited(clock, lambda: None, clock.now_us() + left_us) < 5
-
-
-def test_the_cap_is_none_for_a_clock_that_runs() -> None:
-    clock = Timekeeper(NOON, "running")
-    clock.wait_cap = 0.02
-    assert waited(clock, lambda: None, clock.now_us() + SECOND // 5) > 0.15
-
-
-@pytest.mark.parametrize(
-    ("tools", "seconds"),
-    [
-        ([], 1.0), (["time_machine"], 0.05), (["freezegun"], 0.05),
-        (["time_machine", "freezegun"], 0.05),
-    ],
-)  # fmt: skip
-def test_a_wait_looks_up_often_where_a_tool_may_move_the_process_s_time(
-    tools: list[str], seconds: float, clock: Timekeeper, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slept: list[float] = []
-
-    class Once(Signal):
-        def sleep(self, seen: int, seconds: float) -> None:
-            slept.append(seconds)
-            self.close()
-
-    for tool in ("time_machine", "freezegun"):
-        monkeypatch.delitem(sys.modules, tool, raising=False)
-    for tool in tools:
-        monkeypatch.setitem(sys.modules, tool, ModuleType(tool))
-    clock.wait_cap = 30.0
-    assert clock.wait(Once(), lambda: None, NOON_US + DAY) is None
-    assert slept == [seconds]
-
-
-def test_a_wait_on_a_running_clock_that_is_set_back_takes_what_was_left_at_its_start() -> None:
+def test_time_machine_steers_a_running_clock() -> None:
     clock = Timekeeper()
-    clock.wait_cap = 30.0
-    with ExitStack() as tools:
-
-        def set_back() -> None:
-            if not looks:
-                past = datetime.now(UTC) - timedelta(hours=1)
-                tools.enter_context(time_machine.travel(past, tick=True))
-            looks.append(1)
-
-        looks: list[int] = []
-        assert waited(clock, set_back, clock.now_us() + SECOND // 20) < 0.9
-        assert len(looks) > 1
+    with time_machine.travel("2030-05-05T00:00:00Z", tick=False) as traveller:
+        assert clock.now() == datetime(2030, 5, 5, tzinfo=UTC)
+        traveller.shift(60)
+        assert clock.now().minute == 1
+        clock.advance("1h")
+        assert clock.now().hour == 1
+    assert abs(clock.now().timestamp() - 3600 - time.time()) < 5
 
 
-# -- signals -------------------------------------------------------------------------------------
+def test_freezegun_steers_a_running_clock() -> None:
+    clock = Timekeeper()
+    with freezegun.freeze_time("2030-05-05T00:00:00Z") as frozen:
+        assert clock.now() == datetime(2030, 5, 5, tzinfo=UTC)
+        frozen.tick(60)
+        assert clock.now().minute == 1
 
 
-def asleep(pool: ThreadPoolExecutor, signal: Signal, others: int = 0) -> Future[None]:
-    """Wait for up to ten seconds until another thread sleeps on the signal."""
-    sleeper = pool.submit(signal.sleep, signal.version, 10)
-    wait_until(lambda: signal._sleeping > others)
-    return sleeper
+def test_a_frozen_clock_is_nobodys_but_its_own(clock: Timekeeper) -> None:
+    with time_machine.travel("2030-05-05T00:00:00Z"):
+        assert clock.now_us() == NOON_US
+    with freezegun.freeze_time("2030-05-05T00:00:00Z"):
+        assert clock.now_us() == NOON_US
 
 
-def test_a_notification_wakes_all_who_sleep() -> None:
-    signal = Signal()
-    started = monotonic()
-    with ThreadPoolExecutor(2) as pool:
-        sleepers = [asleep(pool, signal, others) for others in range(2)]
-        signal.notify()
-        for sleeper in sleepers:
-            sleeper.result(10)
-    assert monotonic() - started < 5
+def test_the_true_monotonic_clock_is_not_moved_by_tools() -> None:
+    first = monotonic()
+    with freezegun.freeze_time("2030-05-05T00:00:00Z"):
+        assert 0 <= monotonic() - first < 60
+    with time_machine.travel("1990-05-05T00:00:00Z"):
+        assert 0 <= monotonic() - first < 60
 
 
-def test_who_has_slept_long_enough_leaves_the_others_asleep() -> None:
-    signal = Signal()
-    started = monotonic()
-    with ThreadPoolExecutor(1) as pool:
-        sleeper = asleep(pool, signal)
-        signal.sleep(signal.version, 0.01)
-        signal.notify()
-        sleeper.result(10)
-    assert monotonic() - started < 5
+# -- the end of time -------------------------------------------------------------------------------
 
 
-def test_who_has_missed_a_notification_does_not_sleep() -> None:
-    signal = Signal()
-    started = monotonic()
-    for _ in range(3):
-        seen = signal.version
-        signal.notify()
-        assert signal.version > seen
-        signal.sleep(seen, 10)
-    assert monotonic() - started < 5
+def test_a_running_clock_stands_at_the_end_of_time() -> None:
+    clock = Timekeeper("9999-12-31T23:59:59.999Z", "running")
+    wait_until(lambda: clock.now_us() >= LAST_US)
+    assert clock.now_us() == LAST_US
+    clock.wait_cap = 0.05
+    # A wait at the end of time ends as on a frozen clock.
+    assert clock.wait(clock.signal(), lambda: None, LAST_US + 60 * SECOND) is None
+    clock.freeze()
+    clock.resume()
+    with pytest.raises(ContractError, match="which ends with the year 9999"):
+        clock.advance("1us")
+    assert clock.advance(0) == []
 
 
-def test_a_signal_is_closed_once_and_for_all() -> None:
-    signal = Signal()
-    assert signal.closed is False
-    seen = signal.version
-    signal.close()
-    assert signal.closed is True
-    started = monotonic()
-    signal.sleep(signal.version, 10)
-    assert monotonic() - started < 5
-    assert signal.version > seen
+def test_what_falls_due_after_the_end_of_time_never_does() -> None:
+    fired: list[int] = []
+    clock = Timekeeper("9999-12-31T23:00:00Z")
+    timer = clock.call_at(LAST_US + 1, fired.append)
+    assert clock.next_due_us() is None
+    assert clock.advance_to_next() == []
+    assert "9999" in repr(timer)
+    assert clock.move_to("9999-12-31T23:59:59.999999Z") == []
+    clock.settle()
+    timer.cancel()
+    assert fired == []
+    clock.call_at(LAST_US, fired.append, label="the last")
+    assert [one.label for one in clock.advance(0)] == ["the last"]
