@@ -228,6 +228,10 @@ def _why_alone(undisturbed: Run) -> str:
         return "only Linux can copy a process with threads"
     if undisturbed.notes:
         return f"a copy of the process would behave differently ({next(iter(undisturbed.notes))})"
+    if any(where == "asgi" for where, _ in undisturbed.handler_outcomes):
+        return (
+            "an ASGI application has an event loop in a thread, which a copy of the process lacks"
+        )
     if undisturbed.draws_numbers:
         return "the code draws random numbers, which differ with the schedules before"
     return ""

@@ -61,6 +61,13 @@ def by_sockets(kv: KVServer, exits: ExitStack) -> Callable[[], object]:
     return run
 
 
+async def accept(scope: Any, receive: Any, send: Any) -> None:
+    """Answer 200, as an ASGI application."""
+    assert scope["type"] == "http", "it supports no lifespan"
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
 def few(kv: KVServer) -> Callable[[], None]:
     """Return a check that reads the counter and always holds."""
 
@@ -127,6 +134,25 @@ def test_what_a_run_shows_for_the_first_time_is_known_to_the_search(
     assert any(text.startswith("check then act (n)") for text in found.anomalies)
 
 
+@pytest.mark.timeout(20)  # Without a loop, a run ends after 30 s.
+def test_a_process_has_its_own_loop_for_applications_that_the_undisturbed_run_does_not_reach(
+    cloud: Cloud, kv: KVServer, ahead_of_time: list[bool]
+) -> None:
+    client, queue = Redis(kv.url, kv.token), cloud.queue()
+    queue.destinations.call("https://shop.test", lambda _: 200 if client.incr("n") else 500)
+    queue.destinations.asgi("https://alerts.test", accept)
+    publish = queue.client().message.publish
+    publish(url="https://alerts.test/")
+    queue.run_until_idle()  # starts the loop in this process
+
+    def run() -> None:
+        publish(url="https://shop.test/paid", retries=0, failure_callback="https://alerts.test/")
+
+    found = cloud.explore(run, few(kv), budget=60, processes=2)
+    assert found.tried == 60
+    assert any(ahead_of_time)
+
+
 def test_a_process_that_ends_is_done_without(
     cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,5 +179,9 @@ def test_a_search_in_one_process_says_why(
         lambda: (signal.alarm(0), client.incr("n"))
     )
     assert "random numbers" in reason(lambda: client.incrby("n", random.randint(1, 3)))
+    queue = cloud.queue()
+    queue.destinations.asgi("https://shop.test", accept)
+    publish = queue.client().message.publish
+    assert "ASGI" in reason(lambda: (client.incr("n"), publish(url="https://shop.test/paid")))
     monkeypatch.setattr("pytest_fakecloud.explore.explore.CAN_FORK", False)
     assert "Linux" in reason(lambda: client.incr("n"))

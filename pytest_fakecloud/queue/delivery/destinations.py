@@ -382,7 +382,8 @@ class Destinations:
     @property
     def _runner(self) -> AsgiRunner:
         with self._lock:
-            if self._own_runner is None:
+            # In a forked process, the thread of an earlier one is missing.
+            if self._own_runner is None or not self._own_runner.is_alive():
                 # Imported here, because no other part of a queue needs asyncio.
                 from .event_loops import AsgiRunner
 

@@ -94,6 +94,9 @@ class AsgiRunner:
         )
         self._thread.start()
 
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
     def run(self, work: Awaitable[Any], deadlines: Deadlines) -> Any:
         """Await work in the loop; raise ``CapReached``, or ``RuntimeError`` if the loop ends first."""
         future = asyncio.run_coroutine_threadsafe(_catching_test_end(work), self._loop)
