@@ -167,10 +167,6 @@ class Timekeeper:
     def wait_cap(self, seconds: float) -> None:
         self._wait_cap = number(0).read("wait_cap", seconds)
 
-    def process_s(self) -> int:
-        """Return the process's time in whole seconds, which is this clock's while it is anchored."""
-        return self.now_us() // 1_000_000 if self.anchored else int(time.time())
-
     # -- moving ----------------------------------------------------------------------------------
 
     def freeze(self) -> None:

@@ -488,14 +488,18 @@ def head_bytes(head: str) -> bytes:
         return head.encode("utf-8", "surrogateescape")
 
 
+def http_date() -> str:
+    """Return the current second of the process's clock in the format of a Date header."""
+    return _date_of(int(time.time()))
+
+
 @functools.lru_cache(maxsize=64)
 def _opening(status: int, second: int) -> str:
-    return f"HTTP/1.1 {status} {phrase(status)}\r\nDate: {http_date(second)}\r\n"
+    return f"HTTP/1.1 {status} {phrase(status)}\r\nDate: {_date_of(second)}\r\n"
 
 
 @functools.lru_cache(maxsize=64)
-def http_date(second: int) -> str:
-    """Return a time in seconds since the Unix epoch in the format of a Date header."""
+def _date_of(second: int) -> str:
     # Format the date here: email.utils fails at the end of the year 9999 in frozen process time.
     t = time.gmtime(second)
     return (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import ssl
-import time
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any, Literal, TypeAlias
@@ -198,7 +197,7 @@ class WSGICall:
         given = {name.lower() for name, _ in self.headers}
         lines = [f"HTTP/1.1 {self.status}\r\n"]
         if "date" not in given:
-            lines.append(f"Date: {http_date(int(time.time()))}\r\n")
+            lines.append(f"Date: {http_date()}\r\n")
         for name, value in self.headers:
             if name.lower() == "connection":
                 if asks_to_close(value):

@@ -28,8 +28,12 @@ if TYPE_CHECKING:
 
 _TOLERANCE_US = 1_000_000
 """Maximum difference between the clock and a time that freezegun has set."""
-_OF_REQUESTS = frozenset({"http.cookiejar", "pytest_fakecloud.http.server"})
-"""Modules that read the time once per HTTP request. Such a read is not part of a waiting loop."""
+_OF_REQUESTS = frozenset(
+    {"http.cookiejar", "pytest_fakecloud.http.app", "pytest_fakecloud.http.server"}
+)
+"""Modules that read the time, directly or not, once per HTTP request. Such a read is not part of a
+waiting loop.
+"""
 POLLS = 20
 """Number of consecutive reads of an unchanged time by one source line, after which a read checks
 whether the code waits for the time to change.
@@ -248,8 +252,12 @@ class ProcessTime:
 
     def _count_read(self, frame: FrameType) -> None:
         """Count a read; raise ``ContractError`` if the code seems to wait for the time to change."""
-        reader = next((one for one in stack_of(frame) if not is_infrastructure(one)), None)
-        if reader is None:
+        for reader in stack_of(frame):
+            if module_of(reader) in _OF_REQUESTS:
+                return
+            if not is_infrastructure(reader):
+                break
+        else:
             return
         line, thread = (reader.f_code, reader.f_lineno), threading.get_ident()
         reads = self.reads.get(thread)

@@ -108,7 +108,7 @@ class Shortcut:
             raise NoAnswer("Remote end closed connection without response")
         payload = response.body
         assert isinstance(payload, bytes)
-        out = [("Date", http_date(mount.app.clock.process_s())), *response.headers]
+        out = [("Date", http_date()), *response.headers]
         if response.content_type is not None:
             out.append(("Content-Type", response.content_type))
         if response.status in BODILESS:

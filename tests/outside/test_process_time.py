@@ -9,11 +9,15 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
+import freezegun
+import httpx
 import pytest
+import time_machine
 
 from pytest_fakecloud import Cloud, ContractError
-from pytest_fakecloud.base_cloud import begin_test
-from pytest_fakecloud.core.clock import Timekeeper
+from pytest_fakecloud.base_cloud import Transport, begin_test
+from pytest_fakecloud.core.clock import Mode, Timekeeper
+from pytest_fakecloud.outside import process_time
 from pytest_fakecloud.outside.process_time import ProcessTime
 from pytest_fakecloud.outside.sleepers import Sleeper, Sleepers, _move_clock_on_turn, _wait_for_turn
 
@@ -55,6 +59,44 @@ def test_a_delivery_sees_its_due_instant() -> None:
             "2026-01-01T13:01:00+00:00",
             "2026-01-01T13:02:00+00:00",
         ]
+
+
+@pytest.mark.parametrize("transport", ["socket", "inprocess"])
+def test_responses_show_the_time_of_the_process(transport: Transport) -> None:
+    with (
+        Cloud(seed=1, now=NOON, process_time=True, transport=transport) as cloud,
+        httpx.Client() as client,
+    ):
+        kv = cloud.kv_server()
+
+        def year() -> str:
+            answer = client.post(kv.url, headers=kv.headers, json=["PING"])
+            return answer.headers["Date"].split()[3]
+
+        assert year() == "2026"
+        with time_machine.travel("2030-05-05", tick=False):
+            assert year() == "2030"
+        with freezegun.freeze_time("2031-01-01"):
+            assert year() == "2031"
+        with Cloud(seed=2, now="2027-01-01T12:00:00Z", process_time=True):
+            assert year() == "2027"
+        assert year() == "2026"
+
+
+@pytest.mark.parametrize("mode", ["frozen", "running"])
+@pytest.mark.parametrize("transport", ["socket", "inprocess"])
+def test_a_request_is_no_read_of_the_time(
+    transport: Transport, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_time, "STANDING_SECONDS", 0.0)
+    with (
+        Cloud(seed=1, now=NOON, process_time=True),
+        Cloud(seed=2, now=NOON, clock=mode, transport=transport) as cloud,
+        httpx.Client() as client,
+    ):
+        kv = cloud.kv_server()
+        for _ in range(3 * process_time.POLLS):
+            client.post(kv.url, headers=kv.headers, json=["PING"])
 
 
 def test_without_a_start_it_begins_now() -> None:

@@ -19,7 +19,6 @@ from urllib3.util import SKIP_HEADER, Retry
 
 from pytest_fakecloud import Cloud, KVServer
 from pytest_fakecloud.core.calls import Headers
-from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.outside.inprocess import is_plain, sent_headers
 from pytest_fakecloud.outside.shortcut import Head, NoAnswer, Shortcut
@@ -402,7 +401,6 @@ class _App:
     """An application that answers every request with the same response."""
 
     faults = ()
-    clock = Timekeeper()
 
     def __init__(self, answer: Any) -> None:
         self._answer = answer
