@@ -16,7 +16,7 @@ import io
 import ssl
 import sys
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from functools import partial
 from http.client import HTTPMessage, RemoteDisconnected
@@ -189,7 +189,8 @@ def _planned(
     head = _head_of(request.headers.raw)
     if head is None or (planned := shortcut.plan(request.method, target, head)) is None:
         return None, sending
-    return _HttpxRequest(shortcut, request, planned, head.length), sending
+    is_async = kind == "AsyncHTTPTransport"
+    return _HttpxRequest(shortcut, request, planned, head.length, is_async), sending
 
 
 def _httpx_redirected(kind: str, detour: Detour, request: Any) -> tuple[Any, Any]:
@@ -216,24 +217,39 @@ def _context(detour: Detour) -> ssl.SSLContext:
 
 
 @functools.lru_cache(maxsize=4)  # Nested runs of pytest import httpx again.
-def _stream_class(httpx: Any) -> Any:
-    """Return the class of the streams that httpx's responses are read from.
+def _stream_classes(httpx: Any) -> tuple[Any, Any]:
+    """Return the classes of the streams that responses of httpx's clients and of its asynchronous
+    clients are read from. As over a socket, a response can only be closed in the way of its client.
 
-    httpx wraps a response's stream in one that refers to the response. This one, when closed, takes the
+    httpx wraps a response's stream in one that refers to the response. These, when closed, take the
     place of the wrapper, because only the garbage collector could free the two and their request.
     """
 
-    class Stream(httpx.ByteStream):  # type: ignore[misc]
+    class Stream:
         response: weakref.ref[Any]
 
-        def close(self) -> None:
+        def __init__(self, body: bytes) -> None:
+            self.body = body
+
+        def replace_wrapper(self) -> None:
             if (response := self.response()) is not None:
                 response.stream = self
 
-        async def aclose(self) -> None:
-            self.close()
+    class SyncStream(Stream, httpx.SyncByteStream):  # type: ignore[misc]
+        def __iter__(self) -> Iterator[bytes]:
+            yield self.body
 
-    return Stream
+        def close(self) -> None:
+            self.replace_wrapper()
+
+    class AsyncStream(Stream, httpx.AsyncByteStream):  # type: ignore[misc]
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            yield self.body
+
+        async def aclose(self) -> None:
+            self.replace_wrapper()
+
+    return SyncStream, AsyncStream
 
 
 class _HttpxRequest(NamedTuple):
@@ -243,6 +259,7 @@ class _HttpxRequest(NamedTuple):
     request: Any
     planned: Request
     length: int
+    is_async: bool
 
     def exchange(self, body: bytes) -> Any:
         import httpx
@@ -253,7 +270,7 @@ class _HttpxRequest(NamedTuple):
             text = "Server disconnected without sending a response."
             raise httpx.RemoteProtocolError(text, request=self.request) from error
         reason = phrase(status).encode("ascii")
-        stream = _stream_class(httpx)(payload)
+        stream = _stream_classes(httpx)[self.is_async](payload)
         response = httpx.Response(
             status,
             headers=headers,

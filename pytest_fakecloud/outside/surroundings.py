@@ -124,10 +124,14 @@ def _skip_proxies(original: Callable[[], Any], hook: Hook) -> Callable[[], Any]:
 
 
 def _skip_cookies(original: Function, hook: Hook) -> Function:
+    from http.cookiejar import CookieJar  # httpx has imported it
+
     @functools.wraps(original)
     def extract_cookies(cookies: Any, response: Any) -> None:
         headers = response.headers
-        if not hook.users or "Set-Cookie" in headers or "Set-Cookie2" in headers:
+        may_set = "Set-Cookie" in headers or "Set-Cookie2" in headers
+        # The application's own class of jar may do more.
+        if not hook.users or may_set or type(cookies.jar) is not CookieJar:
             original(cookies, response)
 
     return extract_cookies

@@ -20,6 +20,7 @@ import respx
 import urllib3
 
 from pytest_fakecloud import Cloud, KVServer
+from pytest_fakecloud.base_cloud import Transport
 from pytest_fakecloud.outside.inprocess import origins
 
 from ..harness import in_threads
@@ -122,6 +123,27 @@ def test_no_response_of_httpx_is_left_to_the_garbage_collector(kv: KVServer) -> 
             assert reference() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("transport", ["socket", "inprocess"])
+def test_a_response_of_httpx_is_closed_in_the_way_of_its_client(transport: Transport) -> None:
+    async def of_an_async_client(url: str, headers: dict[str, str]) -> httpx.Response:
+        async with httpx.AsyncClient() as client:
+            return await client.get(url, headers=headers)
+
+    with Cloud(1, transport=transport) as cloud:
+        kv = cloud.kv_server()
+        url = f"{kv.url}/ping"
+        of_sync, of_async = (
+            httpx.get(url, headers=kv.headers),
+            asyncio.run(of_an_async_client(url, kv.headers)),
+        )
+        of_sync.close()
+        asyncio.run(of_async.aclose())
+        with pytest.raises(RuntimeError, match="close on an sync"):
+            asyncio.run(of_sync.aclose())
+        with pytest.raises(RuntimeError, match="close on an async"):
+            of_async.close()
 
 
 def test_a_closed_fake_is_gone(send: Send, cloud: Cloud) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.cookiejar
 import os
 import ssl
 import sys
@@ -195,3 +196,16 @@ def test_clients_keep_the_cookies_of_a_response() -> None:
     assert httpx.Cookies.extract_cookies is original
     with Cloud(share_tls_context=False):
         assert httpx.Cookies.extract_cookies is original
+
+
+def test_a_jar_of_the_application_s_own_class_sees_each_response() -> None:
+    class Jar(http.cookiejar.CookieJar):
+        seen = 0
+
+        def extract_cookies(self, response: Any, request: Any) -> None:
+            self.seen += 1
+
+    jar, transport = Jar(), httpx.MockTransport(lambda _: httpx.Response(200))
+    with Cloud(), httpx.Client(transport=transport, cookies=jar) as client:
+        client.get("https://shop.example.com")
+    assert jar.seen == 1
