@@ -17,7 +17,7 @@ from ..services import find
 from .footprint import ALL, KEY_OF_DB, Touch, key_of_touch
 from .run import Due
 from .schedule import HOLD_US, Kind
-from .simulation.connections import Connections
+from .simulation.connections import Connections, Link
 
 if TYPE_CHECKING:
     from ..core.clock import Timekeeper
@@ -228,6 +228,7 @@ class Fakes:
         if due:
             gc.collect(due[-1])
         self.connections.sweep()
+        self._forget_sessions()
         self.disturbances.reset()
         if self.clock.now_us() != self._start_us or self.clock.mode != "frozen":
             self.clock.rewind(to_datetime(self._start_us), "frozen")
@@ -238,6 +239,15 @@ class Fakes:
         self.deliveries = Deliveries(self._queues, self._start_us)
         # A queue limits the chain of messages that cause each other within one drive.
         self.clock.drives += 1
+
+    def _forget_sessions(self) -> None:
+        """End what the connections of earlier runs have begun, such as subscriptions. A client that a
+        crash has ended keeps its connection until it is garbage-collected.
+        """
+        for handle in self.handles:
+            for client in getattr(handle._app, "clients", set()).copy():
+                if isinstance(client.connection, Link):
+                    client.engine.forget_state(client.session)
 
     def state_of(self, touch: Touch) -> object:
         """Return the value of a key, or else all data of a fake, to compare it with another run's."""

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import lru_cache, partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..base_cloud import BaseCloud
@@ -187,7 +188,8 @@ class Randomness:
         self._series = 0
         self._cooperating = cooperating
         self._found = random.getstate()
-        self._numpy = sys.modules.get("numpy.random")
+        # numpy imports its generators when they are first used.
+        self._numpy = import_module("numpy.random") if "numpy" in sys.modules else None
         self._found_numpy = None if self._numpy is None else self._numpy.get_state()
         self._began: object = None
         self._has_drawn = False

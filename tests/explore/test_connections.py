@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import http.client
 import socket
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import redis
 
 from pytest_fakecloud import Cloud, KVServer
 
@@ -272,6 +274,28 @@ def _compare(script: Script, address: Callable[[KVServer], tuple[str, int]]) -> 
                 run()
     assert len(found) == 2
     assert found[1] == found[0]
+
+
+def test_no_subscription_outlives_its_run(cloud: Cloud, kv: KVServer) -> None:
+    found: list[int] = []
+    client = redis.Redis.from_url(kv.database_url)
+
+    def listen() -> None:
+        listener = client.pubsub()
+        listener.subscribe("news")
+        listener.get_message(timeout=1)
+        listener.close()
+
+    def talk() -> None:
+        found.append(client.publish("news", "hello"))
+
+    gc.disable()  # The collector might free a listener whose client has crashed.
+    try:
+        cloud.explore([listen, talk], holds, budget=60, trust=False)
+    finally:
+        gc.enable()
+    client.close()
+    assert {*found} == {0, 1}
 
 
 def test_a_stream_lets_others_run(cloud: Cloud, kv: KVServer) -> None:
