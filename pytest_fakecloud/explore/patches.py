@@ -449,7 +449,7 @@ def _lock_patches(world: World) -> Iterator[_Patch]:
 
     def in_strands(real: Callable[[], Any], made: Callable[[Strand], Any]) -> Callable[[], Any]:
         def create() -> Any:
-            strand = world.cooperating()
+            strand = world.creator()
             return real() if strand is None or _is_of_a_fake(sys._getframe(1)) else made(strand)
 
         return create

@@ -79,6 +79,7 @@ class World(Fakes):
         """Free the replaced locks that were free, before each run: a crash may leave them held."""
         self.carriers = ThreadPoolExecutor(MOST_TIMERS, "explore")
         """Threads for requests of event loops that several strands share."""
+        self._setup: Strand | None = None
 
     def after_fork(self) -> None:
         """Let clients reach the copies of the fakes in a forked process."""
@@ -153,6 +154,20 @@ class World(Fakes):
     def cooperating(self) -> Strand | None:
         """Return the strand of this thread, or None if it must not let other strands run."""
         return None if self.simulation is None else self.simulation.state.cooperating()
+
+    @contextlib.contextmanager
+    def setting_up(self) -> Iterator[None]:
+        """Prepare a run in the block: locks that this thread creates are for explored code."""
+        self._setup = Strand("setup", "client")
+        try:
+            yield
+        finally:
+            self._setup = None
+
+    def creator(self) -> Strand | None:
+        """Return the strand for which this thread creates locks, or None like ``cooperating()``."""
+        is_setup = self._setup is not None and threading.get_ident() == self._owner
+        return self._setup if is_setup else self.cooperating()
 
     def here(self) -> tuple[Simulation, Strand] | None:
         """Return the simulation and the strand of this thread, or None like ``cooperating()``."""

@@ -98,6 +98,25 @@ def test_locks_that_the_code_creates_are_explored(cloud: Cloud, redis: Redis, na
     assert "not all interleavings" not in str(found)
 
 
+@pytest.mark.parametrize("name", ["Lock", "RLock", "Condition", "Semaphore"])
+def test_locks_that_a_setup_creates_are_explored(cloud: Cloud, redis: Redis, name: str) -> None:
+    locks: list[Any] = []
+
+    def setup() -> None:
+        locks[:] = [getattr(threading, name)()]
+
+    def add() -> None:
+        with locks[0]:
+            redis.set("n", int(redis.get("n") or 0) + 1)
+
+    def check() -> None:
+        assert redis.get("n") == "2"
+
+    found = cloud.explore([add, add], check, setup=setup, kinds="switch", budget=20)
+    assert found.is_exhaustive
+    assert "not all interleavings" not in str(found)
+
+
 def test_both_orders_of_attempts_to_acquire_a_lock_are_explored(cloud: Cloud, redis: Redis) -> None:
     lock = threading.Lock()
     seen: set[tuple[str, ...]] = set()

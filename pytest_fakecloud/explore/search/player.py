@@ -261,7 +261,8 @@ class Player:
         world.reset()
         world.randomness.begin(schedule.series)
         if self.setup is not None:
-            check_has_run(world.awaited(self.setup()), "setup=")
+            with world.setting_up():
+                check_has_run(world.awaited(self.setup()), "setup=")
             world.randomness.mark()
         simulation = Simulation(self.subject, Plan(schedule, strategy, stacks, notes, left_out))
         try:
