@@ -15,8 +15,9 @@ import redis
 import redis.asyncio as redis_asyncio
 
 from pytest_fakecloud import Cloud, KVServer
+from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.explore.run import Run
-from pytest_fakecloud.explore.simulation.connections import PATIENCE
+from pytest_fakecloud.explore.simulation.connections import Link
 from pytest_fakecloud.explore.simulation.scheduler import Simulation
 from pytest_fakecloud.explore.simulation.strands import Gate
 
@@ -28,16 +29,16 @@ Call = Callable[..., Awaitable[Any]]
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The waits that ended only because their time was over."""
-    acquire = Gate.acquire
+    resume = Link.resume
     found: list[str] = []
 
-    def noted(gate: Gate, timeout: float = -1) -> bool:
-        ended = acquire(gate, timeout)
-        if not ended and timeout == PATIENCE:
+    def noted(link: Link, go: Callable[[], None]) -> None:
+        before = monotonic()
+        resume(link, go)
+        if monotonic() - before > 5:
             found.append("for a fake")
-        return ended
 
-    monkeypatch.setattr(Gate, "acquire", noted)
+    monkeypatch.setattr(Link, "resume", noted)
     return found
 
 

@@ -9,6 +9,7 @@ import http.client
 import socket
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 import redis
 
 from pytest_fakecloud import Cloud, KVServer
+from pytest_fakecloud.explore.simulation.connections import Connections
 
 from .conftest import holds
 
@@ -274,6 +276,26 @@ def _compare(script: Script, address: Callable[[KVServer], tuple[str, int]]) -> 
                 run()
     assert len(found) == 2
     assert found[1] == found[0]
+
+
+def test_two_threads_may_wait_for_one_step_of_a_thread_aside(kv: KVServer) -> None:
+    connections = Connections([kv])
+    with socket.socket() as client:
+        connections.connect(client, _address(kv))
+        link = connections.of(client)
+        assert link is not None
+        both_wait = threading.Barrier(3)
+        threads = [
+            threading.Thread(target=link.resume, args=(both_wait.wait,), daemon=True)
+            for _ in range(2)
+        ]
+        for thread in threads:
+            thread.start()
+        both_wait.wait(5)
+        link.step_back()
+        for thread in threads:
+            thread.join(5)
+        assert not any(thread.is_alive() for thread in threads)
 
 
 def test_no_subscription_outlives_its_run(cloud: Cloud, kv: KVServer) -> None:

@@ -23,8 +23,10 @@ from ...http.hub import Mount
 from ...http.server import RESET_ON_CLOSE, Connection
 from .strands import Gate, pause
 
-PATIENCE = 10.0
-"""Wall-clock seconds to wait for a thread aside, which normally needs less than a millisecond."""
+_MOST_WAITS = 1_000
+"""Number of waits, a hundredth of a second each, for a thread aside, which normally needs less than a
+millisecond.
+"""
 _MOST_CHECKS = 500
 """Number of checks, a ``pause()`` apart, for which a client waits for the thread of a stream."""
 _CLIENT_PORTS = range(49_152, 65_536)
@@ -103,6 +105,8 @@ class Link(Connection):
         """How often the thread of a stream has looked for something to send."""
         self._gone: Callable[[], None] | None = None
         """Called when the client closes its side during a call that watches it."""
+        self._runs_aside = False
+        """Whether the thread aside goes on, so that the event loop waits for it."""
         self._went_back = Gate()
 
     # -- the client's side
@@ -260,19 +264,24 @@ class Link(Connection):
                 self.serve()
             finally:
                 del self._connections.aside[me]
-                self._went_back.release()
+                self.step_back()
                 wake()
 
-        self.resume(lambda: self.mount.hub.workers.submit(serve, self._went_back.release))
+        self.resume(lambda: self.mount.hub.workers.submit(serve, self.step_back))
 
     def resume(self, go: Callable[[], None]) -> None:
         """Let the thread aside go on, until it waits again or has handled all requests."""
         self._went_back.acquire(0)  # Forget the end of a wait in real time.
+        self._runs_aside = True
         go()
-        self._went_back.acquire(PATIENCE)
+        for _ in range(_MOST_WAITS):
+            # At the end of a run, two threads may wait for one step of the thread aside.
+            if not self._runs_aside or self._went_back.acquire(0.01):
+                break
 
     def step_back(self) -> None:
-        """Called in the thread aside before it waits: the event loop goes on."""
+        """Called in the thread aside before it waits, and at its end: the event loop goes on."""
+        self._runs_aside = False
         self._went_back.release()
 
 
