@@ -548,12 +548,15 @@ def test_an_assertion_of_the_code_is_a_promise(cloud: Cloud, kv: KVServer) -> No
     assert found.schedule == "run.1 respond"
 
 
-def test_an_error_of_the_check_says_after_what(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+@pytest.mark.parametrize("error", [LookupError, pytest.fail.Exception])
+def test_an_error_of_the_check_says_after_what(
+    cloud: Cloud, kv: KVServer, redis: Redis, error: type[BaseException]
+) -> None:
     def check() -> None:
         if kv.value("taken") is None:
-            raise LookupError("nothing there")
+            raise error("nothing there")
 
-    with pytest.raises(LookupError) as found:
+    with pytest.raises(error) as found:
         cloud.explore(claim(redis), check)
     assert found.value.__notes__ == ["raised by check=, after the schedule 'run.2 crash'"]
 

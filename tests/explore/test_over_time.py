@@ -144,6 +144,13 @@ def test_a_predicate_that_raises_says_where(cloud: Cloud, kv: KVServer, redis: R
     assert "kv_server.value('key')" in predicate
     assert schedule == "raised by check=, during the schedule 'client.2 slow 4'"
 
+    def fail() -> bool:
+        return kv.value("n") is None or pytest.fail("set")
+
+    with pytest.raises(pytest.fail.Exception) as ended:
+        cloud.explore(client, always(fail), schedule="client.2 slow 4")
+    assert ended.value.__notes__[-1] == "raised by check=, in the undisturbed run"
+
 
 async def holds_when_awaited() -> bool:
     raise AssertionError("never reached")

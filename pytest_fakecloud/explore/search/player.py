@@ -353,14 +353,12 @@ class Player:
         try:
             check_returned(self.world.awaited(check(history)))
         except BaseException as error:
-            outcome = ends_the_test(error)
-            if outcome is error:
+            ending = ends_the_test(error) or error
+            broken = broken_promise(ending)
+            if broken is not None:
+                return broken
+            add_schedule(ending, "after", schedule)
+            if ending is error:
                 raise
-            if outcome is not None:
-                raise outcome from error
-            broken = broken_promise(error)
-            if broken is None:
-                add_schedule(error, "after", schedule)
-                raise
-            return broken
+            raise ending from error
         return None

@@ -252,7 +252,7 @@ class RunState:
                     self.run.broken = error
                     self.add_line("the promise", "breaks here").breaks = True
                     return
-                except Exception as error:
+                except BaseException as error:
                     add_schedule(error, "during", Schedule(self.run.fired))
                     # End the run here, because the explored code could catch the exception.
                     self.turns.fail(error)
