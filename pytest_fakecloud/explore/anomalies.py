@@ -456,14 +456,6 @@ class Record:
         same = (one for one in later if (one.name, one.keys) == (effect.name, effect.keys))
         return effect.name in _OVERWRITES and any({*one.fields} >= {*effect.fields} for one in same)
 
-    def pending(self, key: Touch) -> bool:
-        """Return whether a key is a stream with entries that a consumer has read and nobody has
-        acknowledged.
-        """
-        # The value before the last command is the stream itself, which changes in place.
-        stream: Any = self.commands[self.places[key][-1]].before[0]
-        return any(group.pending for group in getattr(stream, "groups", {}).values())
-
     @property
     def residue(self) -> list[Touch]:
         """The keys that the disturbed client left, and that are gone without the event."""
@@ -881,7 +873,7 @@ def _early_end(record: Record, *, of_delivery: bool) -> Found:
     last = [] if of_delivery else [end for end in here if end.call is None][-1:] or here[-1:]
     is_over = len(here) >= len(usual) > 0
     if client in record.workers or of_delivery:
-        is_left = record.residue or any(map(record.pending, record.places))
+        is_left = record.residue or record.run.pending
         is_over = record.has_gone_on and (of_delivery or not is_left)
     told = _told(*last) or f"{client} {'was acknowledged' if of_delivery else 'went on'}"
     for one in record.lost if is_over else ():
@@ -909,7 +901,7 @@ def _unfinished(record: Record) -> Found:
         if key not in reads and key not in residue:
             continue
         of_key = [*record.usual.of_key(key), *record.of_key(key)]
-        if key in reads and record.pending(key) and not any(map(_looks_again, of_key)):
+        if key in reads and key in record.run.pending and not any(map(_looks_again, of_key)):
             yield key.name, f"{_told(reads[key])}, and nobody claims the pending entries"
         moves = [one for one in of_key if one.name in _MOVES and one.keys[0] != key]
         is_left = moves and key in residue

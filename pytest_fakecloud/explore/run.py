@@ -213,6 +213,8 @@ class Run:
     """The commands of key-value engines, also within scripts, and the calls of other services."""
     left: dict[Touch, bool] = field(default_factory=dict)
     """Those of the accessed keys that exist at the end, and whether each lives forever."""
+    pending: set[Touch] = field(default_factory=set)
+    """The streams with entries at the end that a consumer has read and nobody has acknowledged."""
     acknowledged: set[str] = field(default_factory=set)
     """Names of the deliveries that their destinations answered with a success."""
     workflow_runs: dict[str, str] = field(default_factory=dict)
@@ -256,7 +258,15 @@ class Run:
     def without_details(self) -> Run:
         """Return the run without its story and its accesses, as a search keeps it."""
         return replace(
-            self, lines=[], accesses=[], steps=[], left={}, silent_calls=[], errors={}, anomalies=[]
+            self,
+            lines=[],
+            accesses=[],
+            steps=[],
+            left={},
+            pending=set(),
+            silent_calls=[],
+            errors={},
+            anomalies=[],
         )
 
     @property

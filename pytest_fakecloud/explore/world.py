@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from ..handle import Handle
     from ..queue.delivery.destinations import RunWork
     from ..queue.model import Delivery, Exchange, Message, Outcome, Proceed
-    from .anomalies import Access
 
 T = TypeVar("T")
 
@@ -97,15 +96,16 @@ class World(Fakes):
             self.simulation = None
             current_observer.reset(token)
 
-    def left_of(self, accesses: Iterable[Access]) -> dict[Touch, bool]:
-        """Return those of the accessed keys that exist, and whether each lives forever."""
-        left = {}
-        for access in accesses:
+    def note_left(self, run: Run) -> None:
+        """Note what is left of the keys that a run has accessed, before a check changes them."""
+        for access in run.accesses:
             for key in access.keys:
                 keyspace, name = self.keyspaces.get((key.fake, key.kind)), key_of_touch(key)
                 if keyspace is not None and name in keyspace.values:
-                    left[key] = name not in keyspace.expires
-        return left
+                    run.left[key] = name not in keyspace.expires
+                    groups: dict[Any, Any] = getattr(keyspace.values[name], "groups", {})
+                    if any(group.pending for group in groups.values()):
+                        run.pending.add(key)
 
     def note_unwritten(self, run: Run) -> None:
         """Note the keys that the promise read but that the undisturbed run did not write."""

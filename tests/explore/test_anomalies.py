@@ -852,3 +852,26 @@ def test_an_anomaly_of_several_services_is_named(name: str, make: Make, cloud: C
 )
 def test_a_correction_with_several_services_is_not_accused(make: Make, cloud: Cloud) -> None:
     assert not explored(cloud, make(cloud, True), budget=50).anomalies
+
+
+def test_what_a_check_finishes_was_left_by_the_run(cloud: Cloud, kv: KVServer) -> None:
+    kv.execute("XGROUP", "CREATE", "work", "g", "0", "MKSTREAM")
+    kv.execute("XADD", "work", "1-0", "amount", "3")
+    kv.set_baseline()
+    redis = Redis(kv.url, kv.token, rest_retries=0)
+
+    def worker() -> None:
+        _, entries, _ = redis.xautoclaim("work", "g", "c", 60_000, "0")
+        if not entries:
+            entries = (redis.xreadgroup("g", "c", {"work": ">"}, count=1) or [["", []]])[0][1]
+        for number, (_, amount) in entries:
+            redis.hset("billed", number, amount)
+            redis.xack("work", "g", number)
+
+    def check() -> None:
+        cloud.clock.advance("2m")
+        worker()
+        assert kv.value("billed") == {"1-0": "3"}
+
+    found = cloud.explore(lambda: None, check, workers=[worker], kinds="drop", budget=40)
+    assert not found.anomalies

@@ -276,8 +276,7 @@ class Player:
             simulation.note_series(schedule.series)
         else:
             run.schedule = schedule.with_series(0)
-        # What is left, before a check finishes the work itself.
-        run.left = self.world.left_of(run.accesses)
+        self.world.note_left(run)
         applied = schedule if strategy is None else Schedule(run.fired)
         simulation.history.schedule = str(applied)
         is_examined = stacks and left_out < 0 and not run.fired
