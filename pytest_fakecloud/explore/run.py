@@ -87,7 +87,7 @@ class Line:
     ``event`` marks events of the schedule, and ``breaks`` marks the step after which a promise no
     longer held. ``lines`` are the application's lines that led to the call, innermost first, if
     stacks were recorded; ``source`` is the line that the story shows. ``step`` is the step that the
-    line belongs to, if steps were recorded.
+    line belongs to, if steps were recorded. ``point`` is the number of a call among those of its strand.
     """
 
     at_us: int
@@ -99,6 +99,7 @@ class Line:
     lines: tuple[str, ...] = ()
     step: Step | None = None
     breaks: bool = False
+    point: int = 0
 
     @property
     def data(self) -> list[Touch]:

@@ -244,3 +244,20 @@ def test_the_schedules_of_an_asynchronous_client_repeat(
     assert len(explored[0]) >= options.get("budget", 1)
     assert explored[0] == explored[1]
     assert not waits
+
+
+def test_a_call_that_nobody_awaits_any_more_has_its_own_events(cloud: Cloud, kv: KVServer) -> None:
+    async def run() -> None:
+        async with redis_asyncio.Redis.from_url(kv.database_url) as client:
+            try:
+                await asyncio.wait_for(client.incr("n"), 2)
+            except TimeoutError:
+                with contextlib.suppress(redis.ConnectionError):
+                    await client.set("gave", "up")
+
+    def check() -> None:
+        assert kv.value("n") is None
+
+    found = failure(cloud, run, check, schedule="run.1 delay 30")
+    assert found.cause.startswith("run pauses for 30 s before its call: INCRBY n 1 ")
+    failure(cloud, run, check, schedule="run.1 delay 30, run.2 drop")

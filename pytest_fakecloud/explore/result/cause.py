@@ -294,10 +294,13 @@ def _event_text(line: Line, run: Run) -> str:
 
 
 def _nearest_call(line: Line, run: Run, *, is_next: bool) -> Line | None:
-    """Return the next call of an event's strand, or the call before the event."""
-    at = run.lines.index(line)
-    near = run.lines[at + 1 :] if is_next else run.lines[:at][::-1]
-    return next((one for one in near if one.strand == line.strand and one.call is not None), None)
+    """Return the call of the first event, or else the next call of its strand, or the one before it."""
+    own = [one for one in run.lines if one.strand == line.strand]
+    at = own.index(line)
+    near = own[at + 1 :] if is_next else own[:at][::-1]
+    calls = [one for one in near if one.call is not None]
+    of_event = [one for one in calls if one.point == run.fired[0].point]
+    return next(iter(of_event or calls), None)
 
 
 def _named(line: Line, lookups: Lookups) -> str:

@@ -123,15 +123,17 @@ class Calls(Part):
         has_turn = strand.state == "running" and not is_second
         serving[me] = strand
         try:
-            if is_own_thread and strand.turn.is_exchanging:
-                return self._serve(strand, handle, request, serve)
+            if is_own_thread and strand.turn.exchange:
+                return self._serve(strand, strand.turn.exchange, handle, request, serve)
             if not has_turn:
                 return self._serve_without_turn(strand, handle, request, serve)
+            # A task may give up waiting for this call, and make another one before this one's turn.
+            point = strand.points + 1
             for _ in self._approach(strand, handle, request):
                 self._clock.take_turn(strand, is_own_thread)
-            response = self._serve(strand, handle, request, serve)
-            if self._late or self._state.schedule.at(strand.name, strand.points):
-                for _ in self._receive(strand):
+            response = self._serve(strand, point, handle, request, serve)
+            if self._late or self._state.schedule.at(strand.name, point):
+                for _ in self._receive(strand, point):
                     self._clock.take_turn(strand, is_own_thread)
             return response
         finally:
@@ -142,7 +144,7 @@ class Calls(Part):
     ) -> AnyResponse:
         strand.points += 1
         self._note_events(strand, handle, request, may_wait=False)
-        return self._serve(strand, handle, request, serve)
+        return self._serve(strand, strand.points, handle, request, serve)
 
     async def exchange(self, handle: Handle, exchange: Callable[[], T]) -> T:
         """Make an asynchronous request; let other tasks and strands run before and after it."""
@@ -150,14 +152,15 @@ class Calls(Part):
         if strand is None or strand.role != "task":
             return exchange()
         self._state.check_alive(strand)
+        point = strand.points + 1
         for _ in self._approach(strand, handle, None):
             await self._clock.take_turn_async(strand)
-        strand.turn.is_exchanging = True
+        strand.turn.exchange = point
         try:
             response = exchange()
         finally:
-            strand.turn.is_exchanging = False
-        for _ in self._receive(strand):
+            strand.turn.exchange = 0
+        for _ in self._receive(strand, point):
             await self._clock.take_turn_async(strand)
         return response
 
@@ -199,11 +202,11 @@ class Calls(Part):
                 self._run.fired.append(event)
                 yield
 
-    def _receive(self, strand: Strand) -> _TurnsToYield:
+    def _receive(self, strand: Strand, point: int) -> _TurnsToYield:
         """Process the point before the code receives an answer; yield like ``_approach()``."""
         if self._fakes.clock.driving or strand.state == "ended":
             return
-        if events := self._state.schedule.at(strand.name, strand.points):
+        if events := self._state.schedule.at(strand.name, point):
             yield from self._pause(strand, events, ("slow",))
         if self._late:
             self._state.park(strand, "late")
@@ -258,7 +261,9 @@ class Calls(Part):
 
     # -- the events of a call
 
-    def _serve(self, strand: Strand, handle: Handle, request: Request, serve: Serve) -> AnyResponse:
+    def _serve(
+        self, strand: Strand, point: int, handle: Handle, request: Request, serve: Serve
+    ) -> AnyResponse:
         """Apply the events of a call, add the call to the story, and return its outcome."""
         now, root, title = self._fakes.now_us(), strand.root, strand.title
         self._served += 1
@@ -270,12 +275,12 @@ class Calls(Part):
             group, instance = request.params.get("group"), request.params.get("instance")
             if group and instance:
                 root.work.consumers.add((handle, group, instance))
-        events = self._state.schedule.at(strand.name, strand.points)
+        events = self._state.schedule.at(strand.name, point)
         fault = self._apply(events, strand, handle, request) if events else ""
         self._run.calls[title] = self._run.calls.get(title, 0) + 1
         app: Any = handle._app
         app.recorder.renumber(request.call, now)
-        line = strand.line = self._add_line(strand, request)
+        line = strand.line = self._add_line(strand, request, point)
         if touches := touches_of_request(handle, request):
             self._state.touch(touches)
             subjects = tuple(one.read for one in touches if one.fake)
@@ -298,8 +303,9 @@ class Calls(Part):
             handle.restore(saved)
         return response
 
-    def _add_line(self, strand: Strand, request: Request) -> Line:
+    def _add_line(self, strand: Strand, request: Request, point: int = 0) -> Line:
         line = self._state.add_line(strand.name, call=request.call)
+        line.point = point
         if self._state.plan.stacks:
             lines: list[str] = []
             # A search for lines must not change the run whose lines it adds.

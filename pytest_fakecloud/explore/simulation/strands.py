@@ -110,8 +110,8 @@ class TaskTurn:
     """The connection whose request a thread aside delays until the task's turn."""
     future: asyncio.Future[None] | None = None
     """The future that ends when an awaiting task has its turn."""
-    is_exchanging: bool = False
-    """Whether the task awaits its turns before and after the call that it makes now."""
+    exchange: int = 0
+    """The number of the call that the task makes now, if it awaits its turns before and after it."""
     is_inline: bool = False
     """Whether the task waits in the thread of its event loop, instead of awaiting."""
 
