@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import lru_cache, partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..base_cloud import BaseCloud
@@ -203,8 +202,11 @@ class Randomness:
         self._series = 0
         self._cooperating = cooperating
         self._found = random.getstate()
-        # numpy imports its generators when they are first used.
-        self._numpy = import_module("numpy.random") if "numpy" in sys.modules else None
+        self._numpy: Any = None
+        if "numpy" in sys.modules:
+            import numpy.random  # numpy itself imports it only when it is first used
+
+            self._numpy = numpy.random
         self._found_numpy = None if self._numpy is None else self._numpy.get_state()
         self._began: object = None
         self._has_drawn = False
