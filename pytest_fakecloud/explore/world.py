@@ -176,7 +176,9 @@ class World(Fakes):
     def sleep(self, seconds: float) -> bool:
         """Sleep in fake time; return False for a thread that is not explored."""
         if self.simulation is not None:
-            return self.simulation.clock.sleep(seconds)
+            # A thread of the fakes runs the handler of a ``destination`` for the delivering strand.
+            is_of_fakes = threading.current_thread().name.startswith("fakecloud")
+            return self.simulation.clock.sleep(seconds) or (is_of_fakes and self.pass_time(seconds))
         if threading.get_ident() != self._owner or self.clock.driving:
             return False
         # Move the clock when the check sleeps, so that it can wait for later events.
@@ -184,7 +186,7 @@ class World(Fakes):
         return True
 
     def pass_time(self, seconds: float) -> bool:
-        """Let the fake time of a sleep pass in an event loop that is not explored."""
+        """Let the fake time of a sleep pass in a thread that is not explored."""
         return self.simulation is not None and self.simulation.clock.let_pass(seconds)
 
 

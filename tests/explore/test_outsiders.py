@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,8 +15,10 @@ import redis.asyncio as redis_asyncio
 from fastapi import FastAPI
 from upstash_redis import Redis
 from upstash_redis.asyncio import Redis as AsyncRedis
+from werkzeug import Request, Response
 
 from pytest_fakecloud import Cloud, KVServer
+from pytest_fakecloud.core.timers import monotonic
 
 from .conftest import broken, failure, holds
 from .test_verdicts import error
@@ -156,3 +159,22 @@ def test_calls_through_a_running_client_of_an_application_are_those_of_the_reque
     lines = re.findall(r"(\w+): SET owner (\w+)", story)
     assert lines == [("ann", "ann"), ("bob", "bob")]
     assert found.tried == 20
+
+
+def test_a_handler_of_a_destination_sleeps_in_fake_time(cloud: Cloud, kv: KVServer) -> None:
+    redis, target = Redis(kv.url, kv.token, rest_retries=0), cloud.destination()
+    publish = cloud.queue().client().message.publish
+
+    def handler(request: Request) -> Response:
+        time.sleep(30)
+        redis.set("handled", cloud.clock.now().isoformat())
+        return Response("ok")
+
+    target.server.expect_request("/hook").respond_with_handler(handler)
+
+    def check() -> None:
+        assert kv.value("handled") == "2026-11-20T12:00:30+00:00"
+
+    before = monotonic()
+    cloud.explore(lambda: publish(url=f"{target.url}/hook"), check, schedule="")
+    assert monotonic() - before < 20
