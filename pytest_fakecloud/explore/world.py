@@ -44,6 +44,7 @@ from .run import Run
 from .simulation.clock import MOST_TIMERS
 from .simulation.scheduler import Simulation
 from .simulation.sockets import OwnLoop, SocketHooks
+from .simulation.state import OF_FAKES
 from .simulation.strands import Strand, carried_source
 from .trust import Reads
 
@@ -177,7 +178,7 @@ class World(Fakes):
         """Sleep in fake time; return False for a thread that is not explored."""
         if self.simulation is not None:
             # A thread of the fakes runs the handler of a ``destination`` for the delivering strand.
-            is_of_fakes = threading.current_thread().name.startswith("fakecloud")
+            is_of_fakes = threading.current_thread().name.startswith(OF_FAKES)
             return self.simulation.clock.sleep(seconds) or (is_of_fakes and self.pass_time(seconds))
         if threading.get_ident() != self._owner or self.clock.driving:
             return False

@@ -80,16 +80,21 @@ def expects(kv: KVServer, wanted: str, key: str = "n") -> Callable[[], None]:
     return check
 
 
-def publishes_to_asgi(cloud: Cloud, handle: Callable[[], Any]) -> Callable[[], None]:
-    """Return a client that publishes to an ASGI application, which awaits ``handle()``."""
-    queue = cloud.queue()
+def asgi_app(handle: Callable[[], Any]) -> Any:
+    """Return an ASGI application that awaits ``handle()``, and answers 200."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await handle()
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
-    queue.destinations.asgi("https://app.example.com", app, lifespan=False)
+    return app
+
+
+def publishes_to_asgi(cloud: Cloud, handle: Callable[[], Any]) -> Callable[[], None]:
+    """Return a client that publishes to an ASGI application, which awaits ``handle()``."""
+    queue = cloud.queue()
+    queue.destinations.asgi("https://app.example.com", asgi_app(handle), lifespan=False)
     publisher = QStash(queue.token, base_url=queue.url)
 
     def publish() -> None:

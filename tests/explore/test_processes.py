@@ -22,7 +22,7 @@ from pytest_fakecloud.explore.search import ahead
 from pytest_fakecloud.explore.search.ahead import Ahead
 
 from .bugs.ten import TEN
-from .conftest import opened
+from .conftest import asgi_app, opened, publishes_to_asgi
 
 pytestmark = pytest.mark.skipif(not ahead.CAN_FORK, reason="the search runs in one process here")
 BUDGET = 150
@@ -61,11 +61,8 @@ def by_sockets(kv: KVServer, exits: ExitStack) -> Callable[[], object]:
     return run
 
 
-async def accept(scope: Any, receive: Any, send: Any) -> None:
-    """Answer 200, as an ASGI application."""
-    assert scope["type"] == "http", "it supports no lifespan"
-    await send({"type": "http.response.start", "status": 200, "headers": []})
-    await send({"type": "http.response.body", "body": b""})
+async def nothing() -> None:
+    """The work of an application."""
 
 
 def few(kv: KVServer) -> Callable[[], None]:
@@ -140,7 +137,7 @@ def test_a_process_has_its_own_loop_for_applications_that_the_undisturbed_run_do
 ) -> None:
     client, queue = Redis(kv.url, kv.token), cloud.queue()
     queue.destinations.call("https://shop.test", lambda _: 200 if client.incr("n") else 500)
-    queue.destinations.asgi("https://alerts.test", accept)
+    queue.destinations.asgi("https://alerts.test", asgi_app(nothing), lifespan=False)
     publish = queue.client().message.publish
     publish(url="https://alerts.test/")
     queue.run_until_idle()  # starts the loop in this process
@@ -179,9 +176,7 @@ def test_a_search_in_one_process_says_why(
         lambda: (signal.alarm(0), client.incr("n"))
     )
     assert "random numbers" in reason(lambda: client.incrby("n", random.randint(1, 3)))
-    queue = cloud.queue()
-    queue.destinations.asgi("https://shop.test", accept)
-    publish = queue.client().message.publish
-    assert "ASGI" in reason(lambda: (client.incr("n"), publish(url="https://shop.test/paid")))
+    publish = publishes_to_asgi(cloud, nothing)
+    assert "ASGI" in reason(lambda: (client.incr("n"), publish()))
     monkeypatch.setattr("pytest_fakecloud.explore.explore.CAN_FORK", False)
     assert "Linux" in reason(lambda: client.incr("n"))

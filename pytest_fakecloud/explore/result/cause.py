@@ -294,7 +294,9 @@ def _event_text(line: Line, run: Run) -> str:
 
 
 def _nearest_call(line: Line, run: Run, *, is_next: bool) -> Line | None:
-    """Return the call of the first event, or else the next call of its strand, or the one before it."""
+    """Return the call at the point of the first event, among those after or before its line; if there
+    is none, the nearest of them.
+    """
     own = [one for one in run.lines if one.strand == line.strand]
     at = own.index(line)
     near = own[at + 1 :] if is_next else own[:at][::-1]

@@ -127,9 +127,8 @@ class Calls(Part):
                 return self._serve(strand, strand.turn.exchange, handle, request, serve)
             if not has_turn:
                 return self._serve_without_turn(strand, handle, request, serve)
-            # A task may give up waiting for this call, and make another one before this one's turn.
-            point = strand.points + 1
-            for _ in self._approach(strand, handle, request):
+            point = self._next_point(strand)
+            for _ in self._approach(strand, point, handle, request):
                 self._clock.take_turn(strand, is_own_thread)
             response = self._serve(strand, point, handle, request, serve)
             if self._late or self._state.schedule.at(strand.name, point):
@@ -152,8 +151,8 @@ class Calls(Part):
         if strand is None or strand.role != "task":
             return exchange()
         self._state.check_alive(strand)
-        point = strand.points + 1
-        for _ in self._approach(strand, handle, None):
+        point = self._next_point(strand)
+        for _ in self._approach(strand, point, handle, None):
             await self._clock.take_turn_async(strand)
         strand.turn.exchange = point
         try:
@@ -164,8 +163,10 @@ class Calls(Part):
             await self._clock.take_turn_async(strand)
         return response
 
-    def _approach(self, strand: Strand, handle: Handle, request: Request | None) -> _TurnsToYield:
-        """Process the point before a call; yield wherever the strand must give up its turn."""
+    def _next_point(self, strand: Strand) -> int:
+        """Return the number of a strand's next call. A task may give up waiting for that call, and make
+        another one before its turn.
+        """
         strand.points += 1
         if strand.points > MOST_POINTS:
             self._turns.fail(
@@ -174,14 +175,20 @@ class Calls(Part):
                     "explore() is for code that ends, so give its loop an end"
                 )
             )
+        return strand.points
+
+    def _approach(
+        self, strand: Strand, point: int, handle: Handle, request: Request | None
+    ) -> _TurnsToYield:
+        """Process the point before a call; yield wherever the strand must give up its turn."""
         may_wait = not self._fakes.clock.driving
         self._note_events(strand, handle, request, may_wait=may_wait)
         if not may_wait:
             return
-        if events := self._state.schedule.at(strand.name, strand.points):
+        if events := self._state.schedule.at(strand.name, point):
             yield from self._pause(strand, events, PAUSES)
         is_point = handle.name in self._state.subject.handles
-        if is_point or self._state.switches.get((strand.name, strand.points)):
+        if is_point or self._state.switches.get((strand.name, point)):
             self._state.park(strand, "switch")
             yield
 

@@ -121,12 +121,9 @@ class RunClock(Part):
             return None
         span_us = at_us - self._fakes.now_us()
         for one in options:
-            if isinstance(one, Due):
-                if at_us - one.timer.due_us > self._state.subject.patience_us:
-                    return None
-            elif (
-                isinstance(one, Strand) and one.state != "new" and not self.may_pause(one, span_us)
-            ):
+            if isinstance(one, Due) and at_us - one.timer.due_us > self._state.subject.patience_us:
+                return None
+            if isinstance(one, Strand) and one.state != "new" and not self.may_pause(one, span_us):
                 return None
         if self._chosen_moves >= MOST_MOVES:
             self._run.is_cut = True

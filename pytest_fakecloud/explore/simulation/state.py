@@ -30,7 +30,9 @@ _CHECKS = 500
 """Number of checks, a ``pause()`` apart, for which a run waits for threads that work."""
 _CHECKS_AT_START = 5
 """Number of these checks before the exploration."""
-_OWN = ("fakecloud", "explore", "abandoned")
+OF_FAKES = "fakecloud"
+"""How the names of the fakes' threads begin."""
+_OWN = (OF_FAKES, "explore", "abandoned")
 """How the names of this package's own threads begin."""
 
 
