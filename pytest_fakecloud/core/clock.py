@@ -520,6 +520,16 @@ class Timekeeper:
             planned = [one for lane in self._lanes.values() for one in lane if not one[2].cancelled]
         return len(planned), [timer for _, _, timer in sorted(planned)[:most]]
 
+    def due_times(self) -> set[int]:
+        """Return the times, in microseconds, at which the planned timers are due."""
+        found = set()
+        with self._lock:
+            for planned in self._lanes.values():
+                for due_us, _, timer in planned:
+                    if not timer.cancelled:
+                        found.add(due_us)
+        return found
+
     def forget_timers(self) -> None:
         """Forget all planned timers, whose callbacks refer to the fakes of a closed cloud."""
         with self._lock:

@@ -191,6 +191,7 @@ def test_what_is_planned_is_told_in_its_order_and_counted_whole(clock: Timekeepe
     assert clock.planned(5) == (3, [soon, late, next_one])
     assert clock.planned(2) == (3, [soon, late])
     assert clock.planned(0) == (3, [])
+    assert clock.due_times() == {NOON_US + 1, NOON_US + 3}
 
 
 def test_the_next_due_of_some_lanes_is_told(clock: Timekeeper) -> None:

@@ -470,7 +470,11 @@ class RunClock(Part):
 
     def _next_in_data(self, now: int) -> int | None:
         """Return the next time that the application keeps as data, or None."""
-        return min((at for at in self._data if at > now), default=None)
+        ahead = None
+        for at in self._data:
+            if at > now and (ahead is None or at < ahead):
+                ahead = at
+        return ahead
 
     def note_idle_time(self, keyspace: Any, claims: tuple[bytes, bytes, int]) -> None:
         """Record the idle time after which a command claims or lists pending stream entries."""
@@ -483,11 +487,15 @@ class RunClock(Part):
 
     def known_instants(self, now: int, most: int) -> list[int]:
         """Return the next times of timers, deliveries, the ends of TTLs and of idle times."""
-        _, timers = self._fakes.clock.planned(most + 8)
-        ends_ms = set(self._ends_of_idle_times())
+        ends_ms: set[int] = set()
+        if self._idle_times:
+            ends_ms.update(self._ends_of_idle_times())
         for keyspace in self._fakes.keyspaces.values():
             ends_ms.update(keyspace.expires.values(), keyspace.volatile.values())
-        found = sorted({*[timer.due_us for timer in timers], *[at_ms * 1000 for at_ms in ends_ms]})
+        times = self._fakes.clock.due_times()
+        for at_ms in ends_ms:  # No comprehension, because every point of a run comes here.
+            times.add(at_ms * 1000)
+        found = sorted(times)
         first = bisect_right(found, now)
         return found[first : first + most]
 
