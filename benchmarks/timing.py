@@ -46,8 +46,8 @@ class Figure:
     def bound(self) -> str:
         """The limit in words."""
         if self.least is not None:
-            return f"at least {self.least:g}{self.unit}"
-        return "no limit" if self.most is None else f"at most {self.most:g}{self.unit}"
+            return f"at least {round(self.least, 3):g}{self.unit}"
+        return "no limit" if self.most is None else f"at most {round(self.most, 3):g}{self.unit}"
 
 
 @dataclass(frozen=True)
