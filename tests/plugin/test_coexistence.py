@@ -33,6 +33,26 @@ def test_a_session_scope_under_xdist_has_a_cloud_for_each_worker(pytester: pytes
     apart(pytester, "-n2", plugins=("xdist",)).assert_outcomes(passed=8)
 
 
+def test_pytest_rewrites_no_module_of_an_installed_package(pytester: pytest.Pytester) -> None:
+    # pytest marks what distributions with plugins contain; this one is installed as a link here.
+    pytester.makepyfile(
+        installed="import pytest\npytest.register_assert_rewrite('pytest_fakecloud')",
+        test_loaders="""
+            import sys
+
+            def test_it(kv_server):
+                loaders = {
+                    name: type(module.__loader__).__name__
+                    for name, module in sys.modules.items()
+                    if name.startswith("pytest_fakecloud.") and name != "pytest_fakecloud.plugin"
+                }
+                assert "pytest_fakecloud.kv.engine.engine" in loaders
+                assert set(loaders.values()) == {"SourceFileLoader"}
+        """,
+    )
+    apart(pytester, "-pinstalled").assert_outcomes(passed=1)
+
+
 def test_the_order_of_randomly_changes_no_ids(run: Run) -> None:
     pytest.importorskip("pytest_randomly")
     source = """
