@@ -35,10 +35,18 @@ def _cpu() -> str:
     try:
         for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
             if line.startswith("model name"):
-                return line.partition(":")[2].strip()
+                return line.partition(":")[2].strip() + _cache()
     except OSError:
         pass
     return platform.processor() or platform.machine()
+
+
+def _cache() -> str:
+    try:
+        size = Path("/sys/devices/system/cpu/cpu0/cache/index2/size").read_text("utf-8")
+    except OSError:
+        return ""
+    return f" ({size.strip()} of L2 cache)"
 
 
 def _version(name: str) -> str | None:
