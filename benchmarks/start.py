@@ -100,12 +100,16 @@ def cpu_ms(command: Sequence[str], cwd: Path, environment: Mapping[str, str]) ->
     return seconds * 1e3, done.stdout
 
 
+def plain() -> dict[str, str]:
+    """Return the environment of a run that writes bytecode where Python looks for it."""
+    return {name: each for name, each in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def environments(folder: Path) -> dict[str, dict[str, str]]:
     """Return the two kinds of run, by whether bytecode may be written."""
-    plain = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {
-        "bytecode": {**plain, "PYTHONPYCACHEPREFIX": str(folder / "compiled")},
-        "no bytecode": {**plain, "PYTHONDONTWRITEBYTECODE": "1"},
+        "bytecode": {**plain(), "PYTHONPYCACHEPREFIX": str(folder / "compiled")},
+        "no bytecode": {**plain(), "PYTHONDONTWRITEBYTECODE": "1"},
     }
 
 
@@ -121,8 +125,7 @@ def collecting(python: str, rounds: int, folder: Path) -> list[bool]:
         "both": [],
     }
     holds = []
-    written = {name: each for name, each in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    cpu_ms([python, "-m", "pytest", "--collect-only", *QUIET], folder, written)
+    cpu_ms([python, "-m", "pytest", "--collect-only", *QUIET], folder, plain())
     for kind, environment in environments(folder).items():
         whole: dict[str, list[float]] = {name: [] for name in choices}
         ours: list[float] = []
