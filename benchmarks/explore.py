@@ -19,7 +19,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
-from itertools import pairwise
 from statistics import median
 from time import perf_counter, process_time, thread_time
 from typing import Any, ClassVar, NamedTuple
@@ -53,7 +52,7 @@ CALLS = 10
 SCHEDULES = 1_000
 ROUNDS = 10
 BATCH = 50
-"""Schedules, or calls of a function, whose mean is one measurement."""
+"""Calls of a function whose mean is one measurement."""
 LIBRARY_MS = 1.5
 """Milliseconds of ten calls of the client library on the machine that the limits in milliseconds were
 set for. They grow in proportion on a slower machine.
@@ -62,9 +61,9 @@ MOST = {1: 1.7, 2: 2.0}
 """The most processor time of a schedule of ten REST calls, by the number of clients, relative to the
 client library alone.
 """
-MOST_ASYNC = 2.5
-"""The same for two clients of redis.asyncio. The library and the bare answers of the fake alone take
-1.3 times as long as the library.
+MOST_ASYNC = 2.83 / 2.5
+"""The same for two clients of redis.asyncio: 2.5 times as many schedules a second as at 2.83 times
+the client library alone, the figure of the commit 97c8e097. The bound that is printed is above it.
 """
 MOST_SCHEDULES = 1_700, 150
 """The most schedules that the bugs of the cookbook need together with five seeds, and one alone."""
@@ -116,10 +115,10 @@ class Laps:
         self.at.append(process_time())
 
     def milliseconds(self) -> float:
-        """Return the least processor time of a schedule, as the mean of ``BATCH`` in succession."""
-        batch = min(BATCH, len(self.at) - 1)  # a quick run has fewer
-        ends = self.at[::batch]
-        return 1000 * min(last - first for first, last in pairwise(ends)) / batch
+        """Return the processor time of a schedule, as the mean of all but the first. Some kinds are
+        cheaper, such as an early crash, so the least of several parts would not be a fair figure.
+        """
+        return 1000 * (self.at[-1] - self.at[0]) / (len(self.at) - 1)
 
 
 class InTurns(NamedTuple):
@@ -152,7 +151,7 @@ def schedules_of_ten_calls() -> bool:
             with Cloud(seed=1, delivery="driven", now=START) as cloud:
                 laps = Laps()
                 runs = [ten_calls(cloud, clients)] * clients
-                cloud.explore(runs, laps, budget=min(SCHEDULES, 3 * BATCH), trust=False)
+                cloud.explore(runs, laps, budget=SCHEDULES // 4, trust=False)
             return laps.milliseconds()
 
         schedule()
@@ -171,9 +170,9 @@ def schedules_of_ten_calls() -> bool:
         of = f"ten calls by {clients} client{'s' * (clients > 1)}"
         good = limit(f"schedules of {of} tried", found.tried, at_least=SCHEDULES) and good
         good = limit(f"times the client library alone: {of}", turns.ratio, MOST[clients]) and good
-        limit(f"milliseconds for a schedule of {of}", each)
-        most = 4.0 * slowness(turns.alone)
-        good = limit(f"seconds for {SCHEDULES:,} schedules of {of}", seconds, most) and good
+        slower = slowness(turns.alone)
+        limit(f"milliseconds for a schedule of {of}", each, 3.0 * slower)
+        limit(f"seconds for {SCHEDULES:,} schedules of {of}", seconds, 4.0 * slower)
     return good
 
 
@@ -212,7 +211,7 @@ def schedules_of_an_asynchronous_client() -> bool:
 
         def schedule() -> float:
             laps = Laps()
-            cloud.explore([run, run], laps, budget=min(SCHEDULES, 3 * BATCH), trust=False)
+            cloud.explore([run, run], laps, budget=SCHEDULES // 4, trust=False)
             return laps.milliseconds()
 
         with explored(cloud) as world, socket.socket() as client:

@@ -149,9 +149,9 @@ def fixtures(folder: Path) -> list[bool]:
         f"fixtures + {raw:,.0f} us of a listening socket in a fixture "
         f"+ {ours - plain - raw:,.0f} us of this package"
     )
-    limit("kv_server over a no-op fixture inside pytest, us", ours)
+    limit("kv_server over a no-op fixture inside pytest, us", ours, 150)
     return [
-        # That is 150 us on a machine where the bare socket takes 27.
+        # The limit is 150 us where the bare socket takes 27, because machines differ.
         line("that / a fixture of a bare listening socket", ours / raw, 5.5),
         line("a fresh pytest-httpserver / kv_server, inside pytest", fresh / ours, at_least=1000),
     ]
