@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache, partial
@@ -68,10 +69,21 @@ def is_lazy_function(function: object) -> bool:
     )
 
 
+def signature_of(function: Callable[..., object]) -> inspect.Signature:
+    """Return the signature of a user's function, whose annotations may name types that only type
+    checkers import. Raises the errors of ``inspect.signature()``.
+    """
+    if sys.version_info >= (3, 14):
+        from annotationlib import Format
+
+        return inspect.signature(function, annotation_format=Format.FORWARDREF)
+    return inspect.signature(function)
+
+
 def positional_parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
     """Return the parameters that positional arguments can fill; none if they are not known."""
     try:
-        parameters = inspect.signature(function).parameters.values()
+        parameters = signature_of(function).parameters.values()
     except (TypeError, ValueError):
         return []
     return [each for each in parameters if each.kind not in (each.KEYWORD_ONLY, each.VAR_KEYWORD)]

@@ -23,6 +23,7 @@ whose result must be awaited or iterated. All of this was decided here.
 from __future__ import annotations
 
 import re
+import sys
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -416,7 +417,7 @@ def fields_of(kind: type) -> Mapping[str, Field]:
             if not name.startswith("_") and isinstance(value, property):
                 found[name] = _field_of(name, _hints(value.fget).get("return", Any))
         hints = _hints(base)
-        for name in vars(base).get("__annotations__", ()):
+        for name in _annotated(base):
             annotation = hints.get(name, Any)
             if not name.startswith("_") and typing.get_origin(annotation) is not typing.ClassVar:
                 found[name] = _field_of(name, annotation)
@@ -425,6 +426,15 @@ def fields_of(kind: type) -> Mapping[str, Field]:
             if not name.startswith("_"):
                 found.setdefault(name, Field())
     return found
+
+
+def _annotated(kind: type) -> Iterable[str]:
+    """Return the names that a class annotates itself, even if it names types that are unknown here."""
+    if sys.version_info >= (3, 14):
+        from annotationlib import Format, get_annotations
+
+        return get_annotations(kind, format=Format.FORWARDREF)
+    return tuple(vars(kind).get("__annotations__", ()))
 
 
 def _hints(described: Any) -> Mapping[str, Any]:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import ContractError, did_you_mean, unknown_name
-from ..core.field_types import discard_awaitable
+from ..core.field_types import discard_awaitable, signature_of
 from .errors import VectorError, invalid_dimension, no_embedding_model, unprocessable
 from .fields import SPARSE_PARTS, as_floats, as_sparse, from_array
 from .model import MOST_DIMENSIONS, Floats, Kind, SparseVector
@@ -195,7 +195,7 @@ def _check_function(function: Callable[..., object]) -> None:
             "request and cannot be awaited: pass a plain function of the text"
         )
     try:
-        inspect.signature(function).bind("text")
+        signature_of(function).bind("text")
     except ValueError:  # Some C functions have no signature to check.
         pass
     except TypeError as error:

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import math
 import re
+import sys
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -667,6 +668,18 @@ def test_the_fields_of_a_class() -> None:
     assert {*fields_of(Slotted)} == {"one"}
     assert {*fields_of(OneSlot)} == {"only"}
     assert {*fields_of(Item)} == {"state", "count"}
+
+
+def test_the_fields_of_a_class_whose_module_does_not_postpone_annotations() -> None:
+    source = "class Plain:\n    name: str\n    size: int\n"
+    if sys.version_info >= (3, 14):  # where no annotation is evaluated before it is read
+        source += "\nclass Partly:\n    name: str\n    size: OnlyForTypeCheckers\n"
+    names: dict[str, Any] = {}
+    exec(compile(source, "plain", "exec", dont_inherit=True), names)
+    assert {name: known.type for name, known in fields_of(names["Plain"]).items()} == {
+        "name": TEXT, "size": NUMBER,
+    }  # fmt: skip
+    assert {*fields_of(names.get("Partly", names["Plain"]))} == {"name", "size"}
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...core.clock import in_thread
 from ...core.errors import ContractError, FakecloudError, raised_by_test, runs_through_test, shown
+from ...core.field_types import signature_of
 from ...core.journal import Results, results_of
 from ...core.recorder import Recorder
 from ...core.timers import Duration
@@ -421,7 +422,7 @@ class Destinations:
 def _takes(app: Callable[..., object], count: int) -> bool:
     """Return whether an application accepts ``count`` arguments; True if that is unknown."""
     try:
-        inspect.signature(app).bind(*range(count))
+        signature_of(app).bind(*range(count))
     except TypeError:
         return False
     except ValueError:
