@@ -36,7 +36,7 @@ NOON = "2026-01-01T12:00:00Z"
 SELF_CONTAINING: list[Any] = []
 SELF_CONTAINING.append(SELF_CONTAINING)
 DEEP: list[Any] = []
-for _ in range(20_000):
+for _ in range(200_000):
     DEEP = [DEEP]
 
 

@@ -145,7 +145,7 @@ _ASCII_RUN = re.compile(r"[0-9A-Za-z]+")
 
 _SIGNS = """
 345 363-36f 5b0-5bd 5bf 5c1-5c2 5c4-5c5 5c7 610-61a 64b-657 659-65f 670 6d6-6dc 6e1-6e8 6ed
-711-73f 7a6-7b0 816-817 81b-82c 8d4-8df 8e3-8e9 8f0-93b 93e-94c 94e-94f 955-963 981-983
+711-73f 7a6-7b0 816-817 81b-82c 897 8d4-8df 8e3-8e9 8f0-93b 93e-94c 94e-94f 955-963 981-983
 9be-9cc 9d7-9e3 a01-a03 a3e-a4c a51-a75 a81-a83 abe-acc ae2-ae3 afa-afc b01-b03 b3e-b4c
 b56-b63 b82-bcc bd7 c00-c04 c3e-c4c c55-c63 c81-c83 cbe-ccc cd5-d03 d3e-d4c d57-d63 d81-d83
 dcf-df3 e31-e3a e4d eb1-eb9 ebb-ebc ecd f71-f83 f8d-fbc 102b-1036 1038 103b-103e 1056-109d
