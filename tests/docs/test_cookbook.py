@@ -30,8 +30,10 @@ def what_recipes_need() -> None:
     """Import these modules once, because a run in this process forgets modules that it was the
     first to import.
     """
-    for name in ("fastapi.testclient", "flask", "redis", "upstash_workflow"):
+    for name in ("fastapi.testclient", "flask", "upstash_workflow"):
         pytest.importorskip(name)
+    # Older versions send the options of SET in another order than the pages show.
+    pytest.importorskip("redis", minversion="8")
 
 
 @pytest.mark.parametrize(

@@ -387,7 +387,7 @@ def test_the_missing_fixture_is_named(
     pytester.makepyfile(shop=SHOP)
     pytester.syspathinsert()
     result = run(
-        f"import shop\n\ndef test_it({requested}{env}):\n    shop.{function}()", "--tb=line"
+        f"import shop\n\ndef test_it({requested}{env}):\n    shop.{function}()", "--tb=short"
     )
     result.assert_outcomes(failed=1)
     advice = (
