@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from _pytest.outcomes import OutcomeException
 from _pytest.runner import runtestprotocol
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 
 from pytest_fakecloud.http.hub import Hub
 from pytest_fakecloud.plugin import run_of
@@ -22,15 +22,9 @@ from .harness import pytester as pytester
 from .harness import run as run
 from .harness import what_runs_need as what_runs_need
 
-# No limits of time, because that of an example depends on the machine. The examples are always the
+# No deadline, because the time of an example depends on the machine. The examples are always the
 # same.
-settings.register_profile(
-    "fakecloud",
-    max_examples=EXAMPLES,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+settings.register_profile("fakecloud", max_examples=EXAMPLES, deadline=None, derandomize=True)
 settings.load_profile("fakecloud")
 
 # Objects from collection live until the end; searching them for garbage repeatedly takes a third of

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from pytest_fakecloud.broker.engine import MemoryEngine
@@ -355,4 +355,4 @@ class Groups(RuleBasedStateMachine):
 
 
 TestGroups = Groups.TestCase
-TestGroups.settings = settings(stateful_step_count=40)
+TestGroups.settings = settings(stateful_step_count=40, suppress_health_check=[HealthCheck.too_slow])

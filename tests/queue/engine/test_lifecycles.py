@@ -11,7 +11,7 @@ import re
 from collections import Counter, defaultdict
 from typing import Any
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -394,5 +394,7 @@ def _left_us(message: Message) -> int:
     return message.finished_us or 0
 
 
-Lives.TestCase.settings = settings(stateful_step_count=40)
+Lives.TestCase.settings = settings(
+    stateful_step_count=40, suppress_health_check=[HealthCheck.too_slow]
+)
 TestLives = Lives.TestCase
