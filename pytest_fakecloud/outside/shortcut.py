@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -122,20 +123,25 @@ def head_of(pairs: Sequence[tuple[str, str]]) -> Head | None:
     size = sum(len(name) + len(value) for name, value in pairs)
     if not 0 < len(pairs) <= _MOST_HEADERS or size > _MOST_HEADER_BYTES:
         return None
-    for name, value in pairs:
-        if _NAME.fullmatch(name) is None or _VALUE.fullmatch(value) is None:
-            return None
-        if name.lower() == "connection" and value.lower() != "keep-alive":
-            return None
-    names = [name.lower() for name, _ in pairs]
-    if names.count("host") != 1 or names.count("content-length") > 1:
+    names = [_simple_name(*pair) for pair in pairs]
+    if "" in names or names.count("host") != 1 or names.count("content-length") > 1:
         return None
     # Reversed, so that the first value of a repeated header wins.
-    fields = {name.lower(): value for name, value in reversed(pairs)}
-    length = fields.get("content-length", "0")
-    if not _TO_SOCKET.isdisjoint(fields) or re.fullmatch(r"\d{1,12}", length) is None:
-        return None
-    return Head(Headers(tuple(pairs)), fields, int(length))
+    fields = dict(zip(reversed(names), (value for _, value in reversed(pairs)), strict=True))
+    return Head(Headers(tuple(pairs)), fields, int(fields.get("content-length", "0")))
+
+
+@lru_cache(maxsize=1024)  # because most headers of a client are the same for every fake
+def _simple_name(name: str, value: str) -> str:
+    """Return a header's name in lower case; "" if the header needs the socket."""
+    lower = name.lower()
+    if _NAME.fullmatch(name) is None or _VALUE.fullmatch(value) is None or lower in _TO_SOCKET:
+        return ""
+    if lower == "connection" and value.lower() != "keep-alive":
+        return ""
+    if lower == "content-length" and re.fullmatch(r"\d{1,12}", value) is None:
+        return ""
+    return lower
 
 
 def are_timeouts(*values: object) -> bool:
