@@ -12,6 +12,7 @@ shortest decimal that converts back to the same float32.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import orjson
@@ -79,7 +80,7 @@ class VectorApp(App):
         """Return a route for each command; the method that serves a command has the command's name."""
         names = {path: _name(path) for path in (*_WRITING, *_QUERYING, *_READING)}
         return [
-            Route(METHODS, f"/{path}", name, _in_envelope(getattr(self, name.replace("-", "_"))))
+            Route(METHODS, f"/{path}", name, getattr(self, name.replace("-", "_")))
             for path, name in names.items()
         ]
 
@@ -97,8 +98,13 @@ class VectorApp(App):
         raise errors.VectorError(401, errors.UNAUTHORIZED)
 
     def find_route(self, request: Request) -> Endpoint:
-        """As for every app, but a request of Upstash Search has no route, even on a shared path."""
-        return self.no_endpoint if _is_of_search(request) else super().find_route(request)
+        """As for every app, but the result of an endpoint is sent in an envelope, and a request of
+        Upstash Search has no route, even on a shared path.
+        """
+        if _is_of_search(request):
+            return self.no_endpoint
+        endpoint = super().find_route(request)
+        return partial(_in_envelope, endpoint) if request.route else endpoint
 
     def unknown_path(self, request: Request) -> Answer:
         if _is_of_search(request):
@@ -361,15 +367,12 @@ def _is_of_search(request: Request) -> bool:
     return request.fields.get("upstash-telemetry-sdk", "").startswith("upstash-search")
 
 
-def _in_envelope(command: Callable[[Request], object]) -> Callable[[Request], object]:
-    def endpoint(request: Request) -> object:
-        try:
-            with Budgeted():
-                return {"result": command(request)}
-        except OverBudget as over:
-            raise errors.unprocessable(f"The request was stopped: {over}") from None
-
-    return endpoint
+def _in_envelope(endpoint: Endpoint, request: Request) -> object:
+    try:
+        with Budgeted():
+            return {"result": endpoint(request)}
+    except OverBudget as over:
+        raise errors.unprocessable(f"The request was stopped: {over}") from None
 
 
 def _has_vectors(given: VectorRecord) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import wraps
+from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
@@ -20,7 +20,7 @@ from ...core.field_types import MESSAGE_ID, METHOD, TEXT, URL
 from ...core.json_schema import check_nesting
 from ...core.matching import Field
 from ...core.timers import finished
-from ...http.app import App, Route
+from ...http.app import App, Endpoint, Route
 from ...http.messages import Answer, Request, bearer_token, json_value, same
 from .. import errors
 from ..engine.engine import Engine
@@ -268,7 +268,7 @@ class QueueApp(App):
     def routes(self) -> list[Route]:
         families = [family(self.engine) for family in self._families]
         return [
-            *(self._locked(route) for family in families for route in family.routes()),
+            *(route for family in families for route in family.routes()),
             Route("POST", "/v2/publish/{destination*}", "publish", self.publish),
             Route("POST", "/v2/enqueue/{queue}/{destination*}", "enqueue", self.enqueue),
             Route("POST", "/v2/batch", "batch", self.batch),
@@ -288,14 +288,17 @@ class QueueApp(App):
             Route("GET", "/v1/messages/{id}", "get_message_v1", self.get_message),
         ]
 
-    def _locked(self, route: Route) -> Route:
-        @wraps(route.endpoint)
-        def endpoint(request: Request) -> object:
-            with self.engine.lock:
-                result = route.endpoint(request)
-            return Answer() if result is None else result
+    def find_route(self, request: Request) -> Endpoint:
+        """As for every app, but the endpoint of a family is called with the engine's lock."""
+        endpoint = super().find_route(request)
+        if isinstance(getattr(endpoint, "__self__", None), RouteFamily):
+            return partial(self._locked, endpoint)
+        return endpoint
 
-        return route._replace(endpoint=endpoint)
+    def _locked(self, endpoint: Endpoint, request: Request) -> object:
+        with self.engine.lock:
+            result = endpoint(request)
+        return Answer() if result is None else result
 
     def authenticate(self, request: Request) -> object:
         if request.path.startswith(HOOKS):
