@@ -174,7 +174,7 @@ class Broker(Handle):
         Python client. ``options`` are passed to it. Closing the fake closes the client.
         """
         client: httpx.Client = self._official(partial(self._make, "Client"), options)
-        self.on_close(client.close)
+        self._ends.append(client.close)
         return client
 
     def _make(self, kind: Literal["Client", "AsyncClient"], **options: Any) -> Any:

@@ -167,7 +167,7 @@ class KVServer(Handle):
         mount = self._context.mount(self._app, host=self._mount.host, port=port, protocol=protocol)
         connect(engine, self._app, mount)
         mount.on_error.append(self._on_error)
-        self.on_close(mount.close)
+        self._ends.append(mount.close)
         self._mounts.append(mount)
         if self._has_faults and self.faults.is_down:
             mount.refuse()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 import weakref
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 from urllib.parse import urlsplit
+
+import orjson
 
 from ..core.calls import Call
 from ..core.errors import ContractError, brief, counted, did_you_mean, listed, shown
@@ -70,8 +71,11 @@ _SERVED_HISTORY_US = 7 * DAY
 _FAMILIES = (V1Routes, AdministrationRoutes, HistoryRoutes, WorkflowRoutes)
 
 
+_BASE58_OF_BYTES = bytes(ord(BASE58[byte % len(BASE58)]) for byte in range(256))
+
+
 def _new_key() -> str:
-    return "sig_" + "".join(BASE58[byte % len(BASE58)] for byte in os.urandom(28))
+    return "sig_" + os.urandom(28).translate(_BASE58_OF_BYTES).decode()
 
 
 class Queue(QueueActions, Handle):
@@ -128,7 +132,7 @@ class Queue(QueueActions, Handle):
         )
         self._engine.owner = weakref.proxy(self)
         super().__init__(context, QueueApp(self._engine, self._new_token(), _FAMILIES), config)
-        self.on_close(self._time.drive_ends.add(self._sender.release))
+        self._ends.append(self._time.drive_ends.add(self._sender.release))
         # Attempts are recorded with the journal's recorder, which the base class has created.
         self._reports = AttemptReports(self._engine, self._recorder, self._signer.now)
         chain: list[DeliveryInterceptor] = [self._reports, self._signer]
@@ -192,7 +196,7 @@ class Queue(QueueActions, Handle):
     def _new_token(self) -> str:
         # Clients parse the user's id. The lengths 24 and 48 need no Base64 padding.
         content = {"UserID": new_token(24), "Password": new_token()}
-        return base64.b64encode(json.dumps(content, separators=(",", ":")).encode()).decode()
+        return base64.b64encode(orjson.dumps(content)).decode()
 
     @action
     def rotate_keys(self) -> tuple[str, str]:

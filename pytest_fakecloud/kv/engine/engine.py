@@ -108,10 +108,8 @@ class Engine:
         self.notifications = Notifications(self.pubsub)
         self.queued: set[int] = set()
         """Identifiers of the threads that are waiting for the lock."""
-        self._lock_taken = threading.Event()
-        """Set when a waiting thread has taken the lock."""
         self.monitors: list[Monitor] = []
-        self.observers = Registry[Observer]()
+        self.observers: Registry[Observer] = Registry()
         self.memory = Memory(self.databases, self.config, self.random)
         self.can_listen: Callable[[int], bool] = lambda port: True
         """Function that returns whether the database port could listen on another port number."""
@@ -147,6 +145,11 @@ class Engine:
         from ..scripting.scripts import Scripting
 
         return Scripting(self)
+
+    @on_first_use
+    def _lock_taken(self) -> threading.Event:
+        """Set when a waiting thread has taken the lock."""
+        return threading.Event()
 
     @on_first_use
     def sizes(self) -> Sizes:

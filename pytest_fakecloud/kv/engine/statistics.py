@@ -59,7 +59,7 @@ class Statistics:
         """Samples of each latency event: a time in seconds and a duration in milliseconds."""
         self._next_slow = 0
         self.commands: defaultdict[CommandSpec, CommandCount] = defaultdict(CommandCount)
-        self.errors = Counter[str]()
+        self.errors: Counter[str] = Counter()
         self.freed_lazily = 0
         """Number of keys removed by flushes with ASYNC."""
 
