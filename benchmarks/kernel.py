@@ -60,10 +60,11 @@ class BareApp(App):
         self.context = context
         self.engine = engine
 
-    def routes(self) -> list[Route]:
+    @classmethod
+    def routes(cls) -> list[Route]:
         return [
-            Route("GET", "/set/{tail*}", "set", self.set),
-            Route("GET", "/wait", "wait", self.wait),
+            Route("GET", "/set/{tail*}", "set", cls.set),
+            Route("GET", "/wait", "wait", cls.wait),
         ]
 
     def set(self, request: Request) -> object:

@@ -42,8 +42,9 @@ class Hook(App):
     status = 200
     queue: Queue | None = None
 
-    def routes(self) -> list[Route]:
-        return [Route("POST", "/{rest*}", "hook", self.hook)]
+    @classmethod
+    def routes(cls) -> list[Route]:
+        return [Route("POST", "/{rest*}", "hook", cls.hook)]
 
     def hook(self, request: Request) -> object:
         if self.queue is not None:

@@ -65,18 +65,19 @@ class DemoApp(App):
         self.seen: list[Request] = []
         self.closed_streams = threading.Semaphore(0)
 
-    def routes(self) -> list[Route]:
+    @classmethod
+    def routes(cls) -> list[Route]:
         return [
-            Route("GET POST PUT HEAD", "/echo/{tail*}", "echo", self.echo),
-            Route("POST", "/add/{word}", "add", self.add),
-            Route("GET", "/wait/{count}", "wait", self.wait),
-            Route("GET HEAD", "/status/{status}", "status", self.status),
-            Route("GET HEAD", "/stream", "stream", self.stream),
-            Route("GET", "/endless", "endless", self.endless),
-            Route("GET", "/break", "break", self.break_off),
-            Route("GET", "/bug", "bug", self.bug_here),
-            Route("GET", "/refuse", "refuse", self.refuse),
-            Route("GET", "/headers", "headers", self.bad_headers),
+            Route("GET POST PUT HEAD", "/echo/{tail*}", "echo", cls.echo),
+            Route("POST", "/add/{word}", "add", cls.add),
+            Route("GET", "/wait/{count}", "wait", cls.wait),
+            Route("GET HEAD", "/status/{status}", "status", cls.status),
+            Route("GET HEAD", "/stream", "stream", cls.stream),
+            Route("GET", "/endless", "endless", cls.endless),
+            Route("GET", "/break", "break", cls.break_off),
+            Route("GET", "/bug", "bug", cls.bug_here),
+            Route("GET", "/refuse", "refuse", cls.refuse),
+            Route("GET", "/headers", "headers", cls.bad_headers),
         ]
 
     def facts(self, request: Request) -> dict[str, Any]:

@@ -50,8 +50,9 @@ class NotesApp(App):
     def __init__(self, engine: Notes) -> None:
         self.engine = engine
 
-    def routes(self) -> list[Route]:
-        return [Route("POST", "/notes", "add", self.add)]
+    @classmethod
+    def routes(cls) -> list[Route]:
+        return [Route("POST", "/notes", "add", cls.add)]
 
     def authenticate(self, request: Request) -> object:
         return None

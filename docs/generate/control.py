@@ -52,4 +52,4 @@ def state_schema() -> str:
 def _document() -> dict[str, Any]:
     opener: Any = nullcontext  # Only the routes are read, so no isolated cloud starts.
     with Cloud() as cloud:
-        return document(ControlApp(cloud, clouds=IsolatedClouds(opener)).routes())
+        return document(ControlApp(cloud, clouds=IsolatedClouds(opener)).table.routes)

@@ -72,25 +72,26 @@ class BrokerApp(App):
             for name in CONSUMER_HEADERS
         ]
 
-    def routes(self) -> list[Route]:
+    @classmethod
+    def routes(cls) -> list[Route]:
         """Return all routes. Faults and the journal refer to a route by its first path segment."""
         consume = "/consume/{group}/{instance}"
         return [
-            Route("GET", "/produce/{topic}/{message}", "produce", self.produce_path),
-            Route("GET POST", "/produce/{topic}", "produce", self.produce),
-            Route("GET POST", "/produce", "produce", self.produce),
-            Route("GET POST", "/fetch", "fetch", self.fetch, lingers=True),
-            Route("GET", consume + "/{topic}", "consume", self.consume_path, lingers=True),
-            Route("GET POST", consume, "consume", self.consume, lingers=True),
-            Route("GET POST", "/commit/{group}/{instance}", "commit", self.commit),
+            Route("GET", "/produce/{topic}/{message}", "produce", cls.produce_path),
+            Route("GET POST", "/produce/{topic}", "produce", cls.produce),
+            Route("GET POST", "/produce", "produce", cls.produce),
+            Route("GET POST", "/fetch", "fetch", cls.fetch, lingers=True),
+            Route("GET", consume + "/{topic}", "consume", cls.consume_path, lingers=True),
+            Route("GET POST", consume, "consume", cls.consume, lingers=True),
+            Route("GET POST", "/commit/{group}/{instance}", "commit", cls.commit),
             Route(
-                "POST DELETE", "/delete-consumer/{group}/{instance}", "delete-consumer", self.delete
+                "POST DELETE", "/delete-consumer/{group}/{instance}", "delete-consumer", cls.delete
             ),
-            Route("GET", "/topics", "topics", self.topics),
-            Route("GET", "/consumers", "consumers", self.consumers),
-            Route("GET POST", "/committed/{group}/{instance}", "committed", self.committed),
-            Route("GET POST", "/offsets/{at}", "offsets", self.offsets),
-            Route("GET POST", "/webhook", "webhook", self.webhook),
+            Route("GET", "/topics", "topics", cls.topics),
+            Route("GET", "/consumers", "consumers", cls.consumers),
+            Route("GET POST", "/committed/{group}/{instance}", "committed", cls.committed),
+            Route("GET POST", "/offsets/{at}", "offsets", cls.offsets),
+            Route("GET POST", "/webhook", "webhook", cls.webhook),
         ]
 
     # -- producing -------------------------------------------------------------------------------

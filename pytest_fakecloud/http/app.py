@@ -9,7 +9,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
 from itertools import takewhile
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
@@ -147,12 +147,11 @@ class App:
         recorder.register_app(self.service, self)
 
     def detach(self) -> None:
-        """Break the circles of references that keep a closed fake in memory until the garbage
+        """Break the circle of references that keeps a closed fake in memory until the garbage
         collector runs. Requests that are still handled get a response, but no facts.
         """
         self._read_facts = None
-        for part in ("table", "recorder"):
-            vars(self).pop(part, None)
+        vars(self).pop("recorder", None)
 
     @on_first_use
     def recorder(self) -> Recorder:
@@ -167,13 +166,19 @@ class App:
 
     @cached_property
     def table(self) -> RouteTable:
-        """The route table, created when the first request arrives."""
-        return RouteTable(self.routes())
+        """The route table."""
+        return self._shared_table()
+
+    @classmethod
+    @cache
+    def _shared_table(cls) -> RouteTable:
+        return RouteTable(cls.routes())
 
     # -- defined by each service -----------------------------------------------------------------
 
-    def routes(self) -> list[Route]:
-        """Return all endpoints of the service."""
+    @classmethod
+    def routes(cls) -> list[Route]:
+        """Return the routes of the service, whose endpoints are methods of this class."""
         raise NotImplementedError
 
     def authenticate(self, request: Request) -> object:
@@ -260,7 +265,7 @@ class App:
         if isinstance(found, tuple):
             route, request.params = found
             request.route = route.name
-            return route.endpoint
+            return partial(route.endpoint, self)
         return partial(self.no_endpoint, allowed=found)
 
     def no_endpoint(self, request: Request, allowed: frozenset[str] | None = None) -> Answer:
@@ -437,13 +442,13 @@ class Route(NamedTuple):
     parameters: ``{name}`` is one non-empty raw segment; ``{name*}``, allowed only at the end, is
     the raw rest of the path including slashes (possibly empty). ``name`` identifies the route in
     faults and in the journal. ``lingers`` marks an endpoint that may wait or stream; requests to it
-    always use the socket.
+    always use the socket. ``endpoint`` takes the app and the request.
     """
 
     methods: str
     pattern: str
     name: str
-    endpoint: Endpoint
+    endpoint: Callable[[Any, Any], object]
     lingers: bool = False
 
     @property
@@ -455,8 +460,8 @@ RouteMatch: TypeAlias = tuple[Route, dict[str, str]] | frozenset[str] | None
 """A route and its raw parameters; the path's methods if another one was asked for; or None."""
 
 
-_Entry: TypeAlias = tuple[int, str, frozenset[str]]
-"""A route's number, pattern and methods."""
+_Candidate: TypeAlias = tuple[Route, frozenset[str]]
+"""A route and its methods."""
 _INDEXED = 2
 """Number of leading segments by which routes are indexed."""
 
@@ -468,19 +473,18 @@ class RouteTable:
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self.routes = tuple(routes)
-        # Fakes of a service have their own endpoints (bound methods), but share their index.
-        self._by_head = _index(tuple((r.methods, r.pattern) for r in self.routes))
+        self._by_head = _index(self.routes)
 
     def find(self, method: str, path: str) -> RouteMatch:
         segments = tuple(path.split("/", _INDEXED + 1)[1 : _INDEXED + 1])
         while segments and segments not in self._by_head:
             segments = segments[:-1]
         others: frozenset[str] = frozenset()
-        for number, pattern, allowed in self._by_head[segments]:
-            found = _shape(pattern).fullmatch(path)
+        for route, allowed in self._by_head[segments]:
+            found = _shape(route.pattern).fullmatch(path)
             if found is not None:
                 if method in allowed:
-                    return self.routes[number], found.groupdict("")
+                    return route, found.groupdict("")
                 others |= allowed
         return others or None
 
@@ -494,19 +498,19 @@ class RouteTable:
         return ", ".join(near or shapes[:3])
 
 
-@lru_cache(maxsize=256)
-def _index(routes: tuple[tuple[str, str], ...]) -> Mapping[tuple[str, ...], Sequence[_Entry]]:
+def _index(routes: Sequence[Route]) -> Mapping[tuple[str, ...], Sequence[_Candidate]]:
     """Return the routes that may match a path, by the path's first literal segments."""
-    by_own: dict[tuple[str, ...], list[_Entry]] = {(): []}
-    for number, (methods, pattern) in enumerate(routes):
-        segments = pattern.split("/")[1 : _INDEXED + 1]
+    by_own: dict[tuple[str, ...], list[int]] = {(): []}
+    for number, route in enumerate(routes):
+        segments = route.pattern.split("/")[1 : _INDEXED + 1]
         head = tuple(takewhile(lambda segment: not segment.startswith("{"), segments))
-        by_own.setdefault(head, []).append((number, pattern, frozenset(methods.split())))
+        by_own.setdefault(head, []).append(number)
     found = {}
     for head in by_own:
         starts = [head[:length] for length in range(1, len(head) + 1)]
-        found[head] = sorted(entry for start in starts for entry in by_own.get(start, ()))
-        found[head] += by_own[()]
+        literal = sorted(number for start in starts for number in by_own.get(start, ()))
+        ordered = [routes[number] for number in (*literal, *by_own[()])]
+        found[head] = [(route, route.allowed) for route in ordered]
     return found
 
 

@@ -107,16 +107,17 @@ class KVApp(App):
         if isinstance(engine, Engine):
             engine.users.default.set_password(self.password.encode())
 
-    def routes(self) -> list[Route]:
+    @classmethod
+    def routes(cls) -> list[Route]:
         return [
-            Route("POST PUT", "/", "command", self.body_command),
-            Route("GET HEAD", "/", "command", self.no_command),
-            Route("POST PUT", "/pipeline", "pipeline", self.pipeline),
-            Route("POST PUT", "/multi-exec", "multi-exec", self.multi_exec),
-            Route("GET POST", "/subscribe/{names*}", "subscribe", self.subscribe, lingers=True),
-            Route("GET POST", "/psubscribe/{names*}", "psubscribe", self.subscribe, lingers=True),
-            Route("GET POST", "/monitor", "monitor", self.monitor, lingers=True),
-            Route(METHODS, "/{command*}", "command", self.path_command),
+            Route("POST PUT", "/", "command", cls.body_command),
+            Route("GET HEAD", "/", "command", cls.no_command),
+            Route("POST PUT", "/pipeline", "pipeline", cls.pipeline),
+            Route("POST PUT", "/multi-exec", "multi-exec", cls.multi_exec),
+            Route("GET POST", "/subscribe/{names*}", "subscribe", cls.subscribe, lingers=True),
+            Route("GET POST", "/psubscribe/{names*}", "psubscribe", cls.subscribe, lingers=True),
+            Route("GET POST", "/monitor", "monitor", cls.monitor, lingers=True),
+            Route(METHODS, "/{command*}", "command", cls.path_command),
         ]
 
     def refused(self, status: int, reason: str) -> None:

@@ -68,7 +68,6 @@ _LONGEST_CAP = 86_400.0
 _COMPARED = 1000
 """Maximum number of messages whose ids are compared with an unknown one; more would take seconds."""
 _SERVED_HISTORY_US = 7 * DAY
-_FAMILIES = (V1Routes, AdministrationRoutes, HistoryRoutes, WorkflowRoutes)
 
 
 _BASE58_OF_BYTES = bytes(ord(BASE58[byte % len(BASE58)]) for byte in range(256))
@@ -76,6 +75,12 @@ _BASE58_OF_BYTES = bytes(ord(BASE58[byte % len(BASE58)]) for byte in range(256))
 
 def _new_key() -> str:
     return "sig_" + os.urandom(28).translate(_BASE58_OF_BYTES).decode()
+
+
+class _WholeApp(QueueApp):
+    """The app with all endpoints."""
+
+    families = (V1Routes, AdministrationRoutes, HistoryRoutes, WorkflowRoutes)
 
 
 class Queue(QueueActions, Handle):
@@ -131,7 +136,7 @@ class Queue(QueueActions, Handle):
             report=problems.report,
         )
         self._engine.owner = weakref.proxy(self)
-        super().__init__(context, QueueApp(self._engine, self._new_token(), _FAMILIES), config)
+        super().__init__(context, _WholeApp(self._engine, self._new_token()), config)
         self._ends.append(self._time.drive_ends.add(self._sender.release))
         # Attempts are recorded with the journal's recorder, which the base class has created.
         self._reports = AttemptReports(self._engine, self._recorder, self._signer.now)

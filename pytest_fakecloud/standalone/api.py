@@ -7,11 +7,11 @@ from __future__ import annotations
 import gzip
 import re
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, cached_property, wraps
 from pkgutil import get_data
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from ..base_cloud import begin_test, context_of
 from ..cloud import Cloud
@@ -20,7 +20,7 @@ from ..core.ids import new_token
 from ..core.problems import Problem, Problems, shortened
 from ..core.recorder import Recorder
 from ..faults.table import setting_over
-from ..http.app import FAULTS, App, Route
+from ..http.app import FAULTS, App, Route, RouteTable
 from ..http.messages import Answer, AnyResponse, Effect, Request, Serve, bearer_token, same
 from ..services import services_by_word
 from .addresses import TOKEN_VARIABLE, URL_VARIABLE, Hosts
@@ -30,6 +30,8 @@ from .control.data import DataRoutes
 from .control.handles import HandleRoutes, describe
 
 T = TypeVar("T", bound=AnyResponse)
+_Part: TypeAlias = CloudRoutes | DataRoutes | HandleRoutes | IsolatedClouds
+"""An object with further endpoints."""
 _MOST_CODES = 100
 """Maximum number of unused sign-in codes; a newer one replaces the oldest."""
 _GUARDS = (
@@ -105,31 +107,33 @@ class ControlApp(App):
         self._codes: deque[str] = deque(maxlen=_MOST_CODES)
         self.data = DataRoutes(cloud)
         self._clouds = clouds
-        self._routes: list[Route] = [
-            *CloudRoutes(cloud).routes(),
-            *HandleRoutes(cloud, self._hosts).routes(),
-            *self.data.routes(),
-            *([] if clouds is None else clouds.routes()),
-        ]
+        parts = CloudRoutes(cloud), HandleRoutes(cloud, self._hosts), self.data
+        self._parts: Sequence[_Part] = parts if clouds is None else (*parts, clouds)
 
     # -- the dialect -----------------------------------------------------------------------------
 
-    def routes(self) -> list[Route]:
-        """Return all endpoints. The OpenAPI document is generated from this list."""
+    @cached_property
+    def table(self) -> RouteTable:
+        """All routes. The OpenAPI document is generated from them."""
+        of_parts = (_of_part(part, route) for part in self._parts for route in part.routes())
+        return RouteTable([*self.routes(), *of_parts])
+
+    @classmethod
+    def routes(cls) -> list[Route]:
+        """Return the routes of no part."""
         return [
             Route("GET", "/", "console", page),
             Route("GET", "/console/{name}", "console_file", file),
             Route("GET", "/favicon.ico", "icon", icon),
-            Route("GET", f"{PREFIX}/live", "live", self.live),
-            Route("GET", f"{PREFIX}/ready", "ready", self.ready),
-            Route("GET", f"{PREFIX}/openapi.json", "openapi", self.openapi),
-            Route("GET", f"{PREFIX}/state", "state", self.state),
-            Route("GET", f"{PREFIX}/env", "env", self.env),
-            Route("POST", f"{PREFIX}/codes", "code", self.make_code),
-            Route("POST", f"{PREFIX}/session", "session", self.session),
-            Route("POST", f"{PREFIX}/reset", "reset", self.reset),
-            Route("POST", f"{PREFIX}/begin", "begin", self.begin),
-            *self._routes,
+            Route("GET", f"{PREFIX}/live", "live", cls.live),
+            Route("GET", f"{PREFIX}/ready", "ready", cls.ready),
+            Route("GET", f"{PREFIX}/openapi.json", "openapi", cls.openapi),
+            Route("GET", f"{PREFIX}/state", "state", cls.state),
+            Route("GET", f"{PREFIX}/env", "env", cls.env),
+            Route("POST", f"{PREFIX}/codes", "code", cls.make_code),
+            Route("POST", f"{PREFIX}/session", "session", cls.session),
+            Route("POST", f"{PREFIX}/reset", "reset", cls.reset),
+            Route("POST", f"{PREFIX}/begin", "begin", cls.begin),
         ]
 
     def answer(self, request: Request) -> AnyResponse:
@@ -271,6 +275,16 @@ class ControlApp(App):
             self._clouds.close()
 
 
+def _of_part(part: _Part, route: Route) -> Route:
+    """Return the route of a part with an endpoint of the app."""
+
+    @wraps(route.endpoint)
+    def endpoint(app: ControlApp, request: Request) -> object:
+        return route.endpoint(part, request)
+
+    return route._replace(endpoint=endpoint)
+
+
 def _guarded(response: T) -> T:
     if not isinstance(response, Effect):
         headers = list(response.headers)
@@ -304,7 +318,7 @@ _GZIP = re.compile(r"(?i)(?:^|,)\s*gzip\s*(?:,|$|;\s*q=(?!0(?:\.0*)?\s*(?:,|$)))
 """An ``Accept-Encoding`` header that accepts gzip: ``q=0`` rejects an encoding."""
 
 
-def page(request: Request) -> Answer:
+def page(app: ControlApp, request: Request) -> Answer:
     """Return the console page."""
     document = _read("pytest_fakecloud.standalone", "page/console.html")
     answer = _compressed(request, document, "text/html; charset=utf-8")
@@ -312,7 +326,7 @@ def page(request: Request) -> Answer:
     return answer
 
 
-def file(request: Request) -> Answer:
+def file(app: ControlApp, request: Request) -> Answer:
     """Return a script or stylesheet of the console page."""
     name = request.params["name"]
     if name not in FILES:
@@ -320,7 +334,7 @@ def file(request: Request) -> Answer:
     return _compressed(request, _read(*FILES[name]), _TYPES[name.rpartition(".")[2]])
 
 
-def icon(request: Request) -> Answer:
+def icon(app: ControlApp, request: Request) -> Answer:
     """Return 204, because browsers request an icon and the console has none."""
     return Answer(status=204, content_type=None)
 

@@ -76,11 +76,12 @@ class VectorApp(App):
         self._limits = engine.limits
         self.read_only_token = read_only_token
 
-    def routes(self) -> list[Route]:
+    @classmethod
+    def routes(cls) -> list[Route]:
         """Return a route for each command; the method that serves a command has the command's name."""
         names = {path: _name(path) for path in (*_WRITING, *_QUERYING, *_READING)}
         return [
-            Route(METHODS, f"/{path}", name, getattr(self, name.replace("-", "_")))
+            Route(METHODS, f"/{path}", name, getattr(cls, name.replace("-", "_")))
             for path, name in names.items()
         ]
 

@@ -125,7 +125,8 @@ def test_the_pipelines_order(demo: Demo) -> None:
     class Ordered(App):
         service = "demo"
 
-        def routes(self) -> list[Any]:
+        @classmethod
+        def routes(cls) -> list[Any]:
             return []
 
         def authenticate(self, request: Request) -> object:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.http.app import Route, RouteTable
+from pytest_fakecloud.http.app import App, Route, RouteTable
 
 
-def endpoint(request: Any) -> object:
+def endpoint(app: App, request: Any) -> object:
     return None
 
 
@@ -98,10 +98,17 @@ def test_three_routes_are_hint_enough(path: str) -> None:
     assert set(hint) <= {f"GET /a/{number}" for number in range(5)}
 
 
-def test_tables_of_a_service_share_what_they_can() -> None:
-    one, two = (RouteTable([route("GET", "/a"), route("GET", "/{b}")]) for _ in range(2))
-    assert one._by_head is two._by_head
-    assert one.routes[0] is not two.routes[0]
+def test_the_apps_of_a_class_share_their_table() -> None:
+    class One(App):
+        @classmethod
+        def routes(cls) -> list[Route]:
+            return [route("GET", f"/{cls.__name__}")]
+
+    class Two(One):
+        pass
+
+    assert One().table is One().table
+    assert [app().table.routes[0].pattern for app in (One, Two)] == ["/One", "/Two"]
 
 
 SEGMENT = st.text("ab/%.{}*", max_size=6)

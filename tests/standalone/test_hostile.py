@@ -89,7 +89,7 @@ def requests(draw: Callable[[Any], Any]) -> tuple[str, str, bytes]:
 
 
 with Cloud(seed=0) as _cloud:
-    ROUTES = ControlApp(_cloud, "x").routes()
+    ROUTES = ControlApp(_cloud, "x").table.routes
 
 
 @settings(suppress_health_check=list(HealthCheck))

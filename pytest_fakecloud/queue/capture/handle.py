@@ -25,7 +25,7 @@ from ...core.timers import Occupied, to_datetime
 from ...handle import Context, Snapshot
 from ..actions import at_least_now
 from ..attempt_reports import dead_letter_lines, unfinished_lines
-from ..delivery.destination_server import RAW_HEADERS, Destination, DestinationServer
+from ..delivery.destination_server import RAW_HEADERS, Destination, DestinationServer, ServerApp
 from ..model import DAY
 from ..settings import CallbackCaptureConfig
 from ..signatures import explain, verified_claims
@@ -115,6 +115,10 @@ class _CaptureServer(DestinationServer):
         )
 
 
+class _CaptureApp(ServerApp):
+    paths: ClassVar[Mapping[str, str]] = {"callback": "callbacks", "failure": "failures"}
+
+
 class CallbackCapture(Destination):
     """A receiver of callbacks. Publish messages with its ``callback_url`` and ``failure_url``.
 
@@ -129,7 +133,7 @@ class CallbackCapture(Destination):
     fixture: ClassVar[str] = "callback_capture"
 
     _settings = CallbackCaptureConfig
-    _paths: ClassVar[Mapping[str, str]] = {"callback": "callbacks", "failure": "failures"}
+    _app_type = _CaptureApp
     _server_type = _CaptureServer
 
     def __init__(self, context: Context, **settings: Unpack[CallbackCaptureSettings]) -> None:

@@ -34,23 +34,28 @@ RAW_HEADERS = "fakecloud.headers"
 _METHODS = "GET HEAD POST PUT PATCH DELETE OPTIONS TRACE"
 
 
-class _ServerApp(App):
+class ServerApp(App):
     """Adds a journal and injected faults, which every fake has, to a pytest-httpserver."""
 
     service = "destination"
+    paths: ClassVar[Mapping[str, str]] = {}
+    """The names of the routes of some paths, for faults and assertions."""
 
-    def __init__(self, receive: Callable[[Request], Answer], paths: Mapping[str, str]) -> None:
+    def __init__(self, receive: Callable[[Request], Answer]) -> None:
         self._receive = receive
-        self._paths = paths
 
-    def routes(self) -> list[Route]:
+    @classmethod
+    def routes(cls) -> list[Route]:
         """Return a route for each named path, which faults can select, and one for the rest."""
         named = [
-            Route(_METHODS, pattern, name, self._receive)
-            for path, name in self._paths.items()
+            Route(_METHODS, pattern, name, cls.receive)
+            for path, name in cls.paths.items()
             for pattern in (f"/{path}", f"/{path}/{{rest*}}")
         ]
-        return [*named, Route(_METHODS, "/{rest*}", "request", self._receive)]
+        return [*named, Route(_METHODS, "/{rest*}", "request", cls.receive)]
+
+    def receive(self, request: Request) -> Answer:
+        return self._receive(request)
 
     def detach(self) -> None:
         super().detach()
@@ -127,8 +132,7 @@ class Destination(Handle):
     service: ClassVar[str] = "destination"
     fixture: ClassVar[str] = "destination"
 
-    _paths: ClassVar[Mapping[str, str]] = {}
-    """The names of the routes of some paths, for faults and assertions."""
+    _app_type: ClassVar[type[ServerApp]] = ServerApp
     _server_type: ClassVar[type[DestinationServer]] = DestinationServer
 
     def __init__(self, context: Context, **settings: Unpack[HandleSettings]) -> None:
@@ -142,7 +146,7 @@ class Destination(Handle):
             )
         # Create pytest-httpserver first, because the fakes' server may call it from now on.
         self._server = self._server_type(self)
-        super().__init__(context, _ServerApp(self._serve, self._paths), config)
+        super().__init__(context, self._app_type(self._serve), config)
         self._mount.body_limit = BODY_LIMIT
         # Its methods read these attributes, for example to return the URL of a path.
         self._server.port = self._mount.port

@@ -41,43 +41,45 @@ from .routes import (
 class AdministrationRoutes(RouteFamily):
     """Endpoints for schedules (except their creation), queues, URL groups and flow control."""
 
-    def routes(self) -> list[Route]:
+    @classmethod
+    def routes(cls) -> list[Route]:
         return [
-            *(route for base in SCHEDULES for route in self._of_schedules(base)),
-            Route("GET", "/v1/schedules", "list_schedules_v1", self.list_schedules),
-            Route("GET", "/v1/schedules/{id}", "get_schedule_v1", self.get_schedule),
-            Route("GET", "/v2/queues", "list_queues", self.list_queues),
-            Route("POST", "/v2/queues", "upsert_queue", self.upsert_queue),
-            Route("GET", "/v2/queues/{name}", "get_queue", self.get_queue),
-            Route("DELETE", "/v2/queues/{name}", "delete_queue", self.delete_queue),
-            Route("POST", "/v2/queues/{name}/pause", "pause_queue", self.set_queue_paused),
-            Route("POST", "/v2/queues/{name}/resume", "resume_queue", self.set_queue_paused),
-            Route("GET", "/v2/topics", "list_groups", self.list_groups),
-            Route("GET", "/v2/topics/{name}", "get_group", self.get_group),
-            Route("DELETE", "/v2/topics/{name}", "delete_group", self.delete_group),
-            Route("PATCH", "/v2/topics/{name}", "change_group", self.change_group),
-            Route("POST", "/v2/topics/{name}/endpoints", "add_endpoints", self.add_endpoints),
+            *(route for base in SCHEDULES for route in cls._of_schedules(base)),
+            Route("GET", "/v1/schedules", "list_schedules_v1", cls.list_schedules),
+            Route("GET", "/v1/schedules/{id}", "get_schedule_v1", cls.get_schedule),
+            Route("GET", "/v2/queues", "list_queues", cls.list_queues),
+            Route("POST", "/v2/queues", "upsert_queue", cls.upsert_queue),
+            Route("GET", "/v2/queues/{name}", "get_queue", cls.get_queue),
+            Route("DELETE", "/v2/queues/{name}", "delete_queue", cls.delete_queue),
+            Route("POST", "/v2/queues/{name}/pause", "pause_queue", cls.set_queue_paused),
+            Route("POST", "/v2/queues/{name}/resume", "resume_queue", cls.set_queue_paused),
+            Route("GET", "/v2/topics", "list_groups", cls.list_groups),
+            Route("GET", "/v2/topics/{name}", "get_group", cls.get_group),
+            Route("DELETE", "/v2/topics/{name}", "delete_group", cls.delete_group),
+            Route("PATCH", "/v2/topics/{name}", "change_group", cls.change_group),
+            Route("POST", "/v2/topics/{name}/endpoints", "add_endpoints", cls.add_endpoints),
             Route(
-                "DELETE", "/v2/topics/{name}/endpoints", "remove_endpoints", self.remove_endpoints
+                "DELETE", "/v2/topics/{name}/endpoints", "remove_endpoints", cls.remove_endpoints
             ),
-            Route("GET", "/v2/flowControl", "list_flow_controls", self.list_flow_controls),
-            Route("GET", "/v2/flowControl/{key}", "get_flow_control", self.get_flow_control),
-            Route("POST", "/v2/flowControl/{key}/pause", "pause_flow", self.set_flow_paused),
-            Route("POST", "/v2/flowControl/{key}/resume", "resume_flow", self.set_flow_paused),
-            Route("POST", "/v2/flowControl/{key}/pin", "pin_flow", self.pin_flow),
-            Route("POST", "/v2/flowControl/{key}/unpin", "unpin_flow", self.unpin_flow),
-            Route("POST", "/v2/flowControl/{key}/resetRate", "reset_rate", self.reset_rate),
-            Route("POST", "/v2/flowControl/{key}/reset", "reset_rate", self.reset_rate),
-            Route("GET", "/v2/globalParallelism", "global_parallelism", self.global_parallelism),
+            Route("GET", "/v2/flowControl", "list_flow_controls", cls.list_flow_controls),
+            Route("GET", "/v2/flowControl/{key}", "get_flow_control", cls.get_flow_control),
+            Route("POST", "/v2/flowControl/{key}/pause", "pause_flow", cls.set_flow_paused),
+            Route("POST", "/v2/flowControl/{key}/resume", "resume_flow", cls.set_flow_paused),
+            Route("POST", "/v2/flowControl/{key}/pin", "pin_flow", cls.pin_flow),
+            Route("POST", "/v2/flowControl/{key}/unpin", "unpin_flow", cls.unpin_flow),
+            Route("POST", "/v2/flowControl/{key}/resetRate", "reset_rate", cls.reset_rate),
+            Route("POST", "/v2/flowControl/{key}/reset", "reset_rate", cls.reset_rate),
+            Route("GET", "/v2/globalParallelism", "global_parallelism", cls.global_parallelism),
         ]
 
-    def _of_schedules(self, base: str) -> list[Route]:
+    @classmethod
+    def _of_schedules(cls, base: str) -> list[Route]:
         return [
-            Route("GET", base, "list_schedules", self.list_schedules),
-            Route("PATCH POST", f"{base}/{{id}}/pause", "pause_schedule", self.set_paused),
-            Route("PATCH POST", f"{base}/{{id}}/resume", "resume_schedule", self.set_paused),
-            Route("GET", f"{base}/{{id}}", "get_schedule", self.get_schedule),
-            Route("DELETE", f"{base}/{{id}}", "delete_schedule", self.delete_schedule),
+            Route("GET", base, "list_schedules", cls.list_schedules),
+            Route("PATCH POST", f"{base}/{{id}}/pause", "pause_schedule", cls.set_paused),
+            Route("PATCH POST", f"{base}/{{id}}/resume", "resume_schedule", cls.set_paused),
+            Route("GET", f"{base}/{{id}}", "get_schedule", cls.get_schedule),
+            Route("DELETE", f"{base}/{{id}}", "delete_schedule", cls.delete_schedule),
         ]
 
     def list_schedules(self, request: Request) -> object:
@@ -240,23 +242,24 @@ _DOCUMENTED = {
 class V1Routes(RouteFamily):
     """Endpoints of ``/v1``."""
 
-    def routes(self) -> list[Route]:
+    @classmethod
+    def routes(cls) -> list[Route]:
         return [
-            Route("POST", "/v1/publish/{destination*}", "publish_v1", self.publish),
-            Route("GET", "/v1/endpoints", "list_endpoints_v1", self.list_endpoints),
-            Route("POST", "/v1/endpoints", "create_endpoint_v1", self.create_endpoint),
-            Route("GET", "/v1/endpoints/{id}", "get_endpoint_v1", self.get_endpoint),
-            Route("PUT", "/v1/endpoints/{id}", "change_endpoint_v1", self.change_endpoint),
-            Route("DELETE", "/v1/endpoints/{id}", "delete_endpoint_v1", self.delete_endpoint),
-            Route("GET", "/v1/topics", "list_topics_v1", self.list_topics),
-            Route("POST", "/v1/topics", "create_topic_v1", self.create_topic),
-            Route("GET", "/v1/topics/{name}", "get_topic_v1", self.get_topic),
-            Route("PUT", "/v1/topics/{name}", "rename_topic_v1", self.rename_topic),
-            Route("DELETE", "/v1/topics/{name}", "delete_topic_v1", self.delete_topic),
-            Route("DELETE", "/v1/messages/{id}", "cancel_message_v1", self.cancel_message),
-            Route("GET", "/v1/messages/{id}/tasks", "list_tasks_v1", self.list_tasks),
-            Route("GET", "/v1/tasks/{id}", "get_task_v1", self.get_task),
-            Route("GET", "/v1/quota", "quota_v1", self.quota),
+            Route("POST", "/v1/publish/{destination*}", "publish_v1", cls.publish),
+            Route("GET", "/v1/endpoints", "list_endpoints_v1", cls.list_endpoints),
+            Route("POST", "/v1/endpoints", "create_endpoint_v1", cls.create_endpoint),
+            Route("GET", "/v1/endpoints/{id}", "get_endpoint_v1", cls.get_endpoint),
+            Route("PUT", "/v1/endpoints/{id}", "change_endpoint_v1", cls.change_endpoint),
+            Route("DELETE", "/v1/endpoints/{id}", "delete_endpoint_v1", cls.delete_endpoint),
+            Route("GET", "/v1/topics", "list_topics_v1", cls.list_topics),
+            Route("POST", "/v1/topics", "create_topic_v1", cls.create_topic),
+            Route("GET", "/v1/topics/{name}", "get_topic_v1", cls.get_topic),
+            Route("PUT", "/v1/topics/{name}", "rename_topic_v1", cls.rename_topic),
+            Route("DELETE", "/v1/topics/{name}", "delete_topic_v1", cls.delete_topic),
+            Route("DELETE", "/v1/messages/{id}", "cancel_message_v1", cls.cancel_message),
+            Route("GET", "/v1/messages/{id}/tasks", "list_tasks_v1", cls.list_tasks),
+            Route("GET", "/v1/tasks/{id}", "get_task_v1", cls.get_task),
+            Route("GET", "/v1/quota", "quota_v1", cls.quota),
         ]
 
     def publish(self, request: Request) -> Answer:

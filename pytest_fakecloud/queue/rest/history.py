@@ -66,16 +66,17 @@ _OVERRIDES = ("retries", "retry-delay", "flow-control-", "label", "delay", "fail
 class HistoryRoutes(RouteFamily):
     """Endpoints for dead letters and logs."""
 
-    def routes(self) -> list[Route]:
+    @classmethod
+    def routes(cls) -> list[Route]:
         return [
-            Route("GET", "/v2/dlq", "list_dead_letters", self.list_dead_letters),
-            Route("DELETE", "/v2/dlq", "delete_dead_letters", self.delete_dead_letters),
-            Route("POST", "/v2/dlq/retry", "retry_dead_letters", self.retry_dead_letters),
-            Route("POST", "/v2/dlq/retry/{id}", "retry_dead_letter", self.retry_dead_letter),
-            Route("GET", "/v2/dlq/{id}", "get_dead_letter", self.get_dead_letter),
-            Route("DELETE", "/v2/dlq/{id}", "delete_dead_letter", self.delete_dead_letter),
-            Route("GET", "/v2/events", "list_events", self.list_logs),
-            Route("GET", "/v2/logs", "list_logs", self.list_logs),
+            Route("GET", "/v2/dlq", "list_dead_letters", cls.list_dead_letters),
+            Route("DELETE", "/v2/dlq", "delete_dead_letters", cls.delete_dead_letters),
+            Route("POST", "/v2/dlq/retry", "retry_dead_letters", cls.retry_dead_letters),
+            Route("POST", "/v2/dlq/retry/{id}", "retry_dead_letter", cls.retry_dead_letter),
+            Route("GET", "/v2/dlq/{id}", "get_dead_letter", cls.get_dead_letter),
+            Route("DELETE", "/v2/dlq/{id}", "delete_dead_letter", cls.delete_dead_letter),
+            Route("GET", "/v2/events", "list_events", cls.list_logs),
+            Route("GET", "/v2/logs", "list_logs", cls.list_logs),
         ]
 
     def list_dead_letters(self, request: Request) -> object:
@@ -165,31 +166,32 @@ _FILTERS = frozenset({*_RUN_FIELDS, "count", "cursor", "fromDate", "toDate"})
 class WorkflowRoutes(RouteFamily):
     """Endpoints for workflow runs and their dead letters."""
 
-    def routes(self) -> list[Route]:
+    @classmethod
+    def routes(cls) -> list[Route]:
         dlq = "/v2/workflows/dlq"
         return [
-            Route("GET", "/v2/workflows/runs/{id}", "get_workflow_steps", self.get_steps),
-            Route("DELETE", "/v2/workflows/runs/{id}", "end_workflow_run", self.end_run),
-            Route("DELETE", "/v2/workflows/runs", "cancel_workflow_runs", self.cancel_runs),
-            Route("GET", "/v2/workflows/events", "list_workflow_runs", self.list_runs),
-            Route("GET", "/v2/workflows/logs", "list_workflow_runs", self.list_runs),
-            Route("POST", "/v2/trigger/{destination*}", "trigger_workflow", self.trigger),
-            Route("POST", "/v2/batch/trigger", "trigger_workflows", self.trigger_many),
-            Route("POST", "/v2/wait/{event}", "wait_for_event", self.wait),
-            Route("POST", "/v2/notify/{event}", "notify_event", self.notify),
-            Route("POST", "/v2/notify/{run}/{event}", "notify_event", self.notify),
-            Route("GET", "/v2/waiters/{event}", "list_waiters", self.waiters),
-            Route(_METHODS, HOOKS + "{user}/{run}/{event}", "workflow_webhook", self.webhook),
-            Route("POST", f"{dlq}/resume", "resume_workflow_runs", self.start_again),
-            Route("POST", f"{dlq}/resume/{{id}}", "resume_workflow_runs", self.start_again),
-            Route("POST", f"{dlq}/restart", "restart_workflow_runs", self.start_again),
-            Route("POST", f"{dlq}/restart/{{id}}", "restart_workflow_runs", self.start_again),
-            Route("POST", f"{dlq}/callback/{{id}}", "retry_failure_function", self.retry_failure),
-            Route("DELETE", f"{dlq}/callback/{{id}}", "give_up_failure", self.give_up_failure),
-            Route("GET", dlq, "list_workflow_dead_letters", self.list_dead_letters),
-            Route("DELETE", dlq, "delete_workflow_dead_letters", self.delete_dead_letters),
-            Route("GET", f"{dlq}/{{id}}", "get_workflow_dead_letter", self.get_dead_letter),
-            Route("DELETE", f"{dlq}/{{id}}", "delete_workflow_dead_letters", self.delete_one),
+            Route("GET", "/v2/workflows/runs/{id}", "get_workflow_steps", cls.get_steps),
+            Route("DELETE", "/v2/workflows/runs/{id}", "end_workflow_run", cls.end_run),
+            Route("DELETE", "/v2/workflows/runs", "cancel_workflow_runs", cls.cancel_runs),
+            Route("GET", "/v2/workflows/events", "list_workflow_runs", cls.list_runs),
+            Route("GET", "/v2/workflows/logs", "list_workflow_runs", cls.list_runs),
+            Route("POST", "/v2/trigger/{destination*}", "trigger_workflow", cls.trigger),
+            Route("POST", "/v2/batch/trigger", "trigger_workflows", cls.trigger_many),
+            Route("POST", "/v2/wait/{event}", "wait_for_event", cls.wait),
+            Route("POST", "/v2/notify/{event}", "notify_event", cls.notify),
+            Route("POST", "/v2/notify/{run}/{event}", "notify_event", cls.notify),
+            Route("GET", "/v2/waiters/{event}", "list_waiters", cls.waiters),
+            Route(_METHODS, HOOKS + "{user}/{run}/{event}", "workflow_webhook", cls.webhook),
+            Route("POST", f"{dlq}/resume", "resume_workflow_runs", cls.start_again),
+            Route("POST", f"{dlq}/resume/{{id}}", "resume_workflow_runs", cls.start_again),
+            Route("POST", f"{dlq}/restart", "restart_workflow_runs", cls.start_again),
+            Route("POST", f"{dlq}/restart/{{id}}", "restart_workflow_runs", cls.start_again),
+            Route("POST", f"{dlq}/callback/{{id}}", "retry_failure_function", cls.retry_failure),
+            Route("DELETE", f"{dlq}/callback/{{id}}", "give_up_failure", cls.give_up_failure),
+            Route("GET", dlq, "list_workflow_dead_letters", cls.list_dead_letters),
+            Route("DELETE", dlq, "delete_workflow_dead_letters", cls.delete_dead_letters),
+            Route("GET", f"{dlq}/{{id}}", "get_workflow_dead_letter", cls.get_dead_letter),
+            Route("DELETE", f"{dlq}/{{id}}", "delete_workflow_dead_letters", cls.delete_one),
         ]
 
     def get_steps(self, request: Request) -> object:

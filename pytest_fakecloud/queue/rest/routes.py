@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
@@ -20,7 +19,7 @@ from ...core.field_types import MESSAGE_ID, METHOD, TEXT, URL
 from ...core.json_schema import check_nesting
 from ...core.matching import Field
 from ...core.timers import finished
-from ...http.app import App, Endpoint, Route
+from ...http.app import App, Route
 from ...http.messages import Answer, Request, bearer_token, json_value, same
 from .. import errors
 from ..engine.engine import Engine
@@ -57,15 +56,27 @@ _KINDS = {str: "a string", dict: "an object", bool: "true or false"}
 class RouteFamily:
     """The routes of one family of endpoints, which are called with the engine's lock held.
 
-    An endpoint that returns None responds with an empty body.
+    An endpoint that returns None responds with an empty body. Each request has its own instance.
     """
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.runs = engine.workflow
 
-    def routes(self) -> list[Route]:
+    @classmethod
+    def routes(cls) -> list[Route]:
         raise NotImplementedError
+
+
+def _locked(family: type[RouteFamily], route: Route) -> Route:
+    """Return the route of a family with an endpoint of the app."""
+
+    def endpoint(app: QueueApp, request: Request) -> object:
+        with app.engine.lock:
+            result = route.endpoint(family(app.engine), request)
+        return Answer() if result is None else result
+
+    return route._replace(endpoint=endpoint)
 
 
 def _read_json(body: bytes, what: str) -> Any:
@@ -231,12 +242,13 @@ _CHANGING = frozenset({"rotate_keys", "rotate_keys_v1"})
 class QueueApp(App):
     """The HTTP app of a queue.
 
-    ``read_only_token`` authenticates ``GET`` requests only. ``families`` are the other endpoints,
-    which other modules define. The endpoints of this class acquire the engine's lock themselves,
-    because a chat request must not hold it.
+    ``read_only_token`` authenticates ``GET`` requests only. The endpoints of this class acquire the
+    engine's lock themselves, because a chat request must not hold it.
     """
 
     service = "queue"
+    families: ClassVar[Sequence[type[RouteFamily]]] = ()
+    """The other endpoints, which other modules define."""
     fact_fields: ClassVar[Mapping[str, Field]] = {
         "url": Field(DESTINATION),
         "destination": Field(DESTINATION),
@@ -258,47 +270,32 @@ class QueueApp(App):
         "method": Field(METHOD),
     }  # fmt: skip
 
-    def __init__(
-        self, engine: Engine, read_only_token: str, families: Sequence[type[RouteFamily]]
-    ) -> None:
+    def __init__(self, engine: Engine, read_only_token: str) -> None:
         self.engine = engine
         self.read_only_token = read_only_token
-        self._families = families
 
-    def routes(self) -> list[Route]:
-        families = [family(self.engine) for family in self._families]
+    @classmethod
+    def routes(cls) -> list[Route]:
         return [
-            *(route for family in families for route in family.routes()),
-            Route("POST", "/v2/publish/{destination*}", "publish", self.publish),
-            Route("POST", "/v2/enqueue/{queue}/{destination*}", "enqueue", self.enqueue),
-            Route("POST", "/v2/batch", "batch", self.batch),
-            Route("DELETE", "/v2/messages", "cancel_messages", self.cancel_messages),
-            Route("GET", "/v2/messages/{id}", "get_message", self.get_message),
-            Route("DELETE", "/v2/messages/{id}", "cancel_message", self.cancel_message),
+            *(_locked(family, route) for family in cls.families for route in family.routes()),
+            Route("POST", "/v2/publish/{destination*}", "publish", cls.publish),
+            Route("POST", "/v2/enqueue/{queue}/{destination*}", "enqueue", cls.enqueue),
+            Route("POST", "/v2/batch", "batch", cls.batch),
+            Route("DELETE", "/v2/messages", "cancel_messages", cls.cancel_messages),
+            Route("GET", "/v2/messages/{id}", "get_message", cls.get_message),
+            Route("DELETE", "/v2/messages/{id}", "cancel_message", cls.cancel_message),
             *(
-                Route("POST", f"{base}/{{destination*}}", "create_schedule", self.create_schedule)
+                Route("POST", f"{base}/{{destination*}}", "create_schedule", cls.create_schedule)
                 for base in SCHEDULES
             ),
             # Chat requests may take long, because a handler for the language model may be slow.
-            Route("POST", "/llm/v1/chat/completions", "chat", self.chat, lingers=True),
-            Route("GET", "/v2/keys", "get_keys", self.get_keys),
-            Route("POST GET", "/v2/keys/rotate", "rotate_keys", self.rotate_keys),
-            Route("GET", "/v1/keys", "get_keys_v1", self.get_keys),
-            Route("POST GET", "/v1/keys/rotate", "rotate_keys_v1", self.rotate_keys),
-            Route("GET", "/v1/messages/{id}", "get_message_v1", self.get_message),
+            Route("POST", "/llm/v1/chat/completions", "chat", cls.chat, lingers=True),
+            Route("GET", "/v2/keys", "get_keys", cls.get_keys),
+            Route("POST GET", "/v2/keys/rotate", "rotate_keys", cls.rotate_keys),
+            Route("GET", "/v1/keys", "get_keys_v1", cls.get_keys),
+            Route("POST GET", "/v1/keys/rotate", "rotate_keys_v1", cls.rotate_keys),
+            Route("GET", "/v1/messages/{id}", "get_message_v1", cls.get_message),
         ]
-
-    def find_route(self, request: Request) -> Endpoint:
-        """As for every app, but the endpoint of a family is called with the engine's lock."""
-        endpoint = super().find_route(request)
-        if isinstance(getattr(endpoint, "__self__", None), RouteFamily):
-            return partial(self._locked, endpoint)
-        return endpoint
-
-    def _locked(self, endpoint: Endpoint, request: Request) -> object:
-        with self.engine.lock:
-            result = endpoint(request)
-        return Answer() if result is None else result
 
     def authenticate(self, request: Request) -> object:
         if request.path.startswith(HOOKS):

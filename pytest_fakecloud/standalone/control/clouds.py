@@ -93,21 +93,22 @@ class CloudRoutes:
         self._snapshots: dict[str, _Kept] = {}
         self._numbers = itertools.count(1)
 
-    def routes(self) -> list[Route]:
+    @classmethod
+    def routes(cls) -> list[Route]:
         snapshots = f"{PREFIX}/snapshots"
         return [
-            Route("GET", f"{PREFIX}/clock", "clock", self.get_clock),
-            Route("POST", f"{PREFIX}/clock", "move_clock", self.move_clock),
-            Route("GET", f"{PREFIX}/due", "due", self.get_due),
-            Route("GET", f"{PREFIX}/seed", "seed", self.get_seed),
-            Route("PUT", f"{PREFIX}/seed", "set_seed", self.set_seed),
-            Route("GET", snapshots, "snapshots", self.get_snapshots),
-            Route("POST", snapshots, "take_snapshot", self.take_snapshot),
-            Route("POST", f"{snapshots}/{{id}}", "restore_snapshot", self.restore_snapshot),
-            Route("DELETE", f"{snapshots}/{{id}}", "drop_snapshot", self.drop_snapshot),
-            Route("GET", f"{snapshots}/{{id}}/changes", "changes", self.get_changes),
-            Route("POST", f"{PREFIX}/load", "load", self.load, lingers=True),
-            Route("POST", f"{PREFIX}/replay", "replay", self.replay, lingers=True),
+            Route("GET", f"{PREFIX}/clock", "clock", cls.get_clock),
+            Route("POST", f"{PREFIX}/clock", "move_clock", cls.move_clock),
+            Route("GET", f"{PREFIX}/due", "due", cls.get_due),
+            Route("GET", f"{PREFIX}/seed", "seed", cls.get_seed),
+            Route("PUT", f"{PREFIX}/seed", "set_seed", cls.set_seed),
+            Route("GET", snapshots, "snapshots", cls.get_snapshots),
+            Route("POST", snapshots, "take_snapshot", cls.take_snapshot),
+            Route("POST", f"{snapshots}/{{id}}", "restore_snapshot", cls.restore_snapshot),
+            Route("DELETE", f"{snapshots}/{{id}}", "drop_snapshot", cls.drop_snapshot),
+            Route("GET", f"{snapshots}/{{id}}/changes", "changes", cls.get_changes),
+            Route("POST", f"{PREFIX}/load", "load", cls.load, lingers=True),
+            Route("POST", f"{PREFIX}/replay", "replay", cls.replay, lingers=True),
         ]
 
     def get_clock(self, request: Request) -> shapes.Clock:
@@ -298,13 +299,14 @@ class IsolatedClouds:
         self._starting = threading.Lock()
         self._lock = threading.Lock()
 
-    def routes(self) -> list[Route]:
+    @classmethod
+    def routes(cls) -> list[Route]:
         return [
-            Route("GET", f"{PREFIX}/clouds", "clouds", self.get_clouds),
-            Route("POST", f"{PREFIX}/clouds", "new_cloud", self.new_cloud),
-            Route("DELETE", f"{PREFIX}/clouds/{{id}}", "end_cloud", self.end_cloud),
-            Route("POST", f"{PREFIX}/clouds/{{id}}/failed", "keep_cloud", self.keep_cloud),
-            Route("POST", f"{PREFIX}/clouds/{{id}}/codes", "cloud_code", self.make_code),
+            Route("GET", f"{PREFIX}/clouds", "clouds", cls.get_clouds),
+            Route("POST", f"{PREFIX}/clouds", "new_cloud", cls.new_cloud),
+            Route("DELETE", f"{PREFIX}/clouds/{{id}}", "end_cloud", cls.end_cloud),
+            Route("POST", f"{PREFIX}/clouds/{{id}}/failed", "keep_cloud", cls.keep_cloud),
+            Route("POST", f"{PREFIX}/clouds/{{id}}/codes", "cloud_code", cls.make_code),
         ]
 
     def get_clouds(self, request: Request) -> list[shapes.CloudEntry]:

@@ -50,21 +50,22 @@ class DataRoutes:
         self._cloud = cloud
         self._streams: set[Signal] = set()
 
-    def routes(self) -> list[Route]:
+    @classmethod
+    def routes(cls) -> list[Route]:
         base = f"{PREFIX}/handles/{{name}}"
         return [
-            Route("GET", f"{base}/view", "view", self.get_view),
-            Route("GET", f"{base}/lists", "lists", self.lists),
-            Route("GET", f"{base}/lists/{{list}}", "list", self.page),
-            Route("GET", f"{base}/lists/{{list}}/{{id}}", "item", self.item),
-            Route("POST", f"{base}/messages/{{id}}/deliver", "deliver_now", self.deliver_now),
-            Route("POST", f"{base}/schedules/{{id}}/run", "run_schedule", self.run_schedule),
-            Route("GET", f"{base}/attempts", "attempts", self.get_attempts),
-            Route("GET", f"{base}/dead-letters", "dead_letters", self.get_dead_letters),
-            Route("POST", f"{base}/dead-letters/{{id}}", "retry", self.retry_dead_letter),
-            Route("GET", f"{PREFIX}/journal", "journal", self.journal_rows),
-            Route("GET", f"{PREFIX}/journal/stream", "journal_stream", self.stream, lingers=True),
-            Route("GET", f"{PREFIX}/problems", "problems", self.get_problems),
+            Route("GET", f"{base}/view", "view", cls.get_view),
+            Route("GET", f"{base}/lists", "lists", cls.lists),
+            Route("GET", f"{base}/lists/{{list}}", "list", cls.page),
+            Route("GET", f"{base}/lists/{{list}}/{{id}}", "item", cls.item),
+            Route("POST", f"{base}/messages/{{id}}/deliver", "deliver_now", cls.deliver_now),
+            Route("POST", f"{base}/schedules/{{id}}/run", "run_schedule", cls.run_schedule),
+            Route("GET", f"{base}/attempts", "attempts", cls.get_attempts),
+            Route("GET", f"{base}/dead-letters", "dead_letters", cls.get_dead_letters),
+            Route("POST", f"{base}/dead-letters/{{id}}", "retry", cls.retry_dead_letter),
+            Route("GET", f"{PREFIX}/journal", "journal", cls.journal_rows),
+            Route("GET", f"{PREFIX}/journal/stream", "journal_stream", cls.stream, lingers=True),
+            Route("GET", f"{PREFIX}/problems", "problems", cls.get_problems),
         ]
 
     def get_view(self, request: Request) -> dict[str, Any]:

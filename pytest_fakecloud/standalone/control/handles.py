@@ -50,18 +50,19 @@ class HandleRoutes:
         self._made = WeakKeyDictionary[Fault, dict[str, Any]]()
         """The request that injected each fault of this API."""
 
-    def routes(self) -> list[Route]:
+    @classmethod
+    def routes(cls) -> list[Route]:
         handle = f"{PREFIX}/handles/{{name}}"
         return [
-            Route("POST", f"{PREFIX}/handles", "start_handle", self.start_handle),
-            Route("GET", handle, "handle", self.get_handle),
-            Route("DELETE", handle, "close_handle", self.close_handle),
-            Route("POST", f"{handle}/requests", "send", self.send_request, lingers=True),
-            Route("GET", f"{handle}/faults", "faults", self.get_faults),
-            Route("POST", f"{handle}/faults", "add_fault", self.add_fault),
-            Route("DELETE", f"{handle}/faults", "clear_faults", self.clear_faults),
-            Route("DELETE", f"{handle}/faults/{{id}}", "remove_fault", self.remove_fault),
-            Route("POST", f"{PREFIX}/call", "call", self.call, lingers=True),
+            Route("POST", f"{PREFIX}/handles", "start_handle", cls.start_handle),
+            Route("GET", handle, "handle", cls.get_handle),
+            Route("DELETE", handle, "close_handle", cls.close_handle),
+            Route("POST", f"{handle}/requests", "send", cls.send_request, lingers=True),
+            Route("GET", f"{handle}/faults", "faults", cls.get_faults),
+            Route("POST", f"{handle}/faults", "add_fault", cls.add_fault),
+            Route("DELETE", f"{handle}/faults", "clear_faults", cls.clear_faults),
+            Route("DELETE", f"{handle}/faults/{{id}}", "remove_fault", cls.remove_fault),
+            Route("POST", f"{PREFIX}/call", "call", cls.call, lingers=True),
         ]
 
     def start_handle(self, request: Request) -> shapes.HandleEntry:

@@ -6,7 +6,6 @@ The tests ``test_every_…_has_a_row`` compare the rows with the code. A new set
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -16,9 +15,7 @@ import pytest
 
 from pytest_fakecloud.queue.delivery.destinations import route_to
 from pytest_fakecloud.queue.handle import Queue
-from pytest_fakecloud.queue.rest.admin import AdministrationRoutes, V1Routes
-from pytest_fakecloud.queue.rest.history import HistoryRoutes
-from pytest_fakecloud.queue.rest.routes import QueueApp
+from pytest_fakecloud.queue.rest.history import WorkflowRoutes
 from pytest_fakecloud.queue.wire import headers, records
 
 from ..scenarios import expanded, parts, play, scenarios
@@ -263,16 +260,10 @@ ENDPOINTS = {"get_keys", "rotate_keys", "chat"}
 """Endpoints with tests above, because they compare more than responses."""
 
 
-OWN = (QueueApp, V1Routes, AdministrationRoutes, HistoryRoutes)
-
-
 def own_routes(queue: Queue) -> list[Any]:
     """Return the routes except those of workflow runs, which have their own tests."""
-    return [
-        route
-        for route in queue._app.table.routes
-        if isinstance(inspect.unwrap(route.endpoint).__self__, OWN)  # type: ignore[attr-defined]
-    ]
+    others = {route.name for route in WorkflowRoutes.routes()}
+    return [route for route in queue._app.table.routes if route.name not in others]
 
 
 @pytest.mark.parametrize(
