@@ -102,6 +102,7 @@ TRANSPORT: Kind[Literal["socket", "inprocess"]] = choice("socket", "inprocess")
 DELIVERY: Kind[DeliveryMode] = choice("driven", "background")
 
 
+@cache
 def whole(minimum: int | None = None, maximum: int | None = None) -> Kind[int]:
     """Accept an integer within these bounds."""
 
@@ -111,6 +112,7 @@ def whole(minimum: int | None = None, maximum: int | None = None) -> Kind[int]:
     return Kind(int, f"a whole number{_bounds(minimum, maximum)}", fits)
 
 
+@cache
 def number(minimum: float, maximum: float | None = None) -> Kind[float]:
     def fits(value: Any) -> bool:
         return _is_number(value) and _is_within(value, minimum, maximum)
