@@ -26,6 +26,8 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.base_cloud import Transport
+from pytest_fakecloud.handle import Handle, app_of
+from pytest_fakecloud.http.messages import Request
 from pytest_fakecloud.outside.surroundings import changes_for
 
 from .timing import compare, limit, line
@@ -245,6 +247,39 @@ def transports() -> list[bool]:
     ]
 
 
+# -- the first request -----------------------------------------------------------------------------
+
+REQUESTS = {
+    "kv_server": ("/", b'["SET","key","value"]'),
+    "vector_index": ("/upsert", b'{"id":"a","vector":[0.5,0.5]}'),
+    "broker": ("/produce/t", b'{"value":"v"}'),
+    "queue": ("/v2/publish/https://app.example.com/hook", b"{}"),
+}
+
+
+def first_requests() -> list[bool]:
+    """Compare the first request to a new fake, which creates what an unused fake does not need, with
+    the second, both without the socket.
+    """
+    holds = []
+    for fixture, (target, body) in REQUESTS.items():
+        taken: list[tuple[float, float]] = []
+        for _ in range(TURNS):
+            with Cloud(1, delivery="driven") as cloud:
+                settings = {"topics": {"t": 1}} if fixture == "broker" else {}
+                fake: Handle = getattr(cloud, fixture)(**settings)
+                app, headers = app_of(fake), list(fake.headers.items())
+                times = [perf_counter()]
+                for _ in range(2):
+                    app.answer(Request("POST", target, headers, body))
+                    times.append(perf_counter())
+                taken.append((times[1] - times[0], times[2] - times[1]))
+        first, second = (median(column) * 1e6 for column in zip(*taken, strict=True))
+        print(f"{fixture:12} first request {first:6.0f} us, second {second:6.0f} us")
+        holds.append(line(f"{fixture}: the first request / the second", first / second, 3.0))
+    return holds
+
+
 # -- two days in a moment --------------------------------------------------------------------------
 
 
@@ -378,7 +413,10 @@ def suites(folder: Path) -> list[bool]:
 def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        holds = [*fixtures(folder), *whole_tests(), *transports(), *ladder(), *suites(folder)]
+        holds = [
+            *fixtures(folder), *whole_tests(), *first_requests(), *transports(), *ladder(),
+            *suites(folder),
+        ]  # fmt: skip
     return 0 if all(holds) else 1
 
 
