@@ -71,13 +71,17 @@ class Namespace:
         row = self._rows.get(id)
         return None if row is None else self._newest(row)
 
-    def record(self, row: int, *, with_vector: bool = True) -> VectorRecord:
+    def record(self, row: int) -> VectorRecord:
         """Return the version of a row's record that queries see."""
         stored = self.stored[row]
-        if not with_vector or self.matrix is None:
+        if self.matrix is None:
             return stored
         id, _, sparse, metadata, data = stored
         return VectorRecord(id, self.matrix.vector(row), sparse, metadata, data)
+
+    def records(self, rows: Iterable[int], *, with_vectors: bool) -> Iterator[VectorRecord]:
+        """Return the versions of rows' records that queries see, optionally without the vectors."""
+        return map(self.record if with_vectors else self.stored.__getitem__, rows)
 
     def scan(self, slot: int = 0, prefix: str = "") -> Iterator[tuple[int, VectorRecord]]:
         """Yield slot and newest record of the rows from ``slot`` on, if the id has the prefix."""

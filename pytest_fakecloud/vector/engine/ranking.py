@@ -25,7 +25,7 @@ from ...core.ids import RandomStream
 from ..model import Floats, Fusion, Hit, Predicate, Rows, VectorQuery
 from ..settings import VectorConfig
 from .namespace import Namespace
-from .vectors import Accept, Ranking, Search, best_first, float32_scores, rank_dense, threshold
+from .vectors import Accept, Ranking, Search, best_first, float32_scores, lower_bound, rank_dense
 
 HYBRID_DEPTH = 1000
 RANK_CONSTANT = 60
@@ -72,12 +72,8 @@ class Ranker:
                 scores = scores.clip(0, 1)
             else:
                 rows, scores = self._fused(namespace, prepared, next(dense))
-            answers.append(
-                [
-                    Hit(score, namespace.record(row, with_vector=query.include.vectors))
-                    for row, score in zip(rows.tolist(), scores, strict=True)
-                ]
-            )
+            records = namespace.records(rows.tolist(), with_vectors=query.include.vectors)
+            answers.append([*map(Hit, scores, records)])
         return answers
 
     def _dense(self, namespace: Namespace, queries: Sequence[PreparedQuery]) -> list[Ranking]:
@@ -112,7 +108,7 @@ class Ranker:
         )
         accept = _accept(namespace, prepared)
         if accept is None:
-            near = scores >= threshold(scores, depth)
+            near = scores >= lower_bound(scores, depth)
             return best_first(rows[near], scores[near], depth, self._order)
         ranking = best_first(rows, scores, len(rows), self._order)
         tested = enumerate(ranking.rows[: self._budget(prepared)].tolist())

@@ -36,7 +36,7 @@ Slack = Callable[[float], float]
 """Returns how far a row's key can be below a key while the scores of the two rows are equal."""
 
 UNIT = 2.0**-24  # Half the distance from 1 to the next float32.
-BLOCK = 64  # Number of keys per block in `threshold()`; they are evenly spaced, not adjacent.
+BLOCK = 64  # Number of keys per block in `lower_bound()`; they are evenly spaced, not adjacent.
 EXACT_CHUNK = 1 << 20  # Number of values that exact scoring converts to float64 at a time.
 BATCH = 32  # Maximum number of queries in one matrix product.
 # Up to this many numbers, one thread multiplies as fast as several threads, and ten times as fast
@@ -44,6 +44,7 @@ BATCH = 32  # Maximum number of queries in one matrix product.
 ONE_THREAD = 1 << 22
 SMALL_PRODUCT = 1 << 13  # Up to this many numbers, no BLAS library splits a product among threads.
 LARGEST = float(np.finfo(np.float32).max)
+SMALLEST = float(np.finfo(np.float64).tiny)
 FIRST_LOOK = 256  # Number of rows that a filtered search tests against the filter first.
 
 
@@ -163,7 +164,7 @@ class _Scorer:
         return np.concatenate(chunks).astype(np.float32)
 
     def _exact(self, rows: Rows) -> Doubles:
-        vectors = self._matrix.values[rows].astype(np.float64)
+        vectors = self._matrix.values.take(rows, axis=0).astype(np.float64)
         if self._similarity is Similarity.EUCLIDEAN:
             distances = vectors - self._query
             return np.asarray(1 / (1 + np.einsum("ij,ij->i", distances, distances)))
@@ -171,9 +172,8 @@ class _Scorer:
         dots = np.einsum("ij,j->i", vectors, self._query)
         if self._similarity is Similarity.DOT_PRODUCT:
             return np.asarray(np.clip((1 + dots) / 2, -LARGEST, LARGEST))
-        norms = self._matrix.norms[rows] * self._norm
-        if not norms.all():
-            norms[norms == 0] = 1
+        # The product with a zero vector is 0, whatever it is divided by.
+        norms = np.maximum(self._matrix.norms[rows] * self._norm, SMALLEST)
         return np.asarray((1 + dots / norms) / 2)
 
 
@@ -188,11 +188,11 @@ def best_first(
 
 def _candidates(keys: NDArray[np.floating], search: Search, slack: Slack) -> Rows:
     if search.accept is None:
-        least = threshold(keys, search.depth)
+        least = lower_bound(keys, search.depth)
         near = keys >= least - slack(least) if math.isfinite(least) else keys > -math.inf
         return near.nonzero()[0]
     if search.budget is not None:
-        least = threshold(keys, search.budget)
+        least = lower_bound(keys, search.budget)
         best = np.flatnonzero(keys >= least if math.isfinite(least) else keys > -math.inf)
         return _accepted(best_first(best, keys[best], search.budget).rows, search.accept)
     return _accepted_candidates(keys, search.depth, search.accept, slack)
@@ -206,7 +206,7 @@ def _accepted_candidates(
     tested_from = np.inf
     accepted: Rows = np.empty(0, np.intp)
     while True:
-        least = threshold(keys, depth_tested)
+        least = lower_bound(keys, depth_tested)
         floor = least if math.isfinite(least) else float(np.finfo(keys.dtype).min)
         fresh = np.flatnonzero((keys >= floor) & (keys < tested_from))
         accepted = np.concatenate((accepted, _accepted(fresh, accept)))
@@ -226,31 +226,24 @@ def _accepted(rows: Rows, accept: Accept) -> Rows:
     return np.array([row for row in rows.tolist() if accept(row)], np.intp)
 
 
-def threshold(keys: NDArray[np.floating], depth: int) -> float:
-    """Return the ``depth``-th largest key, or minus infinity if there are fewer keys.
+def lower_bound(keys: NDArray[np.floating], depth: int) -> float:
+    """Return a number that at least ``depth`` keys reach, and usually few others; minus infinity if
+    there are fewer keys.
 
-    The maxima of blocks are compared first: for ten of a million keys this takes 620 us, while
-    ``np.partition`` alone takes 1,050 us; for ten of 10,000 keys both take 7 us.
+    If there are many keys, it is the ``depth``-th largest of the maxima of blocks, so the others are
+    in the same blocks. For ten of a million keys, that takes half as long as ``np.partition``.
     """
     count = len(keys)
     if depth >= count:
         return -np.inf if depth > count or count == 0 else float(keys.min())
     if depth * BLOCK * 4 <= count:
-        # No more than ``depth`` blocks have a maximum above the result, so the ``depth``-th largest
-        # maximum does not exceed it. Only the few keys from that maximum on need to be compared.
         whole = count - count % BLOCK
-        maxima = keys[:whole].reshape(BLOCK, -1).max(axis=0)
-        keys = keys[keys >= _largest(maxima, depth)]
+        chosen = keys[:whole].reshape(BLOCK, -1).max(axis=0)
     else:
-        keys = keys.copy()
-    return _largest(keys, depth)
-
-
-def _largest(keys: NDArray[np.floating], depth: int) -> float:
-    """Return the ``depth``-th largest of the keys; reorders them in place."""
-    index = len(keys) - depth
-    keys.partition(index)
-    return float(keys[index])
+        chosen = keys.copy()
+    index = len(chosen) - depth
+    chosen.partition(index)
+    return float(chosen[index])
 
 
 def float32_scores(matrix: Matrix, similarity: Similarity, vector: Floats, rows: Rows) -> Floats:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pytest_fakecloud.vector.engine import vectors as dense
-from pytest_fakecloud.vector.engine.vectors import Matrix, Ranking, Search, rank_dense, threshold
+from pytest_fakecloud.vector.engine.vectors import Matrix, Ranking, Search, lower_bound, rank_dense
 from pytest_fakecloud.vector.model import Floats, Similarity
 
 from ..building import floats
@@ -185,10 +185,16 @@ def test_a_budget_bounds_what_a_filter_is_asked_about() -> None:
 
 
 @given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 3000), depth=st.integers(1, 300))
-def test_threshold_is_the_depth_th_largest_key(seed: int, count: int, depth: int) -> None:
+def test_the_lower_bound_is_reached_by_enough_keys_and_few_others(
+    seed: int, count: int, depth: int
+) -> None:
     keys = np.random.default_rng(seed).integers(-50, 50, count).astype(np.float32)
-    ordered = np.sort(keys)[::-1]
-    assert threshold(keys, depth) == (ordered[depth - 1] if depth <= count else -np.inf)
+    bound = lower_bound(keys, depth)
+    if depth > count:
+        assert bound == -np.inf
+    else:
+        assert np.count_nonzero(keys >= bound) >= depth
+        assert np.count_nonzero(keys > bound) < depth * dense.BLOCK
 
 
 @pytest.mark.parametrize(
