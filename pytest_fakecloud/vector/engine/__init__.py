@@ -293,8 +293,9 @@ class VectorEngine:
 
     def _spend(self, what: str, count: int) -> None:
         """Count queries or updates; raise ``VectorError`` 429 if they exceed the day's limit."""
-        limit, day = self._daily[what], self._clock.now_us() // DAY_US
+        limit = self._daily[what]
         if limit is not None:
+            day = self._clock.now_us() // DAY_US
             today = {key: used for key, used in self._used.items() if key[0] == day}
             used = today.get((day, what), 0) + count
             if used > limit:
@@ -636,6 +637,8 @@ class VectorEngine:
 
     def filter(self, text: str) -> Predicate | None:
         """Return the compiled filter, or None if the text is empty."""
+        if not text:
+            return None
         size = len(text.encode("utf-8", "surrogatepass"))
         errors.check_limit("Filter size", size, self.limits.filter_bytes, "bytes")
         if not text.strip():

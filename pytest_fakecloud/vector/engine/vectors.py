@@ -167,9 +167,9 @@ class _Scorer:
         vectors = self._matrix.values.take(rows, axis=0).astype(np.float64)
         if self._similarity is Similarity.EUCLIDEAN:
             distances = vectors - self._query
-            return np.asarray(1 / (1 + np.einsum("ij,ij->i", distances, distances)))
+            return np.asarray(1 / (1 + np.add.reduce(distances * distances, axis=1)))
         # Not a matrix product: equal rows must have equal scores anywhere in the matrix.
-        dots = np.einsum("ij,j->i", vectors, self._query)
+        dots = np.add.reduce(vectors * self._query, axis=1)
         if self._similarity is Similarity.DOT_PRODUCT:
             return np.asarray(np.clip((1 + dots) / 2, -LARGEST, LARGEST))
         # The product with a zero vector is 0, whatever it is divided by.
