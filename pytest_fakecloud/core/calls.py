@@ -553,6 +553,11 @@ EVENT_FIELDS: Mapping[str, Field] = dict.fromkeys(("began", "alone", "held"), Fi
 """The data of these events. Services add the data of their own."""
 
 
+def data_field(name: str, field: Field) -> Field:
+    """Return a field of events that is read from their data."""
+    return field._replace(read=lambda event: event.data.get(name, ABSENT))
+
+
 # -- names of calls --------------------------------------------------------------------------------
 
 _NAMED_BY = frozenset({"target", "command", "facts"})  # what the names of a call are read from

@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, Unpack, overload
 
-from .calls import Call, CallNames, Entry, Event, Listed, NamesOf
+from .calls import Call, CallNames, Entry, Event, Listed, NamesOf, data_field
 from .errors import CannotTell, ContractError, counted
-from .field_types import ABSENT, ANYTHING
+from .field_types import ANYTHING
 from .matching import Field, Mismatch, Query, Question, fields_of
 from .recorder import Recorder
 from .settings import optional, whole
@@ -271,15 +271,15 @@ class Journal:
         """
         __tracebackhide__ = True
         events = [entry for entry in self._read() if isinstance(entry, Event)]
-        known = self._recorder.event_fields
-        names = known.keys() | {name for event in events for name in event.data}
-        asked = {name: known.get(name, Field())._replace(read=_event_value(name)) for name in names}
+        fields = {**self._recorder.event_fields}
+        for name in {name for event in events for name in event.data if name not in fields}:
+            fields[name] = data_field(name, Field())
         kinds = self._recorder.event_kinds()
         if kinds:
             kinds = kinds.union(event.kind for event in events)
-        asked["kind"] = Field(Listed("kind of event", lambda: kinds))
-        query = Query({**where} if kind is None else {"kind": kind, **where}, asked, "event")
-        return results_of(filter(query, events), asked, "event")
+        fields["kind"] = Field(Listed("kind of event", lambda: kinds))
+        query = Query({**where} if kind is None else {"kind": kind, **where}, fields, "event")
+        return results_of(filter(query, events), fields, "event")
 
     def assert_called(
         self,
@@ -320,7 +320,3 @@ class Journal:
 
 def recorder_of(journal: Journal) -> Recorder:
     return journal._recorder
-
-
-def _event_value(name: str) -> Callable[[Event], Any]:
-    return lambda event: event.data.get(name, ABSENT)

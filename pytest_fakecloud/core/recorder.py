@@ -29,6 +29,7 @@ from .calls import (
     Entry,
     Event,
     Listed,
+    data_field,
     field_of,
     shorten,
     weight_of,
@@ -195,23 +196,8 @@ class Recorder:
     @property
     def call_fields(self) -> Mapping[str, Field]:
         """The fields that calls can be filtered by: their own and their services' facts."""
-        declared: dict[str, list[Field]] = {}
-        for app, _ in self.apps.values():
-            for name, known in app.fact_fields.items():
-                declared.setdefault(name, []).append(known)
-        facts = {
-            name: Field(
-                either(one.type for one in known),
-                known[0].read or partial(field_of, name=name),
-                any(one.several for one in known),
-                optional=any(one.optional for one in known),
-                parts=next((one.parts for one in known if one.parts is not None), None),
-            )
-            for name, known in declared.items()
-        }
         return {
-            **facts,
-            **CALL_FIELDS,
+            **_call_fields(tuple(app for app, _ in self.apps.values())),
             "route": Field(Listed("name of a route", self.words)),
             "service": Field(Listed("service of a fake here", lambda: self.apps)),
             "handle": Field(Listed("name of a fake here", lambda: self.names)),
@@ -219,10 +205,8 @@ class Recorder:
 
     @property
     def event_fields(self) -> Mapping[str, Field]:
-        fields = {**EVENT_FIELDS}
-        for app, _ in self.apps.values():
-            fields.update(app.event_fields)
-        return fields
+        """The fields that events can be filtered by: their own and the data of their services."""
+        return _event_fields(tuple(app for app, _ in self.apps.values()))
 
     def event_kinds(self) -> frozenset[str]:
         kinds = (app.event_kinds for app, _ in self.apps.values())
@@ -406,6 +390,34 @@ class Recorder:
                 at = bisect_right(recorder.entries, number, key=_number_of)
                 gone, recorder.entries = recorder.entries[at:], recorder.entries[:at]
                 self.shared.forget_large(gone)
+
+
+@lru_cache(maxsize=64)  # because tests filter the calls of the same services many times
+def _call_fields(apps: tuple[Any, ...]) -> Mapping[str, Field]:
+    """Return the fields of all calls, and the facts of the services of these classes."""
+    declared: dict[str, list[Field]] = {}
+    for app in apps:
+        for name, known in app.fact_fields.items():
+            declared.setdefault(name, []).append(known)
+    facts = {
+        name: Field(
+            either(one.type for one in known),
+            known[0].read or partial(field_of, name=name),
+            any(one.several for one in known),
+            optional=any(one.optional for one in known),
+            parts=next((one.parts for one in known if one.parts is not None), None),
+        )
+        for name, known in declared.items()
+    }
+    return {**facts, **CALL_FIELDS}
+
+
+@lru_cache(maxsize=64)
+def _event_fields(apps: tuple[Any, ...]) -> Mapping[str, Field]:
+    fields = {**EVENT_FIELDS}
+    for app in apps:
+        fields.update(app.event_fields)
+    return {name: data_field(name, field) for name, field in fields.items()}
 
 
 def _action(recorded: tuple[Any, ...]) -> Action:
