@@ -34,7 +34,7 @@ from .calls import (
     shorten,
     weight_of,
 )
-from .errors import brief, report_failure
+from .errors import SHOWN, brief, report_failure
 from .field_types import either
 from .matching import Field
 from .timers import Registry
@@ -458,13 +458,36 @@ def arguments_shown(given: Sequence[Any], named: Mapping[str, Any]) -> list[str]
     ]
 
 
-def _argument(value: object) -> str:
-    """Format an argument in a few characters, without calling repr on large values."""
-    if value is None or isinstance(value, str | bytes | int | float):
-        return brief(value, 60)
-    if isinstance(value, dict | list | tuple | set):
-        return brief(value) if len(value) <= 10 else f"{type(value).__name__} of {len(value)}"
-    return type(value).__name__
+_SHOWN = 60
+"""Maximum number of characters of a number or a text in an argument."""
+_BRACKETS = {dict: ("{", "}"), list: ("[", "]"), tuple: ("(", ")"), set: ("{", "}")}
+
+
+def _argument(value: Any, levels: int = 3) -> str:
+    """Format an argument in a few characters, in a time that does not depend on its size. Containers
+    are shown down to a number of levels.
+    """
+    if isinstance(value, str | bytes):
+        return brief(value[: _SHOWN + 1], _SHOWN)
+    if value is None or isinstance(value, int | float):
+        return brief(value, _SHOWN)
+    kind, name = type(value), type(value).__name__
+    base = next((one for one in _BRACKETS if isinstance(value, one)), None)
+    if base is None:
+        return name
+    if not value:
+        return brief(value)
+    if len(value) > 10 or not levels:
+        return f"{name} of {len(value)}"
+    parts = [_argument(one, levels - 1) for one in value]
+    if base is dict:
+        values = (_argument(one, levels - 1) for one in value.values())
+        parts = [f"{key}: {one}" for key, one in zip(parts, values, strict=True)]
+    opening, closing = _BRACKETS[base]
+    inner = ", ".join(parts) + ("," if kind is tuple and len(parts) == 1 else "")
+    text = f"{opening}{inner}{closing}"
+    text = text if kind is base else f"{name}{text}"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 def stack_of(frame: FrameType | None) -> Iterator[FrameType]:

@@ -17,7 +17,14 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.field_types import TEXT, URL
 from pytest_fakecloud.core.journal import Journal
 from pytest_fakecloud.core.matching import Field
-from pytest_fakecloud.core.recorder import CallSite, Recorder, code_place, is_library, place_at
+from pytest_fakecloud.core.recorder import (
+    CallSite,
+    Recorder,
+    arguments_shown,
+    code_place,
+    is_library,
+    place_at,
+)
 
 from ..harness import error_of, in_threads
 
@@ -720,3 +727,50 @@ def test_large_calls_are_cut_when_they_are_forgotten(through_a_handle: bool) -> 
 )
 def test_files_of_libraries(name: str, expected: bool) -> None:
     assert is_library(name) is expected
+
+
+class Seen(str):
+    """A string that counts how often it is formatted."""
+
+    count = 0
+
+    def __repr__(self) -> str:
+        Seen.count += 1
+        return super().__repr__()
+
+
+LARGE = [Seen("x")] * 1_000
+
+
+@pytest.mark.parametrize(
+    ("argument", "text"),
+    [
+        ({"b": None, "a": [1, 2.5, "x"]}, "{'b': None, 'a': [1, 2.5, 'x']}"),
+        ((1,), "(1,)"),
+        ({3}, "{3}"),
+        ([], "[]"),
+        (set(), "set()"),
+        ("é" * 70, "'" + "é" * 59 + "…"),
+        (LARGE, "list of 1000"),
+        ({"rows": LARGE}, "{'rows': list of 1000}"),
+        (CallSite((), LARGE), "CallSite((), list of 1000)"),  # type: ignore[arg-type]
+        ([[[[LARGE]]]], "[[[list of 1]]]"),
+        ([{"deep": {"er": [1]}}], "[{'deep': {'er': list of 1}}]"),
+        (object(), "object"),
+        ([object()], "[object]"),
+    ],
+)
+def test_an_argument_of_an_action_is_formatted_in_a_time_that_does_not_depend_on_its_size(
+    argument: object, text: str
+) -> None:
+    Seen.count = 0
+    assert arguments_shown([argument], {}) == [text]
+    assert Seen.count == 0
+
+
+def test_a_long_text_in_an_argument_is_cut_before_it_is_formatted() -> None:
+    class Whole(bytes):
+        def __repr__(self) -> str:
+            raise AssertionError("the whole value was formatted")
+
+    assert arguments_shown([[Whole(b"x" * 1_000)]], {}) == ["[b'" + "x" * 58 + "…]"]
