@@ -460,34 +460,46 @@ def arguments_shown(given: Sequence[Any], named: Mapping[str, Any]) -> list[str]
 
 _SHOWN = 60
 """Maximum number of characters of a number or a text in an argument."""
-_BRACKETS = {dict: ("{", "}"), list: ("[", "]"), tuple: ("(", ")"), set: ("{", "}")}
+_BRACKETS: Mapping[type, tuple[str, str]] = {
+    dict: ("{", "}"), list: ("[", "]"), tuple: ("(", ")"), set: ("{", "}")
+}  # fmt: skip
 
 
 def _argument(value: Any, levels: int = 3) -> str:
     """Format an argument in a few characters, in a time that does not depend on its size. Containers
     are shown down to a number of levels.
     """
+    kind: type = type(value)
+    if kind is str:
+        return _cut(repr(value[: _SHOWN + 1]), _SHOWN)
+    if value is None or kind is float or kind is bool:
+        return repr(value)
+    if isinstance(value, int | float):
+        return brief(value, _SHOWN)
     if isinstance(value, str | bytes):
         return brief(value[: _SHOWN + 1], _SHOWN)
-    if value is None or isinstance(value, int | float):
-        return brief(value, _SHOWN)
-    kind, name = type(value), type(value).__name__
-    base = next((one for one in _BRACKETS if isinstance(value, one)), None)
+    base = kind if kind in _BRACKETS else next((b for b in _BRACKETS if issubclass(kind, b)), None)
     if base is None:
-        return name
+        return kind.__name__
     if not value:
-        return brief(value)
+        return repr(base())
     if len(value) > 10 or not levels:
-        return f"{name} of {len(value)}"
-    parts = [_argument(one, levels - 1) for one in value]
+        return f"{kind.__name__} of {len(value)}"
     if base is dict:
-        values = (_argument(one, levels - 1) for one in value.values())
-        parts = [f"{key}: {one}" for key, one in zip(parts, values, strict=True)]
+        parts = [
+            f"{_argument(k, levels - 1)}: {_argument(v, levels - 1)}" for k, v in value.items()
+        ]
+    else:
+        parts = [_argument(one, levels - 1) for one in value]
     opening, closing = _BRACKETS[base]
-    inner = ", ".join(parts) + ("," if kind is tuple and len(parts) == 1 else "")
-    text = f"{opening}{inner}{closing}"
-    text = text if kind is base else f"{name}{text}"
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+    if kind is tuple and len(parts) == 1:
+        closing = ",)"
+    name = "" if kind is base else kind.__name__
+    return _cut(f"{name}{opening}{', '.join(parts)}{closing}", SHOWN)
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[:length]}…"
 
 
 def stack_of(frame: FrameType | None) -> Iterator[FrameType]:
