@@ -97,9 +97,10 @@ def as_floats(value: Any, field: str = "vector") -> Floats:
             if kind is not float and kind is not int:
                 raise wrong_type(f"{field}[{index}]", "a number", value[index])
     try:
-        # Three times as fast as numpy's conversions of a list. Raises for an integer beyond the range.
+        # Three times as fast as numpy's conversions of a list. A number beyond the range becomes
+        # infinite or, if it is an integer or since Python 3.14, raises one of these exceptions.
         packed = struct.pack(f"{len(value)}f", *value)
-    except struct.error:
+    except (OverflowError, struct.error):
         packed = struct.pack("f", math.inf)
     return _checked(np.frombuffer(packed, np.float32), field)
 
