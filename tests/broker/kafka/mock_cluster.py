@@ -14,7 +14,7 @@ import confluent_kafka
 
 from pytest_fakecloud.broker.kafka.cluster import Cluster
 
-SETTINGS = "static=false&heartbeat.interval.ms=50&fetch.wait.max.ms=10&request.timeout=2"
+SETTINGS = "static=false&heartbeat.interval.ms=50&fetch.wait.max.ms=10&request.timeout=5"
 """No static members, and no long fetches that would have to be woken."""
 
 

@@ -693,7 +693,7 @@ class TestAClusterThatGoesAway:
 
     @staticmethod
     def patience(engine: str, seconds: float) -> str:
-        return engine.replace("request.timeout=2", f"request.timeout={seconds}")
+        return engine.replace("request.timeout=5", f"request.timeout={seconds}")
 
     def test_everything_says_so_and_works_again(
         self, make_broker: Make, engine: str, mock: MockCluster
