@@ -131,7 +131,7 @@ def head_of(pairs: Sequence[tuple[str, str]]) -> Head | None:
     return Head(Headers(tuple(pairs)), fields, int(fields.get("content-length", "0")))
 
 
-@lru_cache(maxsize=1024)  # because most headers of a client are the same for every fake
+@lru_cache(maxsize=256)  # because most headers of a client are the same for every fake
 def _simple_name(name: str, value: str) -> str:
     """Return a header's name in lower case; "" if the header needs the socket."""
     lower = name.lower()
