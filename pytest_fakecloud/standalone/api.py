@@ -7,7 +7,7 @@ from __future__ import annotations
 import gzip
 import re
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache, cached_property, wraps
 from pkgutil import get_data
@@ -107,20 +107,22 @@ class ControlApp(App):
         self._codes: deque[str] = deque(maxlen=_MOST_CODES)
         self.data = DataRoutes(cloud)
         self._clouds = clouds
-        parts = CloudRoutes(cloud), HandleRoutes(cloud, self._hosts), self.data
-        self._parts: Sequence[_Part] = parts if clouds is None else (*parts, clouds)
+        parts: list[_Part] = [CloudRoutes(cloud), HandleRoutes(cloud, self._hosts), self.data]
+        if clouds is not None:
+            parts.append(clouds)
+        self.parts: Mapping[type[_Part], _Part] = {type(part): part for part in parts}
+        """The parts by their classes."""
 
     # -- the dialect -----------------------------------------------------------------------------
 
     @cached_property
     def table(self) -> RouteTable:
         """All routes. The OpenAPI document is generated from them."""
-        of_parts = (_of_part(part, route) for part in self._parts for route in part.routes())
-        return RouteTable([*self.routes(), *of_parts])
+        return _table_with(tuple(self.parts))
 
     @classmethod
     def routes(cls) -> list[Route]:
-        """Return the routes of no part."""
+        """Return the routes that belong to no part."""
         return [
             Route("GET", "/", "console", page),
             Route("GET", "/console/{name}", "console_file", file),
@@ -275,12 +277,19 @@ class ControlApp(App):
             self._clouds.close()
 
 
-def _of_part(part: _Part, route: Route) -> Route:
+@cache
+def _table_with(parts: tuple[Any, ...]) -> RouteTable:
+    """Return the route table of the control apps that have parts of these classes."""
+    of_parts = (_of_part(part, route) for part in parts for route in part.routes())
+    return RouteTable([*ControlApp.routes(), *of_parts])
+
+
+def _of_part(part: type[_Part], route: Route) -> Route:
     """Return the route of a part with an endpoint of the app."""
 
     @wraps(route.endpoint)
     def endpoint(app: ControlApp, request: Request) -> object:
-        return route.endpoint(part, request)
+        return route.endpoint(app.parts[part], request)
 
     return route._replace(endpoint=endpoint)
 

@@ -24,7 +24,6 @@ from pytest_fakecloud.recordings import archive
 from pytest_fakecloud.standalone.addresses import Hosts
 from pytest_fakecloud.standalone.api import FILES, PREFIX, ControlApp
 from pytest_fakecloud.standalone.control import data
-from pytest_fakecloud.standalone.control.clouds import CloudRoutes
 from pytest_fakecloud.standalone.control.shapes import BODIES, body_schema
 
 from ..robustness import grammar
@@ -303,13 +302,14 @@ def test_a_stream_nobody_reads_keeps_nothing(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_bug_of_the_control_app_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
 
-    def broken(self: CloudRoutes, request: Request) -> object:
+    def broken(request: Request) -> object:
         raise LookupError("lost")
 
-    monkeypatch.setattr(CloudRoutes, "get_seed", broken)
     with Cloud(seed=1, delivery="driven") as cloud:
         app = ControlApp(cloud, "token", log_bug=said.append)
-        assert ask(app, "GET", "/seed")[0] == 500
+        with monkeypatch.context() as patch:
+            patch.setattr(app, "find_route", lambda request: broken)
+            assert ask(app, "GET", "/seed")[0] == 500
         ((problem,), (text,)) = ask(app, "GET", "/problems")[1], said
         assert problem["kind"] == "bug"
         (line, *trace), (said_line, *said_trace) = problem["text"].split("\n"), text.split("\n")
