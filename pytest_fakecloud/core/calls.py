@@ -13,7 +13,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
-from .errors import CannotTell, ContractError, did_you_mean, shown, unknown_name
+from .errors import CannotTell, ContractError, cut, did_you_mean, shown, unknown_name
 from .field_types import (
     ABSENT,
     ANYTHING,
@@ -444,8 +444,9 @@ def _size_of(value: object, most: int = 1 << 20) -> int:
 
 def _beginning(value: Any, most: int = KEPT_OF_CUT) -> Any:
     if isinstance(value, str):
-        # Keep a short string itself: a new one would lose its subclass (command names have one).
-        return value if len(value) <= most else f"{value[:most]}…"
+        # A short string stays the same object: a new one would lose its subclass (command names
+        # have one).
+        return cut(value, most)
     if isinstance(value, bytes):
         return value[:most]
     if isinstance(value, list | tuple):

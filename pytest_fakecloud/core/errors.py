@@ -238,14 +238,18 @@ _ABSENT = object()
 def brief(value: object, length: int = SHOWN) -> str:
     """Format a value for a message: a function by its name, others by repr, cut if too long."""
     text = getattr(value, "__name__", "") if callable(value) else ""
-    text = text or shown(value)
+    return cut(text or shown(value), length)
+
+
+def cut(text: str, length: int = SHOWN) -> str:
+    """Return a text, or its beginning and an ellipsis if it is too long."""
     return text if len(text) <= length else f"{text[:length]}…"
 
 
 def one_line(text: str, length: int = 1000) -> str:
     """Return a message as one line without control characters, cut if too long."""
-    cut = text[: length + 1]
-    plain = " ".join("".join(c if c.isprintable() else " " for c in cut).split())
+    kept = text[: length + 1]
+    plain = " ".join("".join(c if c.isprintable() else " " for c in kept).split())
     return plain if len(text) <= length else f"{plain[:length]}…"
 
 

@@ -34,7 +34,7 @@ from .calls import (
     shorten,
     weight_of,
 )
-from .errors import SHOWN, brief, report_failure
+from .errors import brief, cut, report_failure
 from .field_types import either
 from .matching import Field
 from .timers import Registry
@@ -197,7 +197,7 @@ class Recorder:
     def call_fields(self) -> Mapping[str, Field]:
         """The fields that calls can be filtered by: their own and their services' facts."""
         return {
-            **_call_fields(tuple(app for app, _ in self.apps.values())),
+            **_call_fields(self._app_types),
             "route": Field(Listed("name of a route", self.words)),
             "service": Field(Listed("service of a fake here", lambda: self.apps)),
             "handle": Field(Listed("name of a fake here", lambda: self.names)),
@@ -206,11 +206,15 @@ class Recorder:
     @property
     def event_fields(self) -> Mapping[str, Field]:
         """The fields that events can be filtered by: their own and the data of their services."""
-        return _event_fields(tuple(app for app, _ in self.apps.values()))
+        return _event_fields(self._app_types)
 
     def event_kinds(self) -> frozenset[str]:
-        kinds = (app.event_kinds for app, _ in self.apps.values())
+        kinds = (app.event_kinds for app in self._app_types)
         return EVENT_KINDS.union(*kinds) if self.apps else frozenset()
+
+    @property
+    def _app_types(self) -> tuple[type[Filterable], ...]:
+        return tuple(app for app, _ in self.apps.values())
 
     @property
     def is_known(self) -> bool:
@@ -469,15 +473,11 @@ def _argument(value: Any, levels: int = 3) -> str:
     """Format an argument in a few characters, in a time that does not depend on its size. Containers
     are shown down to a number of levels.
     """
-    kind: type = type(value)
-    if kind is str:
-        return _cut(repr(value[: _SHOWN + 1]), _SHOWN)
-    if value is None or kind is float or kind is bool:
-        return repr(value)
-    if isinstance(value, int | float):
-        return brief(value, _SHOWN)
     if isinstance(value, str | bytes):
-        return brief(value[: _SHOWN + 1], _SHOWN)
+        return cut(repr(value[: _SHOWN + 1]), _SHOWN)
+    if value is None or isinstance(value, int | float):
+        return brief(value, _SHOWN)
+    kind: type = type(value)
     base = kind if kind in _BRACKETS else next((b for b in _BRACKETS if issubclass(kind, b)), None)
     if base is None:
         return kind.__name__
@@ -495,11 +495,7 @@ def _argument(value: Any, levels: int = 3) -> str:
     if kind is tuple and len(parts) == 1:
         closing = ",)"
     name = "" if kind is base else kind.__name__
-    return _cut(f"{name}{opening}{', '.join(parts)}{closing}", SHOWN)
-
-
-def _cut(text: str, length: int) -> str:
-    return text if len(text) <= length else f"{text[:length]}…"
+    return cut(f"{name}{opening}{', '.join(parts)}{closing}")
 
 
 def stack_of(frame: FrameType | None) -> Iterator[FrameType]:

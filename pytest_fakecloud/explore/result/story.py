@@ -9,7 +9,7 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...core.calls import Call
-from ...core.errors import counted
+from ...core.errors import counted, cut
 from ...reporting.calls import SEVERAL, Lookups, gathered
 from ...reporting.wording import summarise
 from ..anomalies import AnomalyError
@@ -95,7 +95,7 @@ def call_text(call: Call, lookups: Lookups) -> str:
         text += f" ({'; '.join(summary.below)})"
     if summary is not None and len(summary.below) == 1 and call.service == "queue":
         text = f"publish {summary.below[0]}"  # a step of a workflow run
-    return text if len(text) <= _LONG else f"{text[:_LONG]}…"
+    return cut(text, _LONG)
 
 
 def lookups_of_run(run: Run) -> Lookups:
