@@ -102,7 +102,7 @@ TRANSPORT: Kind[Literal["socket", "inprocess"]] = choice("socket", "inprocess")
 DELIVERY: Kind[DeliveryMode] = choice("driven", "background")
 
 
-@cache
+@cache  # because checks create the same kinds again and again
 def whole(minimum: int | None = None, maximum: int | None = None) -> Kind[int]:
     """Accept an integer within these bounds."""
 

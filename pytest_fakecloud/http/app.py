@@ -166,7 +166,7 @@ class App:
 
     @cached_property
     def table(self) -> RouteTable:
-        """The route table."""
+        """The route table, by default that of all apps of the class."""
         return self._shared_table()
 
     @classmethod

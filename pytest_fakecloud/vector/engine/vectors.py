@@ -44,7 +44,7 @@ BATCH = 32  # Maximum number of queries in one matrix product.
 ONE_THREAD = 1 << 22
 SMALL_PRODUCT = 1 << 13  # Up to this many numbers, no BLAS library splits a product among threads.
 LARGEST = float(np.finfo(np.float32).max)
-SMALLEST = float(np.finfo(np.float64).tiny)
+TINY = float(np.finfo(np.float64).tiny)  # Below the product of the norms of any two vectors but 0.
 FIRST_LOOK = 256  # Number of rows that a filtered search tests against the filter first.
 
 
@@ -173,7 +173,7 @@ class _Scorer:
         if self._similarity is Similarity.DOT_PRODUCT:
             return np.asarray(np.clip((1 + dots) / 2, -LARGEST, LARGEST))
         # The product with a zero vector is 0, whatever it is divided by.
-        norms = np.maximum(self._matrix.norms[rows] * self._norm, SMALLEST)
+        norms = np.maximum(self._matrix.norms[rows] * self._norm, TINY)
         return np.asarray((1 + dots / norms) / 2)
 
 
@@ -230,8 +230,9 @@ def lower_bound(keys: NDArray[np.floating], depth: int) -> float:
     """Return a number that at least ``depth`` keys reach, and usually few others; minus infinity if
     there are fewer keys.
 
-    If there are many keys, it is the ``depth``-th largest of the maxima of blocks, so the others are
-    in the same blocks. For ten of a million keys, that takes a ninth of the time of ``np.partition``.
+    If there are many keys, it is the ``depth``-th largest of the maxima of blocks of keys, so fewer
+    than ``depth`` blocks have keys above it. For ten of a million keys, that takes a ninth of the
+    time of ``np.partition``.
     """
     count = len(keys)
     if depth >= count:

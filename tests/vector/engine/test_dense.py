@@ -190,6 +190,8 @@ def test_the_lower_bound_is_reached_by_enough_keys_and_few_others(
 ) -> None:
     keys = np.random.default_rng(seed).integers(-50, 50, count).astype(np.float32)
     bound = lower_bound(keys, depth)
+    if depth * dense.BLOCK * 4 > count:
+        assert bound == (np.sort(keys)[-depth] if depth <= count else -np.inf)
     if depth > count:
         assert bound == -np.inf
     else:
