@@ -167,6 +167,8 @@ def _let_time_follow(world: World, exits: contextlib.ExitStack, *, clocks: bool)
     exits.callback(everywhere.restore)
     pairs = [*sleeps_of(policy), *(clocks_of(policy) if clocks else ())]
     world.functions = {id(original): ours for original, ours in pairs}
+    # Clear it first, because ``restore()`` searches all modules if anything holds a replacement.
+    exits.callback(world.functions.clear)
     everywhere.add(pairs)
 
 

@@ -27,7 +27,7 @@ from .clocks import (
     sleeps_really,
     times_out_really,
 )
-from .replace import Everywhere, original_of, replace
+from .replace import Everywhere, Function, original_of, replace
 from .sleepers import LONGEST, SHORT_SLEEP, SHORTEST, Sleepers, sleep_in, watch
 
 _IDLE_TURNS = 3
@@ -275,14 +275,16 @@ class Autojump:
         """Replace the functions. This takes some milliseconds."""
         with self._exits:
             self._exits.callback(self._everywhere.restore)
-            self._everywhere.add([*sleeps_of(self), *clocks_of(self)])
-            call_at = replace(asyncio.BaseEventLoop, "call_at", self._call_at_of_loops())
-            self._exits.callback(call_at.restore)
+            replaced = [*sleeps_of(self), *clocks_of(self)]
             if "trio" in sys.modules:
-                self._replace_trio()
+                replaced += self._of_trio()
             else:
                 sys.meta_path.insert(0, self._finder)
                 self._exits.callback(self._remove_finder)
+            # Replace all of them together, because each search looks at every module.
+            self._everywhere.add(replaced)
+            call_at = replace(asyncio.BaseEventLoop, "call_at", self._call_at_of_loops())
+            self._exits.callback(call_at.restore)
             self._exits = self._exits.pop_all()
 
     def stop(self) -> None:
@@ -356,6 +358,12 @@ class Autojump:
     # -- trio ------------------------------------------------------------------------------------
 
     def _replace_trio(self) -> None:
+        self._everywhere.add(self._of_trio())
+
+    def _of_trio(self) -> list[tuple[Function, Function]]:
+        """Return trio's functions, each with the function to put in its place; let the clock move to
+        the timeouts of a trio run that has already started.
+        """
         trio = sys.modules["trio"]
         originals = (trio.sleep, trio.sleep_until, trio.run)
         trio_sleep, trio_sleep_until, trio_run = map(original_of, originals)
@@ -387,16 +395,13 @@ class Autojump:
                 instruments = (*instruments, TrioTimeouts(self._sleepers, trio_sleep))
             return trio_run(*args, instruments=instruments, **kwargs)
 
-        self._everywhere.add(
-            [
-                (trio_sleep, as_coroutine_function(sleep)),
-                (trio_sleep_until, as_coroutine_function(sleep_until)),
-                (trio_run, run),
-            ]
-        )
-        # Add the instrument to a trio run that has already started.
         with contextlib.suppress(RuntimeError):
             trio.lowlevel.add_instrument(TrioTimeouts(self._sleepers, trio_sleep))
+        return [
+            (trio_sleep, as_coroutine_function(sleep)),
+            (trio_sleep_until, as_coroutine_function(sleep_until)),
+            (trio_run, run),
+        ]
 
 
 class _OnTrioImport(importlib.abc.MetaPathFinder):

@@ -144,9 +144,14 @@ class Everywhere:
     def restore(self) -> None:
         while self._replacements:
             self._replacements.pop().restore()
+        # Only search if something holds a replacement, besides its pair. The last object shows how
+        # many references an object has that only its pair holds.
+        pairs = [*self._pairs, (None, object())]
+        *references, alone = [sys.getrefcount(ours) for _, ours in pairs]
         back = [(ours, original) for original, ours in self._pairs]
         self._pairs.clear()
-        _Search(back).replaced(self._leaves_out)
+        if any(count > alone for count in references):
+            _Search(back).replaced(self._leaves_out)
 
 
 class _Search:

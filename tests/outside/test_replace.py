@@ -278,3 +278,26 @@ def test_what_was_stored_since_is_given_back(holder: Any) -> None:
     assert real not in held(holder)
     everywhere.restore()
     assert set(held(holder)) == {real}
+
+
+@pytest.mark.parametrize("is_kept", [False, True], ids=["forgotten", "kept"])
+@pytest.mark.parametrize("name", ["sleep", "default"], ids=["builtin", "of_python"])
+def test_modules_are_searched_again_only_if_a_replacement_was_kept(
+    holder: Any, name: str, is_kept: bool
+) -> None:
+    asked: list[str] = []
+
+    def leaves_out(module: str) -> bool:
+        asked.append(module)
+        return module != "a_holder"
+
+    holder.sleep = time.sleep
+    real, everywhere = getattr(holder, name), Everywhere(leaves_out)
+    everywhere.add([(real, lambda seconds: None)])
+    if is_kept:
+        holder.kept = getattr(holder, name)
+    asked.clear()
+    everywhere.restore()
+    assert ("a_holder" in asked) is is_kept
+    assert getattr(holder, "kept", real) is real
+    assert getattr(holder, name) is real
