@@ -14,9 +14,11 @@ import tempfile
 import textwrap
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter
+from typing import Literal
 
 import httpx
 import pytest
@@ -247,6 +249,39 @@ def transports() -> list[bool]:
     ]
 
 
+# -- process time ----------------------------------------------------------------------------------
+
+
+def process_times() -> list[bool]:
+    """Measure a cloud with a fake whose clock steers this process, beside freezegun, which also
+    searches all modules for copies of the functions that it replaces.
+    """
+
+    def cloud(process_time: Literal[False, True, "autojump"]) -> None:
+        with Cloud(1, process_time=process_time) as cloud:
+            cloud.kv_server()
+
+    calls: dict[str, Callable[[], object]] = {
+        "without process_time": partial(cloud, False),
+        "process_time=True": partial(cloud, True),
+        "process_time='autojump'": partial(cloud, "autojump"),
+    }
+    if importlib.util.find_spec("freezegun"):
+        from freezegun import freeze_time
+
+        def frozen() -> None:
+            with freeze_time("2026-01-01"):
+                pass
+
+        calls["freezegun.freeze_time"] = frozen
+    table = compare(calls, rounds=15, calls=5)
+    print(f"\na cloud with a fake, {len(sys.modules)} modules imported\n{table}")
+    if "freezegun.freeze_time" not in calls:
+        return []
+    ratio = table.ratio("process_time='autojump'", "freezegun.freeze_time")
+    return [line("process_time='autojump' / freezegun.freeze_time", ratio, 1.0)]
+
+
 # -- the first request -----------------------------------------------------------------------------
 
 REQUESTS = {
@@ -414,8 +449,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         holds = [
-            *fixtures(folder), *whole_tests(), *first_requests(), *transports(), *ladder(),
-            *suites(folder),
+            *fixtures(folder), *whole_tests(), *process_times(), *first_requests(), *transports(),
+            *ladder(), *suites(folder),
         ]  # fmt: skip
     return 0 if all(holds) else 1
 
