@@ -203,11 +203,13 @@ def _accepted_candidates(
 ) -> Rows:
     """Test the best rows first, and further rows only if too few were accepted."""
     depth_tested = max(FIRST_LOOK, 4 * depth)
-    tested_from = np.inf
+    tested_from = math.inf
     accepted: Rows = np.empty(0, np.intp)
     while True:
         least = lower_bound(keys, depth_tested)
         floor = least if math.isfinite(least) else float(np.finfo(keys.dtype).min)
+        # The bound for more rows can be above that for fewer. Then there are no new rows yet.
+        floor = min(floor, tested_from)
         fresh = np.flatnonzero((keys >= floor) & (keys < tested_from))
         accepted = np.concatenate((accepted, _accepted(fresh, accept)))
         tested_from = floor

@@ -177,6 +177,32 @@ def test_a_filter_is_asked_about_few_rows_when_many_pass() -> None:
     assert len(asked) <= 2 * dense.FIRST_LOOK
 
 
+@pytest.mark.parametrize("name", list(Similarity))
+@pytest.mark.parametrize("period", [1, 8, 16, 32])
+@pytest.mark.parametrize("passing", [0, 1, 3, 40])
+def test_a_filter_is_asked_once_about_each_row(
+    name: Similarity, period: int, passing: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Near rows at equal distances share blocks, so the bound for few rows is below that for many."""
+    monkeypatch.setattr(dense, "FIRST_LOOK", 4)
+    generator = np.random.default_rng(period)
+    vectors = generator.standard_normal((2048, 4)).astype(np.float32) / 20
+    vectors[:, 1] += 1
+    vectors[::period, :2] = vectors[::period, 1::-1]
+    passes = set(generator.choice(2048, passing, replace=False).tolist())
+    asked: list[int] = []
+
+    def accept(row: int) -> bool:
+        asked.append(row)
+        return row in passes
+
+    search = Search(floats(1, 0, 0, 0), 1, accept)
+    ranking = rank_dense(matrix_of(vectors), name, [search], NOTHING)[0]
+    assert len(asked) == len(set(asked))
+    found = expected(name, vectors, search.vector, 1, sorted(passes))
+    assert unpacked(ranking) == found
+
+
 def test_a_budget_bounds_what_a_filter_is_asked_about() -> None:
     vectors = np.array([[1, row] for row in range(100)], np.float32)
     search = Search(floats(1, 0), 10, accept=lambda row: row % 10 == 9, budget=25)
