@@ -74,10 +74,10 @@ class CannotTell(ContractError):
     """Raised if a test's condition depends on data that the journal did not keep."""
 
 
-def shown(value: object) -> str:
-    """Return the repr of an object from the test; only its type if its repr raises."""
+def shown(value: object, form: Callable[[Any], str] = repr) -> str:
+    """Return the repr, or another form, of an object from the test; only its type if that raises."""
     try:
-        return repr(value)
+        return form(value)
     except KeyboardInterrupt:
         raise
     except BaseException:  # pytest.fail() raises a BaseException

@@ -34,7 +34,7 @@ from .calls import (
     shorten,
     weight_of,
 )
-from .errors import brief, cut, report_failure
+from .errors import brief, cut, report_failure, shown
 from .field_types import either
 from .matching import Field
 from .timers import Registry
@@ -453,13 +453,17 @@ def details_of(call: Arguments, shown: list[str] | None, message: object) -> dic
 
 def arguments_shown(given: Sequence[Any], named: Mapping[str, Any]) -> list[str]:
     return [
-        *map(_argument, given),
-        # Headers may contain secrets, so omit their values.
+        *(shown(value, _argument) for value in given),
         *(
-            f"{name}={_argument([*value] if name == 'headers' and value else value)}"
+            f"{name}={shown(value, _names_of if name == 'headers' else _argument)}"
             for name, value in named.items()
         ),
     ]
+
+
+def _names_of(headers: Any) -> str:
+    """Format headers without their values, which may be secrets."""
+    return _argument([*headers] if headers else headers)
 
 
 _SHOWN = 60
@@ -471,7 +475,7 @@ _BRACKETS: Mapping[type, tuple[str, str]] = {
 
 def _argument(value: Any, levels: int = 3) -> str:
     """Format an argument in a few characters, in a time that does not depend on its size. Containers
-    are shown down to a number of levels.
+    are shown down to a number of levels. Other threads may change them meanwhile.
     """
     if isinstance(value, str | bytes):
         return cut(repr(value[: _SHOWN + 1]), _SHOWN)
@@ -487,10 +491,11 @@ def _argument(value: Any, levels: int = 3) -> str:
         return f"{kind.__name__} of {len(value)}"
     if base is dict:
         parts = [
-            f"{_argument(k, levels - 1)}: {_argument(v, levels - 1)}" for k, v in value.items()
+            f"{_argument(k, levels - 1)}: {_argument(v, levels - 1)}"
+            for k, v in list(value.items())
         ]
     else:
-        parts = [_argument(one, levels - 1) for one in value]
+        parts = [_argument(one, levels - 1) for one in list(value)]
     opening, closing = _BRACKETS[base]
     if kind is tuple and len(parts) == 1:
         closing = ",)"

@@ -774,3 +774,58 @@ def test_a_long_text_in_an_argument_is_cut_before_it_is_formatted() -> None:
             raise AssertionError("the whole value was formatted")
 
     assert arguments_shown([[Whole(b"x" * 1_000)]], {}) == ["[b'" + "x" * 58 + "…]"]
+
+
+class Unequal(type):
+    """A metaclass with ``__eq__`` and no ``__hash__``."""
+
+    def __eq__(cls, other: object) -> bool:
+        return False
+
+
+def refuse(*given: object) -> Any:
+    raise RuntimeError("it was called")
+
+
+@pytest.mark.parametrize(
+    ("value", "method"),
+    [
+        ({"a": 1}, "__len__"),
+        ({"a": 1}, "items"),
+        ([1], "__bool__"),
+        ([1], "__iter__"),
+        ({1}, "__len__"),
+        ("x", "__getitem__"),
+        (1, "__repr__"),
+    ],
+)
+def test_an_action_succeeds_whatever_formatting_its_arguments_raises(
+    value: Any, method: str
+) -> None:
+    argument = type("Own", (type(value),), {method: refuse})(value)
+    text = "<Own, whose repr raises>"
+    assert arguments_shown([argument], {"body": argument}) == [text, f"body={text}"]
+
+
+def test_an_action_succeeds_whatever_formatting_its_headers_raises() -> None:
+    headers = type("Own", (dict,), {"__iter__": refuse, "keys": refuse})(a="secret")
+    assert arguments_shown([], {"headers": headers}) == ["headers=<Own, whose repr raises>"]
+
+
+def test_an_argument_whose_type_has_no_hash_is_formatted() -> None:
+    argument = Unequal("Own", (dict,), {})()
+    assert arguments_shown([argument], {}) == ["<Own, whose repr raises>"]
+
+
+def test_an_argument_that_changes_while_it_is_formatted_is_shown_as_it_was() -> None:
+    table: dict[str, Any] = {}
+    items: set[Any] = set()
+
+    class Growing(int):
+        def __repr__(self) -> str:
+            table["new"], _ = 1, items.add(2)
+            return "1"
+
+    table["a"] = Growing()
+    items.add(Growing())
+    assert arguments_shown([table, items], {}) == ["{'a': 1}", "{1, 2}"]
