@@ -90,11 +90,12 @@ class BaseCloud:
         self._exits: list[Callable[[], None]] = []
         self._in_process = transport == "inprocess"
         if tls:
-            from .outside.surroundings import shared_authority
+            from .outside.surroundings import Authority
 
-            self._authority = shared_authority()
+            self._authority = Authority()
             self._context.tls = self._authority.server_context
             self._context.ca_file = self._authority.ca_file
+            self._exits.append(self._authority.close)
         self._changes = changes_for(share_tls_context, self._in_process)
         self._changes.enter()
         if process_time:

@@ -32,7 +32,7 @@ class Cloud(BaseCloud):
     whenever this process sleeps (see ``autojump()``). ``delivery`` determines how the queues'
     messages are delivered: by a background thread (``"background"``) or only when the test runs the
     queue (``"driven"``). With ``transport="inprocess"``, requests of this process skip the socket.
-    ``tls=True`` serves HTTPS with a certificate authority made for the run (``authority``).
+    ``tls=True`` serves HTTPS with a certificate authority of its own (``authority``).
     ``share_tls_context=False`` gives every client a TLS context of its own. A cloud is a context
     manager that closes all its fakes.
 

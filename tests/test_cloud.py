@@ -12,6 +12,7 @@ import time
 import warnings
 import weakref
 from functools import partial
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -196,7 +197,7 @@ with Cloud(seed=1) as cloud:
 
 def test_what_an_on_close_raises_leaves_nothing_open_or_changed() -> None:
     before = time.time()
-    cloud = Cloud(seed=1, now="2020-01-01T00:00:00Z", process_time=True)
+    cloud = Cloud(seed=1, now="2020-01-01T00:00:00Z", process_time=True, tls=True)
     first, second = cloud.kv_server(), cloud.queue()
     ended: list[str] = []
     for handle in (first, second):
@@ -216,6 +217,8 @@ def test_what_an_on_close_raises_leaves_nothing_open_or_changed() -> None:
     for handle in (first, second):
         with pytest.raises(OSError, match="refused"):
             socket.create_connection(("127.0.0.1", int(handle.url.rpartition(":")[2])), 5)
+    assert cloud.authority is not None
+    assert not Path(cloud.authority.ca_file).exists()
     assert time.time() >= before
     cloud.close()
 

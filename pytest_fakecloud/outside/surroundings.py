@@ -183,12 +183,11 @@ def changes_for(shares_tls_context: bool, in_process: bool) -> Hooks:
 
 
 class Authority:
-    """A certificate authority for one test run, with the settings that make clients trust it.
+    """The certificate authority of a cloud, with the settings that make clients trust it.
 
-    ``ca_file`` is the path of its certificate (PEM), which is deleted when the process ends,
-    ``variables`` are the environment variables for httpx, requests, curl and Node.js,
-    ``server_context`` is the TLS context for servers on loopback. Raises ``ContractError`` if
-    trustme is not installed.
+    ``ca_file`` is the path of its certificate (PEM), ``variables`` are the environment variables
+    for httpx, requests, curl and Node.js, ``server_context`` is the TLS context for servers on
+    loopback. Raises ``ContractError`` if trustme is not installed.
     """
 
     def __init__(self) -> None:
@@ -200,7 +199,7 @@ class Authority:
             import trustme
         authority = trustme.CA()
         folder = tempfile.mkdtemp(prefix="fakecloud-tls-")
-        weakref.finalize(self, _remove, folder, os.getpid())
+        self._remove = weakref.finalize(self, _remove, folder, os.getpid())
         self.ca_file = os.path.join(folder, "ca.pem")
         authority.cert_pem.write_to_path(self.ca_file)
         self.server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -217,25 +216,12 @@ class Authority:
 
         return ssl.create_default_context(cafile=self.ca_file)
 
-
-_authority: Authority | None = None
-_creating_authority = threading.Lock()
-
-
-def shared_authority() -> Authority:
-    """Return the certificate authority of this process. To create one takes eight times as long as
-    to start a fake.
-    """
-    global _authority
-    with _creating_authority:
-        # The file does not exist here if the file system is faked now, or was faked then.
-        if _authority is None or not os.path.exists(_authority.ca_file):
-            _authority = Authority()
-        return _authority
+    def close(self) -> None:
+        """Delete the files. A forked process does nothing, because they belong to its parent."""
+        self._remove()
 
 
 def _remove(folder: str, owner: int) -> None:
-    # In a forked process, the files belong to the parent.
     if os.getpid() == owner:
         import shutil
 

@@ -16,7 +16,6 @@ import requests
 import trustme
 
 from pytest_fakecloud import Cloud, ContractError
-from pytest_fakecloud.outside import surroundings
 from pytest_fakecloud.outside.surroundings import no_proxy
 
 from ..harness import changing_clouds, in_threads
@@ -80,7 +79,6 @@ def test_what_somebody_sets_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_cloud_that_cannot_be_made_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "trustme", None)
-    monkeypatch.setattr(surroundings, "_authority", None)  # that of an earlier test
     before = dict(os.environ)
     install = r"needs trustme: pip install 'pytest-fakecloud\[tls\]'"
     with pytest.raises(ContractError, match=install):

@@ -35,9 +35,6 @@ def test_one_line(run: Run, module: str, settings: str, line: str) -> None:
         for name in [name for name in sys.modules if name.startswith({module + "."!r})]:
             sys.modules[name] = None
         sys.modules[{module!r}] = None
-        from pytest_fakecloud.outside import surroundings
-
-        surroundings._authority = None  # that of an earlier test of this process
         engines = ("pytest_fakecloud.kv.redis", "pytest_fakecloud.broker.kafka")
         for name in [name for name in sys.modules if name.startswith(engines)]:
             del sys.modules[name]
