@@ -9,7 +9,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, cached_property, lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from itertools import takewhile
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
@@ -135,6 +135,7 @@ class App:
     name: str = ""
     token: str = ""
     """The token that authenticates requests, for a service with one token."""
+    _table_of_class: ClassVar[RouteTable | None] = None
 
     def attach(self, *, clock: Timekeeper, recorder: Recorder, problems: Problems) -> None:
         """Connect the app to its cloud. The fake calls this once."""
@@ -170,9 +171,12 @@ class App:
         return self._shared_table()
 
     @classmethod
-    @cache
     def _shared_table(cls) -> RouteTable:
-        return RouteTable(cls.routes())
+        # Do not use the table of a base class, nor a cache, which would keep every class in memory.
+        table: RouteTable | None = vars(cls).get("_table_of_class")
+        if table is None:
+            table = cls._table_of_class = RouteTable(cls.routes())
+        return table
 
     # -- defined by each service -----------------------------------------------------------------
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import re
+import weakref
 from typing import Any
 
 import pytest
@@ -109,6 +111,10 @@ def test_the_apps_of_a_class_share_their_table() -> None:
 
     assert One().table is One().table
     assert [app().table.routes[0].pattern for app in (One, Two)] == ["/One", "/Two"]
+    left = weakref.ref(Two)
+    del Two
+    gc.collect()
+    assert left() is None
 
 
 SEGMENT = st.text("ab/%.{}*", max_size=6)
