@@ -28,7 +28,7 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.vector.engine import VectorEngine
-from pytest_fakecloud.vector.engine.vectors import ONE_THREAD
+from pytest_fakecloud.vector.engine import vectors as dense
 from pytest_fakecloud.vector.handle import VectorIndex
 from pytest_fakecloud.vector.model import Include, VectorQuery, VectorRecord
 
@@ -36,8 +36,6 @@ from .raw import raw_server
 from .timing import compare, line
 
 TOP_K = 10
-BLOCK_ROWS = 64
-"""A product of that many rows of 128 numbers is too small for several threads."""
 SAME_HITS = json.dumps(
     {"result": [{"id": str(row), "score": 0.5} for row in range(TOP_K)]}
 ).encode()
@@ -84,14 +82,12 @@ def queries(rows: int, dimension: int, rounds: int) -> Iterator[bool]:
         return np.argpartition(scores, rows - TOP_K)[rows - TOP_K :]
 
     calls: dict[str, Call] = {"numpy": bare, "engine": lambda: engine.query("", one)}
-    if rows * dimension <= ONE_THREAD:
+    if rows * dimension <= dense.ONE_THREAD:
         # The engine does not use several threads here, because on a busy processor they wait for
         # each other: a product of 0.1 ms then takes up to 8 ms.
-        blocks = vectors[: rows - rows % BLOCK_ROWS].reshape(-1, BLOCK_ROWS, dimension)
-
         def alone() -> object:
-            scores = np.matmul(blocks, query).reshape(-1)
-            return np.argpartition(scores, len(scores) - TOP_K)[len(scores) - TOP_K :]
+            scores = dense._product(vectors, query)
+            return np.argpartition(scores, rows - TOP_K)[rows - TOP_K :]
 
         calls["numpy, one thread"] = alone
     calls["engine x16"] = lambda: engine.query("", sixteen)
