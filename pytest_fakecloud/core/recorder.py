@@ -445,10 +445,10 @@ def place_at(place: CodePlace) -> Place:
     }  # fmt: skip
 
 
-def details_of(call: Arguments, shown: list[str] | None, message: object) -> dict[str, object]:
-    """Return the data of an action. ``shown`` are its arguments if some could have changed since."""
+def details_of(call: Arguments, texts: list[str] | None, message: object) -> dict[str, object]:
+    """Return the data of an action. ``texts`` are its arguments if some could have changed since."""
     ids = {"message_id": message} if isinstance(message, str) else {}
-    return {"arguments": arguments_shown(*call) if shown is None else shown, **ids}
+    return {"arguments": arguments_shown(*call) if texts is None else texts, **ids}
 
 
 def arguments_shown(given: Sequence[Any], named: Mapping[str, Any]) -> list[str]:
@@ -574,7 +574,7 @@ def raised_text(exception: BaseException, did: str = "the handler raised") -> st
 
 def _indexed_values(names: Mapping[str, object], line: str) -> str:
     """Return the short dicts and lists that are indexed in a line, which may lack a key or item."""
-    shown = []
+    found = []
     for name in dict.fromkeys(re.findall(r"\b([A-Za-z_]\w*)\[", line)):
         value = names.get(name)
         if type(value) not in (dict, list):
@@ -582,5 +582,5 @@ def _indexed_values(names: Mapping[str, object], line: str) -> str:
         with suppress(TypeError, ValueError, RecursionError):
             text = json.dumps(value, ensure_ascii=False)
             if len(text) <= _MAX_VALUE_LENGTH:
-                shown.append(f"; {name} is {text}")
-    return "".join(shown)
+                found.append(f"; {name} is {text}")
+    return "".join(found)

@@ -277,6 +277,7 @@ class Autojump:
             self._exits.callback(self._everywhere.restore)
             replaced = [*sleeps_of(self), *clocks_of(self)]
             if "trio" in sys.modules:
+                self._watch_trio()
                 replaced += self._of_trio()
             else:
                 sys.meta_path.insert(0, self._finder)
@@ -358,12 +359,19 @@ class Autojump:
     # -- trio ------------------------------------------------------------------------------------
 
     def _replace_trio(self) -> None:
+        self._watch_trio()
         self._everywhere.add(self._of_trio())
 
-    def _of_trio(self) -> list[tuple[Function, Function]]:
-        """Return trio's functions, each with the function to put in its place; let the clock move to
-        the timeouts of a trio run that has already started.
+    def _watch_trio(self) -> None:
+        """Let the clock move to the timeouts of a trio run that has already started. Called before
+        trio's functions are replaced.
         """
+        trio = sys.modules["trio"]
+        with contextlib.suppress(RuntimeError):
+            trio.lowlevel.add_instrument(TrioTimeouts(self._sleepers, original_of(trio.sleep)))
+
+    def _of_trio(self) -> list[tuple[Function, Function]]:
+        """Return trio's functions, each with the function to put in its place."""
         trio = sys.modules["trio"]
         originals = (trio.sleep, trio.sleep_until, trio.run)
         trio_sleep, trio_sleep_until, trio_run = map(original_of, originals)
@@ -395,8 +403,6 @@ class Autojump:
                 instruments = (*instruments, TrioTimeouts(self._sleepers, trio_sleep))
             return trio_run(*args, instruments=instruments, **kwargs)
 
-        with contextlib.suppress(RuntimeError):
-            trio.lowlevel.add_instrument(TrioTimeouts(self._sleepers, trio_sleep))
         return [
             (trio_sleep, as_coroutine_function(sleep)),
             (trio_sleep_until, as_coroutine_function(sleep_until)),

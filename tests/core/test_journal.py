@@ -823,7 +823,8 @@ def test_an_argument_that_changes_while_it_is_formatted_is_shown_as_it_was() -> 
 
     class Growing(int):
         def __repr__(self) -> str:
-            table["new"], _ = 1, items.add(2)
+            table["new"] = 1
+            items.add(2)
             return "1"
 
     table["a"] = Growing()
