@@ -346,7 +346,8 @@ class Hub:
 
     def _listen_at_next(self, host: str) -> tuple[socket.socket, int]:
         with self._lock:
-            for port in self.ports:
+            for _ in self.ports.ports:
+                port = self.ports.take()
                 try:
                     return listen(host, port, is_given=False), port
                 except OSError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Iterator
 
 BACKLOG = 1024
 kept: dict[tuple[str, int], socket.socket] = {}
@@ -77,7 +76,7 @@ def release() -> None:
 
 
 class PortAllocator:
-    """Yields consecutive ports from a random start, outside the system's ephemeral range.
+    """Gives consecutive ports from a random start, outside the system's ephemeral range.
 
     The system soon reuses an ephemeral port that was freed (1,362 of 20,000 binds reused one within
     the next thousand), so a late request of a finished test could reach the next test's server.
@@ -95,15 +94,14 @@ class PortAllocator:
         self.ports = best if len(best) >= 1024 else range(self.LOWEST, self.HIGHEST + 1)
         self._first = self._next = int.from_bytes(os.urandom(4)) % len(self.ports)
 
-    def __iter__(self) -> Iterator[int]:
-        """Yield each port of the range once, starting after the last port that was yielded."""
-        for _ in range(len(self.ports)):
-            port = self.ports[self._next]
-            self._next = (self._next + 1) % len(self.ports)
-            yield port
+    def take(self) -> int:
+        """Return the next port of the range."""
+        port = self.ports[self._next]
+        self._next = (self._next + 1) % len(self.ports)
+        return port
 
     def has_given(self, port: int) -> bool:
-        """Return whether a port was yielded in the current round through the range."""
+        """Return whether a port was taken in the current round through the range."""
         if port not in self.ports:
             return False
         size = len(self.ports)

@@ -50,9 +50,6 @@ class Replacement:
             _covered.pop(id(value), None)
             self._write(value)
 
-    def is_in_place(self) -> bool:
-        return self._read() is self.value
-
     def restore(self) -> None:
         """Restore the value before, unless other code has replaced this one. Can be repeated."""
         with _lock:
@@ -309,6 +306,8 @@ class Hook(Change):
         *self._owners, self._name = path.split(".")
         self._library: Any = None
         """The module in which the function was replaced last."""
+        self._holder: Any = None
+        """The part of that module that has the function."""
         self._last: Replacement | None = None
         self._made: tuple[Function, Function] | None = None
         """The latest original and its replacement, which is used again for the same original."""
@@ -320,7 +319,9 @@ class Hook(Change):
         last = self._last
         library = sys.modules.get(self.module)
         if library is None or (
-            last is not None and self._library is library and last.is_in_place()
+            last is not None
+            and self._library is library
+            and self._holder.__dict__.get(self._name) is last.value
         ):
             return
         with self._lock:
@@ -334,7 +335,7 @@ class Hook(Change):
                 present = self._made[0]
             if self._made is None or present is not self._made[0]:
                 self._made = present, self._wrap(present, self)
-            self._library = library
+            self._library, self._holder = library, holder
             self._last = replace(holder, self._name, self._made[1])
 
     def _end(self) -> None:

@@ -288,7 +288,11 @@ class RunOptions:
         """Return whether the calls of a test are recorded with the source lines that made them."""
         if self._call_sites != "auto":
             return bool(self._call_sites == "true")
-        return self.timelines is not None or (item is not None and item.nodeid in self._last_failed)
+        if self.timelines is not None:
+            return True
+        failed = self._last_failed
+        # Usually none did; pytest puts a node ID together each time it is read.
+        return bool(failed) and item is not None and item.nodeid in failed
 
     @cached_property
     def _last_failed(self) -> frozenset[str]:
