@@ -25,7 +25,7 @@ from .bugs.ten import TEN
 from .conftest import asgi_app, opened, publishes_to_asgi
 
 pytestmark = pytest.mark.skipif(not ahead.CAN_FORK, reason="the search runs in one process here")
-BUDGET = 150
+BUDGET = 90
 
 
 def by_rest(kv: KVServer, exits: ExitStack) -> Callable[[], object]:
@@ -94,14 +94,13 @@ def test_the_verdict_is_that_of_one_process(
     client: Callable[[KVServer, ExitStack], Any], ahead_of_time: list[bool]
 ) -> None:
     texts = []
-    for processes in (1, 2, 3):
+    for processes in (1, 3):
         with opened() as cloud, ExitStack() as exits:
             kv = cloud.kv_server()
             run = client(kv, exits)
             found = cloud.explore([run, run], few(kv), budget=BUDGET, processes=processes)
             texts.append(str(found).partition(" s (")[2])
     assert texts[1] == texts[0]
-    assert texts[2] == texts[0]
     assert sum(ahead_of_time) > BUDGET / 4, "the other processes were of no use"
 
 

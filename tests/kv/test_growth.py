@@ -273,10 +273,18 @@ def test_every_command_with_data_has_its_class() -> None:
     assert sorted(data - measured) == sorted(UNMEASURED)
 
 
+@pytest.fixture(scope="module")
+def evictable() -> list[Filled]:
+    # Evicting a large key would leave no need to evict another one.
+    return [Filled(size, large=False, dialect="vendor") for size in SIZES]
+
+
 @pytest.mark.parametrize(
     "policy", ["allkeys-lru", "allkeys-random", "volatile-lru", "volatile-ttl"]
 )
-def test_an_eviction_compares_a_bounded_number_of_keys(policy: str) -> None:
+def test_an_eviction_compares_a_bounded_number_of_keys(
+    evictable: list[Filled], policy: str
+) -> None:
     def evict(filled: Filled) -> int:
         used = filled.engine.sizes.used_memory()
         filled.run(f"CONFIG SET maxmemory {used} maxmemory-policy {policy}")
@@ -289,9 +297,7 @@ def test_an_eviction_compares_a_bounded_number_of_keys(policy: str) -> None:
             assert filled.engine.memory.evicted > before
         return steps
 
-    # Evicting a large key would leave no need to evict another one.
-    filled = [Filled(size, large=False, dialect="vendor") for size in SIZES]
-    assert is_constant(growth(filled, evict))
+    assert is_constant(growth(evictable, evict))
 
 
 def test_a_write_to_a_database_of_limited_size_looks_at_its_key_only() -> None:
