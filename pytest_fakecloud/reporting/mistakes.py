@@ -223,14 +223,26 @@ def _moved_clocks(frames: Sequence[FrameType]) -> Iterator[str]:
 
 def _patched_sleep(frames: Sequence[FrameType]) -> Iterator[str]:
     """Yield a hint if ``time.sleep()`` is, or may have been, replaced by one that does not wait."""
-    is_patched = type(time.sleep) is not BuiltinFunctionType and root(time.sleep) not in (
-        "gevent", "eventlet", _OURS.rstrip("."),
-    )  # fmt: skip
-    if is_patched or any(map(_patches_sleep, frames)):
+    if _is_patched(time.sleep) or any(map(_patches_sleep, frames)):
         yield (
             "time.sleep() is patched, so waiting takes no time, and the clock of the fakes does not "
             "move either: move it with fakecloud.clock.advance()"
         )
+
+
+def _is_patched(sleep: Any) -> bool:
+    """Return whether a function in the place of ``time.sleep()`` may return at once."""
+    from ..outside.replace import original_of
+
+    # Other code can put a replacement of this package back, which then calls the original.
+    sleep = original_of(sleep)
+    if type(sleep) is staticmethod:
+        sleep = sleep.__func__
+    if type(sleep) is BuiltinFunctionType or root(sleep) in ("gevent", "eventlet"):
+        return False
+    # That of ``process_time="autojump"`` moves the clock. It has the names of the original.
+    names = sleep.__globals__ if type(sleep) is FunctionType else {}
+    return not str(names.get("__name__")).startswith(_OURS)
 
 
 def _patches_sleep(frame: FrameType) -> bool:

@@ -155,6 +155,18 @@ def test_what_a_fixture_does_to_the_clock_is_seen(
     assert hint.startswith("time.sleep() is patched")
 
 
+def test_a_sleep_that_moves_the_clock_is_no_mistake(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = raised(lambda cloud: fails(), cloud)
+    with Cloud(process_time="autojump") as moved:
+        time.sleep(1)
+        ours = time.sleep
+        assert mistakes(moved, error) == []
+    monkeypatch.setattr(time, "sleep", ours)  # as a fixture does that ends later
+    assert mistakes(cloud, error) == []
+
+
 def test_the_variables_are_those_of_the_fakes(cloud: Cloud) -> None:
     cloud.vector_index()
     cloud.broker()
