@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import os
 import re
+import subprocess
+import sys
 import unittest.mock
 import weakref
 from collections.abc import Callable, Iterator
@@ -280,6 +283,39 @@ def test_three_tools_in_any_order() -> None:
         kv = outside.kv_server()
         assert by_requests("GET", f"{kv.url}/get/k", kv.headers, None)[0] == 200
         assert sockets(kv) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.slow
+def test_a_forked_child_reaches_its_parents_fake() -> None:
+    """In its own process, because a fork of this one would copy held locks."""
+    source = """
+import os
+import httpx, requests, urllib3
+from pytest_fakecloud import Cloud
+
+with Cloud(transport="inprocess") as cloud:
+    kv = cloud.kv_server()
+    pool = urllib3.PoolManager()
+    senders = {
+        "httpx": lambda url: httpx.get(url, headers=kv.headers),
+        "requests": lambda url: requests.get(url, headers=kv.headers),
+        "urllib3": lambda url: pool.request("GET", url, headers=kv.headers),
+    }
+    for name, send in senders.items():
+        send(f"{kv.url}/incr/{name}")
+        child = os.fork()
+        if not child:
+            send(f"{kv.url}/incr/{name}")
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0, name
+        assert kv.value(name) == "2", name
+    assert len(kv.journal.calls()) == 6
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", source], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_many_threads_send_at_once(kv: KVServer) -> None:
