@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from ..base_cloud import (
     begin_test,
@@ -21,9 +23,6 @@ from ..handle import Handle
 from ..outside.replace import replace
 from ..services import SERVICES, find, settings_class
 from .options import PER_TEST_SETTINGS, SESSION_SETTINGS, RunOptions, fixture_of, misuse
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def new_cloud(settings: Mapping[str, Any], delivery: DeliveryMode) -> Cloud:
@@ -129,6 +128,18 @@ class LastingCloud:
         self._seed: Any = None
         """The seed that the settings give. By default, each test has its own."""
         self._handles_before_test: list[Any] | None = None
+        """The fakes that stay after the current test, from the beginning of its call."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Generator[None, Any, Any]:
+        """Let the fakes stay that a wider fixture starts when a test requests it at run time."""
+        staying = self._handles_before_test
+        if self.cloud is None or staying is None or fixturedef.scope == "function":
+            return (yield)
+        before = list(self.cloud.fakes())
+        value = yield
+        staying += [handle for handle in self.cloud.fakes() if handle not in before]
+        return value
 
     def create(self, layers: Sequence[Mapping[str, Any]], delivery: DeliveryMode) -> Cloud:
         """Create the cloud with the settings of these layers, of which later ones win."""
@@ -137,6 +148,9 @@ class LastingCloud:
         is_given = any(layer.get("seed") is not None for layer in layers)
         self._seed = merged["seed"] if is_given else None
         self.cloud = new_cloud(merged, delivery)
+        plugins = self._options.config.pluginmanager
+        if not plugins.is_registered(self):
+            plugins.register(self)  # for its hook, which other runs do without
         return self.cloud
 
     def begin_test(self, item: pytest.Item) -> None:

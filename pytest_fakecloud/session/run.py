@@ -50,7 +50,8 @@ except ImportError:  # Windows has no ``resource`` module.
 @dataclass
 class TestState:
     """The state of the current test. ``strict`` are the kinds of violations that fail the test, if
-    known; ``ends`` are called at its end.
+    known; ``ends`` are called at its end. ``has_ended`` tells whether its own code has: pytest also
+    reports each subtest, before. ``recorded`` is the number of entries in its recording.
     """
 
     __test__ = False
@@ -58,6 +59,9 @@ class TestState:
     item: pytest.Item | None = None
     cloud: Cloud | None = None
     is_reported: bool = False
+    has_ended: bool = False
+    has_failed_subtest: bool = False
+    recorded: int | None = None
     strict: tuple[str, ...] | None = None
     ends: list[Callable[[], object]] = field(default_factory=list)
 
@@ -184,6 +188,8 @@ class Run:
         """Return the test's own cloud and those that outlive it, if they were used: an application
         may call fakes that no test requests.
         """
+        if self.test.item is not None:
+            self._use_existing(self.test.item)
         requested = self.test.cloud
         clouds = [] if requested is None else [requested]
         for each in self._lasting:
@@ -221,22 +227,30 @@ class Run:
         """Return every fake to its baseline and remove all traces of earlier tests."""
         self.end_test()
         self.test = TestState(item)
-        is_user = "fakecloud" in getattr(item, "fixturenames", ())
-        if self._process_changes is not None and not is_user:
+        if self._process_changes is not None and not _names_fakes(item):
             self._undo_process_changes()
         for each in self._lasting:
             each.begin_test(item)
         if self.options.scope == "function":
             self._own = {}
+        else:
+            self._use_existing(item)
+
+    def _use_existing(self, item: pytest.Item) -> None:
+        """Let a test use the fixtures' cloud that exists already. pytest keeps the values of fixtures
+        with a wide scope, so a later test that requests them at run time does not call the fixtures.
+        """
+        if self.options.scope == "function" or self.test.cloud is not None:
             return
         cloud = (self.session if self.options.scope == "session" else self._shared).cloud
-        if cloud is not None and is_user:
+        if cloud is not None and _is_user(item):
             self._use(cloud, self._settings(item))
 
     def begin_call(self) -> None:
         """Mark calls made before the test's own code, and start measuring how long it sleeps."""
         self.sleep.start()
         if self.test.item is not None:
+            self._use_existing(self.test.item)
             self._check_settings(self.test.item)
         cloud = self.test.cloud or self.session.cloud
         if cloud is not None:
@@ -332,6 +346,23 @@ class Run:
         self._undo_process_changes()
         for each in self._lasting:
             each.close()
+
+
+def _names_fakes(item: pytest.Item) -> bool:
+    """Return whether a test requests the fixtures' cloud by name, directly or by its fixtures."""
+    return "fakecloud" in getattr(item, "fixturenames", ())
+
+
+def _is_user(item: pytest.Item) -> bool:
+    """Return whether a test has requested the fixtures' cloud, or may do so: a doctest can request
+    fixtures at run time only.
+    """
+    requested_so_far = getattr(getattr(item, "_request", None), "_fixture_defs", ())
+    return (
+        _names_fakes(item)
+        or "fakecloud" in requested_so_far
+        or isinstance(item, pytest.DoctestItem)
+    )
 
 
 # -- what a run records of a test ------------------------------------------------------------------

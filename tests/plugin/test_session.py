@@ -9,7 +9,7 @@ import textwrap
 import pytest
 import requests
 
-from ..harness import QUIET, Run, apart
+from ..harness import QUIET, Run, apart, quiet_but
 
 
 @pytest.mark.parametrize("scope", ["class", "module", "session"])
@@ -171,6 +171,84 @@ def test_variables_are_those_of_the_tests_with_fakes(
         """
     ).assert_outcomes(passed=4)
     assert "QSTASH_URL" not in os.environ
+
+
+@pytest.mark.parametrize("scope", ["class", "module", "session"])
+def test_a_fake_that_is_requested_at_run_time_is_the_tests(
+    scope: str, run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeini(f"[pytest]\nfakecloud_scope = {scope}\nfakecloud_env = true")
+    result = run(
+        '''
+        """
+        >>> kv = getfixture("kv_server")
+        >>> kv.url == os.environ["UPSTASH_REDIS_REST_URL"]
+        True
+        """
+        import os
+        import pytest
+
+        __test__ = {"again": __doc__}
+
+        @pytest.fixture
+        def kv(request):
+            return request.getfixturevalue("kv_server")
+
+        class TestAll:
+            @pytest.mark.parametrize("turn", [1, 2])
+            def test_with(self, kv, turn):
+                assert os.environ["UPSTASH_REDIS_REST_URL"] == kv.url
+
+            @pytest.mark.fakecloud(strict=False)
+            def test_lax(self, kv):
+                kv.faults.drop(command="SET")
+
+            @pytest.mark.fakecloud(strict=False)
+            def test_lax_in_its_body(self, request):
+                request.getfixturevalue("kv_server").faults.drop(command="SET")
+
+            def test_without(self):
+                assert "UPSTASH_REDIS_REST_URL" not in os.environ
+
+            def test_strict(self, request):
+                request.getfixturevalue("kv_server").faults.drop(command="SET")
+        ''',
+        *quiet_but("doctest"),
+        "--doctest-modules",
+        quiet=False,
+    )
+    result.assert_outcomes(passed=7, failed=1)
+    result.stdout.fnmatch_lines(["*unused_fault? kv_server: *"])
+
+
+def test_a_session_fixture_that_is_requested_at_run_time_lasts(run: Run) -> None:
+    run(
+        """
+        import httpx
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def shop(fakecloud_session):
+            return fakecloud_session.kv_server(name="shop")
+
+        @pytest.fixture
+        def till(fakecloud_session):
+            return fakecloud_session.kv_server(name="till")
+
+        def test_0(fakecloud_session):
+            pass
+
+        def test_1(request, fakecloud_session):
+            request.getfixturevalue("shop")
+            request.getfixturevalue("till")
+            fakecloud_session.kv_server(name="own")
+            assert [fake.name for fake in fakecloud_session.fakes()] == ["shop", "till", "own"]
+
+        def test_2(shop, fakecloud_session):
+            assert shop.client().ping() == "PONG"
+            assert [fake.name for fake in fakecloud_session.fakes()] == ["shop"]
+        """
+    ).assert_outcomes(passed=3)
 
 
 @pytest.mark.slow
