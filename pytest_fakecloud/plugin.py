@@ -250,9 +250,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         if run is not None and run.has_fakes:
             _outcomes().explain(run, item, error)
         raise
-    run = run or _runs.get(item.config)
+    finally:
+        run = run or _runs.get(item.config)
+        if run is not None:
+            run.test.has_ended = True
     # Look at the recorded errors too: unittest.TestCase keeps its failures until the report.
-    if run is not None and not getattr(item, "_excinfo", None):
+    if run is not None and not (getattr(item, "_excinfo", None) or run.test.has_failed_subtest):
         if run.has_fakes:
             _outcomes().check(run, item)
         run.check_marker(item)
@@ -271,6 +274,8 @@ def pytest_runtest_makereport(
     report = yield
     run = _runs.get(item.config)
     if run is not None:
+        if call.when == "call" and report.failed and not run.test.has_ended:
+            run.test.has_failed_subtest = True
         if (report.failed or run.options.reports_passing) and run.has_fakes:
             _outcomes().report_on(run, item, call, report)
         if call.when == "teardown":

@@ -130,8 +130,8 @@ def check_settings(config: pytest.Config) -> None:
             "start before the first test last for the whole run. Remove one of the two settings"
         )
     strict = config.getini("fakecloud_strict")
-    # Look kinds up only if necessary: a run without fakes never imports their modules.
-    if strict.strip().lower() not in SWITCH_WORDS:
+    # Look kinds up only if necessary: a run without fakes never imports their modules. TOML has lists.
+    if not isinstance(strict, str) or strict.strip().lower() not in SWITCH_WORDS:
         try:
             kinds_of(strict)
         except pytest.fail.Exception as error:

@@ -197,9 +197,14 @@ def report_on(
         names = [item.nodeid, f"{item.nodeid} (session)"]
         named = list(zip(clouds, names, strict=False))
         folder = run.options.recordings
-        if folder and (call.when == "call" or (call.when == "setup" and report.failed)):
+        is_over = report.failed if call.when == "setup" else run.test.has_ended
+        entries = sum(len(context_of(cloud).recorder.entries) for cloud in clouds)
+        # A teardown may add calls to those that are recorded already.
+        if folder and entries != run.test.recorded and (is_over or call.when == "teardown"):
+            run.test.recorded = entries
             _record(folder, named, item)
-        if run.options.timelines is not None and call.when == "call" and not report.failed:
+        has_passed = run.test.has_ended and not (report.failed or run.test.has_failed_subtest)
+        if run.options.timelines is not None and call.when == "call" and has_passed:
             _keep(named, item)
         if named and _is_wanted(run, call, report):
             run.test.is_reported = True
@@ -263,15 +268,13 @@ def _record(folder: Path, named: list[tuple[Cloud, str]], item: pytest.Item) -> 
 
 def _keep(named: list[tuple[Cloud, str]], item: pytest.Item) -> None:
     """Keep a passing run in pytest's cache, for the page of a later run that fails."""
-    folder = _folder_of_passes(item)
-    if folder is None:
-        return
     from ..reporting.last_pass import keep
     from ..reporting.report import report_of
 
     for cloud, name in named:
         with report_failure(f"the run of {name} could not be kept", partial(warn, item)):
-            keep(folder, report_of(cloud, test=name))
+            if (folder := _folder_of_passes(item)) is not None:
+                keep(folder, report_of(cloud, test=name))
 
 
 def _folder_of_passes(item: pytest.Item) -> Path | None:

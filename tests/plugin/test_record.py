@@ -226,6 +226,26 @@ def test_every_test_with_fakes_gets_a_file(run: Run, pytester: pytest.Pytester) 
     check(pytester.path / "tapes")
 
 
+def test_calls_of_a_teardown_are_recorded(run: Run, pytester: pytest.Pytester) -> None:
+    run(
+        """
+        import pytest
+
+        @pytest.fixture
+        def app(kv_server):
+            client = kv_server.client()
+            yield client
+            client.get("after")
+
+        def test_it(app):
+            app.get("before")
+        """,
+        "--fakecloud-record=tapes",
+    ).assert_outcomes(passed=1)
+    (tape,) = (pytester.path / "tapes").iterdir()
+    assert len(json.loads(tape.read_text(encoding="utf-8"))["log"]["entries"]) == 2
+
+
 def check(folder: Path) -> None:
     files = sorted(folder.iterdir())
     assert len(files) == 4

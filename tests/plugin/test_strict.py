@@ -28,6 +28,18 @@ def test_the_ini_relaxes_it(run: Run, pytester: pytest.Pytester, value: str) -> 
     )
 
 
+@pytest.mark.parametrize(
+    ("value", "outcomes"),
+    [("[]", {"passed": 1}), ("['bug', 'unmet']", {"passed": 1}), ("['unrouted']", {"failed": 1})],
+)
+def test_toml_relaxes_it_with_a_list(
+    run: Run, pytester: pytest.Pytester, value: str, outcomes: dict[str, int]
+) -> None:
+    pytester.makepyprojecttoml(f"[tool.pytest.ini_options]\nfakecloud_strict = {value}")
+    source = UNROUTED + "\n        def test_it(broker):\n            wander(broker)\n"
+    run(source).assert_outcomes(**outcomes)
+
+
 VIOLATIONS = {
     "unrouted": """
         answer = requests.delete(kv_server.url + '/*"x', headers=kv_server.headers)

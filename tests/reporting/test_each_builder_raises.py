@@ -26,6 +26,7 @@ import pytest_fakecloud.queue.signatures
 import pytest_fakecloud.reporting
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.session.outcomes import report_on
+from pytest_fakecloud.session.run import TestState
 
 PACKAGE = pytest_fakecloud.reporting
 OF_SERVICES = [f"pytest_fakecloud.{name}.report" for name in ("kv", "vector", "broker", "queue")]
@@ -180,7 +181,7 @@ def told(cloud: Cloud, folder: Path | None) -> str:
     """
     run = SimpleNamespace(
         clouds=lambda: [cloud],
-        test=SimpleNamespace(cloud=cloud, is_reported=False),
+        test=TestState(cloud=cloud, has_ended=True),
         options=SimpleNamespace(recordings=None, journal_when="failed", timelines=folder),
         observation=SimpleNamespace(served=lambda cloud: []),
         sleep=SimpleNamespace(seconds=lambda: 0.0),

@@ -131,6 +131,49 @@ def test_without_a_passing_run_nothing_is_said(
     assert "beside" not in runs.page()
 
 
+@pytest.mark.parametrize("is_unittest", [False, True])
+def test_a_passed_subtest_is_no_passing_run(
+    is_unittest: bool, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not hasattr(pytest, "Subtests"):
+        pytest.skip("this pytest has no subtests")
+    body = """
+    redis, broken = kv_server.client(), os.environ.get("BROKEN")
+    for step in ("a", "b", "c"):
+        with SUBTEST(step=step):
+            redis.set(step, "1")
+    redis.get("x" if broken else "a")
+    assert broken != "test"
+    with SUBTEST(step="last"):
+        assert broken != "subtest"
+    kv_server.faults.drop(command="GET") if broken else None
+"""
+    head = "import os\nimport unittest\nimport pytest\n"
+    if is_unittest:
+        source = (
+            f"{head}class TestIt(unittest.TestCase):\n"
+            "  @pytest.fixture(autouse=True)\n"
+            "  def fakes(self, kv_server):\n    self.kv_server = kv_server\n"
+            "  def test_it(self):\n    kv_server = self.kv_server"
+            + body.replace("SUBTEST", "self.subTest")
+        )
+    else:
+        source = f"{head}def test_it(kv_server, subtests):" + body.replace(
+            "SUBTEST", "subtests.test"
+        )
+    pytester.makepyfile(test_it=source)
+    pytester.runpytest("--fakecloud-report=pages").assert_outcomes(passed=1)
+    for broken in ("subtest", "test"):
+        monkeypatch.setenv("BROKEN", broken)
+        result = pytester.runpytest("--fakecloud-report=pages")
+        text = " ".join(result.stdout.str().split())
+        assert "the test passed" not in text
+        assert "the last passing run of this test had ended" not in text
+    # Not the broken run before this one.
+    assert "GET x" in text
+    assert OTHERWISE in text
+
+
 def test_without_the_cache_nothing_is_kept(runs: Runs, pytester: pytest.Pytester) -> None:
     runs.passing("-p", "no:cacheprovider")
     assert "passing run" not in runs.failing("redis.incr('sold:8')", "-p", "no:cacheprovider")
