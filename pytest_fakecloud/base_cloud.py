@@ -398,6 +398,19 @@ def keep_only(cloud: BaseCloud, known: Iterable[Handle]) -> None:
             handle.close()
 
 
+def credentials_of(cloud: BaseCloud) -> dict[Handle, tuple[str, ...]]:
+    """Return the credentials of all open fakes, for ``restore_credentials()``."""
+    return {handle: handle._credentials() for handle in cloud.fakes()}
+
+
+def restore_credentials(cloud: BaseCloud, kept: Mapping[Handle, tuple[str, ...]]) -> None:
+    """Undo the rotations since ``credentials_of()`` was called, in the fakes that are still open."""
+    for handle, present in credentials_of(cloud).items():
+        before = kept.get(handle, present)
+        if before != present:
+            handle._set_credentials(*before)
+
+
 def begin_test(cloud: BaseCloud, now: Instant | None = None, clock: Mode | None = None) -> None:
     """Prepare a cloud for another test: end all requests, rewind the clock, reset every fake."""
     context = context_of(cloud)

@@ -358,21 +358,22 @@ class Handle:
     def rotate_token(self) -> str:
         """Replace the credentials; return the new token. Requests with the old ones are rejected."""
         self._context.former_secrets |= secrets_of(self)
-        self._set_tokens(*(self._new_token() for _ in self._token_names))
+        for name in self._token_names:
+            setattr(self, name, self._new_token())
         return self.token
 
-    def _tokens(self) -> tuple[str, ...]:
-        """Return the credentials that ``rotate_token()`` replaces."""
+    def _credentials(self) -> tuple[str, ...]:
+        """Return all credentials that can be rotated."""
         return tuple(getattr(self, name) for name in self._token_names)
 
-    def _set_tokens(self, *tokens: str) -> None:
-        """Restore credentials that ``_tokens()`` returned."""
-        for name, token in zip(self._token_names, tokens, strict=True):
+    def _set_credentials(self, *credentials: str) -> None:
+        """Restore credentials that ``_credentials()`` returned."""
+        for name, token in zip(self._token_names, credentials, strict=True):
             setattr(self, name, token)
 
     def _take_over(self, former: Any) -> None:
         """Use the credentials of the fake that served this address before and is closed now."""
-        self._set_tokens(*former._tokens())
+        self._set_credentials(*former._credentials())
 
     def _new_token(self) -> str:
         """Return a new random token, in the form of the service's own tokens."""

@@ -174,12 +174,20 @@ class KVServer(Handle):
         return mount
 
     def _take_over(self, former: KVServer) -> None:
-        """Also use the database port and its password, unless the commands run on a real server."""
+        """Also use the database port, unless the commands run on a real server."""
         super()._take_over(former)
-        self._set_password(former._password)
         engine = self._engine
         if former._port is not None and isinstance(engine, Engine):
             self._port = self._open_port(engine, former._port.port)
+
+    def _credentials(self) -> tuple[str, ...]:
+        return *super()._credentials(), self._password
+
+    def _set_credentials(self, *credentials: str) -> None:
+        *tokens, password = credentials
+        super()._set_credentials(*tokens)
+        if password != self._password:
+            self._set_password(password)
 
     def _set_password(self, password: str) -> None:
         with self._app.creating:

@@ -80,9 +80,8 @@ class Shortcut:
         if it may not.
         """
         mount = self._mount()
-        if (
-            mount is None or mount.closed
-        ):  # In a forked child, the socket leads to the parent's fake.
+        # A forked child has a closed copy; there, the socket leads to the parent's fake.
+        if mount is None or mount.closed:
             return None
         app = mount.app
         if app.faults or method not in _METHODS:

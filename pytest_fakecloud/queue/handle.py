@@ -193,10 +193,14 @@ class Queue(QueueActions, Handle):
     def read_only_token(self, token: str) -> None:
         self._app.read_only_token = token
 
-    def _take_over(self, former: Queue) -> None:
-        super()._take_over(former)
-        keys = former._engine.keys
-        self._engine.keys.current, self._engine.keys.next = keys.current, keys.next
+    def _credentials(self) -> tuple[str, ...]:
+        keys = self._engine.keys
+        return *super()._credentials(), keys.current, keys.next
+
+    def _set_credentials(self, *credentials: str) -> None:
+        *tokens, current, after = credentials
+        super()._set_credentials(*tokens)
+        self._engine.keys.current, self._engine.keys.next = current, after
 
     def _new_token(self) -> str:
         # Clients parse the user's id. The lengths 24 and 48 need no Base64 padding.

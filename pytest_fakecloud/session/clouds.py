@@ -12,9 +12,11 @@ from ..base_cloud import (
     begin_test,
     close_with_fixtures,
     context_of,
+    credentials_of,
     fixture_fake,
     keep_only,
     replace_early_fakes,
+    restore_credentials,
 )
 from ..cloud import Cloud
 from ..core.errors import call_all
@@ -129,16 +131,20 @@ class LastingCloud:
         """The seed that the settings give. By default, each test has its own."""
         self._handles_before_test: list[Any] | None = None
         """The fakes that stay after the current test, from the beginning of its call."""
+        self._credentials: dict[Handle, tuple[str, ...]] = {}
+        """The credentials of the fakes when the first test that found them began."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Generator[None, Any, Any]:
         """Let the fakes stay that a wider fixture starts when a test requests it at run time."""
-        staying = self._handles_before_test
-        if self.cloud is None or staying is None or fixturedef.scope == "function":
+        cloud, staying = self.cloud, self._handles_before_test
+        if cloud is None or fixturedef.scope == "function":
             return (yield)
-        before = list(self.cloud.fakes())
+        before = list(cloud.fakes())
         value = yield
-        staying += [handle for handle in self.cloud.fakes() if handle not in before]
+        self._credentials = credentials_of(cloud) | self._credentials
+        if staying is not None:
+            staying += [handle for handle in cloud.fakes() if handle not in before]
         return value
 
     def create(self, layers: Sequence[Mapping[str, Any]], delivery: DeliveryMode) -> Cloud:
@@ -162,6 +168,7 @@ class LastingCloud:
             keep_only(cloud, self._handles_before_test)
             self._handles_before_test = None
         begin_test(cloud)
+        restore_credentials(cloud, self._credentials)
         seed = self._options.defaults["seed"] or item.nodeid
         context_of(cloud).ids.reseed(seed if self._seed is None else self._seed)
 
@@ -171,12 +178,14 @@ class LastingCloud:
         """
         if self.cloud is not None:
             self._handles_before_test = list(self.cloud.fakes())
+            self._credentials = credentials_of(self.cloud) | self._credentials
             for call in self.cloud.journal.calls():
                 call.note = call.note or "made before the test's own code, maybe by an earlier test"
 
     def close(self) -> None:
         cloud, self.cloud = self.cloud, None
         self._handles_before_test = self._seed = None
+        self._credentials = {}
         if cloud is not None:
             close_with_fixtures(cloud)
 

@@ -221,6 +221,43 @@ def test_a_fake_that_is_requested_at_run_time_is_the_tests(
     result.stdout.fnmatch_lines(["*unused_fault? kv_server: *"])
 
 
+@pytest.mark.parametrize("scope", ["class", "module", "session"])
+def test_a_rotation_lasts_for_its_test(scope: str, run: Run, pytester: pytest.Pytester) -> None:
+    pytester.makeini(f"[pytest]\nfakecloud_scope = {scope}")
+    run(
+        """
+        import pytest
+        import requests
+
+        FAKES = "kv_server", "vector_index", "broker", "queue", "callback_capture"
+
+        def rotate(fake):
+            fake.rotate_token()
+            if fake.fixture == "kv_server":
+                fake.rotate_password()
+            if fake.fixture == "queue":
+                fake.rotate_keys()
+                requests.post(fake.url + "/v2/keys/rotate", headers=fake.headers)
+
+        def secrets(fake):
+            extra = {"kv_server": "database_url", "queue": "env"}.get(fake.fixture, "url")
+            return fake.headers, getattr(fake, "read_only_token", None), getattr(fake, extra)
+
+        seen = {}
+
+        @pytest.mark.parametrize("turn", range(2))
+        @pytest.mark.parametrize("name", FAKES)
+        class TestAll:
+            def test_it(self, fakecloud, request, name, turn):
+                fake = request.getfixturevalue(name)
+                before = secrets(fake)
+                assert seen.setdefault((fakecloud, name), before) == before
+                rotate(fake)
+                assert secrets(fake) != before
+        """
+    ).assert_outcomes(passed=10)
+
+
 def test_a_session_fixture_that_is_requested_at_run_time_lasts(run: Run) -> None:
     run(
         """
