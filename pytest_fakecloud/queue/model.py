@@ -246,13 +246,15 @@ class WorkflowPart(Struct):
     """The role of a message in a workflow run.
 
     ``url`` is the URL of the workflow. ``call_type`` is in lower case and ``step`` by default.
-    ``created_ms`` is the time at which the run started, or None for an unknown run.
+    ``created_ms`` is the time at which the run started, or None for an unknown run. ``number`` is the
+    run's, because a later run can have the same id.
     """
 
     run_id: str
     url: str
     call_type: str
     created_ms: int | None = None
+    number: int = 0
 
 
 class Message:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from typing import Any, get_args
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from ...http.app import Route
 from ...http.messages import Answer, Request
@@ -139,6 +139,14 @@ def _created(run: WorkflowRun) -> dict[str, object]:
     return {"workflowRunId": run.id, "workflowCreatedAt": str(run.created_ms)}
 
 
+def _url_parts(run: WorkflowRun) -> SplitResult:
+    """Return the parts of a run's URL, which are empty if a client has sent one without a meaning."""
+    try:
+        return urlsplit(run.url)
+    except ValueError:
+        return urlsplit("")
+
+
 _METHODS = "GET POST PUT PATCH DELETE HEAD OPTIONS"
 _ALL_RUNS = ("workflowRuns", "true")
 """The parameter of a listing that selects all runs."""
@@ -156,8 +164,8 @@ _RUN_FIELDS: dict[str, Callable[[WorkflowRun], tuple[str, ...]]] = {
     "messageId": lambda run: tuple(run.message_ids),
     "callerIp": lambda run: (run.caller_ip,),
     "callerIP": lambda run: (run.caller_ip,),
-    "host": lambda run: (urlsplit(run.url).netloc,),
-    "path": lambda run: (urlsplit(run.url).path,),
+    "host": lambda run: (_url_parts(run).netloc,),
+    "path": lambda run: (_url_parts(run).path,),
     "flowControlKey": lambda run: (run.settings.flow.key,) if run.settings.flow else (),
 }
 _FILTERS = frozenset({*_RUN_FIELDS, "count", "cursor", "fromDate", "toDate"})
@@ -403,7 +411,7 @@ class WorkflowRoutes(RouteFamily):
         engine = self.engine
         engine.quota.check_room(len(letters))
         for letter in letters:
-            if not resumes or not self.runs.steps_to_keep(letter):
+            if not resumes or not self.runs.can_resume(letter):
                 self.runs.first_message(letter)
         runs = []
         for letter in letters:

@@ -118,6 +118,8 @@ class WorkflowRun:
         """The failure callback that reports it."""
         self.number = 0
         """Position in the order in which runs were created."""
+        self.former: WorkflowRun | None = None
+        """An earlier run with the same id, of which messages may be left."""
 
     @property
     def live(self) -> bool:
@@ -146,6 +148,7 @@ class WorkflowRun:
     def copy(self) -> WorkflowRun:
         same = copy(self)
         same.steps, same.message_ids = list(self.steps), list(self.message_ids)
+        same.former = None if self.former is None else self.former.copy()
         return same
 
 

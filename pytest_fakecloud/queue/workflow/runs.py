@@ -112,18 +112,34 @@ class WorkflowRuns:
                 return run.first_message_id
             self._start(part, message, at_us)
             return None
-        if message.kind != "message" and (run is None or run.state == "RUN_CANCELED"):
+        former = self._former_run_of(message, run)
+        if message.kind != "message" and (former or run is None or run.state == "RUN_CANCELED"):
             # Drop the callback by reporting it as a duplicate.
             return message.source_id or message.id
+        if former is not None:
+            raise _already_finished(former)
         if run is None:
             raise bad_request(f"workflow run {as_text(part.run_id)} not found")
         self._join(run, message)
-        message.workflow = part._replace(created_ms=run.created_ms)
+        message.workflow = part._replace(created_ms=run.created_ms, number=run.number)
         return None
 
+    def _former_run_of(self, message: Message, latest: WorkflowRun | None) -> WorkflowRun | None:
+        """Return the run that a retry or a callback is about, if a later run has its id."""
+        origin = self._engine.messages.get(message.retry_of or message.source_id or "")
+        run = None if origin is None else self._find_run_of(origin)
+        if run is None or latest is None or run is latest or run.id != latest.id:
+            return None
+        return run
+
     def _join(self, run: WorkflowRun, message: Message) -> None:
-        if message.retry_of is not None and message.retry_of == run.failed_message_id:
-            run.reopen(message.retry_of, message.id)
+        failed = message.retry_of
+        # Several branches of a run can fail. Each has a dead letter, whatever failed the run.
+        if failed is not None and (
+            failed == run.failed_message_id
+            or (run.state in ("RUN_STARTED", "RUN_FAILED") and run.position(failed) is not None)
+        ):
+            run.reopen(failed, message.id)
         elif message.kind == "message" and not run.live:
             raise _already_finished(run)
         run.message_ids.append(message.id)
@@ -235,9 +251,19 @@ class WorkflowRuns:
 
     def forget(self, message: Message) -> None:
         run = self._find_run_of(message)
-        if run is not None and message.id in run.message_ids:
-            del self.runs[run.id]
+        if run is None or message.id not in run.message_ids:
+            return
+        latest = self.runs[run.id]
+        if latest is run:
             self._release_waits(run.id)
+            del self.runs[run.id]
+            if run.former is not None:
+                self.runs[run.id] = run.former
+            return
+        while latest.former is not run:
+            assert latest.former is not None
+            latest = latest.former
+        latest.former = run.former
 
     # -- runs ------------------------------------------------------------------------------------
 
@@ -247,10 +273,14 @@ class WorkflowRuns:
     def require_run_of(self, message: Message) -> WorkflowRun:
         """Return the workflow run of a message; raise a 404 error if the run is unknown."""
         assert message.workflow is not None
-        return self.get(message.workflow.run_id)
+        return existing(self._find_run_of(message), "workflow run", message.workflow.run_id)
 
     def _find_run_of(self, message: Message) -> WorkflowRun | None:
-        return None if message.workflow is None else self.runs.get(message.workflow.run_id)
+        part = message.workflow
+        run = None if part is None else self.runs.get(part.run_id)
+        while run is not None and part is not None and run.number != part.number:
+            run = run.former
+        return run
 
     def get_live(self, run_id: str) -> WorkflowRun:
         """Return a run; raise a 404 error if it does not exist or has finished."""
@@ -277,7 +307,8 @@ class WorkflowRuns:
             part.run_id, part.url, at_us, message.id, message.settings, message.caller_ip
         )
         run.number = self._engine.next_sequence()
-        message.workflow = part._replace(created_ms=run.created_ms)
+        run.former = self.runs.get(run.id)
+        message.workflow = part._replace(created_ms=run.created_ms, number=run.number)
         run.message_ids.append(message.id)
         if _is_true(message, "Upstash-Workflow-Invoke"):
             run.invoker, message.body = read_invocation(message.body)
@@ -427,11 +458,9 @@ class WorkflowRuns:
 
     # -- continuing or repeating a failed run ------------------------------------------------------
 
-    def steps_to_keep(self, message: Message) -> list[RunStep]:
-        """Return the steps before a failed message, with which a resumed run begins."""
-        run = self.require_run_of(message)
-        # The position is None, and all steps are kept, if the failed message is not in the list.
-        return run.steps[: run.position(message.id)]
+    def can_resume(self, message: Message) -> bool:
+        """Return whether there is something to keep before a failed message of a run."""
+        return self.require_run_of(message).position(message.id) != 0
 
     def first_message(self, message: Message) -> Message:
         """Return the first message of a message's run; raise a 404 error if it has been forgotten."""
@@ -440,9 +469,12 @@ class WorkflowRuns:
         return existing(found, "first message of workflow run", run.id)
 
     def resume(self, message: Message, given: dict[str, Any]) -> WorkflowRun:
-        """Start a run that continues at a failed message. ``given`` replaces the run's settings."""
-        steps = self.steps_to_keep(message)
-        if not steps:
+        """Start a run that continues at a failed message. ``given`` replaces the run's settings.
+
+        It begins with all steps of the old run, also those of parallel branches that were delivered
+        after the failed one.
+        """
+        if not self.can_resume(message):
             return self.restart(message, given)
         old = self.require_run_of(message)
         new = WorkflowRun(
@@ -453,7 +485,8 @@ class WorkflowRuns:
             settings_to_republish(old.settings, given),
             old.caller_ip,
         )
-        new.steps, new.invoker, new.number = steps, old.invoker, self._engine.next_sequence()
+        new.invoker, new.number = old.invoker, self._engine.next_sequence()
+        new.steps = list(old.steps)
         settings = settings_to_republish(message.settings, given, message.max_retries)
         # Publishing a step requires that its run exists.
         self.runs[new.id] = new
@@ -462,6 +495,7 @@ class WorkflowRuns:
         except QueueError:
             del self.runs[new.id]
             raise
+        new.reopen(message.id, new.message_ids[-1])
         return new
 
     def restart(self, message: Message, given: dict[str, Any]) -> WorkflowRun:
@@ -593,7 +627,7 @@ def _timeout_us(value: object) -> int:
     if isinstance(value, str) and not value.isdecimal():
         return read_duration(value, "timeout")
     # Round to seconds, the unit of the delay header.
-    seconds = value if isinstance(value, str) else f"{value:.0f}"
+    seconds = f"{value:.0f}" if isinstance(value, float) else str(value)
     return read_integer(seconds, "timeout") * SECOND
 
 
