@@ -356,7 +356,9 @@ def _signal_patches(world: World) -> Iterator[_Patch]:
 
         return _in_strands(world, original, skipped)
 
-    results = {"signal": signal.SIG_DFL, "alarm": 0, "setitimer": (0.0, 0.0)}
+    results = {
+        "signal": signal.SIG_DFL, "alarm": 0, "setitimer": (0.0, 0.0), "set_wakeup_fd": -1,
+    }  # fmt: skip
     for name, result in results.items():
         if hasattr(signal, name):
             yield signal, name, skips(getattr(signal, name), result)

@@ -6,15 +6,16 @@ import asyncio
 import contextlib
 import functools
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any
 
+import anyio
 import httpx
 import pytest
 import redis
 import redis.asyncio as redis_asyncio
 
-from pytest_fakecloud import Cloud, KVServer
+from pytest_fakecloud import Cloud, History, KVServer
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.explore.run import Run
 from pytest_fakecloud.explore.simulation.connections import Link
@@ -261,3 +262,82 @@ def test_a_call_that_nobody_awaits_any_more_has_its_own_events(cloud: Cloud, kv:
     found = failure(cloud, run, check, schedule="run.1 delay 30")
     assert found.cause.startswith("run pauses for 30 s before its call: INCRBY n 1 ")
     failure(cloud, run, check, schedule="run.1 delay 30, run.2 drop")
+
+
+# -- task groups -----------------------------------------------------------------------------------
+
+Work = Callable[[str], Coroutine[Any, Any, object]]
+
+
+async def _gathered(work: Work) -> None:
+    await asyncio.gather(work("a"), work("b"))
+
+
+async def _in_group_of_asyncio(work: Work) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(work("a"))
+        group.create_task(work("b"))
+
+
+async def _in_group_of_anyio(work: Work) -> None:
+    async with anyio.create_task_group() as group:
+        group.start_soon(work, "a")
+        group.start_soon(work, "b")
+
+
+async def _in_group_of_trio(work: Work) -> None:
+    import trio
+
+    async with trio.open_nursery() as group:  # trio takes tasks in a random order
+        group.start_soon(work, "a")
+
+
+def _start(group: Callable[[Work], Coroutine[Any, Any, None]], work: Work) -> None:
+    if group is _in_group_of_trio:
+        pytest.importorskip("trio").run(group, work)
+    else:
+        asyncio.run(group(work))
+
+
+@pytest.mark.parametrize("group", [_gathered, _in_group_of_asyncio, _in_group_of_anyio])
+def test_every_order_of_the_tasks_of_a_group_is_tried(
+    group: Callable[[Work], Coroutine[Any, Any, None]], cloud: Cloud, kv: KVServer
+) -> None:
+    seen = set()
+
+    async def client() -> None:
+        async with httpx.AsyncClient(headers=kv.headers) as http:
+
+            async def push(name: str) -> None:
+                for _ in range(2):
+                    await http.post(kv.url, json=["RPUSH", "log", name])
+
+            await group(push)
+
+    def check() -> None:
+        seen.add("".join(kv.value("log") or ()))
+
+    found = cloud.explore(client, check, kinds="switch", trust=False)
+    assert seen == {"aabb", "abab", "abba", "baab", "baba", "bbaa"}
+    assert "(exhaustive)" in str(found)
+
+
+@pytest.mark.parametrize(
+    "group", [_gathered, _in_group_of_asyncio, _in_group_of_anyio, _in_group_of_trio]
+)
+def test_a_crash_in_a_group_of_tasks_is_a_crash_of_the_client(
+    group: Callable[[Work], Coroutine[Any, Any, None]], cloud: Cloud, kv: KVServer
+) -> None:
+    def client() -> None:
+        async def add(name: str) -> None:
+            async with httpx.AsyncClient(headers=kv.headers) as http:
+                (await http.post(kv.url, json=["SADD", "done", name])).raise_for_status()
+
+        _start(group, add)
+
+    def check(history: History) -> None:
+        if "client" in history.results:
+            assert "a" in kv.value("done")
+
+    found = cloud.explore({"client": client}, check, kinds="crash", budget=40)
+    assert found.kinds["crash"]

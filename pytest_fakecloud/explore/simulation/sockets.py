@@ -19,7 +19,7 @@ from ..footprint import READS_CLOCK
 from .clock import RunClock
 from .connections import Connections, Link, wait_for_news
 from .state import Part, RunState
-from .strands import Crash, Strand, Waiting
+from .strands import Strand, Waiting, is_crash
 
 _Method: TypeAlias = Callable[..., Any]
 SOCKET_METHODS = (
@@ -391,10 +391,14 @@ class OwnLoop(asyncio.SelectorEventLoop):
         error = context.get("exception")
         if isinstance(error, BaseException):
             hooks = self._hooks()
-            if not isinstance(error, Crash) and hooks is not None:
+            if not is_crash(error) and hooks is not None:
                 hooks.on_unhandled(error)
         elif "was destroyed" not in str(context.get("message")):
             self.default_exception_handler(context)
+
+
+_RUNNERS = ("asyncio.", "anyio.")
+"""Packages that create tasks for their callers."""
 
 
 def _is_inner(coroutine: Any, frame: FrameType | None) -> bool:
@@ -404,7 +408,7 @@ def _is_inner(coroutine: Any, frame: FrameType | None) -> bool:
     code = getattr(coroutine, "cr_code", None)
     if code is None:
         return True
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("asyncio."):
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(_RUNNERS):
         if frame.f_code is asyncio.wait_for.__code__:
             return True
         frame = frame.f_back

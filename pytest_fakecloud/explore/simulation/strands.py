@@ -60,6 +60,13 @@ class Crash(BaseException):
     """Raised in a strand to end it like a power cut; ``except Exception`` does not catch it."""
 
 
+def is_crash(error: BaseException) -> bool:
+    """Return whether code ended by a crash, which a task group raises in an exception group."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(is_crash, error.exceptions))
+    return isinstance(error, Crash)
+
+
 Why = Literal["", "sleep", "lock", "join", "answer", "wait", "loop", "blocked"]
 """The reason why a strand waits: ``wait`` is a blocking command of a fake, ``loop`` an idle event loop,
 and ``blocked`` a lock that ``explore()`` does not control.

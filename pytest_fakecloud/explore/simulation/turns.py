@@ -26,6 +26,7 @@ from .strands import (
     Waiting,
     application_frame,
     carried_strand,
+    is_crash,
     source_of,
 )
 
@@ -217,10 +218,11 @@ class Turns:
                 self._resume(strand)
                 self._simulation.begins(strand)
                 body()
-            except Crash:
-                strand.crashed = True
             except BaseException as error:
-                strand.error = error
+                if is_crash(error):
+                    strand.crashed = True
+                else:
+                    strand.error = error
         if not self.has_ended and self._passes_turn_on(strand):
             self._wake(self._choose())
         self._thread_is_done()
@@ -306,12 +308,13 @@ class Turns:
         self._simulation.begins(strand)
         try:
             strand.result = self._simulation.perform(strand)
-        except Crash:
-            strand.crashed = True
         except ContractError as error:
             self.end(error)
         except BaseException as error:
-            strand.error = error
+            if is_crash(error):
+                strand.crashed = True
+            else:
+                strand.error = error
 
     def _record_end(self, strand: Strand) -> None:
         strand.state = "ended"
