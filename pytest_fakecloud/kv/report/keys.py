@@ -76,10 +76,12 @@ def ttl_ended(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             severity = "hint" if by else "cause"
             yield command.finding("recreated", command=command.name, after=by, severity=severity)
     for command, setter in late.values():
-        late_us = command.at_us - (setter.deadline_us or 0)
+        deadline_us = setter.deadline_us or 0
         ttl = f"{setter.ttl} of {setter.key}" if setter.key != command.key else str(setter.ttl)
-        values = {"seconds": late_us / 1e6, "ttl": ttl, "severity": "hint"}
-        yield command.finding("read_after_expiry", [setter.entry.number], **values)
+        kind, values = "read_after_expiry", {"seconds": (command.at_us - deadline_us) / 1e6}
+        if deadline_us <= setter.at_us:
+            kind, values = "read_after_past_expiry", {}
+        yield command.finding(kind, [setter.entry.number], **values, ttl=ttl, severity="hint")
 
 
 def ttl_renewed(test: ObservedTest, handle: Any) -> Iterator[Finding]:

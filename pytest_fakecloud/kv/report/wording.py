@@ -248,6 +248,8 @@ SENTENCES: Sentences = {
     "first]: the check and the write are separate; use [of_field?HSETNX|{write} with NX] or a script",
     "read_after_expiry": "{key} was read [seconds?{seconds:duration} after it had expired|as it "
     "expired] (its TTL was set by {ttl:raw})",
+    "read_after_past_expiry": "{key} was read after {ttl:raw} had deleted it, because that time is not "
+    "in the future",
     "no_subscriber": "[others?no client subscribes to {channel}, to which a message was published; "
     "clients subscribe to {others:list}, to which nothing was published|this message to {channel} is "
     "lost: a client subscribed to it only later]",
