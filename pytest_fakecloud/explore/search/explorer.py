@@ -200,7 +200,7 @@ class Explorer:
         is_one_of_many = self._player.varies_numbers
         tally.has_all_orders = strategy.is_exact and not tally.coverage.notes and not is_one_of_many
         late = "late" in strategy.places
-        has_all_times = strategy.moves_time or not (self._has_timers and "jump" in self._kinds)
+        has_all_times = strategy.moves_time or not self._has_timers
         if tally.has_all_orders and has_all_times and (late or "late" not in self._kinds):
             tally.is_exhaustive = True
             if late or strategy.moves_time:

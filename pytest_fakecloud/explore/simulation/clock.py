@@ -357,6 +357,8 @@ class RunClock(Part):
         """Let other strands run until ``ready()`` is true, or until the given time."""
         if until_us is not None:
             self._state.touch([READS_CLOCK])
+            # In another order, the time could pass while another strand can run.
+            self._state.run.has_timers |= len(self._state.strands) > 1
         self._state.park(strand, "wake")
         strand.wait(Waiting(why, ready, until_us))
         self.take_turn(strand, is_own_thread)
