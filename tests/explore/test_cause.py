@@ -78,6 +78,30 @@ def test_of_several_conflicts_the_decisive_one_is_named(
     assert "came between secretary's ZRANGE members 0 1" in found.cause
 
 
+@pytest.mark.parametrize("harmless", ["before", "after", "around"])
+def test_a_harmless_write_of_the_same_key_is_not_blamed(
+    harmless: str, cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    kv.execute("HSET", "item", "stock", "5")
+
+    def buy(name: str) -> bool:
+        stock = int(redis.hget("item", "stock") or 0)
+        if harmless in ("before", "around"):
+            redis.hset("item", f"seen by {name}", "yes")
+        redis.hset("item", "stock", stock - 1)
+        if harmless in ("after", "around"):
+            redis.hset("item", "last_buyer", name)
+        return True
+
+    def check(history: History) -> None:
+        assert 5 - int(kv.execute("HGET", "item", "stock")) >= len(history.results)
+
+    clients = {name: partial(buy, name) for name in ("ann", "bob")}
+    with pytest.raises(BrokenPromiseError) as raised:
+        cloud.explore(clients, check, kinds="switch")
+    assert "cause: bob's HSET item stock 4 " in str(raised.value)
+
+
 def test_an_order_that_decides_nothing_is_no_cause(cloud: Cloud, redis: Redis) -> None:
     def reads() -> None:
         redis.get("other")

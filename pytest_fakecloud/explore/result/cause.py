@@ -42,12 +42,26 @@ def find_cause(
     """
     if undisturbed is not None:
         trials = _Trials(run, play, state_of)
-        for conflict in itertools.islice(_conflicts(run, undisturbed), _MOST_CONFLICTS):
-            if trials.decides(conflict):
+        conflicts = list(itertools.islice(_conflicts(run, undisturbed), _MOST_CONFLICTS))
+        for conflict in conflicts:
+            if trials.holds_if_later(conflict):
                 return conflict
+            if trials.holds_if_earlier(conflict):
+                return _first_decisive(conflict, conflicts, trials)
     if len(run.fired) != 1 or run.fired[0].kind in SWITCHES:
         return None
     return next((line for line in run.lines if line.event), None)
+
+
+def _first_decisive(conflict: Conflict, conflicts: Sequence[Conflict], trials: _Trials) -> Conflict:
+    """Return the conflict of the first call that decides between the same two others. The whole strand
+    of the call ran earlier, and another of its calls may be all that matters.
+    """
+    for other in reversed(conflicts):
+        same = other.before is conflict.before and other.after is conflict.after
+        if same and trials.holds_if_earlier(other, alone=True):
+            return other
+    return conflict
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +73,8 @@ class _Trials:
     state_of: Callable[[Touch], object]
     """Returns the data that an access of the last run left."""
 
-    def decides(self, conflict: Conflict) -> bool:
-        """Return whether the promise holds if the decisive call runs after the other, or before both."""
+    def holds_if_later(self, conflict: Conflict) -> bool:
+        """Return whether the promise holds if the decisive call runs after the other."""
         decisive_second = _switch(conflict.decisive, conflict.after)
         decisive_last = _switch(conflict.after, conflict.decisive)
         if decisive_second is None or decisive_last is None:
@@ -72,12 +86,36 @@ class _Trials:
             events = [decisive_second]
             if self.play(Schedule(events)).broken is None:
                 return _is_lost_update(conflict)
-        if self._holds([*events, decisive_last], conflict.touch):
-            return True
-        if conflict.before is None:
+        return self._holds([*events, decisive_last], conflict.touch)
+
+    def holds_if_earlier(self, conflict: Conflict, *, alone: bool = False) -> bool:
+        """Return whether the promise holds if the decisive call runs before both others, after the
+        earlier calls of its strand. If ``alone``, the later ones run where they ran.
+        """
+        if conflict.before is None or _switch(conflict.after, conflict.decisive) is None:
             return False
         decisive_first = _switch(conflict.decisive, conflict.before)
-        return decisive_first is not None and self._holds([decisive_first], conflict.touch)
+        if decisive_first is None:
+            return False
+        events = [decisive_first]
+        if alone and (following := self._call_after(conflict.decisive)) is not None:
+            back = _switch(conflict.before, following)
+            if back is None:
+                return False
+            events = [decisive_first, back, *self.run.fired]
+        return self._holds(events, conflict.touch)
+
+    def _call_after(self, line: Line) -> Line | None:
+        """Return the next call of a call's strand, if there is one."""
+        lines = iter(self.run.lines)
+        return next(
+            (
+                one
+                for one in itertools.dropwhile(lambda each: each is not line, lines)
+                if one is not line and one.strand == line.strand and one.call is not None
+            ),
+            None,
+        )
 
     def _holds(self, events: Sequence[Event], touch: Touch) -> bool:
         """Return whether the promise holds in a run with these events, the last of which happened,
