@@ -477,6 +477,7 @@ hello_syntax = Template("ERR Syntax error in HELLO option '<option>'")
 
 # -- the database port ---------------------------------------------------------------------------
 
+SSUBSCRIBE_DENIED = b"ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"
 MONITOR_DENIED = b"ERR MONITOR isn't allowed for DENY BLOCKING client"
 MONITORS_MAY_NOT = b"ERR Replica can't interact with the keyspace"
 BCAST_SWITCH = (

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from .. import errors
 from ..algorithms.glob import matcher
 from ..engine.sessions import Session
+from ..errors import CommandError
 from ..reply import NO_REPLY, Reply
 from ..table.registry import Args, command, variant
 from .arguments import subcommand_error
@@ -25,6 +27,8 @@ def spublish(session: Session, args: Args) -> Reply:
 @variant("PSUBSCRIBE", "Subscribe to channels that match patterns.", kind="pattern")
 @variant("SSUBSCRIBE", "Subscribe to shard channels.", kind="shard")
 def subscribe(session: Session, args: Args, *, kind: str) -> Reply:
+    if kind == "shard" and session.in_exec:
+        raise CommandError(errors.SSUBSCRIBE_DENIED)
     for name in args:
         session.engine.pubsub.subscribe(session, kind, name)
     return NO_REPLY

@@ -67,8 +67,8 @@ def exec_(session: Session, args: Args) -> Reply:
         replies = [
             CommandError(errors.RAN_TOO_LONG)
             if time_limit.is_over()
-            else _run_queued(session, spec, argv)
-            for spec, argv in queue
+            else _run_queued(session, spec, argv, position)
+            for position, (spec, argv) in enumerate(queue)
         ]
     finally:
         session.in_exec = 0
@@ -81,8 +81,9 @@ def exec_(session: Session, args: Args) -> Reply:
     return replies
 
 
-def _run_queued(session: Session, spec: CommandSpec, argv: list[bytes]) -> Reply:
+def _run_queued(session: Session, spec: CommandSpec, argv: list[bytes], position: int) -> Reply:
     """Run a queued command and return its reply or its error."""
+    session.exec_position = position
     try:
         if not session.user.unrestricted:
             session.engine.users.permit(session, spec, argv)

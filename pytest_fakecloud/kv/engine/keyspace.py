@@ -399,7 +399,10 @@ class Keyspace:
         other.purge()
         for one in (self, other):
             for key in {*self.values, *other.values}:
-                one.touch(key, "")
+                one.changes += 1
+                if one.watchers or one.touched is not None:
+                    # Real servers send no invalidations to clients that track the keys.
+                    one._note_change(key, invalidates=False)
         for name in _CONTENT:
             mine, theirs = getattr(self, name), getattr(other, name)
             setattr(self, name, theirs)

@@ -93,6 +93,8 @@ class Session:
         """Whether a watched key has changed, so EXEC runs no command."""
         self.in_exec = 0
         """Number of commands in the transaction that EXEC is running; 0 if none is running."""
+        self.exec_position = 0
+        """Index of the command of the transaction that EXEC is running, or has run last."""
         self.in_script = False
         self.resp_before_script = 0
         """The connection's protocol version while a script runs; otherwise 0."""

@@ -187,8 +187,8 @@ class PortConnection:
         self.outbox = Outbox(
             connection, engine.clock, lambda: engine.config.text("client-output-buffer-limit")
         )
-        self._confirmations: list[Push] = []
-        """Confirmations of SUBSCRIBE to include in the reply to EXEC."""
+        self._confirmations: dict[int, bytes] = {}
+        """Encoded confirmations of SUBSCRIBE to include in the reply to EXEC, by its elements."""
         self._after_reply: list[bytes] = []
         """Encoded messages to send after the reply of the running command."""
         self._thread = 0
@@ -505,13 +505,13 @@ class PortConnection:
 
     def _with_confirmations(self, reply: Reply) -> Reply:
         """Return the reply to EXEC with the confirmations in place of the replies to SUBSCRIBE."""
-        confirmations, self._confirmations = self._confirmations, []
+        confirmations, self._confirmations = self._confirmations, {}
         if not confirmations or not isinstance(reply, list):
             return reply
-        # The first SUBSCRIBE carries the confirmations of all.
-        data = b"".join(to_resp(push, self.session.resp) for push in confirmations)
-        first = reply.index(NO_REPLY)
-        return [*reply[:first], Encoded(data), *reply[first + 1 :]]
+        return [
+            Encoded(confirmations[at]) if at in confirmations else one
+            for at, one in enumerate(reply)
+        ]
 
     def _take_after_reply(self) -> bytes:
         data = b"".join(self._after_reply)
@@ -591,7 +591,9 @@ class PortConnection:
         """Add a message to the outbox. Called under the engine's lock."""
         session, outbox = self.session, self.outbox
         if session.in_exec and isinstance(message, Push) and message[0] not in _MESSAGES:
-            self._confirmations.append(message)
+            encoded = to_resp(message, session.resp)
+            at = session.exec_position
+            self._confirmations[at] = self._confirmations.get(at, b"") + encoded
             return
         if session.closing:
             return
@@ -608,6 +610,8 @@ class PortConnection:
             or message[0] in _INVALIDATIONS
             or message[1:2] == [b"__redis__:invalidate"]
         )
+        # In a transaction, it also follows if it is a message that the transaction published.
+        is_later = is_later or bool(session.in_exec)
         if is_own and is_later and not self.engine.tracking.evicting:
             self._after_reply.append(data)
             return

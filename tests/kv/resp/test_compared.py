@@ -112,6 +112,47 @@ def test_messages_during_a_script_have_the_protocol_of_their_client(port: Any, s
     assert received(port) == received(server)
 
 
+@pytest.mark.parametrize("protocol", ["2", "3"])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "SUBSCRIBE a|PING|SUBSCRIBE b",
+        "SUBSCRIBE a b|SET k v|PSUBSCRIBE c|GET k|UNSUBSCRIBE a|UNSUBSCRIBE",
+        "SUBSCRIBE a|HELLO 3",
+        "HELLO 2|SUBSCRIBE a",
+        "SET k 1|SSUBSCRIBE a|GET k",
+    ],
+)
+def test_a_transaction_has_its_confirmations_in_their_places(
+    port: Any, server: Any, protocol: str, lines: str
+) -> None:
+    def received(connect: Any) -> str:
+        client = connect()
+        sent(client, f"HELLO {protocol}", "MULTI", *lines.split("|"))
+        client.send([b"EXEC"])
+        stream, found = client.send([b"PING", b"the end"]), b""
+        while not found.endswith(b"the end\r\n"):
+            found += stream.readline()
+        closed(client)
+        # The reply to HELLO tells the version and the number of the connection.
+        return re.sub(rb"(version\r\n\$\d+|id)\r\n\S+", b"", found).decode()
+
+    assert received(port) == received(server)
+
+
+def test_swapping_databases_invalidates_nothing(port: Any, server: Any) -> None:
+    def received(connect: Any) -> list[Any]:
+        client, other = connect(), connect()
+        sent(other, "SET swapped 1")
+        sent(client, "HELLO 3", "CLIENT TRACKING ON", "GET swapped")
+        sent(other, "SWAPDB 0 1", "SWAPDB 0 1", "SET swapped 2")
+        found = [client.next(), client.call([b"PING"])]
+        closed(client, other)
+        return found
+
+    assert received(port) == received(server)
+
+
 # -- pauses ----------------------------------------------------------------------------------------
 
 PAUSED = sections(HERE / "paused.txt")

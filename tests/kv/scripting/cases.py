@@ -44,6 +44,13 @@ CJSON: list[tuple[str, ...]] = [
         )
     ],
     ("local t = {} for i = 1, 30 do t['k' .. i] = i end return cjson.encode(t)",),
+    *[
+        (f"return cjson.encode({{{keys}}})",)
+        for keys in (
+            "[1700000000000] = 1", "[2147483648] = 'x', [5] = 'y'", "[2147483647] = 'x'",
+            "[1700000000000] = 1, [1700000000001] = 2", "'a', 'b', [4294967297] = 'c'",
+        )
+    ],
     ("local t = {} for i = 1, 12 do t['x' .. i * 7] = i end t.x7 = nil return cjson.encode(t)",),
 ]  # fmt: skip
 

@@ -56,7 +56,8 @@ local function array_length(config, value)
   local most, items = 0, 0
   for key in next, value do
     if type(key) ~= "number" or key < 1 or floor(key) ~= key then return -1 end
-    if key > most then most = key end
+    -- The real library keeps the length in a 32-bit integer, which a larger key overflows.
+    if key > most then most = key < 2147483648 and key or -2147483648 end
     items = items + 1
   end
   if config.ratio > 0 and most > items * config.ratio and most > config.safe then
