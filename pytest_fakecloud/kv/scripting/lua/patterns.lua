@@ -24,8 +24,8 @@ local LONGEST = 200
 
 -- Parsing ----------------------------------------------------------------------------------------
 
-local SINGLE, STAR, PLUS, LAZY, MAYBE, OPEN, POSITION, CLOSE, BACK, BALANCE, FRONTIER, FINISH =
-  1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
+local SINGLE, STAR, PLUS, LAZY, MAYBE, OPEN, POSITION, CLOSE, BACK, BALANCE, FRONTIER, FINISH, FAIL =
+  1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
 local WITHOUT_WIDTH = { [OPEN] = true, [POSITION] = true, [CLOSE] = true }
 local SUFFIX = { ["*"] = STAR, ["+"] = PLUS, ["-"] = LAZY, ["?"] = MAYBE }
 
@@ -71,59 +71,64 @@ local lazily = { __index = function(item, key)
   return set
 end }
 
+-- Returns the item that begins at `at`, and the position after it. Raises an error if it is malformed.
+local function parse_item(pattern, at, state)
+  local this = sub(pattern, at, at)
+  local after = sub(pattern, at + 1, at + 1)
+  if this == "(" then
+    if state.open + state.closed >= 32 then error("too many captures", 0) end
+    if after == ")" then
+      state.closed = state.closed + 1
+      return { op = POSITION }, at + 2
+    end
+    state.open = state.open + 1
+    return { op = OPEN }, at + 1
+  elseif this == ")" then
+    if state.open == 0 then error("invalid pattern capture", 0) end
+    state.open, state.closed = state.open - 1, state.closed + 1
+    return { op = CLOSE }, at + 1
+  elseif this == "%" and after == "b" then
+    if at + 3 > #pattern then error("unbalanced pattern", 0) end
+    state.wild = state.wild + 1
+    return { op = BALANCE, byte(pattern, at + 2, at + 3) }, at + 4
+  elseif this == "%" and after == "f" then
+    at = at + 2
+    if sub(pattern, at, at) ~= "[" then error("missing '[' after '%f' in pattern", 0) end
+    local stop = class_end(pattern, at)
+    return setmetatable({ op = FRONTIER, text = sub(pattern, at, stop - 1) }, lazily), stop
+  elseif this == "%" and raw_find(after, "^%d") then
+    state.may_fail = true
+    state.wild = state.wild + 1
+    return { op = BACK, index = byte(after) - 48 }, at + 2
+  elseif this == "$" and at == #pattern then
+    return { op = FINISH }, at + 1
+  end
+  local stop = class_end(pattern, at)
+  local op = SUFFIX[sub(pattern, stop, stop)]
+  local item = setmetatable({ op = op or SINGLE, text = sub(pattern, at, stop - 1) }, lazily)
+  if not op then return item, stop end
+  state.wild = state.wild + 1
+  return item, stop + 1
+end
+
 local function parse(pattern, anchored)
   local nul = raw_find(pattern, "%z")
   if nul then pattern = sub(pattern, 1, nul - 1) end -- like the C matcher
-  local items, open, closed = {}, {}, {}
-  local wild, at, back = 0, 1, false
+  local items = {}
+  local state = { open = 0, closed = 0, wild = 0, may_fail = false }
+  local at = 1
   local anchor = anchored and sub(pattern, 1, 1) == "^"
   if anchor then at = 2 end
   while at <= #pattern do
-    local this = sub(pattern, at, at)
-    local after = sub(pattern, at + 1, at + 1)
-    local item
-    if this == "(" then
-      if #open + #closed >= 32 then error("too many captures", 0) end
-      if after == ")" then
-        item, at = { op = POSITION }, at + 2
-        closed[#closed + 1] = true
-      else
-        item, at = { op = OPEN }, at + 1
-        open[#open + 1] = true
-      end
-    elseif this == ")" then
-      if #open == 0 then error("invalid pattern capture", 0) end
-      open[#open], closed[#closed + 1] = nil, true
-      item, at = { op = CLOSE }, at + 1
-    elseif this == "%" and after == "b" then
-      if at + 3 > #pattern then error("unbalanced pattern", 0) end
-      item, at = { op = BALANCE, byte(pattern, at + 2, at + 3) }, at + 4
-      wild = wild + 1
-    elseif this == "%" and after == "f" then
-      at = at + 2
-      if sub(pattern, at, at) ~= "[" then error("missing '[' after '%f' in pattern", 0) end
-      local stop = class_end(pattern, at)
-      item = setmetatable({ op = FRONTIER, text = sub(pattern, at, stop - 1) }, lazily)
-      at = stop
-    elseif this == "%" and raw_find(after, "^%d") then
-      item, at = { op = BACK, index = byte(after) - 48 }, at + 2
-      back = true
-      wild = wild + 1
-    elseif this == "$" and at == #pattern then
-      item, at = { op = FINISH }, at + 1
-    else
-      local stop = class_end(pattern, at)
-      local op = SUFFIX[sub(pattern, stop, stop)]
-      item = setmetatable({ op = op or SINGLE, text = sub(pattern, at, stop - 1) }, lazily)
-      at = stop
-      if op then
-        at = at + 1
-        wild = wild + 1
-      end
+    local ok, item, stop = pcall(parse_item, pattern, at, state)
+    if not ok then
+      -- Like the C matcher, report a malformed item only if the match gets there.
+      item, stop = { op = FAIL, message = item }, #pattern + 1
+      state.may_fail = true
     end
-    items[#items + 1] = item
+    items[#items + 1], at = item, stop
   end
-  items.wild, items.anchor = wild, anchor
+  items.wild, items.anchor = state.wild, anchor
   -- Find the character that must follow a repetition, if it is a single one. Only positions before
   -- it need to be tried.
   for index, item in ipairs(items) do
@@ -135,7 +140,7 @@ local function parse(pattern, anchored)
     end
   end
   -- The C matcher would report an error with a position in this file.
-  items.may_fail = #open > 0 or back
+  items.may_fail = state.open > 0 or state.may_fail
   return items
 end
 
@@ -256,6 +261,8 @@ local function match_here(at, index)
       local before = at == 1 and 0 or byte(subject, at - 1)
       local this = at > size and 0 or byte(subject, at)
       if set[before] or not set[this] then return nil end
+    elseif op == FAIL then
+      error(item.message, 0)
     else -- FINISH
       if at ~= size + 1 then return nil end
     end
