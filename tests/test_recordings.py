@@ -160,8 +160,12 @@ def test_an_option_of_no_meaning_is_said(
 def test_what_got_no_answer_and_streams_are_left_out(kv: KVServer, replay: Replay) -> None:
     stream = edited("response.content", {"size": 0, "mimeType": "text/event-stream"})
     stream["request"]["url"] = "https://kv.example/subscribe/news"
-    assert replay(edited("response.status", 0), stream, into=kv) == []
+    skipped = [edited("response.status", 0), stream, edited("request.method", "RESP")]
+    with pytest.raises(ContractError, match="none of the requests in .* can be sent again"):
+        replay(*skipped, into=kv)
     assert kv.journal.calls() == []
+    assert replay(*skipped, edited("response.content", None), into=kv) == []
+    assert len(kv.journal.calls()) == 1
 
 
 @pytest.mark.parametrize("content", [{"size": 17}, {}, None])

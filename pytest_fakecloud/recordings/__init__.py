@@ -161,6 +161,7 @@ def _read_entry(data: Any) -> Entry:
     sent, content = request.get("postData") or {}, response.get("content") or {}
     is_left_out = (
         data.get("_fault")
+        or request["method"] == "RESP"
         or data.get("_outcome") == "streamed"
         or str(content.get("mimeType") or "").startswith("text/event-stream")
         or response["status"] == 0
@@ -234,11 +235,12 @@ def replay(
     body are compared, JSON by value. Fields in ``VOLATILE`` and ``ignore`` are not compared, but their
     recorded values are replaced in later requests by the fake's values. ``move_clock`` advances the
     clock by the recorded intervals. Some requests are skipped: those whose recorded response came
-    from an injected fault, those without a recorded response (status 0), streams, and requests that
-    were masked because they contained a password. Masked or missing parts of a recorded response
-    match anything. It is a difference if a fake does not respond.
+    from an injected fault, those without a recorded response (status 0), streams, commands over the
+    Redis protocol, and requests that were masked because they contained a password. Masked or missing
+    parts of a recorded response match anything. It is a difference if a fake does not respond.
 
-    Raises ``ContractError`` for an unreadable file, invalid options and requests without a fake.
+    Raises ``ContractError`` for an unreadable file, invalid options, requests without a fake, and if
+    all requests would be skipped.
     """
     __tracebackhide__ = True
     if not isinstance(file, str | Path | Mapping):
@@ -249,6 +251,11 @@ def replay(
     if not isinstance(file, Mapping):
         archive, name = read_json(file, "an HTTP archive (HAR)"), str(file)
     entries = entries_of(archive, name)
+    if entries and not any(entry.is_replayable for entry in entries):
+        raise ContractError(
+            f"none of the requests in {name} can be sent again: they are commands over the Redis "
+            "protocol, streams, or masked, or their responses came from faults or are missing"
+        )
     translation: dict[str, str] = {}
     differences: Results[Difference] = results_of((), fields_of(Difference), "difference")
     started_us = cloud.clock.now_us()
