@@ -161,7 +161,7 @@ def test_what_got_no_answer_and_streams_are_left_out(kv: KVServer, replay: Repla
     stream = edited("response.content", {"size": 0, "mimeType": "text/event-stream"})
     stream["request"]["url"] = "https://kv.example/subscribe/news"
     skipped = [edited("response.status", 0), stream, edited("request.method", "RESP")]
-    with pytest.raises(ContractError, match="none of the requests in .* can be sent again"):
+    with pytest.raises(ContractError, match=r"none of the requests in .* can be sent again"):
         replay(*skipped, into=kv)
     assert kv.journal.calls() == []
     assert replay(*skipped, edited("response.content", None), into=kv) == []
