@@ -190,6 +190,18 @@ def test_a_transaction_and_a_script_have_one_budget(ask: Asked) -> None:
         ask("EVAL", script, "33", *("set",) * 33)
 
 
+def test_the_replies_of_a_transaction_take_steps(ask: Asked) -> None:
+    """The whole reply is encoded while other clients wait."""
+    ask("MULTI")
+    for _ in range(3):
+        ask("LRANGE", "list", "0", "-1")
+    ask("LRANGE", "long", "0", "-1")
+    ask("SET", "after", "1")
+    *first, long, _ = ask("EXEC")
+    assert [len(reply) for reply in first] == [100] * 3
+    assert b"stopped" in long.text
+
+
 def test_a_transaction_ends_when_its_time_is_up(
     filled: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:

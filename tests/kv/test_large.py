@@ -18,6 +18,7 @@ from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.reply import Map, Status, to_json
 from pytest_fakecloud.kv.resp import port
+from pytest_fakecloud.kv.values import json as json_values
 from tests.kv.resp.test_port import Client, Error
 
 STRINGS = st.binary(max_size=20) | st.text("aé𝒳\0", max_size=12).map(str.encode)
@@ -102,6 +103,21 @@ def test_a_reply_beyond_the_bound_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         server.execute("APPEND", "k", "v" * 400)
         assert client("GET", "k") == b"v" * 1000
         assert http.get(f"{server.url}/get/k", headers=server.headers).status_code == 200
+        client.socket.close()
+
+
+@pytest.mark.parametrize("part", ["INDENT", "NEWLINE", "SPACE"])
+def test_the_layout_of_a_document_is_bounded_before_it_is_written(
+    part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_values, "LARGEST", 10_000)
+    with KVServer(Context.alone()) as server:
+        client = Client(server)
+        nested = "[" * 20 + '{"a":1,"b":{"c":2}}' + "]" * 20
+        client("JSON.SET", "doc", "$", nested)
+        assert len(client("JSON.GET", "doc", part, "x" * 10)) > len(nested)
+        refused = client("JSON.GET", "doc", part, "x" * 9_000)
+        assert refused == Error(b"ERR max request size exceeded")
         client.socket.close()
 
 

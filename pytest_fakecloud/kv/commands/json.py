@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from contextlib import suppress
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -125,6 +125,7 @@ def change_arrays(
     document = existing(session, key, JsonValue, errors.JSON_NO_KEY)
     matches = path.find(document.root)
     arrays = [match for match in matches if match.value.__class__ is list]
+    reserve(session, arrays)
     if check is not None:
         for match in arrays:
             check(match)
@@ -140,6 +141,13 @@ def change_arrays(
 
 
 # -- changes to documents --------------------------------------------------------------------------
+
+
+def reserve(session: Session, matches: Sized) -> None:
+    """Raise OOM if a command would exceed the memory limit by storing its arguments at every match."""
+    if len(matches) > 1:
+        engine = session.engine
+        engine.memory.reserve(session.transport, (len(matches) - 1) * sum(map(len, engine.line)))
 
 
 def parent_of(document: JsonValue, match: Location) -> Any:
@@ -161,6 +169,7 @@ def replace(
     """Replace the matches of some types with the results of an operation, and return these."""
     document = existing(session, key, JsonValue, errors.JSON_NO_KEY)
     matches = path.find(document.root)
+    reserve(session, matches)
     results = _results(path, matches, operation, *kinds)
     for match, result in zip(matches, results, strict=True):
         if result is not None:
@@ -189,7 +198,9 @@ def put_all(
 # -- commands --------------------------------------------------------------------------------------
 
 
-def _assign(document: JsonValue, path: Path, value: Any, condition: bytes = b"") -> bool:
+def _assign(
+    session: Session, document: JsonValue, path: Path, value: Any, condition: bytes = b""
+) -> bool:
     """Set the value at a path; return whether anything was set.
 
     If only the last member is missing, it is added to every object that matches the rest.
@@ -209,6 +220,7 @@ def _assign(document: JsonValue, path: Path, value: Any, condition: bytes = b"")
         if not parents:
             raise CommandError(errors.missing_json_path(path.text))
         matches = [match._replace(parts=(*match.parts, name)) for match in parents]
+    reserve(session, matches)
     put_all(document, matches, value, lambda _: copy_json(value))
     return True
 
@@ -227,7 +239,7 @@ def json_set(session: Session, args: Args) -> Reply:
             return None
         session.db.set(key, JsonValue(value))
         return OK
-    if not _assign(document, path, value, condition):
+    if not _assign(session, document, path, value, condition):
         return None
     session.db.touch(key)
     return OK
@@ -249,7 +261,7 @@ def json_mset(session: Session, args: Args) -> Reply:
         else:
             if key not in changed:
                 changed[key] = document.copy()
-            _assign(changed[key], path, value)
+            _assign(session, changed[key], path, value)
     for key, document in changed.items():
         present = session.db.get(key, JsonValue)
         if present is None:
@@ -274,10 +286,12 @@ def json_merge(session: Session, args: Args) -> Reply:
     if patch is None:
         _remove(session, key, document, matches)
     elif matches:
-        put_all(document, outermost(matches), patch, lambda target: merge(target, patch))
+        outer = outermost(matches)
+        reserve(session, outer)
+        put_all(document, outer, patch, lambda target: merge(target, patch))
         session.db.touch(key)
     else:
-        _assign(document, path, merge(None, patch))
+        _assign(session, document, path, merge(None, patch))
         session.db.touch(key)
     return OK
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...core.budget import spend
+from ...core.budget import OverBudget, spend
 from ...core.timers import TimeLimit
 from .. import errors
 from ..acl import Denied
@@ -14,6 +14,8 @@ from ..table.registry import Args, CommandSpec, command
 
 _STEPS_PER_COMMAND = 20
 """Budget steps for a queued command, in addition to those of its work."""
+_STEPS_PER_ELEMENT = 4
+"""Budget steps for an element of a reply inside the reply to EXEC."""
 
 
 @command("MULTI")
@@ -87,7 +89,13 @@ def _run_queued(session: Session, spec: CommandSpec, argv: list[bytes], position
     try:
         if not session.user.unrestricted:
             session.engine.users.permit(session, spec, argv)
-        return session.engine.run(session, spec, argv)
+        reply = session.engine.run(session, spec, argv)
+        if isinstance(reply, list):
+            # Other clients also wait while the whole reply is encoded.
+            spend(_STEPS_PER_ELEMENT * len(reply))
+        return reply
+    except OverBudget as over:
+        return CommandError(errors.over_budget(over))
     except Denied as denied:
         return CommandError(errors.rules_changed(errors.RULES_CHANGED[denied.reason]))
     except CommandError as error:

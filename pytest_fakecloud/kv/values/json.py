@@ -15,7 +15,8 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from ...core.budget import spend
-from ..errors import CommandError, invalid_json_path
+from ..errors import MAX_REQUEST_SIZE, CommandError, invalid_json_path
+from ..reply import LARGEST
 from ..table.config import Config
 
 DEEPEST = 128
@@ -159,6 +160,10 @@ JSON text contains none of these characters itself.
 _EXPONENTS = re.compile(_STRING + rb"|(-?)([\d.]+)e([+-]\d+)", re.DOTALL)
 
 
+_LAYOUT_PER_STEP = 100
+"""Bytes of white space between values that are written in a step of a command's budget."""
+
+
 def write_json(value: Json, layout: Layout = _COMPACT) -> bytes:
     """Format a value as JSON: compact by default, or with the options of JSON.GET.
 
@@ -170,8 +175,12 @@ def write_json(value: Json, layout: Layout = _COMPACT) -> bytes:
     if b"e-" in text or b"e+" in text:
         text = _EXPONENTS.sub(_exponent, text)
     if layout != _COMPACT:
-        marks = str.maketrans({"\n": layout.newline, "\t": layout.indent, "\r": layout.space})
-        text = text.decode().translate(marks).encode()
+        marks = {"\n": layout.newline, "\t": layout.indent, "\r": layout.space}
+        size = sum(text.count(mark.encode()) * len(word) for mark, word in marks.items())
+        if len(text) + size > LARGEST:
+            raise CommandError(MAX_REQUEST_SIZE)
+        spend(size // _LAYOUT_PER_STEP)
+        text = text.decode().translate({ord(mark): word for mark, word in marks.items()}).encode()
     return text
 
 

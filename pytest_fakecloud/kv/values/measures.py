@@ -28,6 +28,8 @@ _ELEMENT = {
     "zset": 64,
 }
 """Average size of each element, in addition to its content."""
+PENDING = 546
+"""Size of an entry that is pending in a consumer group, as measured on Redis 7.0."""
 NUMBER = 8
 """Size of a score or a stream ID as part of a value's content."""
 
@@ -80,6 +82,8 @@ def usage(key: bytes, value: Any) -> int:
         return total + _OBJECT + _text(len(value))
     each = _ELEMENT.get(value.type_name)
     elements = each * len(value) if each else 0
+    if value.type_name == "stream":
+        elements += PENDING * sum(len(group.pending) for group in value.groups.values())
     return total + _OBJECT + _HEADER + elements + content_size(value)
 
 

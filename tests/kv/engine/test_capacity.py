@@ -179,6 +179,26 @@ def test_no_command_fills_the_memory(small: Bounded, line: str) -> None:
     small("SET", "after", "x" * 10_000)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        'JSON.STRAPPEND doc $[*].text "{long}"',
+        'JSON.SET doc $[*].text "{long}"',
+        'JSON.SET doc $[*].new{n} "{long}"',
+        'JSON.MSET doc $[*].new{n} "{long}" other $ 1',
+        'JSON.MERGE doc $[*] {{"new{n}":"{long}"}}',
+        'JSON.ARRAPPEND doc $[*].list "{long}"',
+        'JSON.ARRINSERT doc $[*].list 0 "{long}"',
+    ],
+)
+def test_no_path_with_many_matches_fills_the_memory(small: Bounded, line: str) -> None:
+    items = ",".join(['{"text":"x","list":[]}'] * 100)
+    small("JSON.SET", "doc", "$", f"[{items}]")
+    errors = {small.error(*line.format(n=n, long="x" * 2000).split()) for n in range(20)}
+    assert errors == {None, OOM}
+    assert small.used() <= limits.MOST_MEMORY
+
+
 @pytest.mark.parametrize("call", ["'SET', 'k' .. n, s", "'APPEND', 'k', s", "'RPUSH', 'k', s"])
 def test_no_script_fills_the_memory(small: Bounded, call: str) -> None:
     with pytest.raises(
@@ -186,6 +206,21 @@ def test_no_script_fills_the_memory(small: Bounded, call: str) -> None:
     ):
         small("EVAL", _script(call), "0")
     assert small.used() <= limits.MOST_MEMORY
+
+
+def test_no_group_fills_the_memory(small: Bounded) -> None:
+    for n in range(50):
+        small("XADD", "stream", f"1-{n + 1}", "f", "v")
+    errors = set()
+    for n in range(30):
+        small("XGROUP", "CREATE", "stream", f"g{n}", "0")
+        read = f"XREADGROUP GROUP g{n} c COUNT 100 STREAMS stream >"
+        errors.add(small.error(*read.split()))
+    assert errors == {None, OOM}
+    assert small.used() <= limits.MOST_MEMORY
+    before = small("MEMORY", "USAGE", "stream")
+    small("XGROUP", "DESTROY", "stream", "g0")
+    assert small("MEMORY", "USAGE", "stream") < before - 50 * 500
 
 
 def test_no_dump_fills_the_memory(small: Bounded) -> None:

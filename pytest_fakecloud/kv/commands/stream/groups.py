@@ -13,6 +13,7 @@ from ...reply import NIL_ARRAY, OK, Reply
 from ...table.registry import Args, command
 from ...table.syntax import parse_int, try_int
 from ...table.versions import EARLY_CONSUMERS, ESTIMATED_COUNTERS
+from ...values.measures import PENDING
 from ...values.stream import (
     ID_MAX,
     UNKNOWN_ENTRIES_READ,
@@ -230,6 +231,8 @@ def _new_entries(
     if is_vendor and not words.noack and limit is not None and held + len(entries) > limit:
         where = (key, words.group, consumer.name)
         raise CommandError(errors.pending_limit(limit, held, len(entries), *where))
+    if not words.noack:
+        session.engine.memory.reserve(session.transport, PENDING * len(entries))
     for entry_id, _ in entries:
         advance(stream, group, entry_id, estimate=knows[ESTIMATED_COUNTERS])
         if not words.noack:
