@@ -61,7 +61,7 @@ class JsonValue:
     @property
     def size(self) -> int:
         """The length in bytes of the document as compact JSON."""
-        return len(write_json(self.root))
+        return json_size(self.root)
 
 
 _STRING = rb'"[^"\\]*(?:\\.[^"\\]*)*"?'
@@ -182,6 +182,24 @@ def write_json(value: Json, layout: Layout = _COMPACT) -> bytes:
         spend(size // _LAYOUT_PER_STEP)
         text = text.decode().translate({ord(mark): word for mark, word in marks.items()}).encode()
     return text
+
+
+def json_size(value: Json) -> int:
+    """Return ``len(write_json(value))`` without a copy of the whole value in memory."""
+    kind = value.__class__
+    if kind is str:
+        assert isinstance(value, str)
+        is_plain = value.isascii() and value.isprintable()
+        if is_plain and '"' not in value and "\\" not in value:
+            return len(value) + 2
+    elif kind is list:
+        # Two brackets, and a comma between two items.
+        return max(2, len(value) + 1) + sum(map(json_size, value))
+    elif kind is dict:
+        # Also a colon in each item.
+        punctuation = max(2, 2 * len(value) + 1)
+        return punctuation + sum(map(json_size, value)) + sum(map(json_size, value.values()))
+    return len(write_json(value))
 
 
 def _exponent(found: re.Match[bytes]) -> bytes:

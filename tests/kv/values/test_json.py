@@ -16,6 +16,7 @@ from pytest_fakecloud.kv.values.json import (
     copy_json,
     depth,
     equal,
+    json_size,
     merge,
     parse_json,
     write_json,
@@ -36,6 +37,7 @@ VALUES = st.recursive(
 @given(VALUES)
 def test_what_is_written_is_read(value: Any) -> None:
     text = write_json(value)
+    assert json_size(value) == len(text)
     assert json.loads(text) == value
     assert equal(parse_json(text), value)
 
