@@ -14,6 +14,8 @@ import re
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+import orjson
+
 from ...core.budget import spend
 from ..errors import MAX_REQUEST_SIZE, CommandError, invalid_json_path
 from ..reply import LARGEST
@@ -188,14 +190,11 @@ def json_size(value: Json) -> int:
     """Return ``len(write_json(value))`` without a copy of the whole value in memory."""
     kind = value.__class__
     if kind is str:
-        assert isinstance(value, str)
-        is_plain = value.isascii() and value.isprintable()
-        if is_plain and '"' not in value and "\\" not in value:
-            return len(value) + 2
-    elif kind is list:
+        return len(orjson.dumps(value))  # the same text, several times as fast
+    if kind is list:
         # Two brackets, and a comma between two items.
         return max(2, len(value) + 1) + sum(map(json_size, value))
-    elif kind is dict:
+    if kind is dict:
         # Also a colon in each item.
         punctuation = max(2, 2 * len(value) + 1)
         return punctuation + sum(map(json_size, value)) + sum(map(json_size, value.values()))
