@@ -82,8 +82,16 @@ class AsyncioLoop:
         return found
 
     def move(self, moved_us: int) -> None:
-        self._ahead += moved_us / 1e6
-        self._call_in_loop(lambda: None)
+        seconds = moved_us / 1e6
+        self._ahead += seconds
+        # In its debug mode, the loop reports callbacks that take long. The running one did not.
+        with contextlib.suppress(ReferenceError, AttributeError):
+            self._loop.slow_callback_duration += seconds
+        self._call_in_loop(lambda: self._forget_moved(seconds))
+
+    def _forget_moved(self, seconds: float) -> None:
+        with contextlib.suppress(ReferenceError, AttributeError):
+            self._loop.slow_callback_duration -= seconds
 
     def _call_in_loop(self, function: Callable[[], object]) -> None:
         # Ignore the errors of a loop that has been closed or garbage-collected.

@@ -208,6 +208,22 @@ def test_who_waits_until_a_deadline_is_over_comes_past_it(cloud: Cloud) -> None:
     assert since_noon(cloud) == pytest.approx(5, abs=1e-4)
 
 
+def test_a_loop_in_debug_mode_calls_no_sleep_slow(
+    cloud: Cloud, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> float:
+        await asyncio.gather(*(asyncio.sleep(each) for each in range(60)))
+        await asyncio.sleep(3600)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return asyncio.get_running_loop().slow_callback_duration
+
+    assert asyncio.run(work(), debug=True) == pytest.approx(0.1)
+    # A busy machine may really be slow for a moment.
+    assert "took 1.000 seconds" not in caplog.text
+    assert "took 3600.000 seconds" not in caplog.text
+
+
 def test_the_standard_librarys_own_waits_stay_real() -> None:
     with jumping() as cloud:
         # These waits have a timeout and sleep in small steps.
