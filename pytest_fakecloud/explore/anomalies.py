@@ -870,7 +870,11 @@ def _early_end(record: Record, *, of_delivery: bool) -> Found:
     if client.startswith("delivery") is not of_delivery or not record.lost:
         return
     usual, here = _ends(record.plain, client), _ends(record.run, client)
-    last = [] if of_delivery else [end for end in here if end.call is None][-1:] or here[-1:]
+    taken = [end for end in here if end.call is None]
+    # A worker that starts again takes more, which it does not lose.
+    stopped = {event.strand for event in record.run.fired}
+    lost = [end for end in taken if end.client in stopped]
+    last = [] if of_delivery else lost[-1:] or taken[-1:] or here[-1:]
     is_over = len(here) >= len(usual) > 0
     if client in record.workers or of_delivery:
         is_left = record.residue or record.run.pending

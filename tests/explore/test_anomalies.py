@@ -827,6 +827,20 @@ def explored(cloud: Cloud, of: Scenario, **options: Any) -> Exploration:
     return cloud.explore(of.run, workers=of.workers, setup=of.setup, **options)
 
 
+def test_a_lost_job_is_that_of_the_attempt_that_crashed(cloud: Cloud, kv: KVServer) -> None:
+    kv.execute("RPUSH", "jobs", "ann", "bob")
+    redis = kv.client()
+
+    def worker() -> None:
+        while (job := redis.lpop("jobs")) is not None:
+            redis.sadd("done", job)
+
+    with pytest.raises(BrokenPromiseError) as found:
+        cloud.explore(lambda: None, workers={"worker": worker}, schedule="worker.2 crash")
+    text = "early commit (jobs): worker: LPOP jobs, and nobody ran SADD done ann"
+    assert text in str(found.value)
+
+
 @pytest.mark.parametrize(
     ("name", "make"),
     [(name, make) for name, makes in SERVICES.items() for make in makes],
