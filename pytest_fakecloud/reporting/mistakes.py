@@ -232,6 +232,8 @@ def _patched_sleep(frames: Sequence[FrameType]) -> Iterator[str]:
 
 def _is_patched(sleep: Any) -> bool:
     """Return whether a function in the place of ``time.sleep()`` may return at once."""
+    if type(sleep) is BuiltinFunctionType:
+        return False
     from ..outside.replace import original_of
 
     # Other code can put a replacement of this package back, which then calls the original.

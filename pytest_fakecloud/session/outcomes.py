@@ -198,11 +198,12 @@ def report_on(
         named = list(zip(clouds, names, strict=False))
         folder = run.options.recordings
         is_over = report.failed if call.when == "setup" else run.test.has_ended
-        entries = sum(len(context_of(cloud).recorder.entries) for cloud in clouds)
-        # A teardown may add calls to those that are recorded already.
-        if folder and entries != run.test.recorded and (is_over or call.when == "teardown"):
-            run.test.recorded = entries
-            _record(folder, named, item)
+        if folder and (is_over or call.when == "teardown"):
+            entries = sum(len(context_of(cloud).recorder.entries) for cloud in clouds)
+            # A teardown may add calls to those that are recorded already.
+            if entries != run.test.recorded:
+                run.test.recorded = entries
+                _record(folder, named, item)
         has_passed = run.test.has_ended and not (report.failed or run.test.has_failed_subtest)
         if run.options.timelines is not None and call.when == "call" and has_passed:
             _keep(named, item)
