@@ -140,11 +140,13 @@ class LastingCloud:
         cloud, staying = self.cloud, self._handles_before_test
         if cloud is None or fixturedef.scope == "function":
             return (yield)
-        before = list(cloud.fakes())
+        before = credentials_of(cloud)
         value = yield
-        self._credentials = credentials_of(cloud) | self._credentials
+        # What a wider fixture starts or rotates is there for all later tests.
+        changed = dict(credentials_of(cloud).items() - before.items())
+        self._credentials |= changed
         if staying is not None:
-            staying += [handle for handle in cloud.fakes() if handle not in before]
+            staying += changed.keys() - before.keys()
         return value
 
     def create(self, layers: Sequence[Mapping[str, Any]], delivery: DeliveryMode) -> Cloud:
@@ -178,7 +180,11 @@ class LastingCloud:
         """
         if self.cloud is not None:
             self._handles_before_test = list(self.cloud.fakes())
-            self._credentials = credentials_of(self.cloud) | self._credentials
+            kept = self._credentials
+            self._credentials = {
+                handle: kept.get(handle, present)
+                for handle, present in credentials_of(self.cloud).items()
+            }
             for call in self.cloud.journal.calls():
                 call.note = call.note or "made before the test's own code, maybe by an earlier test"
 

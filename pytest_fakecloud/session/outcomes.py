@@ -199,9 +199,11 @@ def report_on(
         folder = run.options.recordings
         is_over = report.failed if call.when == "setup" else run.test.has_ended
         if folder and (is_over or call.when == "teardown"):
-            entries = sum(len(context_of(cloud).recorder.entries) for cloud in clouds)
-            # A teardown may add calls to those that are recorded already.
-            if entries != run.test.recorded:
+            entries = [one for cloud in clouds for one in context_of(cloud).recorder.entries]
+            recorded = run.test.recorded
+            # A teardown may add calls to those that are recorded already, or reset the fakes.
+            is_longer = len(entries) > len(recorded) and entries[: len(recorded)] == recorded
+            if is_longer or (is_over and call.when != "teardown"):
                 run.test.recorded = entries
                 _record(folder, named, item)
         has_passed = run.test.has_ended and not (report.failed or run.test.has_failed_subtest)

@@ -51,7 +51,7 @@ except ImportError:  # Windows has no ``resource`` module.
 class TestState:
     """The state of the current test. ``strict`` are the kinds of violations that fail the test, if
     known; ``ends`` are called at its end. ``has_ended`` tells whether its own code has: pytest also
-    reports each subtest, before. ``recorded`` is the number of entries in its recording.
+    reports each subtest, before. ``recorded`` are the entries of the journal in its recording.
     """
 
     __test__ = False
@@ -61,7 +61,7 @@ class TestState:
     is_reported: bool = False
     has_ended: bool = False
     has_failed_subtest: bool = False
-    recorded: int | None = None
+    recorded: list[Any] = field(default_factory=list)
     strict: tuple[str, ...] | None = None
     ends: list[Callable[[], object]] = field(default_factory=list)
 

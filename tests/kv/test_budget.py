@@ -200,6 +200,11 @@ def test_the_replies_of_a_transaction_take_steps(ask: Asked) -> None:
     *first, long, _ = ask("EXEC")
     assert [len(reply) for reply in first] == [100] * 3
     assert b"stopped" in long.text
+    # What a command has taken out is nowhere else.
+    ask("RPUSH", "taken", *map(str, range(5000)))
+    ask("MULTI")
+    ask("LPOP", "taken", "5000")
+    assert len(ask("EXEC")[0]) == 5000
 
 
 def test_a_transaction_ends_when_its_time_is_up(

@@ -246,6 +246,35 @@ def test_calls_of_a_teardown_are_recorded(run: Run, pytester: pytest.Pytester) -
     assert len(json.loads(tape.read_text(encoding="utf-8"))["log"]["entries"]) == 2
 
 
+def test_a_reset_in_a_teardown_leaves_the_recording(run: Run, pytester: pytest.Pytester) -> None:
+    run(
+        """
+        import pytest
+
+        @pytest.fixture
+        def clean(fakecloud, kv_server):
+            yield kv_server.client()
+            fakecloud.reset()
+            kv_server.client().get("after")
+            kv_server.client().get("after")
+
+        def test_it(clean):
+            clean.get("before")
+
+        @pytest.fixture
+        def skips(kv_server):
+            pytest.skip("nothing to record")
+
+        def test_skipped(skips):
+            pass
+        """,
+        "--fakecloud-record=tapes",
+    ).assert_outcomes(passed=1, skipped=1)
+    (tape,) = (pytester.path / "tapes").iterdir()
+    (entry,) = json.loads(tape.read_text(encoding="utf-8"))["log"]["entries"]
+    assert "before" in entry["request"]["postData"]["text"]
+
+
 def check(folder: Path) -> None:
     files = sorted(folder.iterdir())
     assert len(files) == 4

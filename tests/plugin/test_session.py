@@ -258,6 +258,52 @@ def test_a_rotation_lasts_for_its_test(scope: str, run: Run, pytester: pytest.Py
     ).assert_outcomes(passed=10)
 
 
+@pytest.mark.parametrize("scope", ["module", "session"])
+def test_a_rotation_by_a_wider_fixture_lasts(
+    scope: str, run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeini(f"[pytest]\nfakecloud_scope = {scope}")
+    run(
+        f"""
+        import pytest
+
+        @pytest.fixture(scope={scope!r})
+        def rotated(kv_server, queue):
+            return kv_server.rotate_token(), queue.rotate_keys()
+
+        @pytest.mark.parametrize("turn", range(3))
+        def test_it(rotated, kv_server, queue, turn):
+            assert kv_server.token == rotated[0]
+            assert queue.env["QSTASH_CURRENT_SIGNING_KEY"] == rotated[1][0]
+            kv_server.rotate_token()
+            queue.rotate_keys()
+        """
+    ).assert_outcomes(passed=3)
+
+
+def test_closed_fakes_of_the_session_are_freed(run: Run) -> None:
+    run(
+        """
+        import gc
+        import weakref
+        import pytest
+
+        servers = []
+
+        @pytest.fixture
+        def own(fakecloud_session):
+            with fakecloud_session.kv_server() as server:
+                servers.append(weakref.ref(server))
+                yield server
+
+        @pytest.mark.parametrize("turn", range(9))
+        def test_it(own, turn):
+            gc.collect()
+            assert len([one for one in servers if one() is not None]) < 4
+        """
+    ).assert_outcomes(passed=9)
+
+
 def test_a_session_fixture_that_is_requested_at_run_time_lasts(run: Run) -> None:
     run(
         """

@@ -215,8 +215,11 @@ def _summary(tally: Tally) -> str:
         parts.append(_of(tally.pairs, tally.all_pairs, "of two"))
     if tally.drawn:
         parts.append(f"{tally.drawn:,} drawn, of up to {MOST_EVENTS}")
+    if tally.is_complete and not tally.is_exhaustive:
+        parts.append("in which the clock moves only when all wait")
     many = f"{counted(tally.tried, 'schedule')} in {tally.seconds:.1f} s"
-    return f"{many} ({', '.join(parts)}; seed {tally.seed!r}){_certainty(tally)}"
+    shown = f"{', '.join(parts)}; " if parts else ""
+    return f"{many} ({shown}seed {tally.seed!r}){_certainty(tally)}"
 
 
 def _certainty(tally: Tally) -> str:

@@ -139,7 +139,7 @@ class Explorer:
 
     def _has_run_all(self) -> bool:
         """Return whether the search ran all that ``kinds`` allows, which is only orders of calls."""
-        return self._tally.is_exhaustive and self._kinds <= SWITCHES
+        return self._tally.is_complete and self._kinds <= SWITCHES
 
     def _second_phase(self, singles: Iterator[Run | None], others: list[Search]) -> Run | None:
         tally = self._tally
@@ -201,10 +201,12 @@ class Explorer:
         tally.has_all_orders = strategy.is_exact and not tally.coverage.notes and not is_one_of_many
         late = "late" in strategy.places
         has_all_times = strategy.moves_time or not self._has_timers
-        if tally.has_all_orders and has_all_times and (late or "late" not in self._kinds):
-            tally.is_exhaustive = True
-            if late or strategy.moves_time:
-                tally.orders = strategy.runs
+        if tally.has_all_orders and (late or "late" not in self._kinds):
+            tally.is_complete = has_all_times or "jump" not in self._kinds
+            if has_all_times:
+                tally.is_exhaustive = True
+                if late or strategy.moves_time:
+                    tally.orders = strategy.runs
 
     # -- events ----------------------------------------------------------------------------------
 

@@ -175,6 +175,8 @@ class Tally:
     """Number of searches for interleavings that have not ended."""
     has_all_orders: bool = False
     """Whether the last finished search for interleavings ran all that could differ."""
+    is_complete: bool = False
+    """Whether the kinds of events in use can lead to no further interleavings."""
     is_exhaustive: bool = False
     """Whether there are no interleavings except the counted ones, also of late answers and timers."""
     singles: int = 0

@@ -90,7 +90,7 @@ def _run_queued(session: Session, spec: CommandSpec, argv: list[bytes], position
         if not session.user.unrestricted:
             session.engine.users.permit(session, spec, argv)
         reply = session.engine.run(session, spec, argv)
-        if isinstance(reply, list):
+        if isinstance(reply, list) and not spec.write:
             # Other clients also wait while the whole reply is encoded.
             spend(_STEPS_PER_ELEMENT * len(reply))
         return reply

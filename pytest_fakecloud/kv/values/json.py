@@ -38,6 +38,10 @@ class PathError(CommandError):
         super().__init__(invalid_json_path(reason))
 
 
+_LARGE = 2**24
+"""Size in bytes from which a document is measured in parts."""
+
+
 class JsonValue:
     """The JSON document stored in a key."""
 
@@ -63,6 +67,8 @@ class JsonValue:
     @property
     def size(self) -> int:
         """The length in bytes of the document as compact JSON."""
+        if len(orjson.dumps(self.root)) < _LARGE:
+            return len(write_json(self.root))
         return json_size(self.root)
 
 

@@ -146,9 +146,16 @@ class WorkflowRun:
         ]
 
     def copy(self) -> WorkflowRun:
+        first = last = self._copy_alone()
+        # There may be more former runs than levels of recursion.
+        while last.former is not None:
+            last.former = last.former._copy_alone()
+            last = last.former
+        return first
+
+    def _copy_alone(self) -> WorkflowRun:
         same = copy(self)
         same.steps, same.message_ids = list(self.steps), list(self.message_ids)
-        same.former = None if self.former is None else self.former.copy()
         return same
 
 

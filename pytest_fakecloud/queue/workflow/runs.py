@@ -307,12 +307,22 @@ class WorkflowRuns:
             part.run_id, part.url, at_us, message.id, message.settings, message.caller_ip
         )
         run.number = self._engine.next_sequence()
-        run.former = self.runs.get(run.id)
+        run.former = self._latest_with_messages(self.runs.get(run.id))
         message.workflow = part._replace(created_ms=run.created_ms, number=run.number)
         run.message_ids.append(message.id)
         if _is_true(message, "Upstash-Workflow-Invoke"):
             run.invoker, message.body = read_invocation(message.body)
         self.runs[run.id] = run
+
+    def _latest_with_messages(self, run: WorkflowRun | None) -> WorkflowRun | None:
+        """Return the latest of a run and its former ones of which a message waits or can be retried."""
+        pending, messages = self._engine.pending, self._engine.messages
+        while run is not None and not any(
+            one in pending or (one in messages and messages[one].state == "FAILED")
+            for one in run.message_ids
+        ):
+            run = run.former
+        return run
 
     def _note_failure_callback(self, message: Message) -> None:
         # Find the run through the source: clients add the run's id to their own failure callbacks,
@@ -459,8 +469,9 @@ class WorkflowRuns:
     # -- continuing or repeating a failed run ------------------------------------------------------
 
     def can_resume(self, message: Message) -> bool:
-        """Return whether there is something to keep before a failed message of a run."""
-        return self.require_run_of(message).position(message.id) != 0
+        """Return whether a run has steps to keep besides a failed message."""
+        run = self.require_run_of(message)
+        return run.steps != [] and run.position(message.id) != 0
 
     def first_message(self, message: Message) -> Message:
         """Return the first message of a message's run; raise a 404 error if it has been forgotten."""

@@ -16,8 +16,9 @@ from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, Response
 from pytest_fakecloud.queue.handle import Queue
+from pytest_fakecloud.queue.model import PublishSettings
 from pytest_fakecloud.queue.rest import history
-from pytest_fakecloud.queue.workflow.model import read_step
+from pytest_fakecloud.queue.workflow.model import WorkflowRun, read_step
 from pytest_fakecloud.queue.workflow.runs import wire_pairs
 
 from ..scene import Scene
@@ -666,3 +667,18 @@ def test_no_body_makes_the_queue_fail(asked: dict[str, Any]) -> None:
             assert isinstance(answer, Answer)
             assert answer.status < 500, answer
         assert queue._context.problems == []
+
+
+def test_a_run_can_have_many_former_ones() -> None:
+    latest = None
+    for number in range(5000):
+        run = WorkflowRun("r", APP, number, "m", PublishSettings())
+        run.former, latest = latest, run
+    assert latest is not None
+    copied: WorkflowRun | None = latest.copy()
+    latest.steps.clear()
+    found = []
+    while copied is not None:
+        found.append(copied.created_us)
+        copied = copied.former
+    assert found == list(reversed(range(5000)))
