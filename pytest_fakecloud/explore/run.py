@@ -245,7 +245,7 @@ class Run:
     overlaps: bool = False
     """Whether another strand made a call while the event of the schedule delayed a strand."""
     has_timers: bool = False
-    """Whether the clock could have moved while a strand could run."""
+    """Whether the clock could have moved while a strand could run, here or in another order."""
     is_left_out: bool = False
     """Whether the effect of a call was undone that had changed the data of its fake."""
     is_cut: bool = False

@@ -306,8 +306,6 @@ class Hook(Change):
         *self._owners, self._name = path.split(".")
         self._library: Any = None
         """The module in which the function was replaced last."""
-        self._holder: Any = None
-        """The part of that module that has the function."""
         self._last: Replacement | None = None
         self._made: tuple[Function, Function] | None = None
         """The latest original and its replacement, which is used again for the same original."""
@@ -321,7 +319,7 @@ class Hook(Change):
         if library is None or (
             last is not None
             and self._library is library
-            and self._holder.__dict__.get(self._name) is last.value
+            and last._holder.__dict__.get(self._name) is last.value
         ):
             return
         with self._lock:
@@ -335,7 +333,7 @@ class Hook(Change):
                 present = self._made[0]
             if self._made is None or present is not self._made[0]:
                 self._made = present, self._wrap(present, self)
-            self._library, self._holder = library, holder
+            self._library = library
             self._last = replace(holder, self._name, self._made[1])
 
     def _end(self) -> None:

@@ -198,9 +198,9 @@ class Queue(QueueActions, Handle):
         return *super()._credentials(), keys.current, keys.next
 
     def _set_credentials(self, *credentials: str) -> None:
-        *tokens, current, after = credentials
+        *tokens, current, following = credentials
         super()._set_credentials(*tokens)
-        self._engine.keys.current, self._engine.keys.next = current, after
+        self._engine.keys.current, self._engine.keys.next = current, following
 
     def _new_token(self) -> str:
         # Clients parse the user's id. The lengths 24 and 48 need no Base64 padding.

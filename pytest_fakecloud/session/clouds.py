@@ -132,17 +132,16 @@ class LastingCloud:
         self._handles_before_test: list[Any] | None = None
         """The fakes that stay after the current test, from the beginning of its call."""
         self._credentials: dict[Handle, tuple[str, ...]] = {}
-        """The credentials of the fakes when the first test that found them began."""
+        """The credentials of the open fakes that each test begins with."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Generator[None, Any, Any]:
-        """Let the fakes stay that a wider fixture starts when a test requests it at run time."""
+        """Let what a wider fixture starts and rotates stay, also if a test requests it at run time."""
         cloud, staying = self.cloud, self._handles_before_test
         if cloud is None or fixturedef.scope == "function":
             return (yield)
         before = credentials_of(cloud)
         value = yield
-        # What a wider fixture starts or rotates is there for all later tests.
         changed = dict(credentials_of(cloud).items() - before.items())
         self._credentials |= changed
         if staying is not None:

@@ -197,15 +197,8 @@ def report_on(
         names = [item.nodeid, f"{item.nodeid} (session)"]
         named = list(zip(clouds, names, strict=False))
         folder = run.options.recordings
-        is_over = report.failed if call.when == "setup" else run.test.has_ended
-        if folder and (is_over or call.when == "teardown"):
-            entries = [one for cloud in clouds for one in context_of(cloud).recorder.entries]
-            recorded = run.test.recorded
-            # A teardown may add calls to those that are recorded already, or reset the fakes.
-            is_longer = len(entries) > len(recorded) and entries[: len(recorded)] == recorded
-            if is_longer or (is_over and call.when != "teardown"):
-                run.test.recorded = entries
-                _record(folder, named, item)
+        if folder and _adds_to_recording(run, clouds, call, report):
+            _record(folder, named, item)
         has_passed = run.test.has_ended and not (report.failed or run.test.has_failed_subtest)
         if run.options.timelines is not None and call.when == "call" and has_passed:
             _keep(named, item)
@@ -257,6 +250,23 @@ def colour(report: pytest.TestReport, markup: Callable[..., str]) -> None:
     report.sections = [
         (name, text if name == _SECTION else other) for name, other in report.sections
     ]
+
+
+def _adds_to_recording(
+    run: Run, clouds: list[Cloud], call: pytest.CallInfo[None], report: pytest.TestReport
+) -> bool:
+    """Return whether to write the calls of a test: at the end of its code or of a failed set-up, and
+    again if its teardown has added some. It may also have reset the fakes, and their journals.
+    """
+    entries = [one for cloud in clouds for one in context_of(cloud).recorder.entries]
+    recorded = run.test.recorded
+    if call.when == "teardown":
+        is_due = len(entries) > len(recorded) and entries[: len(recorded)] == recorded
+    else:
+        is_due = report.failed if call.when == "setup" else run.test.has_ended
+    if is_due:
+        run.test.recorded = entries
+    return is_due
 
 
 def _record(folder: Path, named: list[tuple[Cloud, str]], item: pytest.Item) -> None:

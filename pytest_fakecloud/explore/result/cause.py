@@ -107,15 +107,9 @@ class _Trials:
 
     def _call_after(self, line: Line) -> Line | None:
         """Return the next call of a call's strand, if there is one."""
-        lines = iter(self.run.lines)
-        return next(
-            (
-                one
-                for one in itertools.dropwhile(lambda each: each is not line, lines)
-                if one is not line and one.strand == line.strand and one.call is not None
-            ),
-            None,
-        )
+        _, *following = itertools.dropwhile(lambda one: one is not line, self.run.lines)
+        own = (one for one in following if one.strand == line.strand and one.call is not None)
+        return next(own, None)
 
     def _holds(self, events: Sequence[Event], touch: Touch) -> bool:
         """Return whether the promise holds in a run with these events, the last of which happened,

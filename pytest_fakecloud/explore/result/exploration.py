@@ -209,14 +209,14 @@ def _summary(tally: Tally) -> str:
         text = f"all {interleavings}" if has_all else interleavings
         exhaustive = " of calls to the fakes (exhaustive)" if tally.is_exhaustive else ""
         parts.append(text + exhaustive)
+    if tally.is_complete and not tally.is_exhaustive:
+        parts.append("in which the clock moves only when all wait")
     if tally.all_singles:
         parts.append(_of(tally.singles, tally.all_singles, "of one event"))
     if tally.pairs:
         parts.append(_of(tally.pairs, tally.all_pairs, "of two"))
     if tally.drawn:
         parts.append(f"{tally.drawn:,} drawn, of up to {MOST_EVENTS}")
-    if tally.is_complete and not tally.is_exhaustive:
-        parts.append("in which the clock moves only when all wait")
     many = f"{counted(tally.tried, 'schedule')} in {tally.seconds:.1f} s"
     shown = f"{', '.join(parts)}; " if parts else ""
     return f"{many} ({shown}seed {tally.seed!r}){_certainty(tally)}"

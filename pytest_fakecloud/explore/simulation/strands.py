@@ -213,6 +213,13 @@ class Strand:
         else:
             link.resume(self.gate.release)
 
+    def fail(self, error: BaseException) -> None:
+        """Note the exception that ended the strand's code: a crash, or an error of its own."""
+        if is_crash(error):
+            self.crashed = True
+        else:
+            self.error = error
+
     def is_waiting_for(self, *reasons: Why) -> bool:
         return self.state == "waiting" and self.waiting.why in reasons
 

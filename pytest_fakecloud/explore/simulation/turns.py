@@ -26,7 +26,6 @@ from .strands import (
     Waiting,
     application_frame,
     carried_strand,
-    is_crash,
     source_of,
 )
 
@@ -219,10 +218,7 @@ class Turns:
                 self._simulation.begins(strand)
                 body()
             except BaseException as error:
-                if is_crash(error):
-                    strand.crashed = True
-                else:
-                    strand.error = error
+                strand.fail(error)
         if not self.has_ended and self._passes_turn_on(strand):
             self._wake(self._choose())
         self._thread_is_done()
@@ -311,10 +307,7 @@ class Turns:
         except ContractError as error:
             self.end(error)
         except BaseException as error:
-            if is_crash(error):
-                strand.crashed = True
-            else:
-                strand.error = error
+            strand.fail(error)
 
     def _record_end(self, strand: Strand) -> None:
         strand.state = "ended"

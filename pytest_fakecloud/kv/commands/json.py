@@ -186,9 +186,14 @@ def check_depth(levels: int, *values: Any) -> None:
 
 
 def put_all(
-    document: JsonValue, matches: list[Location], value: Any, make: Callable[[Any], Any]
+    session: Session,
+    document: JsonValue,
+    matches: list[Location],
+    value: Any,
+    make: Callable[[Any], Any],
 ) -> None:
     """Replace each match with what ``make`` returns for it; first check the depth of ``value``."""
+    reserve(session, matches)
     for match in matches:
         check_depth(len(match.parts), value)
     for match in matches:
@@ -220,8 +225,7 @@ def _assign(
         if not parents:
             raise CommandError(errors.missing_json_path(path.text))
         matches = [match._replace(parts=(*match.parts, name)) for match in parents]
-    reserve(session, matches)
-    put_all(document, matches, value, lambda _: copy_json(value))
+    put_all(session, document, matches, value, lambda _: copy_json(value))
     return True
 
 
@@ -287,8 +291,7 @@ def json_merge(session: Session, args: Args) -> Reply:
         _remove(session, key, document, matches)
     elif matches:
         outer = outermost(matches)
-        reserve(session, outer)
-        put_all(document, outer, patch, lambda target: merge(target, patch))
+        put_all(session, document, outer, patch, lambda target: merge(target, patch))
         session.db.touch(key)
     else:
         _assign(session, document, path, merge(None, patch))
