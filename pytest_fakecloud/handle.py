@@ -358,18 +358,25 @@ class Handle:
     def rotate_token(self) -> str:
         """Replace the credentials; return the new token. Requests with the old ones are rejected."""
         self._context.former_secrets |= secrets_of(self)
-        for name in self._token_names:
-            setattr(self, name, self._new_token())
+        self._set_tokens(*(self._new_token() for _ in self._token_names))
         return self.token
 
-    def _credentials(self) -> tuple[str, ...]:
-        """Return all credentials that can be rotated."""
+    def _tokens(self) -> tuple[str, ...]:
+        """Return the credentials that ``rotate_token()`` replaces."""
         return tuple(getattr(self, name) for name in self._token_names)
+
+    def _set_tokens(self, *tokens: str) -> None:
+        """Restore credentials that ``_tokens()`` returned."""
+        for name, token in zip(self._token_names, tokens, strict=True):
+            setattr(self, name, token)
+
+    def _credentials(self) -> tuple[str, ...]:
+        """Return all credentials that can be rotated. Subclasses add others to the tokens."""
+        return self._tokens()
 
     def _set_credentials(self, *credentials: str) -> None:
         """Restore credentials that ``_credentials()`` returned."""
-        for name, token in zip(self._token_names, credentials, strict=True):
-            setattr(self, name, token)
+        self._set_tokens(*credentials)
 
     def _take_over(self, former: Any) -> None:
         """Use the credentials of the fake that served this address before and is closed now."""

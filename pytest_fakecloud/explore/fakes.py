@@ -37,7 +37,7 @@ _Key: TypeAlias = tuple[Kind, str]
 
 def _restoring(handle: Handle) -> Callable[[], None]:
     """Return a function that restores the present tokens of a fake."""
-    return partial(handle._set_credentials, *handle._credentials())
+    return partial(handle._set_tokens, *handle._tokens())
 
 
 class Disturbances:

@@ -415,6 +415,17 @@ def test_a_repeated_hold_lasts_for_its_whole_span(cloud: Cloud, has_ended: bool)
         assert pending_after(20) == []
 
 
+def test_keys_that_the_application_rotates_stay(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    with explored(cloud) as world:
+        rotated = Disturbances(world.clock, [queue])
+        rotated.rotate(queue)
+        with rotated.old_tokens():
+            keys = queue.rotate_keys()
+        cloud.clock.advance(10)
+        assert (queue.current_signing_key, queue.next_signing_key) == keys
+
+
 def test_tokens_of_every_service_return_after_their_rotation(cloud: Cloud) -> None:
     fakes: list[Handle] = [cloud.kv_server(), cloud.vector_index(), cloud.broker(), cloud.queue()]
     before = [dict(handle.env) for handle in fakes]
