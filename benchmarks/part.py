@@ -19,7 +19,7 @@ import pytest_fakecloud
 
 from .timing import Results, results
 
-FIRST = ("kernel", "start", "plugin", "kv", "port", "search", "vector", "broker", "queue")
+FIRST = ("users", "kernel", "start", "plugin", "kv", "port", "search", "vector", "broker", "queue")
 """The first parts in their order; the others follow."""
 LAST = ("load", "week")
 TOOLS = frozenset(
@@ -49,6 +49,7 @@ QUICK = {
     "broker": Short(constants={"MILLION": 10_000, "WAKES": 10}),
     "queue": Short(constants={"MESSAGES": 50, "PENDING": 2_000, "ENDPOINTS": 2_000}),
     "explore": Short(constants={"SCHEDULES": 30, "COMPARED": 1}),
+    "users": Short(constants={"ROUNDS": 1, "TESTS": 3, "PUBLISHING_TESTS": 2, "REST_CALLS": 50}),
     "load": Short(
         ("--seconds", "0.3", "--clients", "4", "--processes"), {"BUSY": 0.3, "WARM_UP": 100}
     ),
