@@ -91,6 +91,10 @@ def rate_limited(kind: str, limit: int, now_us: int, left: int = 0) -> QueueErro
 
 
 INVALID_SCHEME = "endpoint has invalid scheme, add http:// or https://"
-"""*Observed* for a destination that is neither a URL nor a known group."""
+"""*Observed* for a destination that is neither a URL nor the name of a group."""
+NO_DESTINATION = "a non-empty destination must be provided"
+"""*Observed* for an empty destination. (*Decided here*: it is a malformed request.)"""
+FLOW_WITHOUT_LIMIT = "should be either rate=X or parallelism=Y, or both"
+"""*Observed* for a flow-control value that sets no limit."""
 DEDUPLICATION_COLON = "DeduplicationId cannot contain ':'"
 """*Observed* for a deduplication id that contains a colon."""

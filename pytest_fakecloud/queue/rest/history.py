@@ -28,7 +28,7 @@ from ...http.messages import Answer, Request
 from ..errors import QueueError, bad_request, not_found
 from ..model import HeaderList, Message
 from ..wire import records
-from ..wire.headers import check_url, read_given
+from ..wire.headers import read_given
 from ..wire.values import (
     as_text,
     as_wire,
@@ -55,9 +55,9 @@ from .routes import (
     query_of,
 )
 
-_MAX_LOGS = 100
-"""Maximum page size in the vendor's OpenAPI file. (The Python client says 1000, but follows the
-cursor.)
+_MAX_LOGS = 1000
+"""Default and maximum size of a page of logs, as the Python client documents it and as the Go client's
+tests observe it. (The vendor's OpenAPI file says 100.)
 """
 _OVERRIDES = ("retries", "retry-delay", "flow-control-", "label", "delay", "failure-callback")
 """Prefixes of the settings that can be given when a run is resumed or restarted."""
@@ -128,7 +128,7 @@ class HistoryRoutes(RouteFamily):
 
     def list_logs(self, request: Request) -> object:
         chosen = records.read_filters(query_of(request), records.FOR_LOGS, most=_MAX_LOGS)
-        entries, cursor = self.engine.log_page(chosen)
+        entries, cursor = self.engine.log_page(chosen, _MAX_LOGS)
         messages, no_answer = self.engine.messages, self.engine.settings.no_answer_status
         found = [records.log_record(one, messages[one.message_id], no_answer) for one in entries]
         logs = {"logs": found} if request.route == "list_logs" else {}
@@ -283,7 +283,7 @@ class WorkflowRoutes(RouteFamily):
     def _trigger_item(self, item: Any, request: Request) -> object:
         try:
             given = item if isinstance(item, dict) else {}
-            target = given.get("url") or given.get("destination")
+            target = given.get("url") or given.get("destination") or ""
             headers = given.get("headers") or {}
             if not isinstance(target, str) or not isinstance(headers, dict):
                 raise bad_request("invalid batch item: expected an object with a url")
@@ -298,7 +298,8 @@ class WorkflowRoutes(RouteFamily):
     def _trigger(
         self, target: str, headers: HeaderList, body: bytes, request: Request
     ) -> dict[str, object]:
-        check_url(target, "destination")
+        if self.engine.url_groups.find(target) is not None:
+            raise bad_request(f"invalid destination: {target} is a URL group, not a workflow")
         if "cron" in read_given(headers):
             raise bad_request("invalid trigger: publish a schedule to the workflow instead")
         run_id = first_setting(headers, "workflow-runid") or self.engine.new_id("wfr_")

@@ -104,7 +104,8 @@ def _settings_record(settings: PublishSettings) -> Record:
     if settings.flow is not None:
         record["flowControlKey"] = settings.flow.key
         record |= without_none(parallelism=settings.flow.parallelism, rate=settings.flow.rate)
-        record["period"] = settings.flow.period_us // SECOND
+        # The API counts whole seconds, of which a shorter period is one.
+        record["period"] = -(-settings.flow.period_us // SECOND)
     return record | without_none(
         timeout=ms(settings.timeout_us), retryDelayExpression=settings.retry_delay
     )

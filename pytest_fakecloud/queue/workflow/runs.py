@@ -401,7 +401,7 @@ class WorkflowRuns:
         pairs = wire_pairs(given) if isinstance(given, dict) else []
         # The timeout delays the wait's message instead of its own delay.
         pairs = [pair for pair in pairs if unprefixed(pair[0]) not in _DELAYS]
-        pairs.append(("Upstash-Delay", f"{timeout_us // SECOND}s"))
+        pairs.append(("Upstash-Delay", f"{timeout_us}us"))
         pairs = with_run_id(pairs, run_id)
         check_step(as_wire(url), pairs)
         timed_out = {**step, "waitEventId": event_id, "waitTimeout": True}
