@@ -336,6 +336,10 @@ class Publisher(Messages):
             check_public(destination)
         return [{"url": destination}]
 
+    def check_destination(self, destination: str) -> None:
+        """Raise ``QueueError`` if nothing can be published to a destination."""
+        self._targets(destination, PublishSettings(), self.url_groups.find(destination))
+
     def states_of_run(self, schedule: Schedule) -> dict[str, str]:
         """Return the states of the last run's messages that still exist, by public id."""
         found = (self.messages[one] for one in schedule.last_ids if one in self.messages)
@@ -502,6 +506,11 @@ class Publisher(Messages):
                 self._create_queue_if_missing(draft.queue_name, now)
             self.quota.count_message(now)
             self.accept(draft, now)
+        for draft in stored:
+            # Store a step with which its run exceeds a limit: its delivery fails the run.
+            rejection = self.workflow.rejection(draft) if draft.settings.workflow else None
+            if rejection is not None:
+                raise rejection
         return Published(accepted, group=group, duplicate=bool(accepted) and not stored)
 
     def _create_queue_if_missing(self, name: str, now: int) -> None:

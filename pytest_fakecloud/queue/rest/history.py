@@ -3,10 +3,11 @@
 Source: the official clients' code and the vendor's documentation. Decided here: a listing of runs
 starts with the newest run. The steps of a finished run cannot be fetched (404, which clients treat
 as the end of the run). The ``workflowRuns`` parameter of a listing is a list of run ids, alone or
-as ``<id>@<created, Unix ms>``, or ``true`` for all runs. Triggers return 200, as in the vendor's
-OpenAPI file, also for a duplicate. The sources disagree about the response of
-``POST /v2/notify/{run}/{event}``: it is a list, with 201, as for an event without a run and as the
-JavaScript client expects.
+as ``<id>@<created, Unix ms>``, or ``true`` for all runs. A trigger returns 200, also for a
+duplicate, and a batch of triggers 201, as in the vendor's OpenAPI file. A run that is started by a
+trigger without a failure callback calls the failure function at its own URL if it fails. The sources
+disagree about the response of ``POST /v2/notify/{run}/{event}``: it is a list, with 201, as for an
+event without a run and as the JavaScript client expects.
 
 Source of ``/v2/workflows/dlq``: the official clients' code and the vendor's documentation. Decided
 here: ``resume`` and ``restart`` create a new run and remove the dead letter. Settings in the request
@@ -171,6 +172,24 @@ _RUN_FIELDS: dict[str, Callable[[WorkflowRun], tuple[str, ...]]] = {
 _FILTERS = frozenset({*_RUN_FIELDS, "count", "cursor", "fromDate", "toDate"})
 
 
+def _to_failure_function(url: str, run_id: str) -> HeaderList:
+    """Return the headers of a failure callback that calls the failure function of a workflow.
+
+    They are those that the JavaScript client sends.
+    """
+    headers = {
+        "Forward-Upstash-Workflow-Is-Failure": "true",
+        "Forward-Upstash-Workflow-Failure-Callback": "true",
+        "Workflow-RunId": run_id,
+        "Workflow-Init": "false",
+        "Workflow-Url": url,
+        "Workflow-CallType": "failureCall",
+        "Feature-Set": _DEFAULT_FEATURES,
+    }
+    nested = [(f"Upstash-Failure-Callback-{name}", value) for name, value in headers.items()]
+    return [("Upstash-Failure-Callback", url), *nested]
+
+
 class WorkflowRoutes(RouteFamily):
     """Endpoints for workflow runs and their dead letters."""
 
@@ -277,8 +296,8 @@ class WorkflowRoutes(RouteFamily):
         headers = [*request.headers.pairs, *settings]
         return self._trigger(target, headers, request.body, request)
 
-    def trigger_many(self, request: Request) -> object:
-        return [self._trigger_item(item, request) for item in json_array(request)]
+    def trigger_many(self, request: Request) -> Answer:
+        return Answer([self._trigger_item(item, request) for item in json_array(request)], 201)
 
     def _trigger_item(self, item: Any, request: Request) -> object:
         try:
@@ -298,6 +317,7 @@ class WorkflowRoutes(RouteFamily):
     def _trigger(
         self, target: str, headers: HeaderList, body: bytes, request: Request
     ) -> dict[str, object]:
+        self.engine.check_destination(target)
         if self.engine.url_groups.find(target) is not None:
             raise bad_request(f"invalid destination: {target} is a URL group, not a workflow")
         if "cron" in read_given(headers):
@@ -313,6 +333,8 @@ class WorkflowRoutes(RouteFamily):
         ]
         if first_setting(sent, "feature-set") is None:
             sent.append(("Upstash-Feature-Set", _DEFAULT_FEATURES))
+        if first_setting(sent, "failure-callback") is None:
+            sent += _to_failure_function(target, run_id)
         published = self.engine.publish(target, sent, body, caller_ip=caller_of(request))
         (accepted,) = published.accepted
         if accepted.deduplicated:

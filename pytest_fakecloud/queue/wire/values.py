@@ -433,7 +433,7 @@ def callback_body(
     ``size`` limits the destination's body, in bytes before Base64. ``more`` are additional fields.
     """
     answer = outcome.body
-    if outcome.status is None and outcome.exception is not None:
+    if outcome.status is None and (outcome.exception or outcome.run_error):
         answer = failure_text(outcome).encode("utf-8", "replace")
     body: dict[str, Any] = {
         "status": settings.no_answer_status if outcome.status is None else outcome.status,
@@ -469,8 +469,8 @@ def failure_text(outcome: Outcome) -> str:
     """Return why an attempt failed, as the API reports it."""
     if outcome.unstubbed:
         return outcome.unstubbed
-    if outcome.no_workflow:
-        return f"destination answered {outcome.status}, but is not a workflow"
+    if outcome.run_error is not None:
+        return outcome.run_error
     if outcome.status is not None:
         return f"destination answered {outcome.status}"
     error = outcome.exception

@@ -76,7 +76,7 @@ ITEM = {"destination": DEST, "url": DEST, "headers": {"Upstash-Deduplication-Id"
         (f"/v2/schedules/{DEST}?upstash-cron=*+*+*+*+*", 200, 202),
         ("/v2/batch", 200, 200),
         (f"/v2/trigger/{DEST}", 200, 200),
-        ("/v2/batch/trigger", 200, 200),
+        ("/v2/batch/trigger", 201, 201),
         (f"/v1/publish/{DEST}", 201, 202),
         (f"/v1/publish/{DEST}?upstash-cron=*+*+*+*+*", 201, 201),
     ],
