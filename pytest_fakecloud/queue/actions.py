@@ -77,12 +77,11 @@ def text(name: str, value: object) -> str:
     return as_wire(value)
 
 
-def in_seconds(name: str, value: Duration) -> str:
-    """Return a duration as the service writes it (``"90s"``)."""
+def service_duration(name: str, value: Duration) -> str:
+    """Return a duration as the service writes it (``"90s"``, ``"1500000us"``)."""
     microseconds = duration_us(value)
-    if microseconds % 1_000_000:
-        raise ContractError(f"{name}={value!r} is invalid; pass a whole number of seconds")
-    return f"{microseconds // 1_000_000}s"
+    seconds, fraction = divmod(microseconds, 1_000_000)
+    return f"{microseconds}us" if fraction else f"{seconds}s"
 
 
 def body_of(options: MessageOptions) -> bytes:
@@ -126,7 +125,7 @@ def flow_control_pairs(flow_control: object) -> HeaderList:
         if name not in known:
             raise ContractError(unknown_name("key of flow_control", name, known))
         if name == "period":
-            limits.append(f"period={in_seconds('period', value)}")
+            limits.append(f"period={service_duration('period', value)}")
         elif name != "key":
             if isinstance(value, bool) or not isinstance(value, int):
                 raise ContractError(
@@ -146,8 +145,8 @@ _FORMATS: dict[str, Callable[[str, Any], str]] = {
     "deduplication_id": text,
     "retries": lambda _, value: str(value),
     "label": labels_of,
-    "delay": in_seconds,
-    "timeout": in_seconds,
+    "delay": service_duration,
+    "timeout": service_duration,
 }
 """For each argument that becomes a header of the same name, the function that formats it."""
 

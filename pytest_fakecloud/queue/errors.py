@@ -72,6 +72,14 @@ def read_only() -> QueueError:
     )
 
 
+def exceeds_limit(what: str, limit: int) -> QueueError:
+    """Return the error (429) for a step with which a workflow run exceeds one of its limits.
+
+    The vendor documents the status and the first word. The rest of the text is *decided here*.
+    """
+    return QueueError(429, f"EXCEEDS_LIMIT: a workflow has at most {limit} {what}")
+
+
 _RATE_LIMITS = {"burst": ("Burst-RateLimit", SECOND), "daily": ("RateLimit", DAY)}
 """For each rate limit, the prefix of its headers, and its period."""
 
@@ -91,6 +99,19 @@ def rate_limited(kind: str, limit: int, now_us: int, left: int = 0) -> QueueErro
 
 
 INVALID_SCHEME = "endpoint has invalid scheme, add http:// or https://"
-"""*Observed* for a destination that is neither a URL nor a known group."""
+"""*Observed* for a destination that is neither a URL nor the name of a group."""
+NO_DESTINATION = "a non-empty destination must be provided"
+"""*Observed* for an empty destination. (*Decided here*: it is a malformed request.)"""
+NO_WORKFLOW = (
+    "detected a non-workflow destination for trigger/invoke. make sure you are sending the request to"
+    " the correct endpoint"
+)
+"""*Observed* for a run whose URL does not serve a workflow."""
+RUN_EXISTS = "a workflow already exists, can not initialize a new one with same id"
+"""*Observed* for a run with the id of one that is in progress."""
+RUN_CANCELLED = "can not append to a cancelled workflow"
+"""*Observed* in part for a step of a cancelled run; the wording is *decided here*."""
+FLOW_WITHOUT_LIMIT = "should be either rate=X or parallelism=Y, or both"
+"""*Observed* for a flow-control value that sets no limit."""
 DEDUPLICATION_COLON = "DeduplicationId cannot contain ':'"
 """*Observed* for a deduplication id that contains a colon."""

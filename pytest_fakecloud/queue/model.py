@@ -63,8 +63,8 @@ class Outcome(NamedTuple):
     ``virtual_us`` is the time that the destination took on the queue's clock. ``unstubbed`` is an
     error message if the test has not stubbed the destination. ``where`` is the kind of destination
     that responded (``"wsgi"``, ``"responses"``, ``"loopback"``, …). ``raises`` is True if the call
-    that delivers must raise the handler's exception. ``no_workflow`` is True if the delivery
-    triggered a workflow run and the response is not that of a workflow.
+    that delivers must raise the handler's exception. ``run_error`` is the reason for which the queue
+    fails the workflow run of the message without retries, whatever the response is.
     """
 
     status: int | None = None
@@ -75,7 +75,7 @@ class Outcome(NamedTuple):
     unstubbed: str | None = None
     where: str = ""
     raises: bool = False
-    no_workflow: bool = False
+    run_error: str | None = None
 
     def status_or(self, no_answer: int) -> int:
         """Return the status, or ``no_answer`` if there was no HTTP response."""
@@ -165,7 +165,8 @@ class Attempt:
     ``url`` is spelled as published. ``waited`` is the time since the message was created or since
     its previous attempt, and ``wait_reason`` explains it. ``status`` is None if there was no HTTP
     response, and ``exception`` is then the reason. ``is_final`` is True for the attempt that
-    delivered the message or was the last one. ``state`` is ``in flight``, ``delivered``,
+    delivered the message or was the last one. ``run_error`` is the reason for which the queue failed
+    the workflow run of the message. ``state`` is ``in flight``, ``delivered``,
     ``failed``, or ``lost`` if a fault made the queue lose the response.
     """
 
@@ -182,6 +183,7 @@ class Attempt:
     headers: Headers
     body: bytes
     exception: BaseException | None
+    run_error: str | None
     where: str
     is_final: bool
     ended_us: int | None
@@ -201,6 +203,7 @@ class Attempt:
         self.headers = NO_HEADERS
         self.body = b""
         self.exception = None
+        self.run_error = None
         self.where = ""
         self.is_final = False
         self.ended_us = None

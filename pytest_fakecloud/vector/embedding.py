@@ -41,13 +41,21 @@ MODELS: Mapping[str, int] = {
     "bm25": 0,
 }
 """The vendor's models with their dense dimensions; each name can be passed as ``embedding``."""
+SERVICE_NAMES: Mapping[str, str] = {
+    "bge-small-en": "BGE_SMALL_EN_V1_5",
+    "bge-base-en": "BGE_BASE_EN_V1_5",
+    "bge-large-en": "BGE_LARGE_EN_V1_5",
+    "bge-m3": "BGE_M3",
+    "bm25": "BM25",
+}
+"""The names of the models in ``/info`` (vendor's documentation, and tests of its PHP client)."""
 SPARSE_MODELS = frozenset(("bge-m3", "bm25"))
 
 
 def model_of(name: str) -> str:
     """Return the name in ``MODELS`` for any of the vendor's spellings of a model.
 
-    The documentation writes ``BAAI/bge-small-en-v1.5``, the management API ``BGE_SMALL_EN_V1_5``.
+    The documentation writes ``BAAI/bge-small-en-v1.5``, the service itself ``BGE_SMALL_EN_V1_5``.
     Raises ``ContractError`` for an unknown model.
     """
     model = name.lower().replace("_", "-").replace(".", "-").removeprefix("baai/")
@@ -78,9 +86,12 @@ class Embedder:
         if self._source is None:
             dimension = dimension or MODELS.get(model) or DEFAULT_DIMENSION
         self.dimension = dimension
-        self.dense_model = model if kind.has_dense else ""
-        keeps_name = self._source is not None or model in SPARSE_MODELS
-        self.sparse_model = (model if keeps_name else "bm25") if kind.has_sparse else ""
+        dense_name = sparse_name = model
+        if self._source is None:
+            sparse_name = SERVICE_NAMES[model if model in SPARSE_MODELS else "bm25"]
+            dense_name = SERVICE_NAMES.get(model, model)
+        self.dense_model = dense_name if kind.has_dense else ""
+        self.sparse_model = sparse_name if kind.has_sparse else ""
 
     def embed(
         self, text: str, *, dimension: int | None = None, query: bool = False

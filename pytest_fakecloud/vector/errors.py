@@ -1,7 +1,7 @@
 """Errors of a vector index, with the service's own messages where they are known.
 
-The messages of ``invalid_dimension``, ``no_embedding_model``, ``namespace_missing``,
-``UNAUTHORIZED`` and of the two "only one of" errors are the service's own; clients and test suites
+The messages of ``invalid_dimension``, ``no_embedding_model``, ``namespace_missing``, the beginning of
+``vectors_required``, ``UNAUTHORIZED`` and of the two "only one of" errors are the service's own; clients and test suites
 compare them. All other messages are decided here, with status 400 (malformed) or 422 (well-formed,
 but invalid for this index).
 """
@@ -35,6 +35,11 @@ def unprocessable(message: str) -> VectorError:
 
 def invalid_dimension(given: int, expected: int) -> VectorError:
     return unprocessable(f"Invalid vector dimension: {given}, expected: {expected}")
+
+
+def vectors_required(kinds: str, why: str) -> VectorError:
+    """The error for vectors that do not suit the kind of the index; ``why`` is decided here."""
+    return unprocessable(f"This index requires {kinds} vectors: {why}.")
 
 
 def no_embedding_model() -> VectorError:

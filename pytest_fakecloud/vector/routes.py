@@ -123,7 +123,7 @@ class VectorApp(App):
     def facts(self, request: Request) -> dict[str, Any]:
         """Return the command, the namespace, and the fields of the body that are not vectors."""
         facts: dict[str, Any] = {"command": request.route, "namespace": namespace_of(request)}
-        body = orjson.loads(request.body) if request.body.strip() else None
+        body = _json(request) if request.body.strip() else None
         if isinstance(body, dict):
             facts |= {n: v for n, v in body.items() if n not in ("vector", "sparseVector")}
         elif isinstance(body, list):
@@ -166,7 +166,10 @@ class VectorApp(App):
         return {"updated": int(self.engine.update(namespace_of(request), change, mode))}
 
     def delete(self, request: Request) -> object:
-        """Delete records by exactly one of ids, prefix and filter; a bare array contains ids."""
+        """Delete records by exactly one of ids, prefix and filter; a bare array contains ids.
+
+        A bare string, also without quotes, is a single id (seen in the Go client and its tests).
+        """
         fields = self._fields_or_ids(request)
         given = [name for name in ("ids", "prefix", "filter") if fields.get(name) is not None]
         namespace = namespace_of(request)
@@ -385,10 +388,17 @@ def namespace_of(request: Request) -> str:
 
 
 def _json(request: Request) -> Any:
-    if not request.body.strip():
+    """Return the JSON in a body. The body of ``/delete`` may be a single id, with or without quotes."""
+    body = request.body.strip()
+    if not body:
         raise errors.bad_request("The request body is empty, expected JSON")
     try:
-        return orjson.loads(request.body)
+        if request.route == "delete" and body[:1] not in b'{["':
+            return [body.decode()]
+        value = orjson.loads(body)
+        return [value] if request.route == "delete" and isinstance(value, str) else value
+    except UnicodeDecodeError:
+        raise errors.bad_request("The request body is not UTF-8") from None
     except orjson.JSONDecodeError as error:
         raise errors.bad_request(f"The request body is not valid JSON: {error}") from None
 

@@ -205,7 +205,7 @@ def test_a_rejected_step_leaves_a_problem(world: World) -> None:
     problem = world.cloud.problems().only()
     assert problem.kind == "rejected_step"
     assert "item 1 of a batch" in problem.text
-    assert "invalid delay: 'soon' is not a duration" in problem.text
+    assert 'invalid delay: time: invalid duration "soon"' in problem.text
     world.cloud.allow("rejected_step", run_id=run["workflowRunId"])
     assert world.cloud.problems() == []
 

@@ -52,7 +52,7 @@ def contents(queue: Queue) -> object:
             r"'uri' is not a key of a message; did you mean 'url'? Known",
         ),
         ({"messages": [{"label": "a"}]}, "a message needs url"),
-        ({"messages": [*GOOD["messages"], {"url": "nowhere"}]}, "add http:// or https://"),
+        ({"messages": [*GOOD["messages"], {"url": "nowhere"}]}, "topic nowhere not found"),
         ({"messages": [*GOOD["messages"], {"url": DEST, "json": {1, 2}}]}, "not JSON-serializable"),
         (
             {"messages": [*GOOD["messages"], {"url": DEST, "retries": 99}]},

@@ -128,7 +128,7 @@ def test_short_and_odd_words_are_left_alone() -> None:
 def test_a_model_is_known_in_every_documented_spelling(spelling: str, model: str) -> None:
     found, known = (properties(name, Kind.HYBRID) for name in (spelling, model))
     assert found == known
-    assert Embedder("BM25", Kind.SPARSE, None).sparse_model == "bm25"
+    assert Embedder("bm25", Kind.SPARSE, None).sparse_model == "BM25"
 
 
 def properties(setting: object, kind: Kind) -> tuple[int | None, str, str]:
@@ -137,9 +137,11 @@ def properties(setting: object, kind: Kind) -> tuple[int | None, str, str]:
 
 
 def test_a_model_name_sets_the_dimension_and_is_reported() -> None:
-    assert properties("bge-m3", Kind.HYBRID) == (1024, "bge-m3", "bge-m3")
-    assert properties("bge-base-en", Kind.HYBRID)[2] == "bm25"
-    assert properties("bm25", Kind.SPARSE)[2] == "bm25"
+    assert properties("bge-m3", Kind.HYBRID) == (1024, "BGE_M3", "BGE_M3")
+    assert properties("bge-small-en", Kind.DENSE)[1] == "BGE_SMALL_EN_V1_5"
+    assert properties("bge-base-en", Kind.HYBRID)[1:] == ("BGE_BASE_EN_V1_5", "BM25")
+    assert properties("bge-large-en", Kind.DENSE)[1] == "BGE_LARGE_EN_V1_5"
+    assert properties("bm25", Kind.SPARSE)[2] == "BM25"
     assert properties(True, Kind.DENSE)[0] == 384
     assert Embedder(True, Kind.DENSE, 12).dimension == 12
     assert properties(True, Kind.SPARSE)[1] == ""

@@ -136,13 +136,20 @@ class Engine(Publisher):
         """Perform a delivery as the cause of messages published during it, and apply the outcome."""
         token = causing.set(exchange.message)
         try:
-            outcome = await proceed(exchange)
+            outcome = self._refused(exchange.message) or await proceed(exchange)
         except BaseException as error:
             self.finish(exchange, Outcome(exception=error))
             raise
         finally:
             causing.reset(token)
         return self.finish(exchange, outcome)
+
+    def _refused(self, message: Message) -> Outcome | None:
+        """Return the outcome of a delivery that a limit of its workflow run prevents, or None."""
+        if message.workflow is None:
+            return None
+        with self.lock:
+            return self.workflow.exceeded(message)
 
     def begin(self, message_id: str) -> Exchange | None:
         """Start the due attempt; return None if it may not start now.
@@ -266,7 +273,7 @@ class Engine(Publisher):
         attempt.status = outcome.status
         attempt.headers = Headers(tuple(outcome.headers))
         attempt.body = outcome.body
-        attempt.exception = outcome.exception
+        attempt.exception, attempt.run_error = outcome.exception, outcome.run_error
         attempt.ended_us = at_us
         self.active.discard(message.id)
         key = None if message.settings.flow is None else self.flow_key(message)
@@ -280,7 +287,7 @@ class Engine(Publisher):
                 message.state = "RETRY"
                 message.waiting_since_us = at_us
                 self.plan(message, at_us, "the queue crashed before it stored the answer")
-        elif outcome.status in SUCCESS and not outcome.no_workflow:
+        elif outcome.status in SUCCESS and outcome.run_error is None:
             attempt.state = "delivered"
             attempt.is_final = True
             message.last_outcome = outcome
@@ -488,7 +495,7 @@ async def _send(exchange: Exchange) -> Outcome:
 
 
 def _non_retryable(outcome: Outcome) -> bool:
-    if outcome.no_workflow:
+    if outcome.run_error is not None:
         return True
     names = ("Upstash-NonRetryable-Error", "Service-NonRetryable-Error")
     flags = [(first(outcome.headers, name) or "").strip().lower() for name in names]

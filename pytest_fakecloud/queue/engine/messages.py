@@ -382,8 +382,11 @@ class Messages(Admission):
             else:
                 heapq.heappush(self._to_forget, (recheck_us, message.id))
 
-    def log_page(self, filters: Filters) -> tuple[list[LogEntry], str | None]:
-        """Return a page of matching log entries, newest first, and the next page's cursor."""
+    def log_page(self, filters: Filters, most: int) -> tuple[list[LogEntry], str | None]:
+        """Return a page of matching log entries, newest first, and the next page's cursor.
+
+        The page has up to ``most`` entries unless the filters say otherwise.
+        """
         self.sweep()
         no_answer = self.settings.no_answer_status
         rows = []
@@ -394,7 +397,7 @@ class Messages(Admission):
                 if filters.matches(message, entry.time_us, own):
                     rows.append(entry)
         rows.sort(key=lambda entry: entry.number)
-        return page(rows, lambda entry: entry.number, filters, latest_first=True)
+        return page(rows, lambda entry: entry.number, filters, latest_first=True, default=most)
 
     def _recheck_us(self, message: Message, now: int) -> int | None:
         """Return when to check again whether a message is needed; None if it is not needed now."""

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ...core.clock import Timekeeper
 from ...core.timers import weakly
 from .. import errors
-from ..errors import QueueError, bad_request, quota
+from ..errors import QueueError, bad_request, not_found, quota
 from ..model import DAY, SECOND, Api, HeaderPairs, Kind, Message, PublishSettings
 from ..settings import QueueConfig
 from ..wire.headers import (
@@ -28,6 +28,7 @@ from ..wire.headers import (
     read_given,
     settings_to_republish,
 )
+from ..wire.values import is_name
 from ..wire.waits import RetryDelay
 from ..workflow.runs import WorkflowRuns
 from .admission import OrderedQueue, copies
@@ -166,6 +167,22 @@ class Quota:
         return min(default, self._limits.retries)
 
 
+def _check_queued(settings: PublishSettings) -> None:
+    """Raise a 400 error for settings that a message of an ordered queue cannot have.
+
+    The vendor's documentation does not allow them; the texts are *decided here*.
+    """
+    if settings.delay_us or settings.not_before_us is not None:
+        raise bad_request(
+            "invalid delay: a message of a queue cannot be delayed, publish it without a queue"
+        )
+    if settings.flow is not None:
+        raise bad_request(
+            "invalid flow control: a message of a queue cannot have a flow control key, use the"
+            " parallelism of the queue"
+        )
+
+
 def deduplication_key(
     settings: PublishSettings,
     body: bytes,
@@ -231,6 +248,8 @@ class Publisher(Messages):
                 self.quota.count_request(now)
             if queue_name is not None:
                 settings = settings._replace(queue_name=queue_name)
+                if settings.cron is None and not schedule_only:
+                    _check_queued(settings)
             retries = self.quota.check(settings, body, now)
             targets = self._targets(destination, settings, group)
             if settings.cron is not None or schedule_only:
@@ -238,7 +257,8 @@ class Publisher(Messages):
                 key = deduplication_key(settings, body, destination)
                 key = None if key is None else f"schedule:{key}"
                 earlier = self._earlier_id(key, now)
-                if earlier in self.schedules.by_id:
+                if earlier is not None:
+                    # Observed: a schedule keeps its deduplication id when it has been deleted.
                     return Published(schedule_id=earlier, duplicate=True)
                 sent = [*headers, *query]
                 schedule = self.schedules.create(
@@ -288,12 +308,17 @@ class Publisher(Messages):
     def _targets(
         self, destination: str, settings: PublishSettings, group: UrlGroup | None
     ) -> list[dict[str, str | None]]:
-        """Return the fields of the messages to a destination; raise a 400 error if it is invalid."""
+        """Return the fields of the messages to a destination; raise a 400 error if it is invalid.
+
+        What could be the name of a URL group is one, so it raises a 404 error if there is none.
+        """
         if group is not None:
             return [
                 {"url": one.url, "topic_name": group.name, "endpoint_name": one.name}
                 for one in group.endpoints
             ]
+        if not destination.partition("?")[0]:
+            raise bad_request(errors.NO_DESTINATION)
         if destination.startswith("api/"):
             named = named_url(destination)
             if named is None:
@@ -304,10 +329,16 @@ class Publisher(Messages):
             if named == LLM_URL and settings.callback is None:
                 raise bad_request("invalid destination: api/llm needs the Upstash-Callback header")
             return [{"url": named}]
+        if is_name(destination):
+            raise not_found("topic", destination)
         check_url(destination, "destination")
         if self.settings.production_checks:
             check_public(destination)
         return [{"url": destination}]
+
+    def check_destination(self, destination: str) -> None:
+        """Raise ``QueueError`` if nothing can be published to a destination."""
+        self._targets(destination, PublishSettings(), self.url_groups.find(destination))
 
     def states_of_run(self, schedule: Schedule) -> dict[str, str]:
         """Return the states of the last run's messages that still exist, by public id."""
@@ -475,6 +506,11 @@ class Publisher(Messages):
                 self._create_queue_if_missing(draft.queue_name, now)
             self.quota.count_message(now)
             self.accept(draft, now)
+        for draft in stored:
+            # Store a step with which its run exceeds a limit: its delivery fails the run.
+            rejection = self.workflow.rejection(draft) if draft.settings.workflow else None
+            if rejection is not None:
+                raise rejection
         return Published(accepted, group=group, duplicate=bool(accepted) and not stored)
 
     def _create_queue_if_missing(self, name: str, now: int) -> None:

@@ -3,10 +3,11 @@
 Source: the official clients' code and the vendor's documentation. Decided here: a listing of runs
 starts with the newest run. The steps of a finished run cannot be fetched (404, which clients treat
 as the end of the run). The ``workflowRuns`` parameter of a listing is a list of run ids, alone or
-as ``<id>@<created, Unix ms>``, or ``true`` for all runs. Triggers return 200, as in the vendor's
-OpenAPI file, also for a duplicate. The sources disagree about the response of
-``POST /v2/notify/{run}/{event}``: it is a list, with 201, as for an event without a run and as the
-JavaScript client expects.
+as ``<id>@<created, Unix ms>``, or ``true`` for all runs. A trigger returns 200, also for a
+duplicate, and a batch of triggers 201, as in the vendor's OpenAPI file. A run that is started by a
+trigger without a failure callback calls the failure function at its own URL if it fails. The sources
+disagree about the response of ``POST /v2/notify/{run}/{event}``: it is a list, with 201, as for an
+event without a run and as the JavaScript client expects.
 
 Source of ``/v2/workflows/dlq``: the official clients' code and the vendor's documentation. Decided
 here: ``resume`` and ``restart`` create a new run and remove the dead letter. Settings in the request
@@ -28,7 +29,7 @@ from ...http.messages import Answer, Request
 from ..errors import QueueError, bad_request, not_found
 from ..model import HeaderList, Message
 from ..wire import records
-from ..wire.headers import check_url, read_given
+from ..wire.headers import read_given
 from ..wire.values import (
     as_text,
     as_wire,
@@ -55,9 +56,9 @@ from .routes import (
     query_of,
 )
 
-_MAX_LOGS = 100
-"""Maximum page size in the vendor's OpenAPI file. (The Python client says 1000, but follows the
-cursor.)
+_MAX_LOGS = 1000
+"""Default and maximum size of a page of logs, as the Python client documents it and as the Go client's
+tests observe it. (The vendor's OpenAPI file says 100.)
 """
 _OVERRIDES = ("retries", "retry-delay", "flow-control-", "label", "delay", "failure-callback")
 """Prefixes of the settings that can be given when a run is resumed or restarted."""
@@ -128,7 +129,7 @@ class HistoryRoutes(RouteFamily):
 
     def list_logs(self, request: Request) -> object:
         chosen = records.read_filters(query_of(request), records.FOR_LOGS, most=_MAX_LOGS)
-        entries, cursor = self.engine.log_page(chosen)
+        entries, cursor = self.engine.log_page(chosen, _MAX_LOGS)
         messages, no_answer = self.engine.messages, self.engine.settings.no_answer_status
         found = [records.log_record(one, messages[one.message_id], no_answer) for one in entries]
         logs = {"logs": found} if request.route == "list_logs" else {}
@@ -169,6 +170,24 @@ _RUN_FIELDS: dict[str, Callable[[WorkflowRun], tuple[str, ...]]] = {
     "flowControlKey": lambda run: (run.settings.flow.key,) if run.settings.flow else (),
 }
 _FILTERS = frozenset({*_RUN_FIELDS, "count", "cursor", "fromDate", "toDate"})
+
+
+def _to_failure_function(url: str, run_id: str) -> HeaderList:
+    """Return the headers of a failure callback that calls the failure function of a workflow.
+
+    They are those that the JavaScript client sends.
+    """
+    headers = {
+        "Forward-Upstash-Workflow-Is-Failure": "true",
+        "Forward-Upstash-Workflow-Failure-Callback": "true",
+        "Workflow-RunId": run_id,
+        "Workflow-Init": "false",
+        "Workflow-Url": url,
+        "Workflow-CallType": "failureCall",
+        "Feature-Set": _DEFAULT_FEATURES,
+    }
+    nested = [(f"Upstash-Failure-Callback-{name}", value) for name, value in headers.items()]
+    return [("Upstash-Failure-Callback", url), *nested]
 
 
 class WorkflowRoutes(RouteFamily):
@@ -277,13 +296,13 @@ class WorkflowRoutes(RouteFamily):
         headers = [*request.headers.pairs, *settings]
         return self._trigger(target, headers, request.body, request)
 
-    def trigger_many(self, request: Request) -> object:
-        return [self._trigger_item(item, request) for item in json_array(request)]
+    def trigger_many(self, request: Request) -> Answer:
+        return Answer([self._trigger_item(item, request) for item in json_array(request)], 201)
 
     def _trigger_item(self, item: Any, request: Request) -> object:
         try:
             given = item if isinstance(item, dict) else {}
-            target = given.get("url") or given.get("destination")
+            target = given.get("url") or given.get("destination") or ""
             headers = given.get("headers") or {}
             if not isinstance(target, str) or not isinstance(headers, dict):
                 raise bad_request("invalid batch item: expected an object with a url")
@@ -298,7 +317,9 @@ class WorkflowRoutes(RouteFamily):
     def _trigger(
         self, target: str, headers: HeaderList, body: bytes, request: Request
     ) -> dict[str, object]:
-        check_url(target, "destination")
+        self.engine.check_destination(target)
+        if self.engine.url_groups.find(target) is not None:
+            raise bad_request(f"invalid destination: {target} is a URL group, not a workflow")
         if "cron" in read_given(headers):
             raise bad_request("invalid trigger: publish a schedule to the workflow instead")
         run_id = first_setting(headers, "workflow-runid") or self.engine.new_id("wfr_")
@@ -312,6 +333,8 @@ class WorkflowRoutes(RouteFamily):
         ]
         if first_setting(sent, "feature-set") is None:
             sent.append(("Upstash-Feature-Set", _DEFAULT_FEATURES))
+        if first_setting(sent, "failure-callback") is None:
+            sent += _to_failure_function(target, run_id)
         published = self.engine.publish(target, sent, body, caller_ip=caller_of(request))
         (accepted,) = published.accepted
         if accepted.deduplicated:

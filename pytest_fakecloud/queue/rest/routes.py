@@ -223,9 +223,8 @@ def read_batch_item(item: Any) -> tuple[str, HeaderList, bytes, str | None]:
     """Return destination, headers, body and queue of a batch item; raise a 400 error if malformed."""
     if not isinstance(item, dict):
         raise bad_request("invalid batch item: expected an object")
-    destination = field_of(item, "batch item", "destination", str)
-    if not destination:
-        raise bad_request("invalid batch item: destination must be a string")
+    # An empty destination is rejected like that of any other request.
+    destination = field_of(item, "batch item", "destination", str) or ""
     headers = field_of(item, "batch item", "headers", dict) or {}
     body = field_of(item, "batch item", "body", str) or ""
     queue = field_of(item, "batch item", "queue", str)

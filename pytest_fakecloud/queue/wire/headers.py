@@ -221,11 +221,14 @@ def check_public(url: str) -> None:
 
 @lru_cache(maxsize=1024)  # A test delivers to few URLs, but often.
 def loopback_address(url: str) -> str | None:
-    """Return the loopback address in a URL (127.0.0.1 for localhost), or None for any other host."""
+    """Return the loopback address in a URL, or None for any other host.
+
+    The address of localhost is ``::1``, as in the error of the service (*observed*).
+    """
     try:
         host = (urlsplit(url).hostname or "").rstrip(".")
         if host == "localhost" or host.endswith(".localhost"):
-            return "127.0.0.1"
+            return "::1"
         return host if ipaddress.ip_address(host).is_loopback else None
     except ValueError:
         return None

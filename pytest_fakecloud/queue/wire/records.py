@@ -104,7 +104,8 @@ def _settings_record(settings: PublishSettings) -> Record:
     if settings.flow is not None:
         record["flowControlKey"] = settings.flow.key
         record |= without_none(parallelism=settings.flow.parallelism, rate=settings.flow.rate)
-        record["period"] = settings.flow.period_us // SECOND
+        # The API counts whole seconds, of which a shorter period is one.
+        record["period"] = -(-settings.flow.period_us // SECOND)
     return record | without_none(
         timeout=ms(settings.timeout_us), retryDelayExpression=settings.retry_delay
     )
@@ -149,7 +150,7 @@ def dead_letter_record(engine: Publisher, message: Message) -> Record:
     record["responseStatus"] = outcome.status_or(engine.settings.no_answer_status)
     record["responseHeader"] = shown_headers(outcome.headers, message.response_redaction)
     record |= _body("responseBody", outcome.body, message.response_redaction)
-    if outcome.status is None:
+    if outcome.status is None or outcome.run_error is not None:
         record["error"] = failure_text(outcome)
     return record | engine.workflow.dead_letter_fields(message)
 
@@ -285,7 +286,7 @@ def task_record(message: Message, now_us: int) -> Record:
         **without_none(completedAt=ms(completed_us)),
     }
     last = message.last_outcome
-    if last is not None and (last.status not in SUCCESS or last.no_workflow):
+    if last is not None and (last.status not in SUCCESS or last.run_error):
         record["error"] = failure_text(last)
     return record
 

@@ -31,7 +31,7 @@ from typing import Any
 from ...core.field_types import TOKEN
 from ...core.json_schema import check_nesting
 from .. import errors
-from ..errors import bad_request
+from ..errors import QueueError, bad_request
 from ..model import (
     DAY,
     SECOND,
@@ -45,6 +45,7 @@ from ..model import (
     first,
 )
 from ..settings import QueueConfig
+from .waits import read_go_duration
 
 HOP_BY_HOP = frozenset({
     "host", "content-length", "connection", "transfer-encoding", "accept-encoding", "keep-alive",
@@ -143,8 +144,6 @@ LONGEST_PERIOD_US = 7 * DAY
 """Maximum period of a flow-control rate."""
 MAX_NESTING = 500
 """Maximum depth of JSON. Deeper JSON may be readable, but too deep to be written again in a response."""
-_DURATION = r"(?a)(?:\d{1,15}[smhd])+\Z"
-_UNIT = {"s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": DAY}
 
 
 def read_json(text: str | bytes) -> Any:
@@ -155,14 +154,16 @@ def read_json(text: str | bytes) -> Any:
 
 
 def read_duration(text: str, what: str) -> int:
-    """Parse a duration such as ``1d10h30m`` (units s, m, h, d) into microseconds."""
-    compact = text.strip()
-    if not re.match(_DURATION, compact):
-        raise bad_request(
-            f"invalid {what}: {quoted(text)} is not a duration, use numbers with s, m, h or d"
-            " such as 10s or 1d10h30m"
-        )
-    total = sum(int(number) * _UNIT[unit] for number, unit in re.findall(r"(\d+)([smhd])", compact))
+    """Parse a duration such as ``1d10h30m``, ``1.5h`` or ``500ms`` into microseconds.
+
+    The service parses durations with Go's library (*observed*), and accepts days in addition.
+    """
+    try:
+        total = read_go_duration(as_text(text.strip()), days=True)
+    except ValueError as error:
+        raise bad_request(f"invalid {what}: {error}") from None
+    if total < 0:
+        raise bad_request(f"invalid {what}: {text!r} is negative")
     if total > LONGEST_US:
         raise bad_request(f"invalid {what}: {text!r} is longer than 100 years")
     return total
@@ -206,9 +207,14 @@ def read_labels(value: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in as_text(value).split(",") if part.strip())
 
 
+def is_name(text: str) -> bool:
+    """Return whether a string could be a name: letters, digits, ``-``, ``.`` and ``_``."""
+    return re.fullmatch(r"[A-Za-z0-9._-]+", text) is not None
+
+
 def check_name(name: str, what: str) -> str:
-    """Return a name of letters, digits, ``-``, ``.`` and ``_``; raise a 400 error for another."""
-    if not re.match(r"[A-Za-z0-9._-]+\Z", name):
+    """Return a name; raise a 400 error for any other string."""
+    if not is_name(name):
         raise bad_request(
             f"invalid {what}: {quoted(name)} may only contain letters, digits, hyphen, underscore"
             " and dot"
@@ -217,7 +223,10 @@ def check_name(name: str, what: str) -> str:
 
 
 def read_flow(key: str, value: str | None) -> FlowSettings:
-    """Parse ``parallelism=<n>, rate=<n>, period=<duration>``, in any order."""
+    """Parse ``parallelism=<n>, rate=<n>, period=<duration>``, in any order.
+
+    A key may have no value, because it may be pinned; a value without a limit is rejected.
+    """
     if not key.strip():
         raise bad_request("invalid flow control key: it is empty")
     numbers: dict[str, int] = {}
@@ -227,25 +236,30 @@ def read_flow(key: str, value: str | None) -> FlowSettings:
         name, equals, given = (piece.strip() for piece in part.partition("="))
         lower = name.lower()
         if not equals or lower not in ("parallelism", "rate", "period"):
-            raise bad_request(
-                f"invalid flow control value: {quoted(part.strip())}, expected parallelism=<n>,"
-                " rate=<n> or period=<duration>"
-            )
+            raise _without_limit(part)
         if lower == "period":
             seconds = f"{given}s" if given.isdecimal() else given
             numbers[lower] = read_duration(seconds, "flow control period")
-            if not SECOND <= numbers[lower] <= LONGEST_PERIOD_US:
+            if not 0 < numbers[lower] <= LONGEST_PERIOD_US:
                 raise bad_request(
-                    f"invalid flow control period: {given!r}, it must be from 1s to 7d"
+                    f"invalid flow control period: {given!r}, it must be longer than 0s and at"
+                    " most 7d"
                 )
         else:
             numbers[lower] = read_integer(given, f"flow control {lower}", least=1)
+    if value is not None and not numbers.keys() & {"parallelism", "rate"}:
+        raise _without_limit(value)
     return FlowSettings(
         key=as_text(key.strip()),
         parallelism=numbers.get("parallelism"),
         rate=numbers.get("rate"),
         period_us=numbers.get("period", SECOND),
     )
+
+
+def _without_limit(value: str) -> QueueError:
+    text = errors.FLOW_WITHOUT_LIMIT
+    return bad_request(f"invalid flow control value: {quoted(value.strip())}, {text}")
 
 
 def read_deduplication_id(text: str) -> str:
@@ -419,7 +433,7 @@ def callback_body(
     ``size`` limits the destination's body, in bytes before Base64. ``more`` are additional fields.
     """
     answer = outcome.body
-    if outcome.status is None and outcome.exception is not None:
+    if outcome.status is None and (outcome.exception or outcome.run_error):
         answer = failure_text(outcome).encode("utf-8", "replace")
     body: dict[str, Any] = {
         "status": settings.no_answer_status if outcome.status is None else outcome.status,
@@ -455,8 +469,8 @@ def failure_text(outcome: Outcome) -> str:
     """Return why an attempt failed, as the API reports it."""
     if outcome.unstubbed:
         return outcome.unstubbed
-    if outcome.no_workflow:
-        return f"destination answered {outcome.status}, but is not a workflow"
+    if outcome.run_error is not None:
+        return outcome.run_error
     if outcome.status is not None:
         return f"destination answered {outcome.status}"
     error = outcome.exception

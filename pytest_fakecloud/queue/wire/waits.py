@@ -30,9 +30,15 @@ RETRY_HEADERS = (
     "X-RateLimit-Reset-Tokens",
 )
 _TOKEN = r"(?a)\s*(?:((?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)|([A-Za-z_]+)|(.))"
-_GO_DURATION = r"(?a)[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+\Z"
-_GO_GROUP = r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)"
-_GO_UNIT = {"ns": 1e-3, "us": 1.0, "µs": 1.0, "μs": 1.0, "ms": 1e3, "s": 1e6, "m": 6e7, "h": 3.6e9}
+_GO_GROUP = r"(?a)(?=\.?\d)(\d*)(?:\.(\d*))?([^\d.]*)"
+"""Matches a number of a duration (in two parts) with its unit."""
+_GO_UNITS = {
+    "ns": 1, "us": 1_000, "µs": 1_000, "μs": 1_000, "ms": 1_000_000, "s": 1_000_000_000,
+    "m": 60_000_000_000, "h": 3_600_000_000_000,
+}  # fmt: skip
+"""The units of Go's durations in nanoseconds."""
+_DAYS = {"d": 24 * _GO_UNITS["h"]}
+"""The unit that durations in requests have in addition."""
 _DEEPEST = 50
 """Maximum nesting of an expression, so that parsing never exceeds Python's recursion limit."""
 _LONGEST = 500
@@ -204,12 +210,40 @@ def asked_wait(headers: HeaderPairs, now_us: int) -> tuple[int, str] | None:
     return None
 
 
+def read_go_duration(text: str, *, days: bool = False) -> int:
+    """Parse a duration of Go (``1h30m``, ``1.5s``, ``500ms``) into microseconds.
+
+    Parts of a microsecond are rounded up. ``days`` allows the unit ``d``, too. Raises ``ValueError``
+    with the text of Go's parser if the duration is malformed.
+    """
+    units = _GO_UNITS | _DAYS if days else _GO_UNITS
+    digits = text.removeprefix("-") if text.startswith("-") else text.removeprefix("+")
+    if digits == "0":
+        return 0
+    total = at = 0
+    while at < len(digits):
+        group = re.compile(_GO_GROUP).match(digits, at)
+        if group is None or len(digits) >= 100:
+            break
+        whole, fraction, unit = group.groups(default="")
+        if not unit:
+            raise ValueError(f'time: missing unit in duration "{text}"')
+        if unit not in units:
+            raise ValueError(f'time: unknown unit "{unit}" in duration "{text}"')
+        total += int(whole or 0) * units[unit]
+        total += int(fraction or 0) * units[unit] // 10 ** len(fraction)
+        at = group.end()
+    if not digits or at < len(digits):
+        raise ValueError(f'time: invalid duration "{text}"')
+    return -(-total // 1000) * (-1 if text.startswith("-") else 1)
+
+
 def go_duration_us(text: str) -> int | None:
-    """Parse a duration of Go (``1h30m``, ``1.5s``) into microseconds; None if it is malformed."""
-    if not re.match(_GO_DURATION, text) or len(text) >= 100:
+    """Parse a duration of Go into microseconds; return None if it is malformed."""
+    try:
+        return read_go_duration(text)
+    except ValueError:
         return None
-    total = sum(float(number) * _GO_UNIT[unit] for number, unit in re.findall(_GO_GROUP, text))
-    return round(min(total, 1e18)) * (-1 if text.startswith("-") else 1)
 
 
 def _read_wait(value: str, now_us: int) -> int | None:

@@ -116,6 +116,12 @@ class WorkflowRun:
         """The message of the step that failed."""
         self.failure_message_id: str | None = None
         """The failure callback that reports it."""
+        self.depth = 1
+        """The number of runs that invoked each other and then this one, itself included."""
+        self.step_count = 0
+        """The number of steps, including those that have not been delivered yet."""
+        self.context_bytes = 0
+        """The size of the first body and of all steps."""
         self.number = 0
         """Position in the order in which runs were created."""
         self.former: WorkflowRun | None = None
@@ -411,17 +417,19 @@ def _pending_step(message: Message) -> Record:
 
 def _errors(message: Message) -> Record:
     """Return the field about the failed attempts of a message, if there were any."""
-    errors = [
-        {
-            "error": "" if attempt.exception is None else str(attempt.exception),
-            "body": shown_text(attempt.body, message.response_redaction),
-            "headers": shown_headers(attempt.headers.pairs, message.response_redaction),
-            "status": attempt.status or 0,
-            "time": ms(attempt.at_us),
-        }
-        for attempt in message.attempts
-        if attempt.state == "failed"
-    ]
+    errors = []
+    for attempt in message.attempts:
+        if attempt.state == "failed":
+            reason = attempt.run_error or attempt.exception
+            errors.append(
+                {
+                    "error": "" if reason is None else str(reason),
+                    "body": shown_text(attempt.body, message.response_redaction),
+                    "headers": shown_headers(attempt.headers.pairs, message.response_redaction),
+                    "status": attempt.status or 0,
+                    "time": ms(attempt.at_us),
+                }
+            )
     return {"errors": errors} if errors else {}
 
 

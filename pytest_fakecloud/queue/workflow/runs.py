@@ -19,7 +19,10 @@ a dead-lettered step is the run's failure callback. Messages inherit settings fr
 their run (``WF_TriggerOnConfig``), and always its redaction. A trigger fails without retries, with a
 dead letter and a failure callback, if its URL answers with a 2xx but does not serve a workflow
 (``WF_DetectTrigger``): the response lacks ``Upstash-Workflow-Sdk-Version``, and the run neither
-ended nor published, waited for or invoked anything. Later steps are not checked.
+ended nor published, waited for or invoked anything. Later steps are not checked. A step with which
+its run exceeds a limit of the service (1,000 steps, 100 MB of input and results) is rejected with
+429 and fails the run. A parallel step counts once. A run at a depth of 100 cannot invoke another:
+the request is rejected with 429.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from .. import errors
 from ..errors import QueueError, bad_request, existing, not_found
 from ..model import (
     DAY,
@@ -66,12 +70,19 @@ from .model import (
     callback_state,
     features_of,
     is_step,
+    read_step,
     response_fields,
 )
 
 if TYPE_CHECKING:
     from ..engine.publishing import Publisher
 
+MOST_STEPS = 1000
+"""Maximum number of steps of a run (vendor's page on limits)."""
+MOST_CONTEXT = 100 * 1024 * 1024
+"""Maximum size of the input and the results of a run in bytes (vendor's page on limits)."""
+MOST_INVOCATIONS = 100
+"""Maximum number of runs that invoke each other (vendor's page on ``invoke``)."""
 _DEFAULT_TIMEOUT_US = 7 * DAY
 _DELAYS = ("delay", "not-before", "notbefore")
 _INHERITED = ("retry_delay", "failure_callback", "flow")
@@ -109,7 +120,7 @@ class WorkflowRuns:
         run = self.runs.get(part.run_id)
         if _is_true(message, "Upstash-Workflow-Init"):
             if run is not None and run.live:
-                return run.first_message_id
+                raise bad_request(errors.RUN_EXISTS)
             self._start(part, message, at_us)
             return None
         former = self._former_run_of(message, run)
@@ -142,6 +153,9 @@ class WorkflowRuns:
             run.reopen(failed, message.id)
         elif message.kind == "message" and not run.live:
             raise _already_finished(run)
+        elif is_step(message):
+            run.step_count += _counts(message)
+            run.context_bytes += len(message.body)
         run.message_ids.append(message.id)
         redaction = message.settings.redaction.with_other(run.settings.redaction)
         message.settings = own = message.settings._replace(redaction=redaction)
@@ -154,15 +168,21 @@ class WorkflowRuns:
                 message.max_retries = self._engine.settings.retries if given is None else given
 
     def check_steps(self, requests: Iterable[HeaderList]) -> None:
-        """Raise ``QueueError`` (400) if one of these requests is a step of a finished run."""
+        """Raise ``QueueError`` (400) if one of these requests cannot be part of its run.
+
+        It is a step of a finished run, or starts a run with the id of one that is in progress.
+        """
         if not self.runs:
             return
         begun = set()
         for headers in requests:
             run_id = first_setting(headers, "workflow-runid") or ""
-            if (first_setting(headers, "workflow-init") or "").lower() == "true":
+            begins = (first_setting(headers, "workflow-init") or "").lower() == "true"
+            if begins:
                 begun.add(run_id)
             run = self.runs.get(run_id)
+            if run is not None and run.live and begins:
+                raise bad_request(errors.RUN_EXISTS)
             if run is not None and not run.live and run_id not in begun:
                 raise _already_finished(run)
 
@@ -217,7 +237,7 @@ class WorkflowRuns:
             self._finish_run(run, "RUN_FAILED", at_us, answer)
 
     def checked(self, message: Message, outcome: Outcome) -> Outcome:
-        """Return the outcome of a delivery, marked ``no_workflow`` if it triggered no workflow."""
+        """Return the outcome of a delivery, with a ``run_error`` if it triggered no workflow."""
         run = self._find_run_of(message)
         if (
             run is None
@@ -241,7 +261,28 @@ class WorkflowRuns:
             run_id=run_id,
             url=url,
         )
-        return outcome._replace(no_workflow=True)
+        return outcome._replace(run_error=errors.NO_WORKFLOW)
+
+    def exceeded(self, message: Message) -> Outcome | None:
+        """Return the outcome of a delivery that is not made, because the run exceeds a limit."""
+        error = None if not is_step(message) else self._exceeded_limit(self._find_run_of(message))
+        return None if error is None else Outcome(run_error=error.message)
+
+    def rejection(self, message: Message) -> QueueError | None:
+        """Return the error for the sender of a stored step with which its run exceeds a limit."""
+        if not is_step(message) or _is_true(message, "Upstash-Workflow-Init"):
+            return None
+        return self._exceeded_limit(self._find_run_of(message))
+
+    def _exceeded_limit(self, run: WorkflowRun | None) -> QueueError | None:
+        """Return the error of a run that exceeds one of its limits, or None."""
+        if run is None or not run.live:
+            return None
+        if run.step_count > MOST_STEPS:
+            return errors.exceeds_limit("steps", MOST_STEPS)
+        if run.context_bytes > MOST_CONTEXT:
+            return errors.exceeds_limit("bytes of input and results", MOST_CONTEXT)
+        return None
 
     def companions(self, message: Message) -> Iterable[Message]:
         """Return all messages of a message's run, because they are only forgotten together."""
@@ -312,6 +353,12 @@ class WorkflowRuns:
         run.message_ids.append(message.id)
         if _is_true(message, "Upstash-Workflow-Invoke"):
             run.invoker, message.body = read_invocation(message.body)
+            invoking = self.runs.get(run.invoker.run_id)
+            run.depth = 1 if invoking is None else invoking.depth + 1
+            if run.depth > MOST_INVOCATIONS:
+                # Reject the request, because the run that sent it must fail, not the new one.
+                raise errors.exceeds_limit("runs that invoke each other", MOST_INVOCATIONS)
+        run.context_bytes = len(message.body)
         self.runs[run.id] = run
 
     def _latest_with_messages(self, run: WorkflowRun | None) -> WorkflowRun | None:
@@ -401,7 +448,7 @@ class WorkflowRuns:
         pairs = wire_pairs(given) if isinstance(given, dict) else []
         # The timeout delays the wait's message instead of its own delay.
         pairs = [pair for pair in pairs if unprefixed(pair[0]) not in _DELAYS]
-        pairs.append(("Upstash-Delay", f"{timeout_us // SECOND}s"))
+        pairs.append(("Upstash-Delay", f"{timeout_us}us"))
         pairs = with_run_id(pairs, run_id)
         check_step(as_wire(url), pairs)
         timed_out = {**step, "waitEventId": event_id, "waitTimeout": True}
@@ -497,7 +544,10 @@ class WorkflowRuns:
             old.caller_ip,
         )
         new.invoker, new.number = old.invoker, self._engine.next_sequence()
-        new.steps = list(old.steps)
+        new.steps, new.depth = list(old.steps), old.depth
+        # Publishing the failed step counts it again.
+        new.step_count = old.step_count - _counts(message)
+        new.context_bytes = old.context_bytes - len(message.body)
         settings = settings_to_republish(message.settings, given, message.max_retries)
         # Publishing a step requires that its run exists.
         self.runs[new.id] = new
@@ -518,7 +568,7 @@ class WorkflowRuns:
         body = old.steps[0].body if old.steps else started.body
         self._publish_in_run(started, new_id, settings, body, init=True)
         new = self.get(new_id)
-        new.invoker = old.invoker
+        new.invoker, new.depth = old.invoker, old.depth
         return new
 
     def _publish_in_run(
@@ -549,6 +599,11 @@ def _read_part(message: Message) -> WorkflowPart | None:
     return WorkflowPart(run_id, url, call_type)
 
 
+def _counts(message: Message) -> bool:
+    """Return whether a step counts, unlike one that only announces a parallel step (with the id 0)."""
+    return read_step(message.body).get("stepId") != 0
+
+
 def _is_true(message: Message, header: str) -> bool:
     return (first(message.settings.workflow, header) or "").lower() == "true"
 
@@ -567,6 +622,8 @@ def report_rejected_step(
 
 
 def _already_finished(run: WorkflowRun) -> QueueError:
+    if run.state == "RUN_CANCELED":
+        return bad_request(f"{errors.RUN_CANCELLED}: {as_text(run.id)}")
     return bad_request(f"workflow run {as_text(run.id)} is already finished: {run.state}")
 
 

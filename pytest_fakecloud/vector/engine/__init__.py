@@ -605,17 +605,18 @@ class VectorEngine:
     def _check_records(self, records: Sequence[VectorRecord], dimension: int | None) -> int | None:
         """Check all records; return the index's dimension after they are stored."""
         for record in records:
-            self._check_kind(record, "The vector", record.id)
+            self._check_kind(record, "the vector", record.id)
+            whose = f"the vector with id {record.id[:80]!r}"
             if self.kind.has_dense and record.vector is None:
-                raise self._missing("vector", f"the vector with id {record.id[:80]!r}")
+                raise errors.vectors_required("dense", f"{whose} has no field vector")
             if self.kind.has_sparse and record.sparse is None:
-                raise self._missing("sparseVector", f"the vector with id {record.id[:80]!r}")
+                raise errors.vectors_required("sparse", f"{whose} has no field sparseVector")
             dimension = self._check_dimension(record, dimension)
         return dimension
 
     def _check_change(self, change: VectorRecord) -> None:
         """Check the vectors of a change. A change to a hybrid index needs both vectors or neither."""
-        self._check_kind(change, "The update", change.id)
+        self._check_kind(change, "the update", change.id)
         if self.kind is Kind.HYBRID and (change.vector is None) != (change.sparse is None):
             raise errors.unprocessable(
                 "An update of a hybrid index must contain both vector and sparseVector, or neither."
@@ -624,14 +625,15 @@ class VectorEngine:
 
     def _check_query(self, query: VectorQuery) -> Predicate | None:
         """Check the vectors of a query; return its compiled filter, or None if it has no filter."""
-        self._check_kind(query, "The query")
+        self._check_kind(query, "the query")
         if query.vector is None and query.sparse is None:
-            needed = {
-                Kind.DENSE: "vector",
-                Kind.SPARSE: "sparseVector",
-                Kind.HYBRID: "vector and/or sparseVector",
+            fields = {
+                Kind.DENSE: ("dense", "vector"),
+                Kind.SPARSE: ("sparse", "sparseVector"),
+                Kind.HYBRID: ("dense or sparse", "vector or field sparseVector"),
             }
-            raise self._missing(needed[self.kind], "the query")
+            kinds, field = fields[self.kind]
+            raise errors.vectors_required(kinds, f"the query has no field {field}")
         self._check_dimension(query, self.dimension)
         return self.filter(query.filter)
 
@@ -656,7 +658,7 @@ class VectorEngine:
         else:
             return
         whose = f"{what} with id {id[:80]!r}" if id else what
-        raise errors.unprocessable(f"{whose} has a {field}, but this is a {kind} index.")
+        raise errors.vectors_required(kind, f"{whose} has a {field}")
 
     def _check_dimension(
         self, given: VectorRecord | VectorQuery, dimension: int | None
@@ -670,9 +672,3 @@ class VectorEngine:
             raise errors.unprocessable("Invalid vector dimension: 0, expected: at least 1")
         errors.check_limit("Vector dimension", count, self.limits.dimension)
         return count
-
-    def _missing(self, field: str, whose: str) -> errors.VectorError:
-        kind = self.kind.value.lower()
-        return errors.unprocessable(
-            f"A {kind} index needs the field {field}, which is missing in {whose}."
-        )

@@ -270,7 +270,7 @@ def test_an_unsendable_request_is_a_failed_attempt(
     ("url", "address"),
     [
         ("http://[::1]:80/", "::1"),
-        ("http://LOCALHOST/", "127.0.0.1"),
+        ("http://LOCALHOST/", "::1"),
         ("http://user:pass@127.0.0.2/", "127.0.0.2"),
         ("http://127.0.0.1.example.com/", None),
         ("http://localhost@example.com/", None),

@@ -164,9 +164,10 @@ class World:
             headers["Upstash-Callback"] = f"{self.base}/callback/{wish.label}"
         if wish.failure:
             headers["Upstash-Failure-Callback"] = f"{self.base}/failure/{wish.label}"
-        way = "publish" if wish.queue is None else f"enqueue/{wish.queue}"
+        if wish.queue is not None:
+            headers["Upstash-Queue-Name"] = wish.queue
         status, answer = self._request(
-            "POST", f"/v2/{way}/{self.base}/hook/{wish.label}", headers, wish.label
+            "POST", f"/v2/publish/{self.base}/hook/{wish.label}", headers, wish.label
         )
         assert status in (200, 202), answer
         wish.id = answer["messageId"]

@@ -259,7 +259,9 @@ def test_a_message_that_was_being_sent_is_pending_in_the_copy(bench: Bench) -> N
 def test_why_a_message_of_a_queue_waits(bench: Bench) -> None:
     bench.engine.upsert_queue("q", parallelism=2, paused=None)
     delayed, next_one = (
-        bench.engine.publish(URL, headers, b"", queue_name="q").accepted[0].message_id
+        bench.engine.publish(URL, [("Upstash-Queue-Name", "q"), *headers], b"")
+        .accepted[0]
+        .message_id
         for headers in ([("Upstash-Delay", "10s")], [])
     )
     waits = {one.id: one.wait_reason for one in bench.engine.messages.values()}

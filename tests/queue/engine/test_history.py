@@ -205,7 +205,7 @@ def test_the_log_is_forgotten_with_its_messages() -> None:
     for _ in range(30):
         bench.publish()
         bench.clock.advance("1s")
-    rows, _ = bench.engine.log_page(Filters())
+    rows, _ = bench.engine.log_page(Filters(), 1000)
     assert {row.message_id for row in rows} == set(bench.engine.messages)
     assert [row.state for row in rows[:3]] == ["DELIVERED", "ACTIVE", "CREATED"]
 
@@ -218,7 +218,7 @@ def test_rows_without_an_answer_are_found_by_the_status_that_stands_for_it() -> 
     bench.clock.advance(0)
 
     def found(status: int) -> list[str]:
-        rows, cursor = bench.engine.log_page(Filters({"responseStatus": [str(status)]}))
+        rows, cursor = bench.engine.log_page(Filters({"responseStatus": [str(status)]}), 1000)
         assert cursor is None
         return [row.state for row in rows]
 

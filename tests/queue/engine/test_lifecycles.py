@@ -153,7 +153,9 @@ class Lives(RuleBasedStateMachine):
             headers["Upstash-Flow-Control-Value"] = FLOW_VALUES[flow]
         if fixed:
             headers["Upstash-Retry-Delay"] = "5000 * (retried + 1)"
-        self._publish(url, headers, queue_name=queue, api=api)
+        if queue:
+            headers["Upstash-Queue-Name"] = queue
+        self._publish(url, headers, api=api)
 
     @rule(number=st.integers(0, 3))
     def publish_perhaps_again(self, number: int) -> None:

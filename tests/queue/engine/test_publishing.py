@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.queue.engine.publishing import Published
-from pytest_fakecloud.queue.errors import LoopError, QueueError
+from pytest_fakecloud.queue.errors import RUN_EXISTS, LoopError, QueueError
 from pytest_fakecloud.queue.model import SECOND, Delivery, Message, Outcome, first
 from pytest_fakecloud.queue.workflow.model import WorkflowRun
 from pytest_fakecloud.queue.workflow.runs import WorkflowRuns
@@ -102,7 +102,7 @@ def test_a_callback_that_a_workflow_refuses_is_told_in_its_source(
     assert [at for _, at in steps.accepted] == ([] if refuses else [SECOND])
 
 
-def test_a_callback_that_repeats_a_message_is_not_published(bench: Bench) -> None:
+def test_a_callback_that_starts_a_run_in_progress_is_not_published(bench: Bench) -> None:
     run = {"Workflow_RunId": "r", "Workflow_Init": "true"}
     bench.publish(OTHER, **run)
     again = {f"Callback_{name}": value for name, value in run.items()}
@@ -110,7 +110,7 @@ def test_a_callback_that_repeats_a_message_is_not_published(bench: Bench) -> Non
     bench.clock.advance(0)
     assert [one.url for one in bench.sent] == [OTHER, URL]
     source = bench.engine.messages[message_id]
-    assert (list(source.lost_callbacks), source.open_children) == ([], 0)
+    assert (list(source.lost_callbacks), source.open_children) == ([RUN_EXISTS], 0)
 
 
 def test_settings_of_a_schedule(bench: Bench) -> None:

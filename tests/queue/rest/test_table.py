@@ -76,7 +76,7 @@ ITEM = {"destination": DEST, "url": DEST, "headers": {"Upstash-Deduplication-Id"
         (f"/v2/schedules/{DEST}?upstash-cron=*+*+*+*+*", 200, 202),
         ("/v2/batch", 200, 200),
         (f"/v2/trigger/{DEST}", 200, 200),
-        ("/v2/batch/trigger", 200, 200),
+        ("/v2/batch/trigger", 201, 201),
         (f"/v1/publish/{DEST}", 201, 202),
         (f"/v1/publish/{DEST}?upstash-cron=*+*+*+*+*", 201, 201),
     ],
@@ -185,7 +185,7 @@ def test_default_headers_of_a_group_count_as_sent_and_what_was_sent_wins(
     batch = [{"destination": "news", "headers": own}]
     for answers in (
         scene.ok("POST", "/v2/publish/news", headers=own).json(),
-        scene.ok("POST", "/v2/enqueue/line/news", headers=own).json(),
+        scene.ok("POST", "/v2/publish/news", headers=own | {"Upstash-Queue-Name": "line"}).json(),
         scene.ok("POST", "/v2/batch", json=batch).json()[0],
     ):
         assert len(answers) == 2
@@ -395,8 +395,9 @@ def fill(scene: Scene, delay: str = "0s") -> dict[str, str]:
     add("POST", "/v2/topics/group-a/endpoints", json={"endpoints": [{"url": DEST}]})
     a = add(
         "POST",
-        "/v2/enqueue/queue-a/group-a",
+        "/v2/publish/group-a",
         headers={
+            "Upstash-Queue-Name": "queue-a",
             "Upstash-Label": "red,round",
             "Upstash-Retries": "0",
             "Upstash-Delay": delay,
@@ -496,18 +497,18 @@ def test_every_filter_has_a_row() -> None:
 
 
 @pytest.mark.parametrize("path", ["/v2/events", "/v2/logs"])
-def test_a_page_of_logs_holds_a_hundred_at_most(scene: Scene, path: str) -> None:
-    scene.ok("POST", "/v2/batch", json=[{"destination": DEST}] * 250)
-    for query in ("", "?count=1000", "?count=101"):
+def test_a_page_of_logs_holds_a_thousand_at_most(scene: Scene, path: str) -> None:
+    scene.ok("POST", "/v2/batch", json=[{"destination": DEST}] * 2500)
+    for query, size in (("", 1000), ("?count=2000", 1000), ("?count=101", 101)):
         first = scene.get(path + query)
-        assert len(first["events"]) == 100
+        assert len(first["events"]) == size
     sizes, seen, cursor = [], set(), ""
     while cursor is not None:
-        page = scene.get(f"{path}?count=1000" + (f"&cursor={cursor}" if cursor else ""))
+        page = scene.get(path + (f"?cursor={cursor}" if cursor else ""))
         sizes.append(len(page["events"]))
         seen |= {row["messageId"] for row in page["events"]}
         cursor = page.get("cursor")
-    assert (sizes, len(seen)) == ([100, 100, 50], 250)
+    assert (sizes, len(seen)) == ([1000, 1000, 500], 2500)
 
 
 @pytest.mark.parametrize("template", ["%s", '"%s"', '["%s"]', ' "%s" \n', "%s\n"])

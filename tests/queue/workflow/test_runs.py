@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, Response
+from pytest_fakecloud.queue.errors import NO_WORKFLOW
 from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.queue.model import PublishSettings
 from pytest_fakecloud.queue.rest import history
+from pytest_fakecloud.queue.workflow import runs
 from pytest_fakecloud.queue.workflow.model import WorkflowRun, read_step
 from pytest_fakecloud.queue.workflow.runs import wire_pairs
 
@@ -574,11 +576,20 @@ def test_a_trigger_of_something_else_than_a_workflow_fails_the_run(
     attempts = scene.queue.run_until_idle()
     (run,) = scene.runs()
     assert run["workflowState"] == "RUN_FAILED"
-    assert [one.state for one in attempts.where(url=APP)] == ["failed"]
+    following = run["steps"][1]
+    (failed,) = following["steps"]
+    assert (failed["state"], [one["error"] for one in failed["errors"]]) == (
+        "STEP_FAILED",
+        [NO_WORKFLOW],
+    )
+    logged = scene.ask("GET", "/v2/events?state=FAILED")["events"]
+    assert [one["error"] for one in logged if one["url"] == APP][-1] == NO_WORKFLOW
+    assert scene.ask("GET", f"/v2/dlq/{run['dlqId']}")["error"] == NO_WORKFLOW
+    assert attempts.where(url=APP)[0].state == "failed"
     (letter,) = scene.ask("GET", "/v2/workflows/dlq")["messages"]
     assert (letter["dlqId"], letter["responseStatus"]) == (run["dlqId"], status)
     assert [one.url for one in scene.came] == ([FAILURE] if failing else [])
-    assert "is not a workflow" in scene.queue.messages(url=APP).only().timeline
+    assert "detected a non-workflow destination" in scene.queue.messages(url=APP)[0].timeline
     (problem,) = scene.queue._context.problems
     facts = {"run_id": run["workflowRunId"], "url": APP, "handle": "queue"}
     assert (problem.kind, problem.facts) == ("no_workflow", facts)
@@ -642,6 +653,34 @@ def test_a_message_cancelled_during_its_delivery_is_no_failed_trigger(scene: Run
     scene.queue.run_until_idle()
     assert [run["workflowState"] for run in scene.runs()] == ["RUN_STARTED"]
     assert no_workflows(scene) == []
+
+
+def test_runs_that_invoke_each_other_have_a_depth_of_at_most_100(scene: RunScene) -> None:
+    scene.start("r1")
+    for depth in range(2, 102):
+        invocation = {"workflowRunId": f"r{depth - 1}", "workflowUrl": APP, "step": step(1)}
+        headers = STARTING | {
+            "Upstash-Workflow-RunId": f"r{depth}",
+            "Upstash-Workflow-Invoke": "true",
+        }
+        answer = scene.request("POST", f"/v2/publish/{APP}", json=invocation, headers=headers)
+        assert answer.status == (200 if depth <= 100 else 429)
+    assert answer.error == "EXCEEDS_LIMIT: a workflow has at most 100 runs that invoke each other"
+    assert len(scene.queue._engine.workflow.runs) == 100
+
+
+def test_a_run_with_too_large_results_fails(
+    scene: RunScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "MOST_CONTEXT", 1000)
+    scene.start_and_deliver("r", "x" * 600)
+    headers = {"Upstash-Workflow-RunId": "r", "Upstash-Failure-Callback": FAILURE}
+    answer = scene.request("POST", f"/v2/publish/{APP}", body=b"y" * 600, headers=headers)
+    assert (answer.status, answer.error[:13]) == (429, "EXCEEDS_LIMIT")
+    scene.queue.deliver_due()
+    (run,) = scene.runs()
+    assert run["workflowState"] == "RUN_FAILED"
+    assert [one.url for one in scene.came if one.url == FAILURE] == [FAILURE]
 
 
 JSON = st.recursive(

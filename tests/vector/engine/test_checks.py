@@ -16,16 +16,16 @@ DENSE, SPARSE = floats(1, 2), sparse({1: 1.0})
     [
         (Kind.DENSE, VectorRecord("a", DENSE), None),
         (Kind.DENSE, VectorRecord("a", DENSE, SPARSE),
-         "The vector with id 'a' has a sparseVector, but this is a dense index"),
-        (Kind.DENSE, VectorRecord("a", None, SPARSE), "has a sparseVector, but this is a dense"),
+         "This index requires dense vectors: the vector with id 'a' has a sparseVector"),
+        (Kind.DENSE, VectorRecord("a", None, SPARSE), "requires dense vectors: the vector with id 'a' has a sparseVector"),
         (Kind.DENSE, VectorRecord("a"),
-         "A dense index needs the field vector, which is missing in the vector with id 'a'"),
+         "This index requires dense vectors: the vector with id 'a' has no field vector"),
         (Kind.SPARSE, VectorRecord("a", None, SPARSE), None),
-        (Kind.SPARSE, VectorRecord("a", DENSE, SPARSE), "has a vector, but this is a sparse index"),
-        (Kind.SPARSE, VectorRecord("a"), "A sparse index needs the field sparseVector"),
+        (Kind.SPARSE, VectorRecord("a", DENSE, SPARSE), "This index requires sparse vectors: the vector with id 'a' has a vector"),
+        (Kind.SPARSE, VectorRecord("a"), "This index requires sparse vectors"),
         (Kind.HYBRID, VectorRecord("a", DENSE, SPARSE), None),
-        (Kind.HYBRID, VectorRecord("a", DENSE), "A hybrid index needs the field sparseVector"),
-        (Kind.HYBRID, VectorRecord("a", None, SPARSE), "A hybrid index needs the field vector"),
+        (Kind.HYBRID, VectorRecord("a", DENSE), "This index requires sparse vectors: the vector with id 'a' has no field sparseVector"),
+        (Kind.HYBRID, VectorRecord("a", None, SPARSE), "This index requires dense vectors: the vector with id 'a' has no field vector"),
     ],
 )  # fmt: skip
 def test_records_of_each_kind(kind: Kind, record: VectorRecord, problem: str | None) -> None:
