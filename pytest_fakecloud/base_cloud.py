@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 import functools
-import os
 import sys
 import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from operator import attrgetter
+from os import urandom
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
 from .core.clock import STANDS, Clock, Mode, Timekeeper
@@ -24,7 +24,7 @@ from .core.settings import DELIVERY, PROCESS_TIME, SWITCH, TRANSPORT, DeliveryMo
 from .core.timers import Instant
 from .handle import HANDLE_FIELDS, Context, Handle, Snapshot, secrets_of
 from .http.ports import hand_over, release
-from .outside.surroundings import changes_for
+from .outside.surroundings import changes_for, no_proxy
 from .services import find, handle_class
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class BaseCloud:
             _close_dropped()
         self.closed = False
         self._time = Timekeeper(now, clock)
-        ids = Ids(int.from_bytes(os.urandom(4)) if seed is None else seed)
+        ids = Ids(int.from_bytes(urandom(4)) if seed is None else seed)
         self._context = Context(self._time, ids, delivery)
         self._time.on_background = self._deliver
         self._starting = threading.RLock()
@@ -199,6 +199,7 @@ class BaseCloud:
             ) from error
         try:
             self._changes.refresh()
+            no_proxy.add(handle._mount.host)
             if self._in_process and service.in_process:
                 from .outside.inprocess import origins
                 from .outside.shortcut import Shortcut
@@ -415,7 +416,7 @@ def begin_test(cloud: BaseCloud, now: Instant | None = None, clock: Mode | None 
     """Prepare a cloud for another test: end all requests, rewind the clock, reset every fake."""
     context = context_of(cloud)
     for handle in context.handles.items:
-        handle._end_connections()
+        handle._renew_connections()
     context.clock.rewind(now, clock)
     cloud.reset()
 

@@ -495,10 +495,10 @@ class Handle:
         """Describe plans of the test that were not met. Subclasses override this."""
         return []
 
-    def _end_connections(self) -> None:
-        """Abort requests in progress and close every open connection. The address does not change."""
+    def _renew_connections(self) -> None:
+        """Abort requests in progress, and end what clients have begun on idle connections."""
         for mount in self._mounts:
-            mount.reset_connections()
+            mount.renew_connections()
 
     def close(self) -> None:
         """Stop the fake: refuse connections, close open ones, wake waiting calls.

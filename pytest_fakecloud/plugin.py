@@ -63,7 +63,7 @@ SETTINGS: dict[str, tuple[str, Any]] = {
         "'unrouted unstubbed bug unused_fault unmet rejected_step no_workflow assertion "
         "undelivered'; "
         "true means all except undelivered",
-        "true",
+        ["true"],
     ),
     "fakecloud_clock": ("the clock's mode: running or frozen", Default("running")),
     "fakecloud_env": (
@@ -137,7 +137,7 @@ def _is_set(config: pytest.Config) -> bool:
         return True
     try:
         return any(config.getini(name) != default for name, (_, default) in SETTINGS.items())
-    except (ValueError, pytest.UsageError):
+    except (TypeError, ValueError, pytest.UsageError):
         return True
 
 
@@ -145,12 +145,18 @@ def _is_set(config: pytest.Config) -> bool:
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
     """Start the early fakes before conftests and the application's settings are imported."""
     _keep_bytecode(early_config)
-    early = early_config.getini("fakecloud_early")
-    if early:
+    if _is_early(early_config):
         from .session.run import begin_early
 
-        _runs[early_config] = begin_early(early_config, early)
+        _runs[early_config] = begin_early(early_config)
     yield
+
+
+def _is_early(config: pytest.Config) -> bool:
+    """Return whether fakes start before the first import."""
+    from .session import ini_value
+
+    return bool(ini_value(config, "fakecloud_early"))
 
 
 def _keep_bytecode(config: pytest.Config) -> None:
@@ -349,7 +355,7 @@ def fakecloud_session(fakecloud_session_settings: dict[str, Any]) -> Cloud:
 
 def _scope(fixture_name: str, config: pytest.Config) -> Any:
     """Return the scope of the fixtures of fakes."""
-    return "session" if config.getini("fakecloud_early") else config.getini("fakecloud_scope")
+    return "session" if _is_early(config) else config.getini("fakecloud_scope")
 
 
 @pytest.fixture(scope=_scope)

@@ -81,7 +81,7 @@ def ended_by_signals(
             os.write(2, text.encode())
         os._exit(exit_code(number))
 
-    threading.Thread(target=watch, name="fakecloud end", daemon=True).start()
+    threading.Thread(target=watch, name="fakecloud-end", daemon=True).start()
     for number in signals:
         signal.signal(number, handle_first)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from binascii import b2a_base64
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -89,9 +90,14 @@ class AioBroker(Aio["httpx.AsyncClient"]):
         **where: Unpack[ListedFields],
     ) -> Record:
         """Awaitable version of ``Broker.wait_for_record()``."""
-        return await in_thread(
-            self._handle.wait_for_record, topic, predicate, timeout=timeout, **where
-        )
+        cancelled = threading.Event()
+        try:
+            return await in_thread(
+                self._handle._wait_for_record, topic, predicate, timeout, where, cancelled
+            )
+        finally:
+            # Stop the thread. Otherwise it would keep waiting after its task was cancelled.
+            cancelled.set()
 
 
 _AS_MISUSE = AsMisuse()
@@ -547,6 +553,17 @@ class Broker(Handle):
         a predicate raises.
         """
         __tracebackhide__ = True
+        return self._wait_for_record(topic, predicate, timeout, where, threading.Event())
+
+    def _wait_for_record(
+        self,
+        topic: str,
+        predicate: Callable[[Record], object] | None,
+        timeout: float,
+        where: Mapping[str, object],
+        cancelled: threading.Event,
+    ) -> Record:
+        __tracebackhide__ = True
         string("topic", topic)
         check_predicate(predicate)
         if not isinstance(timeout, int | float) or isinstance(timeout, bool) or not timeout >= 0:
@@ -558,10 +575,14 @@ class Broker(Handle):
             wanted["predicate"] = predicate
             fields = {**fields, "predicate": _WHOLE_RECORD}
         query = Query(wanted, fields, "record")
+
+        def look() -> Record | None:
+            if cancelled.is_set():
+                raise ContractError("the task that waits for a record was cancelled")
+            return next(filter(query, self.records(topic)), None)
+
         with AsMisuse():
-            found = self._engine.records.wait_for(
-                topic, lambda: next(filter(query, self.records(topic)), None), timeout
-            )
+            found = self._engine.records.wait_for(topic, look, timeout)
         if found is not None:
             return found
         # Check once more, because a record may have arrived at the last moment.

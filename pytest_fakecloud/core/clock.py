@@ -11,7 +11,6 @@ import heapq
 import itertools
 import sys
 import threading
-import time
 import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
@@ -39,6 +38,7 @@ from .timers import (
     instant_us,
     monotonic,
     on_first_use,
+    process_seconds,
     to_datetime,
 )
 
@@ -88,6 +88,8 @@ class Timekeeper:
     """Whether the process's time follows the clock, which therefore cannot run."""
     drives = 0
     """The number of calls of tests that moved the clock or triggered due events."""
+    replaced = ""
+    """What a replacement of ``time.time()`` last did, if it gave no time that the clock can follow."""
     was_driven = False
     """Whether a caller has ever fired due timers: by an advance, a move or a delivering call."""
 
@@ -144,7 +146,7 @@ class Timekeeper:
         # the clock still runs afterwards, because another thread may have stopped it earlier.
         offset = self._live_us
         if offset is not None:
-            running = floor(time.time() * 1e6) + offset
+            running = self._process_us() + offset
             if self._live_us is offset:
                 if self.reads is not None:
                     self.reads.append((threading.get_ident(), running))
@@ -180,7 +182,7 @@ class Timekeeper:
         self._check_can_run()
         with self._lock:
             if self._frozen_us is not None:
-                self._offset_us = self._frozen_us - process_us()
+                self._offset_us = self._frozen_us - self._process_us()
                 self._frozen_us = None
                 if self._held_us is None:
                     self._go_live()
@@ -304,11 +306,19 @@ class Timekeeper:
     def _begin_at(self, start_us: int | None, frozen: bool) -> None:
         """Start at a time (None: the process's time), running or frozen."""
         self._live_us = self._frozen_us = None
+        self.replaced = ""
         if frozen:
-            self._frozen_us = process_us() if start_us is None else start_us
+            self._frozen_us = self._process_us() if start_us is None else start_us
         else:
-            self._offset_us = 0 if start_us is None else start_us - process_us()
+            self._offset_us = 0 if start_us is None else start_us - self._process_us()
             self._live_us = self._offset_us
+
+    def _process_us(self) -> int:
+        """Return the process's own time in microseconds since the Unix epoch."""
+        return floor(process_seconds(self._note_replaced) * 1e6)
+
+    def _note_replaced(self, text: str) -> None:
+        self.replaced = text
 
     def _current_us(self) -> int:
         """Return the current time; the caller holds the lock."""
@@ -316,7 +326,7 @@ class Timekeeper:
             return self._held_us
         if self._frozen_us is not None:
             return self._frozen_us
-        return min(process_us() + self._offset_us, LAST_US)
+        return min(self._process_us() + self._offset_us, LAST_US)
 
     def _stop_us(self) -> int:
         """Return the time at which the clock is about to stop. No thread has read a later time."""
@@ -348,7 +358,7 @@ class Timekeeper:
                 if self._frozen_us is not None:
                     self._frozen_us = held
                 else:
-                    self._offset_us += max(0, held - (process_us() + self._offset_us))
+                    self._offset_us += max(0, held - (self._process_us() + self._offset_us))
             self._go_live()
             # Set this last, because now_us() reads without the lock and must never go back.
             self._held_us = None
@@ -376,7 +386,7 @@ class Timekeeper:
     def check_real_time(self) -> None:
         """Raise ``ContractError`` unless the clock is running and shows the process's own time."""
         frozen = self._frozen_us is not None
-        if frozen or abs(self.now_us() - process_us()) > 1_000_000:
+        if frozen or abs(self.now_us() - self._process_us()) > 1_000_000:
             state = "frozen" if frozen else "not at the process's time"
             raise ContractError(
                 f"this clock is {state}, but a real server uses real time: use the in-memory "
@@ -598,11 +608,6 @@ def start_of(now: Instant | None, mode: Mode | None) -> tuple[int | None, bool]:
     return (None if now is None else instant_us(now)), frozen
 
 
-def process_us() -> int:
-    """Return the process's own time in microseconds since the Unix epoch."""
-    return int(time.time() * 1_000_000)
-
-
 def _nap() -> float:
     # Wake often while a tool is loaded that can move the process's clock without notice.
     return 0.05 if "time_machine" in sys.modules or "freezegun" in sys.modules else 1.0
@@ -742,10 +747,13 @@ async def drive(
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a blocking call in a worker thread of the running event loop (asyncio or trio)."""
+    """Run a blocking call in a worker thread of the running event loop (asyncio or trio).
+
+    A cancelled task does not wait for the call, whose result is then ignored.
+    """
     call = functools.partial(function, *args, **kwargs)
     if (trio := _running_trio()) is not None:
-        result: T = await trio.to_thread.run_sync(call)
+        result: T = await trio.to_thread.run_sync(call, abandon_on_cancel=True)
         return result
     import asyncio
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import MutableSequence, Sequence
+from os import urandom
 from typing import TYPE_CHECKING, TypeVar
 
 from .errors import ContractError, shown
@@ -105,4 +105,4 @@ class Ids:
 
 def new_token(length: int = 48) -> str:
     """Return a random token of ``length`` hexadecimal digits. It never depends on the seed."""
-    return os.urandom((length + 1) // 2).hex()[:length]
+    return urandom((length + 1) // 2).hex()[:length]

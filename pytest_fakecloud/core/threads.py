@@ -6,12 +6,28 @@ import atexit
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from threading import Thread
+from typing import Any
 
 from .clock import BACKGROUND, Timekeeper
 from .errors import print_error, report_failure
 from .timers import monotonic
+
+_start = Thread.start
+
+
+class DaemonThread(Thread):
+    """A daemon thread of this package. Its name begins with ``fakecloud-``, by which suites that look
+    for leftover threads recognize it. It starts even if a test has replaced ``threading.Thread``.
+    """
+
+    def __init__(self, name: str, target: Callable[..., object], args: Sequence[Any] = ()) -> None:
+        super().__init__(target=target, args=args, name=f"fakecloud-{name}", daemon=True)
+
+    def start(self) -> None:
+        _start(self)
 
 
 def place_of(ident: int) -> str:
@@ -36,7 +52,7 @@ class WorkerPool:
     """
 
     def __init__(
-        self, keep: int = 2, linger: float = 5.0, spare: int = 32, name: str = "fakecloud-worker"
+        self, keep: int = 2, linger: float = 5.0, spare: int = 32, name: str = "worker"
     ) -> None:
         self._name = name
         self.keep = keep
@@ -74,9 +90,7 @@ class WorkerPool:
                 return
             self._started += 1
             worker = _Worker(job)
-            worker.thread = threading.Thread(
-                target=self._work, args=(worker,), name=f"{self._name}-{self._started}", daemon=True
-            )
+            worker.thread = DaemonThread(f"{self._name}-{self._started}", self._work, (worker,))
             self.threads.add(worker)
         try:
             worker.thread.start()
@@ -108,7 +122,7 @@ class _Worker:
 
     __slots__ = ("job", "thread", "wake")
 
-    thread: threading.Thread
+    thread: Thread
 
     def __init__(self, job: Callable[[], None]) -> None:
         self.job = job
@@ -141,13 +155,13 @@ class Dispatcher:
         self._report = report or print_error
         self._at_once = at_once
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._thread: Thread | None = None
         self._under_way = 0  # number of deliveries in progress
         self._busy: set[int] = set()  # IDs of the threads that make them
         self.stopped = False
         self._wake = threading.Event()
         # Keep no idle threads: each pool serves one dispatcher and ends with it.
-        self._workers = WorkerPool(keep=0, spare=at_once, name="fakecloud-delivery")
+        self._workers = WorkerPool(keep=0, spare=at_once, name="delivery")
         # Hold only weak references, so that an unused cloud is garbage-collected.
         self._at_exit = partial(_stop, weakref.ref(self))
         self._unlisten = clock.listeners.add(self._start_if_needed)
@@ -157,12 +171,7 @@ class Dispatcher:
             return
         with self._lock:
             if self._thread is None and not self.stopped:
-                thread = threading.Thread(
-                    target=_run,
-                    args=(weakref.ref(self), self._wake),
-                    name="fakecloud-dispatcher",
-                    daemon=True,
-                )
+                thread = DaemonThread("dispatcher", _run, (weakref.ref(self), self._wake))
                 thread.start()
                 self._thread = thread
                 # Stop the thread at exit: killing it inside a C extension can crash the process.

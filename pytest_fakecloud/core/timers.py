@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
+from time import time as _imported_time
 from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from .errors import ContractError, counted, shown
@@ -132,6 +133,27 @@ def _true_monotonic() -> Callable[[], float]:
             time.clock_gettime(coarse)
             return functools.partial(time.clock_gettime, coarse)
     return functools.partial(time.monotonic)
+
+
+_MOST_SECONDS = 1e12
+"""More than any time in the years 1 to 9999."""
+
+
+def process_seconds(report: Callable[[str], object] = lambda text: None) -> float:
+    """Return this process's Unix time, ``time.time()``, which tests and tools replace.
+
+    If a replacement returns no time or raises an exception, pass ``report`` a description,
+    and return the time that this module imported.
+    """
+    try:
+        seconds = time.time()
+        if isinstance(seconds, int | float) and abs(seconds) < _MOST_SECONDS:
+            return seconds
+        text = f"time.time() returned {shown(seconds)}"
+    except Exception as error:
+        text = f"time.time() raised {shown(error)}"
+    report(f"{text}, because a test has replaced it")
+    return _imported_time()
 
 
 monotonic = _true_monotonic()

@@ -76,13 +76,13 @@ class World(Fakes):
         """The keys that a promise read, and that no run has written so far."""
         self.free_locks: Sequence[Callable[[], None]] = ()
         """Free the replaced locks that were free, before each run: a crash may leave them held."""
-        self.carriers = ThreadPoolExecutor(MOST_TIMERS, "explore")
+        self.carriers = ThreadPoolExecutor(MOST_TIMERS, "fakecloud-explore")
         """Threads for requests of event loops that several strands share."""
         self._setup: Strand | None = None
 
     def after_fork(self) -> None:
         """Let clients reach the copies of the fakes in a forked process."""
-        self.carriers = ThreadPoolExecutor(MOST_TIMERS, "explore")
+        self.carriers = ThreadPoolExecutor(MOST_TIMERS, "fakecloud-explore")
         self.connections.after_fork()
 
     def play(self, simulation: Simulation) -> Run:

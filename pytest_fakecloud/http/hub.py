@@ -18,12 +18,12 @@ import threading
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError, call_all, print_error
-from ..core.threads import WorkerPool, place_of
+from ..core.threads import DaemonThread, WorkerPool, place_of
 from ..core.timers import give_way, monotonic
 from .app import App
 from .messages import BODY_LIMIT
@@ -45,9 +45,9 @@ class Mount:
 
     ``url`` has no trailing slash. The functions in ``on_close`` are called while the mount closes,
     after its connections were shut down, so that an application can wake its waiting handlers.
-    ``reset_connections()`` calls the functions in ``on_reset`` for the same reason. The functions
-    in ``on_error`` receive exceptions of connections; an ``App`` turns those of its endpoints into
-    responses. ``body_limit`` is the maximum size of a request's body in bytes.
+    ``reset_connections()`` and ``renew_connections()`` call the functions in ``on_reset`` for the
+    same reason. The functions in ``on_error`` receive exceptions of connections; an ``App`` turns
+    those of its endpoints into responses. ``body_limit`` is the maximum size of a request's body in bytes.
     """
 
     body_limit: int = BODY_LIMIT
@@ -105,7 +105,7 @@ class Mount:
             if self._listening:
                 self.hub.unregister(self.listener)
             self.listener.close()
-            live = self._end_connections() if self.live else []
+            live = self._end_connections(self.live) if self.live else []
         self.hub.mounts.discard(self.reference)
         if live or self.on_close:
             self._await_handlers(live, self.on_close)
@@ -113,8 +113,18 @@ class Mount:
     def reset_connections(self) -> None:
         """Close all connections but keep the address. Waits like ``close()`` for busy handlers."""
         with self.lock:
-            live = self._end_connections()
+            live = self._end_connections(self.live)
         self._await_handlers(live, self.on_reset)
+
+    def renew_connections(self) -> None:
+        """Close the connections with a request in progress. Idle ones stay, as at a real server that
+        runs for many tests, and lose the state of the test before.
+        """
+        busy = [connection for connection in self.live.copy() if not connection.renew()]
+        with self.lock:
+            busy = self._end_connections(self.live.intersection(busy))
+        if busy:
+            self._await_handlers(busy, self.on_reset)
 
     def refuse(self) -> None:
         """Close all connections and stop listening until ``accept()`` is called, but keep the port."""
@@ -186,11 +196,11 @@ class Mount:
             with contextlib.suppress(OSError):
                 connection.sock.close()
 
-    def _end_connections(self) -> list[Connection]:
-        live = list(self.live)
-        for connection in live:
+    def _end_connections(self, connections: Iterable[Connection]) -> list[Connection]:
+        ended = list(connections)
+        for connection in ended:
             connection.end()
-        return live
+        return ended
 
     def _await_handlers(self, ended: list[Connection], callbacks: list[Callable[[], None]]) -> None:
         """Call the callbacks, which wake handlers, and warn of handlers that stay in the engine."""
@@ -403,9 +413,7 @@ class Hub:
             selector.register(inner, selectors.EVENT_READ, None)
             # epoll and kqueue notice sockets added while they wait; others must be woken.
             self._wakes = type(selector).__name__ not in ("EpollSelector", "KqueueSelector")
-            self._thread = threading.Thread(
-                target=self._run, args=(selector, inner), name="fakecloud-hub", daemon=True
-            )
+            self._thread = DaemonThread("hub", self._run, (selector, inner))
             self._thread.start()
             self._selector = selector
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import sys
+from os import urandom
 
 BACKLOG = 1024
 kept: dict[tuple[str, int], socket.socket] = {}
@@ -92,7 +92,7 @@ class PortAllocator:
         best = max(below, above, key=len)
         # If too few ports are outside the ephemeral range, use ports inside it as well.
         self.ports = best if len(best) >= 1024 else range(self.LOWEST, self.HIGHEST + 1)
-        self._first = self._next = int.from_bytes(os.urandom(4)) % len(self.ports)
+        self._first = self._next = int.from_bytes(urandom(4)) % len(self.ports)
 
     def take(self) -> int:
         """Return the next port of the range."""

@@ -12,10 +12,10 @@ import select
 import socket
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
+from time import gmtime, time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core.timers import monotonic
@@ -41,6 +41,8 @@ RESET_ON_CLOSE = (1).to_bytes(_LINGER_BYTES, sys.byteorder) + bytes(_LINGER_BYTE
 """The value of SO_LINGER (two integers, on and 0 seconds) with which closing resets a connection."""
 _DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)
 """The flag that keeps one call of a blocking socket from waiting; 0 on Windows, which lacks it."""
+_poll: Any = getattr(select, "poll", None)
+"""The class of the standard library, which a test may replace; None on Windows."""
 
 
 def tls_error() -> type[OSError]:
@@ -60,6 +62,11 @@ class Handler(Protocol):
 
     def receive(self, data: bytes) -> bool:
         """Handle the requests that these bytes complete; return False to close the connection."""
+
+    def renew(self) -> bool:
+        """Forget the state of a connection that is idle, because another test begins; return False if
+        it must be closed, because its client is sending a request or waiting for something.
+        """
 
     def close(self) -> None:
         """Called once, after the last request."""
@@ -81,6 +88,8 @@ class Connection:
         self.doing: object = ""
         self.ended = False
         self.worker: threading.Thread | None = None
+        self.handler: Handler | None = None
+        """The protocol's part that serves the connection; None until the first bytes are awaited."""
         self.early = b""
         """The beginning of the client's next requests, received while a response was being sent."""
 
@@ -124,7 +133,7 @@ class Connection:
         """
         try:
             if hung_up := getattr(select, "POLLRDHUP", 0):
-                poll = select.poll()
+                poll = _poll()
                 poll.register(self.sock, hung_up)
                 return bool(poll.poll(0))
             if not _DONT_WAIT and not select.select([self.sock], [], [], 0)[0]:
@@ -141,8 +150,9 @@ class Connection:
         mount = self.mount
         try:
             if self._prepare():
-                with contextlib.closing(mount.protocol(self)) as handler:
-                    handler.serve()
+                self.handler = mount.protocol(self)
+                with contextlib.closing(self.handler):
+                    self.handler.serve()
         except (TimeoutError, ConnectionError):
             # The client disconnected, or the mount was closed while serving.
             pass
@@ -153,7 +163,7 @@ class Connection:
             mount.report(error)
         finally:
             mount.forget(self)
-            self.worker = None
+            self.worker = self.handler = None
 
     def _prepare(self) -> bool:
         sock = self.sock
@@ -201,6 +211,11 @@ class Connection:
     def reset_when_closed(self) -> None:
         with contextlib.suppress(OSError):
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+
+    def renew(self) -> bool:
+        """Forget the state of an idle connection; return False if the connection must be closed."""
+        handler = self.handler
+        return not self.inside and (handler is None or handler.renew())
 
     def after_fork(self) -> None:
         """Close the copy of the socket in a child process."""
@@ -311,6 +326,9 @@ class HTTPHandler:
         self.reader.feed(data)
         return self._answer_all()
 
+    def renew(self) -> bool:
+        return self.reader.pending is None
+
     def _answer_all(self) -> bool:
         """Respond to all complete requests, or to what is none; return like ``receive()``."""
         reader = self.reader
@@ -419,7 +437,7 @@ def encode(message: Message, answer: Answer) -> tuple[bytes, bytes]:
     body = answer.body
     assert isinstance(body, bytes)
     status = answer.status
-    head = _opening(status, int(time.time()))
+    head = _opening(status, int(time()))
     for name, value in answer.headers:
         lower = name.lower()
         if lower == "connection":
@@ -439,7 +457,7 @@ def encode(message: Message, answer: Answer) -> tuple[bytes, bytes]:
 
 def stream_head(message: Message, stream: Stream) -> bytes:
     """Return the head of a streamed response; with HTTP/1.0, it ends when the connection closes."""
-    head = _opening(stream.status, int(time.time()))
+    head = _opening(stream.status, int(time()))
     head += f"Content-Type: {stream.content_type}\r\nCache-Control: no-cache\r\n"
     chunked = message.version == "1.1"
     head += "Transfer-Encoding: chunked\r\n" if chunked else "Connection: close\r\n"
@@ -490,7 +508,7 @@ def head_bytes(head: str) -> bytes:
 
 def http_date() -> str:
     """Return the current second of the process's clock in the format of a Date header."""
-    return _date_of(int(time.time()))
+    return _date_of(int(time()))
 
 
 @functools.lru_cache(maxsize=64)
@@ -501,7 +519,7 @@ def _opening(status: int, second: int) -> str:
 @functools.lru_cache(maxsize=64)
 def _date_of(second: int) -> str:
     # Format the date here: email.utils fails at the end of the year 9999 in frozen process time.
-    t = time.gmtime(second)
+    t = gmtime(second)
     return (
         f"{_DAYS[t.tm_wday]}, {t.tm_mday:02} {_MONTHS[t.tm_mon - 1]} {t.tm_year} "
         f"{t.tm_hour:02}:{t.tm_min:02}:{t.tm_sec:02} GMT"

@@ -28,7 +28,7 @@ from .replace import Change, Function, Hook, Hooks
 if TYPE_CHECKING:
     import ssl
 
-HOST = "127.0.0.1"
+_LOOPBACK = "127.0.0.1"
 _PROXY_VARIABLES = ("NO_PROXY", "no_proxy")
 _contexts_lock = threading.Lock()
 _contexts: dict[tuple[object, ...], Any] = {}
@@ -39,8 +39,18 @@ class _NoProxy(Change):
 
     def __init__(self) -> None:
         super().__init__()
+        self._hosts = [_LOOPBACK]
+        """The hosts of fakes since the first user came."""
         self._changed: dict[str, tuple[str | None, str]] = {}
         """The value of each variable before, and the value that was set."""
+
+    def add(self, host: str) -> None:
+        """Also pass by the proxy for a host at which a fake serves, as long as there are users."""
+        if host not in self._hosts:
+            with self._lock:
+                # urllib ignores an IPv6 address without brackets, but httpx raises an error for brackets.
+                self._hosts.append(host)
+                self._set()
 
     def refresh(self) -> None:
         # Check only one of the two variables, because other tools restore both.
@@ -48,14 +58,19 @@ class _NoProxy(Change):
         if name in self._changed and os.environ.get(name) == self._changed[name][1]:
             return
         with self._lock:
-            # Set the variables even without a proxy, because a test may set one later.
-            for name in _PROXY_VARIABLES if self.users else ():
-                before = os.environ.get(name)
-                hosts = [part.strip() for part in (before or "").split(",") if part.strip()]
-                if HOST in hosts or "*" in hosts:
-                    continue
-                ours = os.environ[name] = ",".join([*hosts, HOST])
-                self._changed[name] = before, ours
+            self._set()
+
+    def _set(self) -> None:
+        # Set the variables even without a proxy, because a test may set one later.
+        for name in _PROXY_VARIABLES if self.users else ():
+            present = os.environ.get(name)
+            hosts = [part.strip() for part in (present or "").split(",") if part.strip()]
+            missing = [host for host in self._hosts if host not in hosts]
+            if not missing or "*" in hosts:
+                continue
+            before, last = self._changed.get(name, (present, present))
+            ours = os.environ[name] = ",".join([*hosts, *missing])
+            self._changed[name] = before if present == last else present, ours
 
     def _end(self) -> None:
         for name, (before, ours) in self._changed.items():
@@ -67,6 +82,7 @@ class _NoProxy(Change):
             else:
                 os.environ[name] = before
         self._changed.clear()
+        self._hosts = [_LOOPBACK]
 
 
 no_proxy = _NoProxy()
@@ -203,7 +219,9 @@ class Authority:
         self.ca_file = os.path.join(folder, "ca.pem")
         authority.cert_pem.write_to_path(self.ca_file)
         self.server_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        authority.issue_cert("127.0.0.1", "localhost").configure_cert(self.server_context)
+        authority.issue_cert("127.0.0.1", "localhost", "::1", "0.0.0.0").configure_cert(
+            self.server_context
+        )
 
     @property
     def variables(self) -> dict[str, str]:

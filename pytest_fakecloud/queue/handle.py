@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
-import os
 import weakref
 from collections.abc import Iterable, Mapping
 from functools import partial
+from os import urandom
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 from urllib.parse import urlsplit
 
@@ -74,7 +74,7 @@ _BASE58_OF_BYTES = bytes(ord(BASE58[byte % len(BASE58)]) for byte in range(256))
 
 
 def _new_key() -> str:
-    return "sig_" + os.urandom(28).translate(_BASE58_OF_BYTES).decode()
+    return "sig_" + urandom(28).translate(_BASE58_OF_BYTES).decode()
 
 
 class _WholeApp(QueueApp):

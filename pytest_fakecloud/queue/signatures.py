@@ -28,6 +28,7 @@ from urllib.parse import urlsplit
 
 from ..core.ids import RandomStream
 from ..core.structs import Struct
+from ..core.timers import process_seconds
 from ..outside.replace import Function, Replacement, replace
 from .delivery.applications import Address
 from .model import (
@@ -273,8 +274,7 @@ def signature_clock(kind: SignatureClock, now_us: Callable[[], int]) -> Callable
     (``now_us``, microseconds).
     """
     if kind == "receiver":
-        # Look up time.time at each call, because time-freezing tools replace it.
-        return lambda: time.time()
+        return process_seconds
     if kind == "real":
         return real_time
     return lambda: now_us() / 1_000_000
@@ -482,7 +482,7 @@ def signature_details(
         "size": len(sent.body),
         "hash": body_hash(sent.body),
         "invalid": invalid,
-        "ahead_s": time.time() - now,
+        "ahead_s": process_seconds() - now,
         "environment": names.get(os.environ.get("QSTASH_CURRENT_SIGNING_KEY"), "other"),
         "rewritten_differs": _reserialized(sent.body) not in (None, sent.body),
         "compared": other_url is not None or other_body is not None or other_key or claim != "",

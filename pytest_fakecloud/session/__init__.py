@@ -5,6 +5,8 @@ This module has the warnings of the run, because a filter of warnings imports it
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 
@@ -22,3 +24,17 @@ class FakecloudWarning(pytest.PytestWarning):
 def warn(item: pytest.Item, text: str) -> None:
     """Issue a warning at a test; raise it if the warning filters turn it into an error."""
     item.warn(FakecloudWarning(text))
+
+
+def ini_value(config: pytest.Config, name: str) -> Any:
+    """Return the value of an ini setting. In TOML, it may be a boolean, a number, a string or a list,
+    whichever of them the setting is declared with.
+    """
+    try:
+        return config.getini(name)
+    except (TypeError, ValueError, pytest.UsageError):
+        # pytest checks the types of values in the table [tool.pytest], but does not convert them.
+        given: Any = getattr(config, "_inicfg", {}).get(name)
+        if given is None:
+            raise
+        return given.value

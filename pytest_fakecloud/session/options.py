@@ -27,6 +27,7 @@ from ..core.settings import (
 )
 from ..core.timers import Instant, instant_us
 from ..services import SERVICES, named, settings_class
+from . import ini_value
 
 Node: TypeAlias = pytest.Item | pytest.Collector
 P = ParamSpec("P")
@@ -104,7 +105,6 @@ def without_traceback(function: Callable[P, T]) -> Callable[P, T]:
 # -- the options of a run --------------------------------------------------------------------------
 
 CHOICES = {
-    "fakecloud_call_sites": ("auto", "true", "false"),
     "fakecloud_clock": ("running", "frozen"),
     "fakecloud_scope": ("function", "class", "module", "session"),
     "fakecloud_transport": ("socket", "inprocess"),
@@ -115,23 +115,21 @@ CHOICES = {
 def check_settings(config: pytest.Config) -> None:
     """Reject invalid ini settings, whether or not a test uses fakes."""
     for name, known in CHOICES.items():
-        value = config.getini(name)
+        value = ini_value(config, name)
         if value not in known:
             raise pytest.UsageError(f"{name} = {value} is unknown: pass {' or '.join(known)}")
+    _call_sites(config)
     for name in ("fakecloud_env", "fakecloud_share_tls_context"):
-        try:
-            config.getini(name)
-        except (ValueError, pytest.UsageError) as error:
-            raise pytest.UsageError(f"{name}: {error}; pass true or false") from None
-    scope = config.getini("fakecloud_scope")  # of another type than str if the user has not set it
-    if config.getini("fakecloud_early") and type(scope) is str and scope != "session":
+        _switch(config, name)
+    scope = ini_value(config, "fakecloud_scope")  # of another type than str if it is the default
+    if words_of(config, "fakecloud_early") and type(scope) is str and scope != "session":
         raise pytest.UsageError(
             f"fakecloud_early and fakecloud_scope = {scope} contradict each other: fakes that "
             "start before the first test last for the whole run. Remove one of the two settings"
         )
-    strict = config.getini("fakecloud_strict")
-    # Look kinds up only if necessary: a run without fakes never imports their modules. TOML has lists.
-    if not isinstance(strict, str) or strict.strip().lower() not in SWITCH_WORDS:
+    strict = _strict(config)
+    # Look kinds up only if necessary: a run without fakes never imports their modules.
+    if strict.lower() not in SWITCH_WORDS:
         try:
             kinds_of(strict)
         except pytest.fail.Exception as error:
@@ -147,6 +145,31 @@ def check_settings(config: pytest.Config) -> None:
             archive_writer("--fakecloud-record")
         except ContractError as error:
             raise pytest.UsageError(str(error)) from None
+
+
+def words_of(config: pytest.Config, name: str) -> list[str]:
+    """Return the words of an ini setting: those of a list, of a string, or of a boolean."""
+    value = ini_value(config, name)
+    return [str(word) for word in value] if isinstance(value, list) else str(value).split()
+
+
+def _strict(config: pytest.Config) -> str:
+    return " ".join(words_of(config, "fakecloud_strict"))
+
+
+def _switch(config: pytest.Config, name: str, others: str = "") -> bool:
+    value = ini_value(config, name)
+    switch = SWITCH_WORDS.get(str(value).strip().lower())
+    if switch is None:
+        raise pytest.UsageError(f"{name} = {value} is unknown: pass {others}true or false")
+    return switch
+
+
+def _call_sites(config: pytest.Config) -> bool | None:
+    """Return whether call sites are recorded; None if that depends on the test."""
+    if ini_value(config, "fakecloud_call_sites") == "auto":
+        return None
+    return _switch(config, "fakecloud_call_sites", "auto, ")
 
 
 def _check_folder(option: str, folder: Path) -> None:
@@ -222,23 +245,22 @@ class RunOptions:
             self.recordings or self.timelines
         )
         """Whether passing tests are also reported, recorded or kept."""
-        self.scope = (
-            "session" if config.getini("fakecloud_early") else str(config.getini("fakecloud_scope"))
-        )
+        is_early = bool(words_of(config, "fakecloud_early"))
+        self.scope = "session" if is_early else str(ini_value(config, "fakecloud_scope"))
         """How long the fakes of fixtures last: function, class, module or session."""
-        self._call_sites = config.getini("fakecloud_call_sites")
+        self._call_sites = _call_sites(config)
 
     @cached_property
     def defaults(self) -> dict[str, Any]:
         """The settings of a cloud without markers, from the options and the ini file."""
         config = self.config
         return {name: each.default for name, each in settings_of(MarkerConfig).items()} | {
-            "clock": "frozen" if config.getini("fakecloud_clock") == "frozen" else None,
-            "strict": config.getini("fakecloud_strict"),
-            "env": config.getini("fakecloud_env"),
+            "clock": "frozen" if ini_value(config, "fakecloud_clock") == "frozen" else None,
+            "strict": _strict(config),
+            "env": _switch(config, "fakecloud_env"),
             "seed": config.getoption("--fakecloud-seed", None),
-            "transport": config.getini("fakecloud_transport"),
-            "share_tls_context": config.getini("fakecloud_share_tls_context"),
+            "transport": ini_value(config, "fakecloud_transport"),
+            "share_tls_context": _switch(config, "fakecloud_share_tls_context"),
         }
 
     def settings_of(self, node: Node, *fixtures: Mapping[str, Any]) -> dict[str, Any]:
@@ -276,7 +298,7 @@ class RunOptions:
 
         if settings["clock"] == "running":
             raise misuse(f"clock='running' is not possible: {STANDS}")
-        ini = self.config.getini("fakecloud_clock")
+        ini = ini_value(self.config, "fakecloud_clock")
         if settings["clock"] is None and ini == "running" and type(ini) is str:
             raise misuse(
                 "process_time is not possible with fakecloud_clock = running: a clock cannot follow "
@@ -286,8 +308,8 @@ class RunOptions:
 
     def wants_call_sites(self, item: pytest.Item | None) -> bool:
         """Return whether the calls of a test are recorded with the source lines that made them."""
-        if self._call_sites != "auto":
-            return bool(self._call_sites == "true")
+        if self._call_sites is not None:
+            return self._call_sites
         if self.timelines is not None:
             return True
         failed = self._last_failed

@@ -36,6 +36,7 @@ from .options import (
     misuse,
     own_markers,
     without_traceback,
+    words_of,
 )
 
 if TYPE_CHECKING:
@@ -462,8 +463,9 @@ class SleepMeter:
 # -- before the first test, and before files are faked ---------------------------------------------
 
 
-def begin_early(config: pytest.Config, names: list[str]) -> Run:
+def begin_early(config: pytest.Config) -> Run:
     """Start fakes and set their variables before conftests are imported; return the run."""
+    names = words_of(config, "fakecloud_early")
     known = [service.fixture for service in services_by_word().values()]
     names = [fixture_of(name) for name in names]
     unknown = [name for name in names if name not in known]

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
@@ -22,6 +21,7 @@ import urllib3
 from ..cloud import Cloud
 from ..core.errors import ContractError, ServiceError, unknown_name
 from ..core.json_schema import check_nesting
+from ..core.threads import DaemonThread
 from ..reporting.values import Mask, map_strings
 from . import RUN_SECONDS
 from .catalogue import Scenario, Step
@@ -300,7 +300,7 @@ class Side:
         # Send the request in another thread and wait for that thread with a time limit. A socket
         # timeout limits each read, but not name resolution, nor the total time of a response that
         # arrives byte by byte.
-        threading.Thread(target=ask, name="fakecloud verify", daemon=True).start()
+        DaemonThread("verify", ask).start()
         while not wait([reply], _POLL).done:
             if time.monotonic() > min(began + SECONDS, bounds.until()):
                 bounds.check(" while a request was under way, which may still have an effect")

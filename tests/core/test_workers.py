@@ -31,7 +31,7 @@ def test_a_thread_runs_one_job_after_the_other(pool: WorkerPool) -> None:
     for _ in range(3):
         pool.submit(lambda: ran.append(threading.current_thread()), never)
         wait_until(lambda: len(pool.idle) == 1)
-    assert [thread.name for thread in ran] == ["pool-1"] * 3
+    assert [thread.name for thread in ran] == ["fakecloud-pool-1"] * 3
     assert len(set(ran)) == 1
     assert ran[0].daemon
     assert len(pool.threads) == 1
@@ -63,7 +63,7 @@ def test_the_job_of_whom_no_thread_can_be_started_is_given_up(
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr("pytest_fakecloud.core.threads._start", refuse)
     told: list[str] = []
     pool.submit(never, lambda: told.append("given up"))
     assert told == ["given up"]

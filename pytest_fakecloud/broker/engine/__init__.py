@@ -58,7 +58,7 @@ MOST_PARTITIONS = 100_000
 """Maximum number of partitions in a topic; a larger number could exhaust the memory."""
 _SECOND_US = 1_000_000
 _DAY_US = 86_400 * _SECOND_US
-_LONGEST_SLEEP = 3600.0
+_NAP_SECONDS = 0.05
 """Maximum duration of a single sleep, in seconds. Every platform supports this value."""
 
 
@@ -423,7 +423,8 @@ class MemoryRecords:
                 left = until - monotonic()
                 if found is not None or left <= 0:
                     return found
-                signal.sleep(version, min(left, _LONGEST_SLEEP))
+                # Look again soon, because nothing signals that the waiting task was cancelled.
+                signal.sleep(version, min(left, _NAP_SECONDS))
         finally:
             self._waits.waiting.remove(signal)
             with self._state:

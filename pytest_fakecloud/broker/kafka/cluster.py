@@ -17,6 +17,7 @@ from confluent_kafka import TopicPartition as ClusterPartition
 from confluent_kafka import admin as _admin
 
 from ...core.errors import ContractError
+from ...core.threads import DaemonThread
 from ...core.timers import monotonic
 from ..errors import BrokerError
 from ..model import TopicPartition
@@ -236,7 +237,7 @@ class Cluster:
         answer: Future[Any] = Future()
         list_topics = partial(self._admin.list_topics, timeout=self._timeout)
         run = partial(complete, answer, list_topics)
-        threading.Thread(target=run, name="fakecloud cluster", daemon=True).start()
+        DaemonThread("cluster", run).start()
         return {
             name: len(topic.partitions)
             for name, topic in self._result(answer).topics.items()

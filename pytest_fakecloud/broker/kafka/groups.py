@@ -20,6 +20,7 @@ from confluent_kafka import OFFSET_STORED, Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClusterPartition
 
 from ...core.clock import Timekeeper
+from ...core.threads import DaemonThread
 from ...core.timers import monotonic
 from .. import errors
 from ..engine.groups import check_instance_limit
@@ -417,9 +418,7 @@ class KafkaInstance:
             "error_cb": when_disconnected(self._doubt),
         }
         self._consumer = Consumer({**client_settings, **callbacks})
-        self._thread = threading.Thread(
-            target=self._in_thread, name="fakecloud consumer", daemon=True
-        )
+        self._thread = DaemonThread("consumer", self._in_thread)
 
     def subscribe(self, topics: Sequence[str]) -> None:
         self._used = monotonic()

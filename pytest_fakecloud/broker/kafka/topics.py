@@ -23,6 +23,7 @@ from confluent_kafka import TopicPartition as ClusterPartition
 from ...core.clock import Timekeeper
 from ...core.errors import ContractError, counted
 from ...core.settings import whole
+from ...core.threads import DaemonThread
 from ...core.timers import monotonic
 from .. import errors
 from ..engine import checked_config, topic_exists
@@ -225,7 +226,7 @@ class KafkaRecords:
                 }
             )
         )
-        self._thread = threading.Thread(target=self._run, name="fakecloud producer", daemon=True)
+        self._thread = DaemonThread("producer", self._run)
         self._thread.start()
 
     def produce(

@@ -345,7 +345,7 @@ class _PoolThread(threading.Thread):
     """A thread that runs strands, one after the other."""
 
     def __init__(self, rest: Callable[[_PoolThread], None]) -> None:
-        super().__init__(name="explore", daemon=True)
+        super().__init__(name="fakecloud-explore", daemon=True)
         self.gate = Gate()
         self.next: tuple[Turns, Strand] | None = None
         self._rest = rest

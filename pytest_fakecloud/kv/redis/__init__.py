@@ -147,7 +147,7 @@ class Feed(threading.Thread):
         name: str,
         rejected: Callable[[], None] | None = None,
     ) -> None:
-        super().__init__(name=f"fakecloud {name}", daemon=True)
+        super().__init__(name=f"fakecloud-{name}", daemon=True)
         self._link = link
         self._login = login
         self._opening = opening

@@ -6,7 +6,6 @@ import difflib
 import itertools
 import math
 import re
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from ...core.calls import Call, Event
-from ...core.timers import to_datetime
+from ...core.timers import process_seconds, to_datetime
 from ...reporting.calls import executed_at, lines_of
 from ...reporting.model import Finding
 from ...reporting.report import NONE, ObservedTest, about, with_message
@@ -119,7 +118,7 @@ def wrong_time(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find absolute expiries computed from the wall clock while the fake clock shows another time,
     and Unix time in another unit in expiries, TTLs and ranges of scores.
     """
-    real_us = int(time.time() * 1e6)
+    real_us = int(process_seconds() * 1e6)
     scores: dict[str, list[str]] = {}
     for command in commands(test, handle):
         ttl, deadline = command.ttl, command.deadline_us

@@ -99,7 +99,8 @@ def connect(engine: Engine, app: KVApp, mount: Mount) -> None:
 
     def wake() -> None:
         for client in app.clients.copy():
-            client.wake()
+            if client.connection.ended:
+                client.wake()
         engine.pauses.resumed.notify()
 
     mount.on_close.append(wake)
@@ -135,6 +136,9 @@ class PortHandler:
             return self._chosen.receive(data)
         self._choose(data)
         return not self._is_refused if self._chosen is None else self._chosen.receive(self._begun)
+
+    def renew(self) -> bool:
+        return not self._begun if self._chosen is None else self._chosen.renew()
 
     def close(self) -> None:
         if self._chosen is not None:
@@ -633,6 +637,19 @@ class PortConnection:
         waiter = self._waiter
         if waiter is not None:
             waiter.signal.close()
+
+    def renew(self) -> bool:
+        """End the client's transaction. Its database, name, protocol and user stay, because a client
+        chooses them once per connection. One that waits for messages must connect again.
+        """
+        session = self.session
+        with self.engine.lock:
+            waits = session.monitor is not None or session.tracking is not None
+            if waits or any(session.subscriptions.values()) or self.reader.pending:
+                return False
+            session.discard_transaction()
+            session.reply_mode = "on"
+        return True
 
     def close(self) -> None:
         self.app.clients.discard(self)

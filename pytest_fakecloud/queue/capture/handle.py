@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -21,7 +20,7 @@ from ...core.clock import drive, in_thread
 from ...core.errors import ContractError, counted
 from ...core.journal import Results, expect, results_of
 from ...core.matching import Query
-from ...core.timers import Occupied, to_datetime
+from ...core.timers import Occupied, process_seconds, to_datetime
 from ...handle import Context, Snapshot
 from ..actions import at_least_now
 from ..attempt_reports import dead_letter_lines, unfinished_lines
@@ -358,7 +357,7 @@ class CallbackCapture(Destination):
 
     def _why_not_verified(self, signature: str | None, body: bytes, url: str) -> str | None:
         if self._keys is not None:
-            return explain(signature, body=body, keys=self._keys, at=time.time(), url=url)
+            return explain(signature, body=body, keys=self._keys, at=process_seconds(), url=url)
         queues = self._queues()
         if not queues:
             return (

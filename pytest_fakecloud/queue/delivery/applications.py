@@ -21,6 +21,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from ...core.errors import FakecloudError
 from ...core.structs import Struct
+from ...core.threads import DaemonThread
 from ...core.timers import monotonic
 from ..model import Delivery, HeaderList, Outcome
 from ..wire.values import as_text
@@ -57,9 +58,7 @@ class Deadlines:
             number = next(self._numbers)
             self._planned[number] = due, callback
             if self._thread is None and not self._closed:
-                self._thread = threading.Thread(
-                    target=self._watch, name="fakecloud queue deadlines", daemon=True
-                )
+                self._thread = DaemonThread("queue-deadlines", self._watch)
                 self._thread.start()
             elif due < self._awaited:
                 self._condition.notify()

@@ -114,7 +114,7 @@ class Sender:
         return outcome
 
     def _destination(self, delivery: Delivery) -> DestinationRoute | Outcome | None:
-        """Return a route, None for a server on a loopback address, or the outcome if it has neither."""
+        """Return a route, None for a server on a loopback address or a fake, or the outcome if it has neither."""
         if self._closed:
             text = f"{as_text(delivery.url)}: the queue is closed, and nothing was sent"
             return Outcome(exception=ConnectionAbortedError(text), where="closed")
@@ -129,7 +129,7 @@ class Sender:
             if isinstance(mocked, Outcome):
                 return mocked
             mismatch = mocked
-        if loopback_address(delivery.url) is not None:
+        if loopback_address(delivery.url) is not None or self._is_fake(delivery.url):
             return None
         return self._no_handler(delivery, mismatch)
 

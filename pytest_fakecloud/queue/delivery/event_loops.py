@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Awaitable, Mapping
 from concurrent.futures import CancelledError
 from typing import Any
 
 from ...core.errors import ends_the_test
+from ...core.threads import DaemonThread
 from .applications import AsgiApp, CapReached, Deadlines, Event
 
 _SHUTDOWN_SECONDS = 1.0
@@ -89,9 +89,7 @@ class AsgiRunner:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._lifespans: dict[int, Lifespan] = {}
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="fakecloud queue loop", daemon=True
-        )
+        self._thread = DaemonThread("queue-loop", self._loop.run_forever)
         self._thread.start()
 
     def is_alive(self) -> bool:

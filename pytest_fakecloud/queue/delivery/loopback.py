@@ -11,6 +11,7 @@ import selectors
 import socket
 import ssl
 import threading
+from socket import create_connection
 from typing import TypeAlias
 
 from ...core.timers import monotonic, weakly
@@ -161,7 +162,7 @@ class _Exchange:
 
     def connect(self, server: _Server, seconds: float) -> socket.socket:
         scheme, host, port = server
-        sock = socket.create_connection((host, port), seconds)
+        sock = create_connection((host, port), seconds)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if scheme == "http":
             return sock

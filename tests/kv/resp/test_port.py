@@ -541,7 +541,7 @@ class TestClients:
         one("CLIENT PAUSE 60000 WRITE")
         two.send("SET k 1")
         assert two.silent()
-        server._end_connections()
+        server._renew_connections()
         assert two.ended()
         assert server.keys() == []
         server.assert_called("SET", outcome="dropped")
