@@ -20,7 +20,7 @@ from ..core.calls import SYNC_TOKEN
 from ..core.field_types import OneOf
 from ..core.ids import new_token
 from ..core.matching import Field
-from ..core.timers import monotonic, on_first_use
+from ..core.timers import monotonic
 from ..http.app import App, Route
 from ..http.messages import Answer, Request, Stream, bearer_token, decode_bytes, same
 from . import errors
@@ -34,6 +34,9 @@ from .settings import KVConfig
 from .table.registry import COMMANDS
 
 if TYPE_CHECKING:
+    from ..core.clock import Timekeeper
+    from ..core.problems import Problems
+    from ..core.recorder import Recorder
     from .handle import AnyEngine
     from .resp.port import PortConnection
     from .sse import EventStream
@@ -71,6 +74,7 @@ class KVApp(App):
         self.creating = threading.Lock()
         """Held while the engine or the database port is created."""
         self.settings = settings
+        self.password: str = settings.database_password or new_token(32)
         self._shortens_errors = settings.int_text == "int"
         self.interruptions = Interruptions()
         self.clients: set[PortConnection] = set()
@@ -78,13 +82,9 @@ class KVApp(App):
         self._streams: set[EventStream] = set()
         self._sync = itertools.count(1)
 
-    @on_first_use
-    def command_limits(self) -> CommandLimits:
-        return CommandLimits(self.settings, self.clock.now_us)
-
-    @on_first_use
-    def password(self) -> str:
-        return self.settings.database_password or new_token(32)
+    def attach(self, *, clock: Timekeeper, recorder: Recorder, problems: Problems) -> None:
+        super().attach(clock=clock, recorder=recorder, problems=problems)
+        self.command_limits = CommandLimits(self.settings, clock.now_us)
 
     @cached_property
     def engine(self) -> AnyEngine:

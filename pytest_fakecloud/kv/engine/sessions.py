@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.clock import Timekeeper
 from ...core.ids import new_token
-from ...core.timers import on_first_use
 from ..acl import ANONYMOUS, AclUser, Denied, RestToken, first_user, password_hash, read_only_user
 from ..errors import WRONGPASS, CommandError
 from ..model import Transport
@@ -265,10 +264,7 @@ class Pauses:
         """Milliseconds of DEBUG SLEEP in a transaction, by which EXEC delays its reply."""
         self.command_sleep_us = 0
         """Microseconds of DEBUG SLEEP to add to the running command's duration on the clock."""
-
-    @on_first_use
-    def resumed(self) -> Signal:
-        return self._clock.signal()
+        self.resumed = clock.signal()
 
     def pause(self, until_us: int, writes_only: bool) -> None:
         """Delay commands until a time; 0 ends the pause.
