@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import re
 import sys
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
@@ -22,14 +21,14 @@ from .core.matching import Field
 from .core.problems import Allowances, Problem, Problems, new_problem
 from .core.recorder import CodePlace, Recorder, arguments_shown, code_place, is_own
 from .core.settings import DeliveryMode, HandleConfig, read
-from .core.timers import Instant, Registry, on_first_use
+from .core.timers import Instant, Registry
+from .faults.plan import FaultPlan, table_of
+from .faults.table import FaultTable
 from .http.app import App
 from .http.hub import default_hub
 
 if TYPE_CHECKING:
     from .core.typed import CallFields
-    from .faults.plan import FaultPlan
-    from .faults.table import FaultTable
     from .http.hub import Hub, Mount
 
 
@@ -213,7 +212,6 @@ def perform(
 
 
 C = TypeVar("C", bound=HandleConfig)
-_making_faults = threading.Lock()
 Client = TypeVar("Client")
 HANDLE_FIELDS: Mapping[str, Field] = {
     **dict.fromkeys(("name", "fixture", "service", "token"), Field(TEXT)),
@@ -252,8 +250,7 @@ class Handle:
     fake runs in another process.
     """
     faults: FaultPlan
-    _has_faults = False
-    """Whether there are ``faults``. Most fakes never have any, so they are made on first use."""
+    """The injected faults."""
     _rewound = 0
     """The journal number at which data was last restored."""
 
@@ -277,43 +274,24 @@ class Handle:
         self._mounts = [self._mount]
         """All servers of the fake."""
         self.closed = False
+        self._connect(self._new_faults())
         self._baseline = self._first_baseline()
         context.handles.add(self)
 
-    if not TYPE_CHECKING:
-
-        @on_first_use
-        def faults(self) -> FaultPlan:
-            """The injected faults."""
-            with _making_faults:
-                # Another thread may have made them. The app has only one table.
-                if not self._has_faults:
-                    self._connect(self._new_faults())
-                return self.faults
-
     def _new_faults(self) -> FaultPlan:
         """Return the plan for the faults of this service, still without faults."""
-        from .faults.plan import FaultPlan
-
         return FaultPlan(self._new_fault_table())
 
     def _new_fault_table(self) -> FaultTable:
-        from .faults.table import FaultTable
-
         return FaultTable(self._context.ids.stream(self.name, "faults"), self._time)
 
     def _connect(self, plan: FaultPlan) -> None:
         """Apply the faults of a plan to the requests of this fake, until it closes."""
-        from .faults.plan import table_of
-
-        self.faults, self._has_faults = plan, True
+        self.faults = plan
         table = table_of(plan)
         table.attach(self._app)
         table.gate = partial(_gate, self._mounts)
         self._mount.on_close.append(table.close)
-        if self.closed:
-            # A thread that is closing the fake may not have seen this table.
-            table.close()
 
     def _configure(self, context: Context, declared: type[C], given: Mapping[str, Any]) -> C:
         """Parse the constructor's keywords and choose a name if none is given."""
@@ -461,8 +439,7 @@ class Handle:
         Address, credentials and clock do not change.
         """
         self.restore(self._baseline or self._new_snapshot())
-        if self._has_faults:
-            self.faults.clear()
+        self.faults.clear()
         self._forget_plans()
         self.journal.clear()
 
@@ -477,12 +454,9 @@ class Handle:
     def _left_behind(self) -> list[Problem]:
         """Return the strict-mode violations that are known only at the end of a test."""
         name, found = self.name, []
-        if self._has_faults:
-            from .faults.plan import table_of
-
-            for rule in table_of(self.faults).unused():
-                text = f"{name}: the fault {shown(rule)} {rule.shortfall}; remove it"
-                found.append(new_problem("unused_fault", text, {"handle": name}))
+        for rule in table_of(self.faults).unused():
+            text = f"{name}: the fault {shown(rule)} {rule.shortfall}; remove it"
+            found.append(new_problem("unused_fault", text, {"handle": name}))
         for text in self._unmet():
             found.append(new_problem("unmet", f"{name}: {text}", {"handle": name}))
         return found

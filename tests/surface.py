@@ -1,8 +1,7 @@
 """The public surface, generated from the imports in ``pytest_fakecloud/__init__.py``.
 
 ``python -m tests.surface`` writes ``pytest_fakecloud/public_names.py``, which the package reads when
-a name is used, ``tests/public_surface.txt``, whose diff shows what a commit changes, and the stubs
-of ``tests.stubs``.
+a name is used, and the stubs of ``tests.stubs``.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ import pytest_fakecloud
 
 from .stubs import stubs, type_text
 
-FILE = Path(__file__).parent / "public_surface.txt"
 PACKAGE = Path(pytest_fakecloud.__file__)
 NAMES_FILE = PACKAGE.with_name("public_names.py")
 _NAMES_SOURCE = '''"""The module of each public name, which the package imports when the name is used.
@@ -192,6 +190,5 @@ def _assigned(kind: type) -> set[str]:
 
 if __name__ == "__main__":
     NAMES_FILE.write_text(public_names(), encoding="utf-8")
-    FILE.write_text(surface() + "\n", encoding="utf-8")
     for path, text in stubs().items():
         path.write_text(text, encoding="utf-8")

@@ -1,6 +1,6 @@
 """Which modules may import which, determined by their folders.
 
-A folder may use the floors below it, never one above or beside it; ``CONTRIBUTING.md`` has the map.
+A folder may use the floors below it, never one above or beside it; ``docs/contributing/map.md`` has the map.
 Imports inside functions and imports for type checkers count too. A pure folder may not import HTTP,
 pytest, the wall clock or its service's interfaces.
 """
@@ -50,12 +50,6 @@ PURE = {"acl", "algorithms", "commands", "engine", "filter", "rdb", "scripting",
 """Folders of a service without HTTP, pytest, the wall clock, or its own interfaces."""
 OUTSIDE = {"http", "pytest", "random", "requests", "responses", "socket", "ssl", "time", "urllib3",
            "werkzeug"}  # fmt: skip
-MOST_MODULES = 19
-"""As many as fit on one screen."""
-MOST_THAT_NAME_A_SERVICE = 10
-"""The most modules outside the services that import one. Others look it up in `services`."""
-MOST_IN_A_CIRCLE = 6
-"""The most modules whose classes refer to each other in types."""
 
 
 @cache
@@ -172,14 +166,6 @@ def goes_down(name: str) -> None:
     assert not wrong, f"{name} is on floor {wing(name)!r} and may not import {sorted(wrong)}"
 
 
-def test_few_modules_name_a_service() -> None:
-    naming = [
-        name for name in modules() if name.split(".")[0] not in NAMES
-        and any(each.split(".")[0] in NAMES for each in own(name))
-    ]  # fmt: skip
-    assert len(naming) <= MOST_THAT_NAME_A_SERVICE, naming
-
-
 def test_what_is_pure_stays_pure() -> None:
     check_each(stays_pure, EACH)
 
@@ -213,13 +199,6 @@ def test_no_modules_import_each_other() -> None:
     assert not found, "\n".join(found)
 
 
-def test_circles_of_types_are_small_and_stay_in_their_folder() -> None:
-    graph = {name: own(name, for_types=True) for name in modules() if name}
-    for circle in circles({name: found & graph.keys() for name, found in graph.items()}):
-        assert len({name.split(".")[0] for name in circle}) == 1, sorted(circle)
-        assert len(circle) <= MOST_IN_A_CIRCLE, sorted(circle)
-
-
 def circles(graph: Mapping[str, frozenset[str]]) -> list[list[str]]:
     """Return the groups of modules that import each other (Tarjan's strongly connected components)."""
     number: dict[str, int] = {}
@@ -246,17 +225,6 @@ def circles(graph: Mapping[str, frozenset[str]]) -> list[list[str]]:
         if node not in number:
             visit(node)
     return found
-
-
-def test_a_folder_fits_on_one_screen() -> None:
-    check_each(
-        fits_on_one_screen, [(path,) for path in {path.parent for path in modules().values()}]
-    )
-
-
-def fits_on_one_screen(folder: Path) -> None:
-    files = [path.name for path in folder.glob("*.py") if path.name != "__init__.py"]
-    assert len(files) <= MOST_MODULES, f"{folder.name} has {len(files)} modules: {files}"
 
 
 @pytest.mark.parametrize("service", NAMES)
@@ -338,74 +306,3 @@ def is_described_once(name: str) -> None:
     # Strings below fields are invisible to linters, so check for repetitions.
     again = re.search(r'^( *""".*""")\n\1$', modules()[name].read_text(encoding="utf-8"), re.M)
     assert again is None, f"{name} says twice in a row: {again and again[1].strip()}"
-
-
-# -- reports: data first, words last ---------------------------------------------------------------
-
-WORDS = {"what", "answer", "below", "remarks", "note", "text"}
-"""Fields that are filled by wording."""
-PARSING = {"startswith", "endswith", "partition", "rpartition", "split", "removeprefix",
-           "removesuffix", "replace", "find", "index", "search", "match", "fullmatch"}  # fmt: skip
-RENDERERS = {"text", "as_json", "page"}
-OF_REPORTS = [name for name in modules() if wing(name) in ("reporting", *REPORTS)]
-
-
-def is_worded(name: str) -> bool:
-    """Return whether a module imports sentences, or looks those of a service up."""
-    found = any(each.split(".")[-1] == "wording" for each in own(name))
-    return found or '"wording")' in modules()[name].read_text(encoding="utf-8")
-
-
-def test_only_renderers_word_a_report() -> None:
-    for name in OF_REPORTS:
-        room = name.split(".")[-1]
-        assert not is_worded(name) or room in RENDERERS | {"wording"}, name
-
-
-def test_data_of_reports_has_no_sentences() -> None:
-    for name in OF_REPORTS:
-        if name.split(".")[-1] in (
-            "rows",
-            "calls",
-            "model",
-            "report",
-            "findings",
-            "history",
-            "keys",
-        ):
-            tree = syntax(modules()[name])
-            free = {
-                id(part) for node in ast.walk(tree) if _explains(node) for part in ast.walk(node)
-            }
-            for node in ast.walk(tree):
-                if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    long = len(node.value.split()) > 3 and id(node) not in free
-                    assert not long, f"{name}:{node.lineno}: {node.value!r}"
-
-
-def _explains(node: ast.AST) -> bool:
-    """Return whether a node is a docstring, a pattern, or the beginning of this package's errors."""
-    if isinstance(node, ast.Expr):
-        return isinstance(node.value, ast.Constant)
-    function = getattr(node, "func", None)
-    return getattr(function, "id", getattr(function, "attr", "")) in ("report_failure", "compile")
-
-
-def test_no_code_reads_the_words_of_a_report() -> None:
-    for name in modules():
-        if is_worded(name):
-            for node in ast.walk(syntax(modules()[name])):
-                assert not _reads_words(node), f"{name}:{getattr(node, 'lineno', 0)}"
-
-
-def _reads_words(node: ast.AST) -> bool:
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return node.func.attr in PARSING and _is_worded(node.func.value)
-    return isinstance(node, ast.Compare) and any(
-        isinstance(operator, ast.In | ast.NotIn) and _is_worded(right)
-        for operator, right in zip(node.ops, node.comparators, strict=True)
-    )
-
-
-def _is_worded(node: ast.AST) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr in WORDS

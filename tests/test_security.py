@@ -1,4 +1,4 @@
-"""The promises of SECURITY.md: each names its tests. The tests here have no other place."""
+"""Promises of SECURITY.md whose tests have no other place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import re
 import socket
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
@@ -60,53 +59,6 @@ def client() -> Iterator[httpx.Client]:
 def fake(cloud: Cloud, name: str) -> Handle:
     (found,) = (handle for handle in cloud.fakes() if handle.name == name)
     return found
-
-
-# -- each promise names its test -------------------------------------------------------------------
-
-ROW = re.compile(
-    r"^\| (?P<section>[^|]+) \| (?P<promise>[^|]+) \| (?P<tests>`tests/[^|]+`) \|$", re.M
-)
-
-
-def promises() -> list[tuple[str, str, list[str]]]:
-    """Return the section, promise and tests of each row of the last table."""
-    text = (ROOT / "SECURITY.md").read_text("utf-8")
-    table = text.partition("\n## Each promise has its test\n")[2]
-    return [
-        (row["section"], row["promise"], re.findall(r"`([^`]+)`", row["tests"]))
-        for row in ROW.finditer(table)
-    ]
-
-
-@cache
-def names_in(path: str) -> frozenset[str]:
-    """Return the names of a file's tests, with classes as ``Class::test``."""
-    tree = ast.parse((ROOT / path).read_text("utf-8"))
-    found = set()
-    for node in tree.body:
-        inner = node.body if isinstance(node, ast.ClassDef) else [node]
-        prefix = f"{node.name}::" if isinstance(node, ast.ClassDef) else ""
-        found |= {prefix + one.name for one in inner if isinstance(one, ast.FunctionDef)}
-    return frozenset(found)
-
-
-def test_every_section_of_promises_has_rows() -> None:
-    text = (ROOT / "SECURITY.md").read_text("utf-8")
-    sections = set(re.findall(r"^## (.+)$", text, re.M))
-    assert {section for section, _, _ in promises()} == sections - {
-        "What this is", "What is not promised", "Each promise has its test",
-    }  # fmt: skip
-    lines = text.partition("\n## Each promise has its test\n")[2].splitlines()
-    assert len(promises()) == len([line for line in lines if line.startswith("| ")]) - 1
-
-
-def test_every_named_test_exists() -> None:
-    named = [test for _, _, tests in promises() for test in tests]
-    assert len(named) > 30
-    for test in named:
-        path, _, name = test.partition("::")
-        assert name in names_in(path), test
 
 
 # -- who may reach what ----------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Limit the work of one command or request to a number of steps.
 
-Code whose work grows faster than its input calls `spend()` as it runs. A step is about a tenth of a
+Code whose work can exceed the size of the data times that of the request calls `spend()` as it runs:
+a real server would be busy for hours. A step is about a tenth of a
 microsecond of Python code, so a full budget lasts a second or two on any machine, and the same
 request fails at the same step everywhere.
 """

@@ -37,7 +37,6 @@ from .timers import (
     duration_us,
     instant_us,
     monotonic,
-    on_first_use,
     process_seconds,
     to_datetime,
 )
@@ -77,12 +76,6 @@ class Timekeeper:
     on_background: Callable[[], object] | None = None
     """A function called before the listeners when a timer of lane ``"background"`` is planned."""
 
-    # Attributes that every request reads. Python 3.11 finds slots faster than attributes of an object
-    # whose ``__dict__`` has been used, as ``on_first_use`` does.
-    __slots__ = (
-        "__dict__", "__weakref__", "_frozen_us", "_held_us", "_live_us", "_state_timers", "reads",
-    )  # fmt: skip
-
     _wait_cap = 1.0
     anchored = False
     """Whether the process's time follows the clock, which therefore cannot run."""
@@ -118,16 +111,10 @@ class Timekeeper:
         """Functions that are called at the end of each call that ``drives`` counts."""
         self._ties: Registry[tuple[str]] = Registry()
         """Reasons why the clock cannot be moved, each in a tuple, so that equal ones are distinct."""
+        self._turns = Turns()
+        self._signals: weakref.WeakSet[Signal] = weakref.WeakSet()
         self._start_us, self._starts_frozen = start_of(now, mode)
         self._begin_at(self._start_us, self._starts_frozen)
-
-    @on_first_use
-    def _turns(self) -> Turns:
-        return Turns()
-
-    @on_first_use
-    def _signals(self) -> weakref.WeakSet[Signal]:
-        return weakref.WeakSet()
 
     # -- reading ---------------------------------------------------------------------------------
 

@@ -318,27 +318,6 @@ def finished(work: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("unreachable: nothing is awaited")
 
 
-class on_first_use(Generic[Owner, T]):
-    """Decorate a method that creates a part, which every later access returns again.
-
-    Like ``functools.cached_property``, but threads that arrive together get the same part. Assigning
-    to the attribute replaces the part.
-    """
-
-    def __init__(self, create: Callable[[Owner], T]) -> None:
-        self._create = create
-        self.__doc__, self.__annotations__ = create.__doc__, create.__annotations__
-
-    def __set_name__(self, owner: Any, name: str) -> None:
-        self._name = name
-
-    def __get__(self, instance: Owner | None, owner: Any = None) -> T:
-        if instance is None:
-            return self  # type: ignore[return-value]
-        part: T = vars(instance).setdefault(self._name, self._create(instance))
-        return part
-
-
 class Fired(NamedTuple):
     """A timer that fired: its time, its label, and what its callback returned."""
 

@@ -7,12 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import cached_property, partial
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError, shown, unknown_name
-from ..core.timers import on_first_use
 from ..reporting.calls import PUBLISHING, Lookups
 from ..reporting.wording import summarise
 from .schedule import HOLD_US, ORDERS
@@ -127,7 +126,7 @@ class Access:
             return " ".join(self.words[1:])
         return self.call.request_body.decode("utf-8", "replace")
 
-    @on_first_use
+    @cached_property
     def changes(self) -> bool:
         """Whether it changes data, as far as its arguments and its first key tell."""
         if self.call is not None:
@@ -166,14 +165,14 @@ class Access:
         is_known = getattr(known, "type_name", "") in ("hash", "set", "zset")
         return is_known and field.encode() in known
 
-    @on_first_use
+    @cached_property
     def creates(self) -> tuple[str, ...]:
         """The fields or members that the first key did not have, or else the key if it is new."""
         if self.name in _FIELDS:
             return tuple(one for one in self.fields if not self._has(one))
         return () if self.before[0] is not None else (self.keys[0].name,)
 
-    @on_first_use
+    @cached_property
     def rank(self) -> int | None:
         """The rank that the command reads, of a member in a sorted set."""
         if self.name not in ("ZRANK", "ZREVRANK") or not self._has(self.words[2]):
@@ -238,7 +237,7 @@ class Access:
         named: Any = next(filter(None, found), self.keys[0].fake)
         return named if isinstance(named, str) else ", ".join(map(str, named))
 
-    @on_first_use
+    @cached_property
     def shape(self) -> tuple[str, str, str]:
         """The fake, the command or route, and what it is about, without numbers and IDs."""
         about = self.subject if self.call is None else self.text
@@ -317,7 +316,7 @@ class Record:
         is_guarded = bool(write.options & _CONDITIONS) or write.name in _IF_NEW
         return not is_guarded and write.unit not in self.reading
 
-    @on_first_use
+    @cached_property
     def stale_writes(self) -> list[tuple[Access, Access, Access, Touch]]:
         """Each read, another client's change of the key, and an unguarded write by the reader.
 
@@ -345,7 +344,7 @@ class Record:
                         break
         return found
 
-    @on_first_use
+    @cached_property
     def takeovers(self) -> list[tuple[Access, Access, Touch, int]]:
         """Each client's lock, the next holder's, their key, and the index of the latter."""
         found = []
@@ -361,7 +360,7 @@ class Record:
                     break
         return found
 
-    @on_first_use
+    @cached_property
     def loss(self) -> Event | None:
         """The only event that can have kept a client from an effect; others only paused a worker."""
         losses = [one for one in self.run.fired if one.kind in _LOSSES]
@@ -372,12 +371,12 @@ class Record:
         is_alone = all(one.kind in _PAUSES and one.strand == strand for one in pauses)
         return losses[0] if is_alone else None
 
-    @on_first_use
+    @cached_property
     def disturbed(self) -> str:
         """The client or delivery that the loss hit."""
         return "" if self.loss is None else root_of(self.loss.strand)
 
-    @on_first_use
+    @cached_property
     def has_gone_on(self) -> bool:
         """Whether the disturbed worker or delivery ended its work later, and will not start again."""
         if self.disturbed not in self.workers:
@@ -386,22 +385,22 @@ class Record:
         is_dead = self.loss is not None and self.loss.kind == "crash" and self.loss.strand
         return bool(starts) and starts[-1] not in self.run.errors and starts[-1] != is_dead
 
-    @on_first_use
+    @cached_property
     def mine(self) -> list[Access]:
         """The accesses of the disturbed client and of its restarts."""
         return [one for one in self.run.accesses if root_of(one.client) == self.disturbed]
 
-    @on_first_use
+    @cached_property
     def changes(self) -> Counter[object]:
         """How often something of each shape, and of each text, was changed."""
         changes = [one for one in self.run.accesses if one.changes]
         return Counter(each for one in changes for each in (one.shape, one.text))
 
-    @on_first_use
+    @cached_property
     def effects(self) -> Counter[object]:
         return Counter(effect for effect, _ in _effects(self.run))
 
-    @on_first_use
+    @cached_property
     def lost(self) -> Sequence[Access]:
         """The lasting effects of the disturbed client that it has without the event, but that neither
         it nor anybody else had here; none if it did something else instead.
@@ -436,7 +435,7 @@ class Record:
             and not self._is_superseded(one)
         ]
 
-    @on_first_use
+    @cached_property
     def missing(self) -> Sequence[Access]:
         """The lasting effects without the event that nobody had here."""
         # A command that sets the value that its key has already counts as done.

@@ -21,7 +21,6 @@ from ..core.errors import ContractError, ServiceError, formatted, raised_by_test
 from ..core.matching import Field
 from ..core.problems import Problems, shortened
 from ..core.recorder import Recorder
-from ..core.timers import on_first_use
 from .messages import OUTCOME_OF_EFFECT, Answer, AnyResponse, Effect, Request, Serve, Stream
 
 if TYPE_CHECKING:
@@ -129,6 +128,7 @@ class App:
     """The data of these events, by which they can be filtered."""
 
     clock: Timekeeper
+    recorder: Recorder
     problems: Problems
     faults: Any = ()
     """The ``FaultTable`` of the fake. Empty, as long as no fault was injected."""
@@ -152,14 +152,8 @@ class App:
         collector runs. Requests that are still handled get a response, but no facts.
         """
         self._read_facts = None
-        vars(self).pop("recorder", None)
-
-    @on_first_use
-    def recorder(self) -> Recorder:
-        """The fake's recorder. After the fake is closed, another one, because the calls of the fake's
-        refer to this app, which reads their facts.
-        """
-        return Recorder(self.clock.now_us)
+        # The calls of the fake's recorder refer to this app, which reads their facts.
+        self.recorder = Recorder(self.clock.now_us)
 
     @cached_property
     def chain(self) -> Chain:

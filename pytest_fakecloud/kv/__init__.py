@@ -16,7 +16,7 @@ The modules and folders of each line import only from the lines above::
     handle.py                KVServer, with races.py
 
 A command is a function that takes the session and the arguments after the command name
-(CONTRIBUTING.md lists what else a new command needs)::
+(docs/contributing/recipes.md lists what else a new command needs)::
 
     @command("ZCARD")
     def zcard(session: Session, args: Args) -> Reply:

@@ -169,7 +169,7 @@ class KVServer(Handle):
         mount.on_error.append(self._on_error)
         self._ends.append(mount.close)
         self._mounts.append(mount)
-        if self._has_faults and self.faults.is_down:
+        if self.faults.is_down:
             mount.refuse()
         return mount
 

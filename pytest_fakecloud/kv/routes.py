@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property, partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar, cast
 
 import orjson
 
@@ -20,8 +20,7 @@ from ..core.calls import SYNC_TOKEN
 from ..core.field_types import OneOf
 from ..core.ids import new_token
 from ..core.matching import Field
-from ..core.structs import Struct
-from ..core.timers import monotonic, on_first_use
+from ..core.timers import monotonic
 from ..http.app import App, Route
 from ..http.messages import Answer, Request, Stream, bearer_token, decode_bytes, same
 from . import errors
@@ -35,6 +34,9 @@ from .settings import KVConfig
 from .table.registry import COMMANDS
 
 if TYPE_CHECKING:
+    from ..core.clock import Timekeeper
+    from ..core.problems import Problems
+    from ..core.recorder import Recorder
     from .handle import AnyEngine
     from .resp.port import PortConnection
     from .sse import EventStream
@@ -72,6 +74,7 @@ class KVApp(App):
         self.creating = threading.Lock()
         """Held while the engine or the database port is created."""
         self.settings = settings
+        self.password: str = settings.database_password or new_token(32)
         self._shortens_errors = settings.int_text == "int"
         self.interruptions = Interruptions()
         self.clients: set[PortConnection] = set()
@@ -79,13 +82,9 @@ class KVApp(App):
         self._streams: set[EventStream] = set()
         self._sync = itertools.count(1)
 
-    @on_first_use
-    def command_limits(self) -> CommandLimits:
-        return CommandLimits(self.settings, self.clock.now_us)
-
-    @on_first_use
-    def password(self) -> str:
-        return self.settings.database_password or new_token(32)
+    def attach(self, *, clock: Timekeeper, recorder: Recorder, problems: Problems) -> None:
+        super().attach(clock=clock, recorder=recorder, problems=problems)
+        self.command_limits = CommandLimits(self.settings, clock.now_us)
 
     @cached_property
     def engine(self) -> AnyEngine:
@@ -508,7 +507,7 @@ _PIECE = 3 * 2**16
 """Number of string bytes per piece: a multiple of three, so that base64 pieces can be joined."""
 
 
-class Format(Struct):
+class Format(NamedTuple):
     """The response format that a request asks for."""
 
     base64: bool

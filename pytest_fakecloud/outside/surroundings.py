@@ -1,25 +1,20 @@
 """Changes the process while clouds are open: NO_PROXY, client libraries, requests, certificates.
 
-Three changes make HTTP clients cheaper. httpx, which every official client uses, builds
-a TLS context and loads the certificate authorities for each client. This takes about 20 ms, many
+The TLS context is the one exception to unmodified clients. httpx, which every official client uses,
+builds a context and loads the certificate authorities for each client. This takes about 20 ms, many
 times the rest of a test. While a fake is mounted, clients with default settings share one context.
 Other ``verify`` settings and client certificates are not affected, and a context is never shared
 across a change of ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` or of the files they name. The context is
 kept for the next fake; httpx itself is restored when the last fake closes.
-
-The second largest cost is the search for proxies, which parses the whole environment. It is skipped
-if no variable names a proxy. The third is the search for cookies in each response, a fifth of a request
-in process. It is skipped if no header sets one. ``fakecloud_share_tls_context = false`` turns all off.
+``fakecloud_share_tls_context = false`` turns it off.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import importing
@@ -88,7 +83,7 @@ class _NoProxy(Change):
 no_proxy = _NoProxy()
 
 
-# -- cheaper clients -------------------------------------------------------------------------------
+# -- one TLS context -------------------------------------------------------------------------------
 
 
 def _share_contexts(original: Function, hook: Hook) -> Function:
@@ -127,56 +122,13 @@ def _trusted(variable: str) -> tuple[object, ...]:
     return name, state.st_mtime_ns, state.st_size
 
 
-def _skip_proxies(original: Callable[[], Any], hook: Hook) -> Callable[[], Any]:
-    @functools.wraps(original)
-    def get_environment_proxies() -> Any:
-        if hook.users:
-            names = b" ".join(os.environb).lower()
-            if not any(word in names for word in (b"http_proxy", b"https_proxy", b"all_proxy")):
-                return {}
-        return original()
-
-    return get_environment_proxies
-
-
-def _skip_cookies(original: Function, hook: Hook) -> Function:
-    from http.cookiejar import CookieJar  # httpx has imported it
-
-    @functools.wraps(original)
-    def extract_cookies(cookies: Any, response: Any) -> None:
-        headers = response.headers
-        may_set = "Set-Cookie" in headers or "Set-Cookie2" in headers
-        # The application's own class of jar may do more.
-        if not hook.users or may_set or type(cookies.jar) is not CookieJar:
-            original(cookies, response)
-
-    return extract_cookies
-
-
-def _hooks_of_httpx() -> Iterator[Hook]:
-    yield Hook(
-        "httpx._transports.default",
-        "create_ssl_context",
-        _share_contexts,
-        without="every client creates a TLS context, which is slower",
-    )
-    yield Hook(
-        "httpx._models",
-        "Cookies.extract_cookies",
-        _skip_cookies,
-        without="looking for cookies in each response is slower",
-    )
-    # On Windows and macOS, do not skip the search, because proxies can also be set in the system.
-    if sys.platform not in ("win32", "darwin"):
-        yield Hook(
-            "httpx._client",
-            "get_environment_proxies",
-            _skip_proxies,
-            without="looking for proxies in the environment is slower",
-        )
-
-
-cheap_clients = Hooks(_hooks_of_httpx())
+shared_tls_context = Hook(
+    "httpx._transports.default",
+    "create_ssl_context",
+    _share_contexts,
+    without="every client creates a TLS context, which is slower",
+)
+"""Stays because a suite of small tests with the official client takes six times as long without it."""
 
 
 # -- all changes -----------------------------------------------------------------------------------
@@ -187,7 +139,7 @@ def changes_for(shares_tls_context: bool, in_process: bool) -> Hooks:
     """Return the changes that open clouds with these settings share. Each of them is a user."""
     parts: list[Change] = [no_proxy]
     if shares_tls_context:
-        parts += cheap_clients.hooks
+        parts.append(shared_tls_context)
     if in_process:
         from .inprocess import origins
 

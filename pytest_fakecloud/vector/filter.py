@@ -39,7 +39,6 @@ from functools import lru_cache, partial
 from typing import Any, Final, NoReturn
 from unicodedata import normalize
 
-from ..core.budget import spend
 from .errors import invalid_filter
 from .model import Predicate
 
@@ -54,8 +53,6 @@ ORDERINGS: Final = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=":
 
 MISSING: Final = object()
 """The value of a missing field."""
-_STEPS_A_TEST, _STEPS_A_CHARACTER = 4, 0.02
-"""Steps of the work budget for each test, and for each character matched with a pattern."""
 
 
 @lru_cache(maxsize=256)
@@ -73,12 +70,7 @@ def predicate(expression: Expression) -> Predicate:
     if get is None:
         return lambda metadata: False
     test = _test(expression)
-
-    def holds(metadata: Any) -> bool:
-        spend(_STEPS_A_TEST)
-        return test(get(metadata))
-
-    return holds
+    return lambda metadata: test(get(metadata))
 
 
 # -- paths ---------------------------------------------------------------------------------------
@@ -161,7 +153,6 @@ def _test(test: FieldTest) -> Predicate:
 
 
 def _contains(values: list[Any], literal: Literal) -> bool:
-    spend(len(values) * _STEPS_A_TEST)
     return any(isinstance(value, SCALARS) and value == literal for value in values)
 
 
@@ -189,15 +180,7 @@ def glob_matcher(pattern: str) -> Callable[[str], bool]:
     middle = "".join(f"(?>.*?{piece})" for piece in others[:-1])
     tail = "".join(f".*{piece}" for piece in others[-1:])
     fullmatch = re.compile(head + middle + tail, re.DOTALL).fullmatch
-    if not others:
-        return lambda text: fullmatch(text) is not None
-    steps = (max(map(len, pieces)) + len(others)) * _STEPS_A_CHARACTER
-
-    def matches(text: str) -> bool:
-        spend(steps * (1 + len(text)))
-        return fullmatch(text) is not None
-
-    return matches
+    return lambda text: fullmatch(text) is not None
 
 
 def _single(token: re.Match[str]) -> str:

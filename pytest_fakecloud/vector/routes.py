@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 
 import orjson
 
-from ..core.budget import Budgeted, OverBudget
 from ..core.errors import ServiceError
 from ..core.field_types import TEXT, OneOf
 from ..core.matching import Field
@@ -372,11 +371,7 @@ def _is_of_search(request: Request) -> bool:
 
 
 def _in_envelope(endpoint: Endpoint, request: Request) -> object:
-    try:
-        with Budgeted():
-            return {"result": endpoint(request)}
-    except OverBudget as over:
-        raise errors.unprocessable(f"The request was stopped: {over}") from None
+    return {"result": endpoint(request)}
 
 
 def _has_vectors(given: VectorRecord) -> bool:

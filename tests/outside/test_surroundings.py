@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.cookiejar
 import os
 import ssl
 import sys
@@ -159,53 +158,3 @@ def test_other_authorities_are_seen_even_under_the_same_name(
         assert made() is not first
         monkeypatch.undo()
         assert made() is default
-
-
-@pytest.mark.skipif(
-    sys.platform in ("win32", "darwin"), reason="proxies are settings of the system"
-)
-def test_clients_find_the_proxies_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
-        monkeypatch.delenv(name)
-    find: Any = httpx._client  # type: ignore[attr-defined]
-    before = find.get_environment_proxies
-    with Cloud():
-        assert find.get_environment_proxies is not before
-        assert find.get_environment_proxies() == {}
-        for name in ("HTTP_PROXY", "https_proxy", "All_Proxy"):
-            with monkeypatch.context() as patch:
-                patch.setenv(name, "http://127.0.0.1:9")
-                found = find.get_environment_proxies()
-                assert found == before()
-                assert found[f"{name.lower().removesuffix('_proxy')}://"] == "http://127.0.0.1:9"
-    assert find.get_environment_proxies is before
-    with Cloud(share_tls_context=False):
-        assert find.get_environment_proxies is before
-
-
-def test_clients_keep_the_cookies_of_a_response() -> None:
-    original = httpx.Cookies.extract_cookies
-    found = [{"Set-Cookie": "a=1"}, {"set-cookie": "b=2"}, {}]
-    with Cloud():
-        assert httpx.Cookies.extract_cookies is not original
-        transport = httpx.MockTransport(lambda _: httpx.Response(200, headers=found.pop(0)))
-        with httpx.Client(transport=transport) as client:
-            for cookies in ({"a": "1"}, {"a": "1", "b": "2"}, {"a": "1", "b": "2"}):
-                client.get("https://shop.example.com")
-                assert dict(client.cookies) == cookies
-    assert httpx.Cookies.extract_cookies is original
-    with Cloud(share_tls_context=False):
-        assert httpx.Cookies.extract_cookies is original
-
-
-def test_a_jar_of_the_application_s_own_class_sees_each_response() -> None:
-    class Jar(http.cookiejar.CookieJar):
-        seen = 0
-
-        def extract_cookies(self, response: Any, request: Any) -> None:
-            self.seen += 1
-
-    jar, transport = Jar(), httpx.MockTransport(lambda _: httpx.Response(200))
-    with Cloud(), httpx.Client(transport=transport, cookies=jar) as client:
-        client.get("https://shop.example.com")
-    assert jar.seen == 1

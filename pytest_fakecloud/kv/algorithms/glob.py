@@ -3,8 +3,7 @@
 ``*`` matches any run of bytes, ``?`` any byte, and ``[a-c]`` and ``[^x]`` a class. A backslash
 escapes the next byte. A pattern is split at its stars. The pieces between the stars have fixed
 lengths, so it is correct to match each piece at its first possible position, and no position is
-tried twice. Pieces without wildcards are found in linear time. Pieces with wildcards take steps
-from the command's budget.
+tried twice. Pieces without wildcards are found in linear time.
 
 A single regular expression with an atomic group for each star (as in ``fnmatch``) is twice as fast
 for short patterns, but takes seconds to compile for a pattern as long as a request.
@@ -16,11 +15,8 @@ import re
 from collections.abc import Callable
 from functools import cached_property, lru_cache
 
-from ...core.budget import spend
 from ...core.field_types import pieces_matcher
 
-_STEPS_A_BYTE = 0.2
-"""Budget steps for each pair of a byte in a piece and a byte in the searched string."""
 _KEPT_LENGTH = 4096
 
 Element = int | frozenset[int] | None
@@ -28,7 +24,7 @@ Element = int | frozenset[int] | None
 
 
 def matcher(pattern: bytes, nocase: bool = False) -> Callable[[bytes], bool]:
-    """Return a cached function that tests strings, taking steps from the command's budget."""
+    """Return a cached function that tests strings."""
     return (_kept if len(pattern) <= _KEPT_LENGTH else _matcher)(pattern, nocase)
 
 
@@ -81,7 +77,6 @@ class _Piece:
             return text.find(self._plain, start, stop)
         if stop - start < self.length:
             return -1
-        spend(self.length * (stop - start) * _STEPS_A_BYTE)
         found = self._expression.search(text, start, stop)
         return -1 if found is None else found.start()
 

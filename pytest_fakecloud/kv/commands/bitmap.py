@@ -10,7 +10,6 @@ from functools import reduce
 from operator import and_, or_, xor
 from typing import NamedTuple
 
-from ...core.budget import spend
 from .. import errors
 from ..engine.keyspace import String
 from ..engine.sessions import Session
@@ -90,9 +89,6 @@ def getbit(session: Session, args: Args) -> Reply:
     if value is None or offset >> 3 >= len(value):
         return 0
     return value[offset >> 3] >> (7 - (offset & 7)) & 1
-
-
-_BYTES_PER_STEP = 60
 
 
 @command("BITCOUNT")
@@ -177,7 +173,6 @@ def bitop(session: Session, args: Args) -> Reply:
         raise CommandError(errors.bitop_needs_two(name))
     values = [session.db.string(key) or b"" for key in sources]
     length = max(map(len, values))
-    spend(sum(map(len, values)) // _BYTES_PER_STEP + len(values))
     # Store the result as a bytearray, for which OBJECT ENCODING reports `raw` even if it is short.
     result = bytearray(length)
     for at in range(0, length, BLOCK_SIZE):

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
-from ...core.budget import spend
 from .. import errors
 from ..engine.sessions import Session
 from ..errors import CommandError
@@ -364,10 +363,6 @@ class _Search:
         return hits[: self.count or None]
 
 
-_STEPS_PER_POSITION = 30
-"""Budget steps for decoding and comparing the position of a member, or for formatting a part of it."""
-
-
 class _Hit(NamedTuple):
     member: bytes
     score: float
@@ -378,7 +373,6 @@ class _Hit(NamedTuple):
 def _hits(members: SortedSet, shape: Shape) -> Iterator[_Hit]:
     for cell in shape.cells():
         start, stop = members.span(*cell.scores())
-        spend(_STEPS_PER_POSITION * (stop - start))
         for score, member in members.slice(start, stop):
             metres = shape.distance_inside(*decode(score))
             if metres is not None:
@@ -405,7 +399,6 @@ def _search_reply(session: Session, search: _Search, args: Args) -> Reply:
             for hit in hits
         }
         return session.db.store(search.target, SortedSet(scores).as_stored())
-    spend(_STEPS_PER_POSITION * len(search.with_words) * len(hits))
     return [_hit_reply(session, search, hit) for hit in hits]
 
 

@@ -22,7 +22,6 @@ from functools import cache, partial
 from itertools import accumulate
 from operator import itemgetter
 
-from ...core.budget import spend
 from .. import errors
 from ..engine.sessions import Session
 from ..errors import CommandError
@@ -47,7 +46,6 @@ DENSE_SIZE = HEADER_SIZE + (REGISTERS * REGISTER_BITS + 7) // 8
 SPARSE_VALUE_MAX = 32
 SPARSE_RUN_MAX = 4
 ZERO_MAX = 64
-_STEPS_PER_VALUE = 500
 
 
 def register_of(element: bytes) -> tuple[int, int]:
@@ -261,7 +259,6 @@ def register_maxima(values: Iterable[bytes]) -> bytearray:
 
     largest = np.zeros(REGISTERS, np.uint8)
     for value in values:
-        spend(_STEPS_PER_VALUE)
         largest = np.maximum(largest, registers(value))
     return bytearray(largest)
 

@@ -17,7 +17,6 @@ from contextlib import suppress
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from ...core.budget import spend
 from .. import errors
 from ..engine.sessions import Session
 from ..errors import CommandError, one_line
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from ..values.json_path import Location, Path
 
 
-_BYTES_PER_STEP = 4
 _MAX_LEVELS = 2 * DEEPEST
 """Maximum depth of a document into which clients have inserted values, each of ``DEEPEST`` levels."""
 LEGACY_ROOT = b"."
@@ -344,8 +342,6 @@ def json_mget(session: Session, args: Args) -> Reply:
             replies.append(None)
             continue
         text = write_json(_all_or_first(path, values, path.legacy))
-        # One command can request the same large document thousands of times.
-        spend(len(text) // _BYTES_PER_STEP)
         replies.append(text)
     return replies
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from itertools import islice, product
 from typing import Any
 
-from ...core.budget import spend
 from .. import errors
 from ..algorithms.glob import matcher
 from ..engine.sessions import Session
@@ -31,7 +30,7 @@ from .arguments import (
     parse_scan,
     running,
 )
-from .string import BYTES_PER_STEP, string_reply
+from .string import string_reply
 
 # -- existence -----------------------------------------------------------------------------------
 
@@ -67,15 +66,10 @@ def randomkey(session: Session, args: Args) -> Reply:
     return next(iter(session.db.draw_keys(session.engine.random, 1)), None)
 
 
-_STEPS_PER_STAR = 2
-"""Budget steps for comparing a key with a pattern, and for each star of the pattern."""
-
-
 @command("KEYS")
 def keys(session: Session, args: Args) -> Reply:
     """Return the keys that match a pattern."""
     matches = matcher(args[0])
-    spend(len(session.db) * _STEPS_PER_STAR * (1 + args[0].count(b"*")))
     return [key for key in session.db if matches(key)]
 
 
@@ -163,9 +157,6 @@ def copy(session: Session, args: Args) -> Reply:
 # -- payloads ------------------------------------------------------------------------------------
 
 
-_STEPS_PER_DUMPED_ELEMENT = 40
-
-
 @command("DUMP")
 def dump_(session: Session, args: Args) -> Reply:
     """Return the value of a key as a payload for RESTORE."""
@@ -176,7 +167,6 @@ def dump_(session: Session, args: Args) -> Reply:
         raise CommandError(errors.NO_DUMP_OF_INDEX)
     from .. import rdb  # imported here because it is rarely needed
 
-    spend(len(value) * (1 if type_name(value) == "string" else _STEPS_PER_DUMPED_ELEMENT))
     return rdb.dump(value, session.engine.config, rdb_version(session.engine.version))
 
 
@@ -363,9 +353,6 @@ def persist(session: Session, args: Args) -> Reply:
 # -- SORT ----------------------------------------------------------------------------------------
 
 
-_STEPS_PER_ELEMENT = 8
-
-
 class _SortOptions:
     """The options of SORT or SORT_RO. A negative ``count`` means no limit."""
 
@@ -449,11 +436,9 @@ def _number(text: bytes | None) -> float:
 
 def _sorted(session: Session, elements: list[bytes], given: _SortOptions) -> list[bytes]:
     """Return the elements in the order of their weights."""
-    spend(_STEPS_PER_ELEMENT * len(elements))
     weights: list[bytes | None] = [*elements]
     if given.by is not None:
         weights = [_referenced(session, given.by, element) for element in elements]
-        spend(sum(len(weight) for weight in weights if weight) // BYTES_PER_STEP)
     if given.alpha:
         # A missing weight sorts before any other. Elements with equal weights keep their order,
         # also in descending order. Unless it stores the result, Redis ignores what follows a NUL.
@@ -494,7 +479,6 @@ def sort(session: Session, args: Args) -> Reply:
         given.by, given.keeps_order, given.alpha = None, False, True
     result: list[Any] = _find_page(session, value, given)
     if given.get:
-        spend(_STEPS_PER_ELEMENT * len(result) * len(given.get))
         pairs = product(result, given.get)
         result = [_referenced(session, pattern, element) for element, pattern in pairs]
     if given.store is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import chain
 
-from ...core.budget import spend
 from .. import errors
 from ..engine.sessions import Session
 from ..errors import CommandError
@@ -23,11 +22,6 @@ from .arguments import (
     running,
     scan_collection,
 )
-
-_COPY_STEPS = 2
-_LOOKUP_STEPS = 3
-"""Steps of the budget for a member that is added to a result, and for a test for membership."""
-
 
 variant("SCARD", "Return the number of members in a set.", kind=SetValue)(length)
 variant("SSCAN", "Iterate over the members of a set.", kind=SetValue)(scan_collection)
@@ -128,7 +122,6 @@ def _intersection(session: Session, keys: list[bytes], limit: int = 0) -> list[b
     smallest, *others = sorted(_sets(session, keys), key=len)
     found: list[bytes] = []
     for member in smallest:
-        spend(_LOOKUP_STEPS * (1 + len(others)))
         if all(member in other for other in others):
             found.append(member)
             if len(found) == limit:
@@ -138,13 +131,11 @@ def _intersection(session: Session, keys: list[bytes], limit: int = 0) -> list[b
 
 def _union(session: Session, keys: list[bytes]) -> SetValue:
     sets = _sets(session, keys)
-    spend(_COPY_STEPS * sum(map(len, sets)))
     return SetValue(chain.from_iterable(sets))
 
 
 def _difference(session: Session, keys: list[bytes]) -> SetValue:
     first, *others = _sets(session, keys)
-    spend(_LOOKUP_STEPS * len(first) * (1 + len(others)))
     return SetValue(member for member in first if not any(member in other for other in others))
 
 

@@ -12,7 +12,6 @@ from functools import partial
 from itertools import repeat
 from typing import Any, Literal
 
-from ...core.budget import spend
 from .. import errors
 from ..engine.sessions import Session
 from ..errors import WRONGTYPE, CommandError, input_key_needed
@@ -449,8 +448,6 @@ def _sum(left: float, right: float) -> float:
 
 
 _AGGREGATES: dict[bytes, Callable[[float, float], float]] = {b"SUM": _sum, b"MIN": min, b"MAX": max}
-_LOOKUP_STEPS = 4
-"""Steps of the budget for an element that is looked up in another input or in the result."""
 
 
 @dataclass(slots=True)
@@ -526,7 +523,6 @@ def _union(request: _Request) -> dict[bytes, float]:
     result: dict[bytes, float] = {}
     # Process the smallest input first, as Redis does: the sum of floats depends on the order.
     for source in sorted(request.sources, key=len):
-        spend(_LOOKUP_STEPS * len(source))
         for member, score in source.items():
             weighted = source.weighted(score)
             if member in result:
@@ -540,7 +536,6 @@ def _intersection(request: _Request) -> dict[bytes, float]:
     first, *others = sorted(request.sources, key=len)
     result: dict[bytes, float] = {}
     for member, score in first.items():
-        spend(2 + _LOOKUP_STEPS * len(others))
         combined = first.weighted(score)
         for other in others:
             found = other.score(member)
@@ -557,7 +552,6 @@ def _intersection(request: _Request) -> dict[bytes, float]:
 
 def _difference(request: _Request) -> dict[bytes, float]:
     first, *others = request.sources
-    spend(len(first) * (2 + 2 * len(others)))
     return {
         member: score
         for member, score in first.items()

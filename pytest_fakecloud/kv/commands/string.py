@@ -51,7 +51,6 @@ def _check_length(session: Session, size: int) -> None:
 _MAX_EXTENSION = 1 << 20
 _UNCOUNTED = 1000
 """Number of bytes by which a string grows without a check of the memory."""
-BYTES_PER_STEP = 100
 
 
 def grow(session: Session, key: bytes, value: String | None, size: int) -> bytearray:
@@ -114,8 +113,6 @@ def _expire_or_delete(session: Session, key: bytes, at_ms: int) -> None:
 
 def string_reply(value: object) -> bytes | None:
     if type(value) is bytearray:
-        # Charge the budget, because every command of a transaction may copy a large value.
-        spend(len(value) // BYTES_PER_STEP)
         return bytes(value)
     return value if isinstance(value, bytes) else None
 

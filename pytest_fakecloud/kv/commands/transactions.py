@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...core.budget import OverBudget, spend
+from ...core.budget import OverBudget
 from ...core.timers import TimeLimit
 from .. import errors
 from ..acl import Denied
@@ -11,11 +11,6 @@ from ..engine.sessions import Session
 from ..errors import CommandError, as_reply
 from ..reply import NIL_ARRAY, OK, Blocked, Reply
 from ..table.registry import Args, CommandSpec, command
-
-_STEPS_PER_COMMAND = 20
-"""Budget steps for a queued command, in addition to those of its work."""
-_STEPS_PER_ELEMENT = 4
-"""Budget steps for an element of a reply inside the reply to EXEC."""
 
 
 @command("MULTI")
@@ -47,8 +42,7 @@ def discard(session: Session, args: Args) -> Reply:
 def exec_(session: Session, args: Args) -> Reply:
     """Run the queued commands of the transaction; if one fails, the others still run.
 
-    Redis runs a transaction however long it takes, and other clients wait. Decided here: a
-    transaction of more commands than its budget has steps for is discarded, and after
+    Redis runs a transaction however long it takes, and other clients wait. Decided here: after
     ``LONGEST_WAIT_SECONDS`` of processor time the remaining commands return an error.
     """
     queue, aborted = session.queue, session.aborted
@@ -62,7 +56,6 @@ def exec_(session: Session, args: Args) -> Reply:
         raise CommandError(errors.EXECABORT)
     if broken:
         return NIL_ARRAY
-    spend(_STEPS_PER_COMMAND * len(queue))
     time_limit = TimeLimit(LONGEST_WAIT_SECONDS)
     session.in_exec = len(queue)
     try:
@@ -89,11 +82,7 @@ def _run_queued(session: Session, spec: CommandSpec, argv: list[bytes], position
     try:
         if not session.user.unrestricted:
             session.engine.users.permit(session, spec, argv)
-        reply = session.engine.run(session, spec, argv)
-        if isinstance(reply, list) and not spec.write:
-            # Other clients also wait while the whole reply is encoded.
-            spend(_STEPS_PER_ELEMENT * len(reply))
-        return reply
+        return session.engine.run(session, spec, argv)
     except OverBudget as over:
         return CommandError(errors.over_budget(over))
     except Denied as denied:

@@ -8,21 +8,21 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...core import budget
 from ...core.budget import UNBOUNDED, OverBudget, of_thread
 from ...core.clock import Timekeeper
 from ...core.errors import ContractError
 from ...core.ids import Ids
-from ...core.structs import Struct
-from ...core.timers import Registry, on_first_use
+from ...core.timers import Registry
 from .. import errors
 from ..acl import AclUser, RestToken
 from ..errors import CommandError, as_reply
 from ..model import Transport
 from ..reply import QUEUED, Blocked, Reply, with_17_digits
+from ..scripting.scripts import Scripting
 from ..settings import VERSION, KVConfig
 from ..table.config import Config
 from ..table.registry import (
@@ -52,7 +52,7 @@ _GIVE_WAY_TIMEOUT = 0.2
 """Maximum wall-clock time in seconds that ``give_way()`` waits."""
 
 
-class EngineCopy(Struct):
+class EngineCopy(NamedTuple):
     """A copy of everything that commands can change."""
 
     databases: list[KeyspaceCopy]
@@ -68,13 +68,6 @@ class Engine:
     restrict clients, but not the test. ``started_us`` is the start time to report, in microseconds
     since the Unix epoch. A single re-entrant ``lock`` guards all state.
     """
-
-    # Attributes that every command reads. Python finds slots faster than one of forty attributes.
-    __slots__ = (
-        "__dict__", "__weakref__", "_capacity", "_lookup", "_may_reject", "_records_changes",
-        "clock", "config", "line", "lock", "memory", "monitors", "now_ms", "now_us", "observers",
-        "pauses", "running", "statistics",
-    )  # fmt: skip
 
     def __init__(
         self, clock: Timekeeper, ids: Ids, settings: KVConfig, started_us: int | None = None
@@ -108,6 +101,9 @@ class Engine:
         self.notifications = Notifications(self.pubsub)
         self.queued: set[int] = set()
         """Identifiers of the threads that are waiting for the lock."""
+        self._lock_taken = threading.Event()
+        """Set when a waiting thread has taken the lock."""
+        self.scripting = Scripting(self)
         self.monitors: list[Monitor] = []
         self.observers: Registry[Observer] = Registry()
         self.memory = Memory(self.databases, self.config, self.random)
@@ -139,19 +135,7 @@ class Engine:
             sizes = None if settings.max_data_size is None else self.sizes
             self._capacity = Capacity(settings, sizes)
 
-    @on_first_use
-    def scripting(self) -> Scripting:
-        # Imported here, because few tests run scripts.
-        from ..scripting.scripts import Scripting
-
-        return Scripting(self)
-
-    @on_first_use
-    def _lock_taken(self) -> threading.Event:
-        """Set when a waiting thread has taken the lock."""
-        return threading.Event()
-
-    @on_first_use
+    @cached_property
     def sizes(self) -> Sizes:
         """The memory and the contents of all keys. From the first use on, keyspaces record changes."""
         self._measures_keys = True

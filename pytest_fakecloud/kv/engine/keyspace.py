@@ -9,9 +9,8 @@ millisecond).
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from ...core.structs import Struct
 from ..errors import WRONGTYPE, CommandError
 from ..values.containers import Deadlines, HashValue, QuickList, ScanOrder, SetValue
 from ..values.zset import SortedSet
@@ -82,7 +81,7 @@ class Watcher(Protocol):
     """Whether a watched key has changed."""
 
 
-class KeyspaceCopy(Struct):
+class KeyspaceCopy(NamedTuple):
     """A copy of a database's content, made by ``Keyspace.snapshot()``."""
 
     values: dict[bytes, Any]

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.clock import Timekeeper
 from ...core.ids import new_token
-from ...core.structs import Struct
-from ...core.timers import on_first_use
 from ..acl import ANONYMOUS, AclUser, Denied, RestToken, first_user, password_hash, read_only_user
 from ..errors import WRONGPASS, CommandError
 from ..model import Transport
@@ -266,10 +264,7 @@ class Pauses:
         """Milliseconds of DEBUG SLEEP in a transaction, by which EXEC delays its reply."""
         self.command_sleep_us = 0
         """Microseconds of DEBUG SLEEP to add to the running command's duration on the clock."""
-
-    @on_first_use
-    def resumed(self) -> Signal:
-        return self._clock.signal()
+        self.resumed = clock.signal()
 
     def pause(self, until_us: int, writes_only: bool) -> None:
         """Delay commands until a time; 0 ends the pause.
@@ -322,7 +317,7 @@ _COMPARED = 10
 """Number of the newest entries with which a denial is compared, as on a real server."""
 
 
-class LogEntry(Struct):
+class LogEntry(NamedTuple):
     """An entry of ACL LOG. ``client`` is the client's line in CLIENT LIST."""
 
     reason: str

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection
+from typing import NamedTuple
 
-from ...core.structs import Struct
 from ..errors import CommandError, CountedError
 from ..table.config import Config
 from ..table.registry import CommandSpec
@@ -38,7 +38,7 @@ class CommandCount:
         return found
 
 
-class SlowCommand(Struct):
+class SlowCommand(NamedTuple):
     """An entry of the slow log."""
 
     id: int

@@ -20,9 +20,10 @@ import weakref
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ...core.timers import TimeLimit, give_way, monotonic, on_first_use
+from ...core.timers import TimeLimit, give_way, monotonic
 from ..acl import Denied
 from ..engine.limits import LONGEST_WAIT_SECONDS
 from ..errors import OOM, CommandError, CountedError, as_reply, one_line
@@ -127,7 +128,7 @@ class Scripting:
         self.running: ScriptRun | None = None
         """The running script, or None. Other threads read this attribute."""
 
-    @on_first_use
+    @cached_property
     def host(self) -> LuaHost:
         from .host import LuaHost  # Imported here because only scripts need lupa.
 

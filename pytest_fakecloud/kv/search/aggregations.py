@@ -70,7 +70,6 @@ def _read(index: SearchIndex, alias: str, wanted: Any, is_top: bool) -> Compute:
 _MAX_BUCKETS = 65_000
 """Maximum number of buckets in a reply, as in Tantivy."""
 _STEPS_PER_BUCKET = 20
-_STEPS_PER_GROUPED_DOCUMENT = 5
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Aggregations: TypeAlias = dict[str, Compute]
@@ -127,7 +126,6 @@ def _group_documents(
     """Group documents by the keys of their values. A document is at most once in each group."""
     groups: _Groups = {}
     without = () if absent is None else (absent,)
-    spend(_STEPS_PER_GROUPED_DOCUMENT * len(numbers))
     for at in numbers:
         for group in dict.fromkeys(key(value) for value in column.get(at, without)):
             if group is not None:
@@ -432,7 +430,6 @@ def _facet(index: SearchIndex, args: Arguments, subs: Aggregations) -> Compute:
 
     def compute(numbers: DocumentNumbers) -> list[Any]:
         groups: _Groups = {}
-        spend(_STEPS_PER_BUCKET * len(numbers))
         for at in numbers:
             for below in _paths_below(column.get(at, ()), top, deepest):
                 groups.setdefault(below, []).append(at)

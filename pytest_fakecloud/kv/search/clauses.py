@@ -21,7 +21,6 @@ from functools import cache
 from heapq import merge
 from typing import Any, TypeAlias
 
-from ...core.budget import spend
 from ...core.errors import counted
 from ..algorithms.linear_regex import LinearRegex
 from .index import Node, SearchIndex, TextPostings, below
@@ -30,7 +29,6 @@ from .schema import FieldSpec
 Matches: TypeAlias = dict[int, float]
 """Maps the numbers of matching documents to their scores."""
 
-_STEPS_PER_CLAUSE, _STEPS_PER_SCORE = 20, 20
 """Budget steps for evaluating a clause, and for scoring a document by its words."""
 
 
@@ -83,7 +81,6 @@ class Everything(Clause):
         return "every document"
 
     def find(self, index: SearchIndex) -> Matches:
-        spend(len(index.documents))
         return dict.fromkeys(index.documents, 1.0)
 
 
@@ -125,7 +122,6 @@ class Equal(_Leaf):
 
     def find(self, index: SearchIndex) -> Matches:
         found = index.values(self.spec.name).numbers.get(self.value, ())
-        spend(_STEPS_PER_CLAUSE + len(found))
         return dict.fromkeys(found, _idf(len(index.documents), len(found)))
 
 
@@ -136,7 +132,6 @@ class InRange(_Leaf):
     bounds: dict[str, Any]
 
     def find(self, index: SearchIndex) -> Matches:
-        spend(_STEPS_PER_CLAUSE)
         return dict.fromkeys(index.values(self.spec.name).between(self.bounds), 1.0)
 
 
@@ -168,7 +163,6 @@ class Phrase(_Leaf):
 
     def find(self, index: SearchIndex) -> Matches:
         words = self._words
-        spend(_STEPS_PER_CLAUSE * (1 + len(words)))
         if not words:
             return {}
         text = index.text(self.spec.name)
@@ -198,7 +192,6 @@ class Phrase(_Leaf):
     def _frequencies(self, positions: list[dict[int, list[int]]]) -> dict[int, int]:
         """Return the number of occurrences of the phrase in each document that contains it."""
         rarest = min(positions, key=len)
-        spend(_STEPS_PER_SCORE * len(rarest))
         if len(positions) == 1:
             return {number: len(where) for number, where in rarest.items()}
         return {
@@ -210,7 +203,6 @@ class Phrase(_Leaf):
 
     def _frequency(self, positions: list[list[int]]) -> int:
         """Return how often the phrase occurs in a document with these positions of its tokens."""
-        spend(sum(map(len, positions)))
         offsets = [offset for offset, token in enumerate(self.tokens) if token is not None]
         # The position of a word minus its offset is the start of the phrase.
         placed = zip(offsets, positions, strict=False)
@@ -227,7 +219,6 @@ class Phrase(_Leaf):
 
 def _moving_costs(costs: list[tuple[int, int]], targets: list[int]) -> list[tuple[int, int]]:
     """Return the lowest cost of moving a word from a position in ``costs`` to each target."""
-    spend(_STEPS_PER_SCORE * (len(costs) + len(targets)))
     best: dict[int, int] = {}
     for sign in (1, -1):
         cost: int | None = None
@@ -247,9 +238,7 @@ def _moving_costs(costs: list[tuple[int, int]], targets: list[int]) -> list[tupl
 def _merged_positions(text: TextPostings, terms: Iterable[str]) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     for term in terms:
-        spend(_STEPS_PER_CLAUSE)
         for number, where in text.terms[term].items():
-            spend(len(where))
             found.setdefault(number, []).extend(where)
     for where in found.values():
         where.sort()
@@ -279,7 +268,6 @@ class Fuzzy(_Leaf):
 def _with_any(text: TextPostings, terms: Iterable[str]) -> set[int]:
     found: set[int] = set()
     for having in filter(None, map(text.terms.get, terms)):
-        spend(3 + 3 * len(having))
         found.update(having)
     return found
 
@@ -311,7 +299,6 @@ class Operator(Clause):
         found = self.inner.find(index)
         if self.boost is None:
             return found
-        spend(len(found))
         return {number: score * self.boost for number, score in found.items()}
 
     def highlighted_terms(self) -> Iterator[tuple[str, str]]:
@@ -336,7 +323,6 @@ class AnyOf(Clause):
         found: Matches = {}
         for clause in self.clauses:
             more = clause.find(index)
-            spend(len(more))
             for number, score in more.items():
                 found[number] = found.get(number, 0.0) + score
         return found
@@ -371,7 +357,6 @@ class AllOf(Clause):
         parts = sorted((clause.find(index) for clause in self.must), key=len)
         found = parts[0]
         for part in parts[1:]:
-            spend(len(found))
             found = {number: score + part[number] for number, score in found.items()
                      if number in part}  # fmt: skip
         for clause in self.should:
@@ -398,9 +383,6 @@ class AllOf(Clause):
     def __str__(self) -> str:
         exceptions = "".join(f" but not {one}" for one in self.must_not)
         return " and ".join(map(str, self.must)) + exceptions
-
-
-_STEPS_PER_NODE = 4
 
 
 @dataclass(eq=False, slots=True)
@@ -492,7 +474,7 @@ def near(root: Node, word: str, distance: int, cheap_swap: bool, prefix: bool) -
     An edit inserts, removes or replaces a character. Swapping two adjacent characters counts as one
     edit, or as two if ``cheap_swap`` is false. With ``prefix=True``, a term matches if one of its
     prefixes is within the distance, and is not nearer to a prefix of the word than to the whole
-    word, as in Tantivy's automaton (found by comparison). Takes steps from the command's budget.
+    word, as in Tantivy's automaton (found by comparison).
     """
     if prefix and len(word) <= distance:
         yield from below(root)
@@ -505,7 +487,6 @@ def near(root: Node, word: str, distance: int, cheap_swap: bool, prefix: bool) -
         if sought.step(state, "", depth) is None:
             # From this state, only characters of the word lead to another state.
             children = [(each, node[each]) for each in ("", *sought.bit_sets) if each in node]
-        spend(_STEPS_PER_NODE * (1 + len(children)))
         for character, child in children:
             next_state = sought.step(state, character, depth) if character else state
             if next_state is None:
@@ -516,6 +497,5 @@ def near(root: Node, word: str, distance: int, cheap_swap: bool, prefix: bool) -
                 pending.append((child, next_state, depth + 1))
             else:
                 for term in child:
-                    spend(_STEPS_PER_NODE * (1 + len(term) - depth))
                     if sought.rest_is_near(term, next_state, depth + len(character)):
                         yield term

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from ...core.budget import spend
 from .index import SearchIndex
 from .schema import FieldSpec, SearchError
 
@@ -121,8 +120,6 @@ def column_of(
     return spec, index.values(name).of
 
 
-_STEPS_PER_DOCUMENT = 3
-_STEPS_PER_PERCENTILE = 20
 Values = list[Any]
 
 
@@ -134,7 +131,6 @@ def _values(
     absent = () if missing is None else (missing,)
 
     def collect(numbers: DocumentNumbers) -> Values:
-        spend(_STEPS_PER_DOCUMENT * (1 + len(numbers)))
         return [value for at in numbers for value in column.get(at, absent)]
 
     return collect
@@ -247,7 +243,6 @@ def _percentiles(index: SearchIndex, args: Arguments) -> Compute:
 
     def compute(numbers: DocumentNumbers) -> list[Any]:
         ordered = sorted(collect(numbers))
-        spend(_STEPS_PER_PERCENTILE * len(percents))
         values: list[Any] = []
         for percent in map(float, percents):
             value = format_number(_percentile(ordered, percent))

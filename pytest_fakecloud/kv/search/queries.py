@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from ...core.budget import spend
 from ..engine.keyspace import Keyspace
 from ..table.syntax import decoded, encoded
 from ..values.json import copy_json, write_json
@@ -124,7 +123,6 @@ def run_query(
             if source is None:
                 # The key was deleted or changed its type, and the index is not refreshed yet.
                 continue
-            spend(_STEPS_PER_VALUE * len(query.select or ()))
             if definition.kind == "HASH":
                 content = list(_hash_content(source, query.select, markers))
             else:
@@ -136,8 +134,6 @@ def run_query(
 _Ranked: TypeAlias = list[tuple[int, float]]
 """The numbers of documents with the score or field value that they are ordered by."""
 _Column: TypeAlias = dict[int, tuple[Any, ...]]
-_STEPS_PER_VALUE = 6
-"""Budget steps for each field value that is read for a score function or for content."""
 _WALK_RATIO = 10
 """From one in this many documents on, iterating over values is faster than sorting matches."""
 
@@ -156,12 +152,10 @@ def _ranked(index: SearchIndex, query: Query, columns: list[_Column], found: Mat
         return _by_field(index.values(query.order[0]), found, count, query.order[1])
     scores = found
     if query.function is not None:
-        spend(len(found) * len(columns) * _STEPS_PER_VALUE)
         scores = {}
         for number, relevance in found.items():
             values = [float(column[number][0]) if number in column else None for column in columns]
             scores[number] = query.function.score(relevance, values)
-    spend(len(found))
     return heapq.nsmallest(count, scores.items(), key=lambda match: (-match[1], match[0]))
 
 

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from ...core.budget import spend
 from ..errors import MAX_REQUEST_SIZE, CommandError, invalid_json_path
 from ..reply import LARGEST
 from ..table.config import Config
@@ -168,10 +167,6 @@ JSON text contains none of these characters itself.
 _EXPONENTS = re.compile(_STRING + rb"|(-?)([\d.]+)e([+-]\d+)", re.DOTALL)
 
 
-_LAYOUT_PER_STEP = 100
-"""Bytes of white space between values that are written in a step of a command's budget."""
-
-
 def write_json(value: Json, layout: Layout = _COMPACT) -> bytes:
     """Format a value as JSON: compact by default, or with the options of JSON.GET.
 
@@ -187,7 +182,6 @@ def write_json(value: Json, layout: Layout = _COMPACT) -> bytes:
         size = sum(text.count(mark.encode()) * len(word) for mark, word in marks.items())
         if len(text) + size > LARGEST:
             raise CommandError(MAX_REQUEST_SIZE)
-        spend(size // _LAYOUT_PER_STEP)
         text = text.decode().translate({ord(mark): word for mark, word in marks.items()}).encode()
     return text
 
@@ -232,17 +226,10 @@ def copy_json(value: Json) -> Json:
     return value
 
 
-_STEPS_PER_ITEM = 3
-
-
 def depth(value: Json) -> int:
-    """Return the nesting depth of a value: 0 for a scalar.
-
-    Takes steps from the command's budget, also for the copy of the value that a command stores.
-    """
+    """Return the nesting depth of a value: 0 for a scalar."""
     if value.__class__ not in (dict, list):
         return 0
-    spend(_STEPS_PER_ITEM * len(value))
     items = value.values() if value.__class__ is dict else value
     return 1 + max(map(depth, items), default=0)
 

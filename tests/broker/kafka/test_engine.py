@@ -177,11 +177,11 @@ class PatientPlayer(BrokerPlayer):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def cheap_clients() -> Iterator[None]:
-    surroundings.cheap_clients.enter()
-    surroundings.cheap_clients.refresh()
+def shared_tls_context() -> Iterator[None]:
+    surroundings.shared_tls_context.enter()
+    surroundings.shared_tls_context.refresh()
     yield
-    surroundings.cheap_clients.leave()
+    surroundings.shared_tls_context.leave()
 
 
 @pytest.fixture(scope="module")

@@ -71,12 +71,12 @@ def emptied(real: Server) -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def cheap_clients() -> Iterator[None]:
+def shared_tls_context() -> Iterator[None]:
     """Share one TLS context among clients: it costs twenty times the rest of a test."""
-    surroundings.cheap_clients.enter()
-    surroundings.cheap_clients.refresh()
+    surroundings.shared_tls_context.enter()
+    surroundings.shared_tls_context.refresh()
     yield
-    surroundings.cheap_clients.leave()
+    surroundings.shared_tls_context.leave()
 
 
 @pytest.fixture(scope="module", params=SHARES, ids=lambda share: "-".join(share))
