@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple, TYPE_CHECKING
 
-from .core.structs import Struct
 
 if TYPE_CHECKING:
     from .handle import Handle
 
 
-class Service(Struct):
+class Service(NamedTuple):
     """One kind of fake: its names, its modules and its features.
 
     ``fixture`` is the name of its fixture, ``word`` its name on the command line and in the

@@ -13,7 +13,6 @@ from ..core.field_types import DOCUMENT, TEXT, OneOf, Shaped, WholeNumber
 from ..core.journal import Results, results_of
 from ..core.matching import PAIRS, Field, ItemFields
 from ..core.settings import optional, whole
-from ..core.structs import Struct
 from ..core.timers import Duration, duration_us, instant_us
 from .errors import BrokerError, can_name_a_topic, illegal_argument, string
 
@@ -132,7 +131,7 @@ OFFSET_FIELDS: Mapping[str, Field] = {
 """Fields by which committed offsets can be filtered."""
 
 
-class TopicConfig(Struct):
+class TopicConfig(NamedTuple):
     """The configuration of a new topic. A limit that is None defaults to that of the plan."""
 
     partitions: int = 1
@@ -157,7 +156,7 @@ CONSUMER_HEADERS = (
 AUTO_OFFSET_RESETS = ("earliest", "latest", "none")
 
 
-class ConsumerConfig(Struct):
+class ConsumerConfig(NamedTuple):
     """Configuration of a consumer instance, read from the headers of its first consume request.
 
     Defaults are the vendor's. As in the Java client, an auto-commit interval of 0 means to commit
@@ -170,7 +169,7 @@ class ConsumerConfig(Struct):
     session_timeout_ms: int = 120_000
 
 
-class ConsumeRequest(Struct):
+class ConsumeRequest(NamedTuple):
     """A request for the next records of an instance, which ``headers`` configure if it is new."""
 
     group: str
@@ -213,7 +212,7 @@ def _bad_header(name: str, value: str, expected: str) -> BrokerError:
     return illegal_argument(f"Invalid value {value[:40]!r} for header {name}: expected {expected}")
 
 
-class MemberView(Struct):
+class MemberView(NamedTuple):
     """A consumer instance.
 
     ``state`` is ``joining``, ``active``, ``closed``, ``crashed`` or ``expired``. ``position`` is
@@ -245,7 +244,7 @@ GROUP_STATES = ("Empty", "PreparingRebalance", "Stable")
 """Kafka's names of the states of a group that exists."""
 
 
-class GroupDescription(Struct):
+class GroupDescription(NamedTuple):
     """All data of a consumer group at one moment; ``GroupView`` explains the fields."""
 
     name: str

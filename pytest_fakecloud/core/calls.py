@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from itertools import zip_longest
 from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, NamedTuple, TYPE_CHECKING, TypeAlias, cast, get_args
 
 from .errors import CannotTell, ContractError, cut, did_you_mean, shown, unknown_name
 from .field_types import (
@@ -30,7 +30,6 @@ from .field_types import (
     Text,
 )
 from .matching import HEADERS, Field
-from .structs import Struct
 from .timers import to_datetime
 
 KEEP_BYTES = 128 * 1024 * 1024
@@ -184,7 +183,7 @@ class VariedHeaders(Headers):
         return Headers, (self.pairs,)
 
 
-class _Rare(Struct):
+class _Rare(NamedTuple):
     """The values of the fields that few calls set. All other calls share one object."""
 
     fault: str | None = None

@@ -28,7 +28,7 @@ import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from .errors import CannotTell, ContractError, brief, shown, unknown_name
 from .field_types import (
@@ -44,14 +44,13 @@ from .field_types import (
     is_pattern,
     is_predicate,
 )
-from .structs import Struct
 
 V = TypeVar("V")
 Condition: TypeAlias = "V | re.Pattern[str] | Callable[[V], object] | None"
 """The type of a condition on a field: a value, a pattern, a function, or None for any value."""
 
 
-class Field(Struct):
+class Field(NamedTuple):
     """A field that tests can filter by.
 
     ``type`` compares its values. ``read`` takes an item and returns the value or ``ABSENT``;
@@ -270,7 +269,7 @@ def _agree_together(matched: Iterable[tuple[Question, Field, Any]], item: Any) -
     return any(all(map(Question.agrees, questions, row)) for row in rows)
 
 
-class Mismatch(Struct):
+class Mismatch(NamedTuple):
     """A field of an item that does not match, and whether the field identifies the item."""
 
     identifies: bool

@@ -22,10 +22,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, ClassVar, Generic, Literal, TypedDict, TypeVar, cast, dataclass_transform
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, TypedDict, cast, dataclass_transform
 
 from .errors import ContractError, shown, unknown_name
-from .structs import Struct
 from .timers import Duration, duration_us
 
 A = TypeVar("A")
@@ -41,7 +40,7 @@ MOST_PORT = 65_535
 # -- kinds of values -------------------------------------------------------------------------------
 
 
-class Kind(Struct, Generic[A_co]):
+class Kind(NamedTuple, Generic[A_co]):
     """A kind of setting: the values it accepts, and their conversion.
 
     ``accepts`` is the type annotation of its values, ``expected`` completes the sentence "must be
@@ -181,7 +180,7 @@ def duration(unit: Literal["us", "ms"], minimum: int = 0) -> Kind[int]:
 # -- declaring and reading -------------------------------------------------------------------------
 
 
-class Setting(Struct):
+class Setting(NamedTuple):
     """A declared setting: its kind, its default before conversion, its engines, its field's name.
 
     ``connects`` is True if it determines the address or the credentials of the fake.

@@ -10,13 +10,12 @@ import json
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import httptools
 
 from ..core.calls import SYNC_TOKENS, Call, Headers, Outcome, VariedHeaders, is_number, number_of
 from ..core.errors import ContractError
-from ..core.structs import Struct
 
 HeaderPairs: TypeAlias = Sequence[tuple[str, str]]
 JSON_TYPE = "application/json"
@@ -134,7 +133,7 @@ class Stream:
             self.on_close()
 
 
-class Effect(Struct):
+class Effect(NamedTuple):
     """The effect that an injected fault has on the connection, instead of a response.
 
     ``kind`` is ``"drop"`` (close without a response, before the engine), ``"lose"`` (close without

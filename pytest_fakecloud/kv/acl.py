@@ -10,9 +10,8 @@ import re
 from collections.abc import Iterator, KeysView, Set
 from copy import copy
 from functools import cache, cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
-from ..core.structs import Struct
 from . import errors
 from .algorithms.glob import matcher
 from .errors import CommandError
@@ -46,7 +45,7 @@ class Denied(CommandError):
         self.subject = subject
 
 
-class KeyPattern(Struct):
+class KeyPattern(NamedTuple):
     """A glob pattern for keys, and whether matching keys may be read and written."""
 
     pattern: bytes
@@ -153,7 +152,7 @@ def _only_reads_bits(argv: list[bytes]) -> bool:
     return at == len(argv)
 
 
-class RestToken(Struct):
+class RestToken(NamedTuple):
     """A REST token. It is valid as long as its user has the password whose hash it stores."""
 
     user: str

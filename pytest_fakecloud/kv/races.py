@@ -8,7 +8,6 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from ..core.errors import ContractError, brief, counted
 from ..core.matching import Condition, Query, Question
-from ..core.structs import Struct
 from ..core.timers import Registry
 from .command_fields import COMMAND, COMMAND_FIELDS, command_name, facts_of
 
@@ -34,7 +33,7 @@ class Sender(NamedTuple):
     user: str | None = None
 
 
-class _Progress(Struct):
+class _Progress(NamedTuple):
     """A client's number, the number of commands it has sent, and the name of the last one."""
 
     client: int
@@ -42,7 +41,7 @@ class _Progress(Struct):
     last: str = ""
 
 
-class _Gap(Struct):
+class _Gap(NamedTuple):
     """A position between two commands of a client; ``place`` is the number of commands before it."""
 
     before: str

@@ -12,10 +12,9 @@ from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from math import copysign
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ..core.errors import ContractError, brief
-from ..core.structs import Struct
 from .errors import CommandError, one_line
 from .table.syntax import format_double, parse_int
 from .values import type_name
@@ -348,7 +347,7 @@ and JSON is the parsed document.
 """
 
 
-class Converted(Struct):
+class Converted(NamedTuple):
     """A value that an engine returns in plain Python, with the reply of TYPE for its key."""
 
     type_name: str

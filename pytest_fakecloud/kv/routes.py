@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property, partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, NoReturn, TYPE_CHECKING, TypeVar, cast
 
 import orjson
 
@@ -20,7 +20,6 @@ from ..core.calls import SYNC_TOKEN
 from ..core.field_types import OneOf
 from ..core.ids import new_token
 from ..core.matching import Field
-from ..core.structs import Struct
 from ..core.timers import monotonic, on_first_use
 from ..http.app import App, Route
 from ..http.messages import Answer, Request, Stream, bearer_token, decode_bytes, same
@@ -508,7 +507,7 @@ _PIECE = 3 * 2**16
 """Number of string bytes per piece: a multiple of three, so that base64 pieces can be joined."""
 
 
-class Format(Struct):
+class Format(NamedTuple):
     """The response format that a request asks for."""
 
     base64: bool

@@ -15,7 +15,6 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 from ..core.calls import NO_HEADERS, Headers
-from ..core.structs import Struct
 from ..core.timers import to_datetime
 
 HeaderList = list[tuple[str, str]]
@@ -96,7 +95,7 @@ class SigningKeys:
         self.former: list[str] = []
 
 
-class FlowSettings(Struct):
+class FlowSettings(NamedTuple):
     """Flow-control settings of a message. A limit is None if the message does not set it."""
 
     key: str
@@ -105,7 +104,7 @@ class FlowSettings(Struct):
     period_us: int = SECOND
 
 
-class Redaction(Struct):
+class Redaction(NamedTuple):
     """The parts of a message that the API replaces with ``REDACTED:<sha256>``."""
 
     body: bool = False
@@ -127,7 +126,7 @@ class Redaction(Struct):
 NOTHING_REDACTED = Redaction()
 
 
-class PublishSettings(Struct):
+class PublishSettings(NamedTuple):
     """The parsed and validated settings of a publish request.
 
     ``forward`` are the headers for the destination, without prefix and without hop-by-hop headers.
@@ -242,7 +241,7 @@ MessageState = Literal[
 """A state of a message. (``ERROR``, the state of a failed attempt, appears only in the log.)"""
 
 
-class WorkflowPart(Struct):
+class WorkflowPart(NamedTuple):
     """The role of a message in a workflow run.
 
     ``url`` is the URL of the workflow. ``call_type`` is in lower case and ``step`` by default.

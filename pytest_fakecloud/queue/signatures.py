@@ -23,11 +23,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
 from types import FunctionType
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 from urllib.parse import urlsplit
 
 from ..core.ids import RandomStream
-from ..core.structs import Struct
 from ..outside.replace import Function, Replacement, replace
 from .delivery.applications import Address
 from .model import (
@@ -291,7 +290,7 @@ def real_time(_read: Callable[[], float] = time.time) -> float:
     return _read()
 
 
-class FailedCheck(Struct):
+class FailedCheck(NamedTuple):
     """The arguments of a signature check that raised an exception.
 
     ``url`` and ``body`` are None if the check did not use them. ``claim`` is the rejected claim of

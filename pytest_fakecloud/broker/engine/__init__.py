@@ -27,13 +27,12 @@ module contains what concerns topics, appending, and reading without a group.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from ...core.clock import Timekeeper
 from ...core.errors import ContractError
 from ...core.ids import Ids
 from ...core.settings import optional, whole
-from ...core.structs import Struct
 from ...core.timers import monotonic
 from .. import errors
 from ..errors import BrokerError, string
@@ -62,7 +61,7 @@ _LONGEST_SLEEP = 3600.0
 """Maximum duration of a single sleep, in seconds. Every platform supports this value."""
 
 
-class BrokerSnapshot(Struct):
+class BrokerSnapshot(NamedTuple):
     """A copy of all topics and groups."""
 
     topics: list[Topic]

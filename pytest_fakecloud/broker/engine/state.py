@@ -20,10 +20,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from operator import attrgetter
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from ...core.clock import Timekeeper
-from ...core.structs import Struct
 from ...core.timers import Lane, Signal, Timer
 from .. import errors
 from ..model import (
@@ -197,7 +196,7 @@ class ConsumerGroup:
         return same
 
 
-class GroupCopy(Struct):
+class GroupCopy(NamedTuple):
     """A copy of a group, with the remaining microseconds of its and its instances' timers."""
 
     group: ConsumerGroup

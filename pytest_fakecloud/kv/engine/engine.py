@@ -9,14 +9,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import NamedTuple, TYPE_CHECKING
 
 from ...core import budget
 from ...core.budget import UNBOUNDED, OverBudget, of_thread
 from ...core.clock import Timekeeper
 from ...core.errors import ContractError
 from ...core.ids import Ids
-from ...core.structs import Struct
 from ...core.timers import Registry, on_first_use
 from .. import errors
 from ..acl import AclUser, RestToken
@@ -52,7 +51,7 @@ _GIVE_WAY_TIMEOUT = 0.2
 """Maximum wall-clock time in seconds that ``give_way()`` waits."""
 
 
-class EngineCopy(Struct):
+class EngineCopy(NamedTuple):
     """A copy of everything that commands can change."""
 
     databases: list[KeyspaceCopy]

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple, TYPE_CHECKING
 
 from ...core.clock import Timekeeper
 from ...core.ids import new_token
-from ...core.structs import Struct
 from ...core.timers import on_first_use
 from ..acl import ANONYMOUS, AclUser, Denied, RestToken, first_user, password_hash, read_only_user
 from ..errors import WRONGPASS, CommandError
@@ -322,7 +321,7 @@ _COMPARED = 10
 """Number of the newest entries with which a denial is compared, as on a real server."""
 
 
-class LogEntry(Struct):
+class LogEntry(NamedTuple):
     """An entry of ACL LOG. ``client`` is the client's line in CLIENT LIST."""
 
     reason: str

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection
 
-from ...core.structs import Struct
 from ..errors import CommandError, CountedError
 from ..table.config import Config
 from ..table.registry import CommandSpec
@@ -38,7 +39,7 @@ class CommandCount:
         return found
 
 
-class SlowCommand(Struct):
+class SlowCommand(NamedTuple):
     """An entry of the slow log."""
 
     id: int

@@ -15,10 +15,9 @@ from importlib import import_module
 from itertools import islice, pairwise
 from threading import Lock
 from types import FunctionType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ...core.assets import asset
-from ...core.structs import Struct
 from ..errors import CommandError, not_available, unknown_command, unknown_subcommand
 from ..reply import Reply
 from .syntax import integer_at_start
@@ -27,7 +26,7 @@ from .versions import ARITIES, EARLIER, LATER, MODULES, is_later
 # -- rows ------------------------------------------------------------------------------------------
 
 
-class Row(Struct):
+class Row(NamedTuple):
     """A row of the table. ``documented`` says whether the vendor documents the command. ``flags``,
     ``keys``, ``arguments`` and ``effects`` are unparsed.
     """
@@ -148,7 +147,7 @@ def sort_destination(argv: list[bytes]) -> int | None:
 # -- the column "effects" --------------------------------------------------------------------------
 
 
-class Unit(Struct):
+class Unit(NamedTuple):
     """The unit of a TTL: its length, and whether numbers are Unix times and not durations."""
 
     milliseconds: int
@@ -594,7 +593,7 @@ def function_of(spec: CommandSpec) -> Function | None:
 # -- what a command line sets or needs -------------------------------------------------------------
 
 
-class Ttl(Struct):
+class Ttl(NamedTuple):
     """A TTL: the command or option that sets it, the number and the number's unit."""
 
     word: str

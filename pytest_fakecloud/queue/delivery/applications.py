@@ -16,11 +16,10 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextvars import ContextVar
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from ...core.errors import FakecloudError
-from ...core.structs import Struct
 from ...core.timers import monotonic
 from ..model import Delivery, HeaderList, Outcome
 from ..wire.values import as_text
@@ -198,7 +197,7 @@ def origin_text(url: str) -> str:
     return f"{scheme}://{rest.partition('/')[0]}"
 
 
-class Address(Struct):
+class Address(NamedTuple):
     """The parts of a URL that a request contains. ``netloc`` is the host as published."""
 
     scheme: str

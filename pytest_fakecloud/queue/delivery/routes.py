@@ -18,7 +18,6 @@ from ...core.errors import ContractError, brief, broken_promise, shortfall, show
 from ...core.field_types import JSON, MESSAGE_ID, METHOD, TEXT, URL, Shaped, is_pattern
 from ...core.journal import Results, results_of
 from ...core.matching import HEADERS, Field, ItemFields, Question
-from ...core.structs import Struct
 from ...faults.answers import Response
 from ..model import Delivery, Outcome
 from ..views import json_of
@@ -70,7 +69,7 @@ class Pattern:
         return self.length < 0 or self._asked.agrees(url.text)
 
 
-class Prefix(Struct):
+class Prefix(NamedTuple):
     """Matches the URLs of an origin at or below a path. Only whole path segments match."""
 
     origin: str

@@ -28,9 +28,8 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache, partial
 from importlib.machinery import SourceFileLoader
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple, TYPE_CHECKING
 
-from ...core.structs import Struct
 from ...core.timers import Timer, to_datetime
 from ..errors import QueueError, bad_request, existing, quota
 from ..model import MINUTE, SECOND, Api, HeaderList, PublishSettings
@@ -54,7 +53,7 @@ _PIECE = r"(?a)(?:(?P<all>[*?])|(?P<low>\w+)(?:-(?P<high>\w+))?)(?:/(?P<step>\d{
 _EVERY = "@every "
 
 
-class _Field(Struct):
+class _Field(NamedTuple):
     name: str
     least: int
     most: int

@@ -9,9 +9,8 @@ duration in whole seconds (``3600s``).
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, NamedTuple, TYPE_CHECKING
 
-from ...core.structs import Struct
 from ..model import NOTHING_REDACTED, SECOND, Message, Outcome, PublishSettings, Redaction, first
 from ..wire.records import Record, labels_record, ms
 from ..wire.values import (
@@ -57,7 +56,7 @@ SDK_VERSION = "Upstash-Workflow-Sdk-Version"
 """Name of the forwarded header by which clients recognize a request of a workflow."""
 
 
-class RunStep(Struct):
+class RunStep(NamedTuple):
     """A step in a run's list of steps, with its message and its body."""
 
     message_id: str
@@ -78,7 +77,7 @@ def read_step(body: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) and "stepType" in found else {}
 
 
-class Invoker(Struct):
+class Invoker(NamedTuple):
     """A run that waits for the result of another run, and the step at which it waits."""
 
     run_id: str
@@ -159,7 +158,7 @@ class WorkflowRun:
         return same
 
 
-class Waiter(Struct):
+class Waiter(NamedTuple):
     """A workflow run's wait for an event. If it times out, the queue delivers the wait's message."""
 
     event_id: str
