@@ -210,6 +210,13 @@ class RunState:
         strand = carried_strand.get()
         return strand if strand in self.strands and strand.state != "ended" else None
 
+    def working_for(self) -> Strand | None:
+        """Return the strand on whose behalf this thread works, also if the thread is not explored:
+        the running strand, or one that waits, if the thread's context does not name it.
+        """
+        waiting = (s for s in self.strands if s.is_waiting_for("lock", "join"))
+        return self.here() or self.carried() or self.turns.current or next(waiting, None)
+
     def note_outsider(self, port: int = 0) -> bool:
         """Note a use of the fakes by this thread, and return whether it began before the exploration.
 
