@@ -80,6 +80,8 @@ class SharedRecords:
         """Protects the entries of all recorders, and the large calls."""
         self.watchers: Registry[Callable[[Entry], None]] = Registry()
         """Functions that are called with new entries and answered calls."""
+        self.observers: Registry[Callable[[int], None]] = Registry()
+        """Functions that forget a trial run, given the number at which it began."""
         self.numbers = itertools.count(1)
         self.recorded: deque[tuple[Any, ...]] = deque(maxlen=_ACTIONS)
         """What ``record_action()`` has recorded of each action of the test, the fake's name first."""
@@ -387,13 +389,20 @@ class Recorder:
             self.shared.numbers = itertools.count(last + 1)
 
     def forget_since(self, number: int) -> None:
-        """Undo a trial run: forget the entries after a number from ``reserve()`` in all journals."""
+        """Undo a trial run: forget the entries after a number from ``reserve()`` in all journals, and
+        the actions of the test.
+        """
         with self.shared.lock:
             self.shared.forget_sites(lambda each: each > number)
             for recorder in (self, *self.children):
                 at = bisect_right(recorder.entries, number, key=_number_of)
                 gone, recorder.entries = recorder.entries[at:], recorder.entries[:at]
                 self.shared.forget_large(gone)
+        recorded = self.shared.recorded
+        while recorded and recorded[-1][_NUMBER] > number:
+            recorded.pop()
+        for forget in self.shared.observers.items:
+            forget(number)
 
 
 @lru_cache(maxsize=64)  # because tests filter the calls of the same services many times
@@ -534,6 +543,7 @@ def _library_folders() -> tuple[str, ...]:
 
 
 _number_of = attrgetter("number")
+_NUMBER = 2  # the position of an action's number among what ``record_action()`` has recorded
 _MAX_LINE_LENGTH = 80  # of a source line that is shown
 _MAX_VALUE_LENGTH = 60  # of a value shown next to a source line
 _LINKS = r"\n\s*For (?:more|further) information .*"

@@ -281,6 +281,8 @@ def _check_repeats(player: Player, first: Run, when: str) -> None:
         if not (one and other and _content(one, has_content) == _content(other, has_content)):
             was = f"was '{_call_text(one, first)}'" if one else "did not exist"
             now = f"'{_call_text(other, second)}'" if other else "there was none"
+            if one and other and was == f"was {now}":
+                now = f"the same except for {_difference(one, other)},"
             found = f"call {number} {was}, and {'was ' if other and not one else ''}{now} {when}"
             raise _remembers(found, {**first.notes, **second.notes})
     if first.broken is None and second.broken is not None:
@@ -305,6 +307,24 @@ def _content(line: Line, has_content: bool) -> tuple[object, ...]:
     # Compare bytes, because a body that the journal has cut refuses comparisons.
     sent, answer = bytes(call.request_body), bytes(call.response_body)
     return *key, call.method, call.target, sent, call.status, call.outcome, answer
+
+
+def _difference(one: Line, other: Line) -> str:
+    """Describe the first difference of two calls whose lines in a story are alike."""
+    assert one.call is not None
+    assert other.call is not None
+    for part in ("target", "request_body", "status", "outcome", "response_body"):
+        before, after = getattr(one.call, part), getattr(other.call, part)
+        if isinstance(before, bytes):
+            before, after = bytes(before), bytes(after)
+            pairs = enumerate(zip(before, after, strict=False))
+            at = next((at for at, (one_byte, other_byte) in pairs if one_byte != other_byte), 0)
+            before, after = before[max(0, at - 20) : at + 60], after[max(0, at - 20) : at + 60]
+        if before != after:
+            return (
+                f"its {part.replace('_', ' ')}, which had {shown(before)} and then {shown(after)}"
+            )
+    return "its route"
 
 
 def _call_text(line: Line, run: Run) -> str:

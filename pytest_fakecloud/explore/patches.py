@@ -42,7 +42,7 @@ from ..outside.replace import Everywhere
 from .run import Program
 from .simulation.scheduler import Simulation
 from .simulation.sockets import SOCKET_METHODS, OwnLoop, Sockets
-from .simulation.strands import Crash, Strand, innermost
+from .simulation.strands import Crash, Strand, carried_strand, innermost
 from .world import World, swap, watch
 
 _EXIT_ADVICE = "explore() sees only this process and keeps it alive. Replace that call in the test"
@@ -187,7 +187,7 @@ class _ExploredTime:
         self, delay: float, result: Any, really: Callable[..., Awaitable[Any]], caller: FrameType
     ) -> Any:
         is_own = isinstance(asyncio.get_running_loop(), OwnLoop)
-        is_passed = not is_own and self._world.pass_time(delay)
+        is_passed = not is_own and await self._world.sleep_in_loop(delay)
         return await really(0 if is_passed else delay, result)
 
     def read(self, clock: RealClock, caller: FrameType) -> Any:
@@ -271,7 +271,7 @@ def _task_patches(world: World) -> Iterator[_Patch]:
 
 def _thread_patches(world: World) -> Iterator[_Patch]:
     real_start, real_join = threading.Thread.start, threading.Thread.join
-    real_shutdown = ThreadPoolExecutor.shutdown
+    real_shutdown, real_submit = ThreadPoolExecutor.shutdown, ThreadPoolExecutor.submit
 
     def start(simulation: Simulation, strand: Strand, thread: threading.Thread) -> None:
         # Do not explore threads of the fakes, e.g. for ASGI applications.
@@ -309,6 +309,23 @@ def _thread_patches(world: World) -> Iterator[_Patch]:
         pool._threads = sorted(pool._threads, key=lambda one: one.name)
         real_shutdown(pool, *args, **options)
 
+    def submit(pool: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        # An event loop that is not explored, such as that of an ASGI application, runs functions in
+        # threads whose contexts do not name the strand for which they work.
+        strand = None if world.simulation is None else world.simulation.state.carried()
+        if strand is None or world.is_here():
+            return real_submit(pool, function, *args, **kwargs)
+
+        def work() -> Any:
+            token = carried_strand.set(strand)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                carried_strand.reset(token)
+
+        return real_submit(pool, work)
+
+    yield ThreadPoolExecutor, "submit", submit
     yield threading.Thread, "start", _in_strands(world, real_start, start)
     yield threading.Thread, "join", _in_strands(world, real_join, join)
     yield ThreadPoolExecutor, "shutdown", shutdown

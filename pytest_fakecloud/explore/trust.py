@@ -121,8 +121,8 @@ class Reads:
 class Trust:
     """What the promise read, and how many lost writes it notices.
 
-    ``unwritten`` are the keys that it read and that no run wrote, ``written`` those that the
-    undisturbed run wrote.
+    ``unwritten`` are the keys that it read and that neither it nor any run wrote, ``written`` those
+    that the undisturbed run wrote.
     ``unnoticed`` are the writes whose loss it does not notice, of the ``writes`` that were left out.
     """
 
@@ -154,9 +154,12 @@ def examine(player: Player, undisturbed: Run) -> Trust:
     """
     world = player.world
     touches = [one for line in undisturbed.call_lines for one in line.data if one.writes]
+    # A key that the promise writes itself, for example through the application, exists.
+    own = {one.read for one in world.reads.touches if one.writes}
+    unwritten = {one.name for one in world.unwritten if one.read not in own}
     found = Trust(
         str(world.reads),
-        tuple(sorted(one.name for one in world.unwritten)),
+        tuple(sorted(unwritten)),
         tuple(one.name for one in touches if one.kind.startswith(KEY_OF_DB)),
     )
     missed: list[str] = []

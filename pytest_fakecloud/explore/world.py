@@ -44,7 +44,6 @@ from .run import Run
 from .simulation.clock import MOST_TIMERS
 from .simulation.scheduler import Simulation
 from .simulation.sockets import OwnLoop, SocketHooks
-from .simulation.state import OF_FAKES
 from .simulation.strands import Strand, carried_source
 from .trust import Reads
 
@@ -64,7 +63,7 @@ class World(Fakes):
 
     def __init__(self, cloud: BaseCloud, seed: int | str) -> None:
         super().__init__(cloud)
-        self.randomness = Randomness(seed, self.cooperating)
+        self.randomness = Randomness(seed, self.drawing)
         self.simulation: Simulation | None = None
         self.functions: dict[int, Callable[..., Any]] = {}
         """The sleeps and clocks of explored code, by the ID of the original function."""
@@ -155,6 +154,15 @@ class World(Fakes):
         """Return the strand of this thread, or None if it must not let other strands run."""
         return None if self.simulation is None else self.simulation.state.cooperating()
 
+    def drawing(self) -> Strand | None:
+        """Return the strand whose random numbers this thread draws, on whatever thread or loop the
+        strand's code runs; None outside of explored code.
+        """
+        if self.simulation is None or threading.get_ident() == self._owner:
+            return None
+        state = self.simulation.state
+        return None if state.aside_depth or state.turns.has_ended else state.working_for()
+
     @contextlib.contextmanager
     def setting_up(self) -> Iterator[None]:
         """Prepare a run in the block: locks that this thread creates are for explored code."""
@@ -177,18 +185,19 @@ class World(Fakes):
     def sleep(self, seconds: float) -> bool:
         """Sleep in fake time; return False for a thread that is not explored."""
         if self.simulation is not None:
-            # A thread of the fakes runs the handler of a ``destination`` for the delivering strand.
-            is_of_fakes = threading.current_thread().name.startswith(OF_FAKES)
-            return self.simulation.clock.sleep(seconds) or (is_of_fakes and self.pass_time(seconds))
+            clock = self.simulation.clock
+            return clock.sleep(seconds) or clock.sleep_elsewhere(seconds)
         if threading.get_ident() != self._owner or self.clock.driving:
             return False
         # Move the clock when the check sleeps, so that it can wait for later events.
         self.clock.advance(seconds)
         return True
 
-    def pass_time(self, seconds: float) -> bool:
-        """Let the fake time of a sleep pass in a thread that is not explored."""
-        return self.simulation is not None and self.simulation.clock.let_pass(seconds)
+    async def sleep_in_loop(self, seconds: float) -> bool:
+        """Sleep in fake time in an event loop that is not explored; return False for other loops."""
+        if self.simulation is None:
+            return False
+        return await self.simulation.clock.sleep_in_loop(seconds)
 
 
 class Randomness:
@@ -200,10 +209,10 @@ class Randomness:
     ``os.urandom()``, and numpy's default and global generators.
     """
 
-    def __init__(self, seed: object, cooperating: Callable[[], Strand | None]) -> None:
+    def __init__(self, seed: object, drawing: Callable[[], Strand | None]) -> None:
         self._seed = seed
         self._series = 0
-        self._cooperating = cooperating
+        self._drawing = drawing
         self._found = random.getstate()
         self._numpy: Any = None
         if "numpy" in sys.modules:
@@ -253,17 +262,17 @@ class Randomness:
         real_urandom, real_seed = os.urandom, random.Random.seed
 
         def urandom(size: int, /) -> bytes:
-            strand = self._cooperating()
+            strand = self._drawing()
             return real_urandom(size) if strand is None else self._bytes(strand, size)
 
         def urandom_of_numbers(size: int, /) -> bytes:
             """The source of ``SystemRandom``, which makes numbers and, in ``randbytes()``, bytes."""
-            if self._cooperating() is not None:
+            if self._drawing() is not None:
                 self._has_drawn |= sys._getframe(1).f_code.co_name != "randbytes"
             return urandom(size)
 
         def seed(generator: random.Random, a: Any = None, version: int = 2) -> None:
-            strand = None if a is not None else self._cooperating()
+            strand = None if a is not None else self._drawing()
             if strand is not None:
                 self._has_drawn = True
                 a = self._bytes(strand, 16)

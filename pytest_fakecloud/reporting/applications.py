@@ -80,10 +80,15 @@ class Listener:
         self._unobserved = set(_FRAMEWORKS)
         self._connected: list[tuple[Any, _Receiver]] = []
         self._wrapped: list[Replacement] = []
+        self._unsubscribe: Callable[[], None] = lambda: None
 
     def listen(self, cloud: BaseCloud | None) -> None:
         """Record requests for this cloud, and forget those for another one; None records nothing."""
         if cloud is not self.cloud:
+            self._unsubscribe()
+            if cloud is not None:
+                observers = recorder_of(cloud.journal).shared.observers
+                self._unsubscribe = observers.add(self.forget_since)
             self.cloud = cloud
             with self._lock:
                 self.served.clear()
@@ -103,6 +108,14 @@ class Listener:
         while self._wrapped:
             self._wrapped.pop().restore()
         self._unobserved.update(_FRAMEWORKS)
+
+    def forget_since(self, number: int) -> None:
+        """Forget the requests of a trial run, whose calls the journal forgets."""
+        with self._lock:
+            requests = [request for request in self.served if request.began <= number]
+            self.served.clear()
+            self.served.extend(requests)
+            self._under_way = [one for one in self._under_way if one.began <= number]
 
     # -- records ---------------------------------------------------------------------------------
 

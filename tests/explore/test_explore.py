@@ -30,6 +30,7 @@ from pytest_fakecloud import (
     ContractError,
     History,
     KVServer,
+    eventually,
     once,
     replay_schedule,
 )
@@ -548,31 +549,66 @@ def test_an_assertion_of_the_code_is_a_promise(cloud: Cloud, kv: KVServer) -> No
     assert found.schedule == "run.1 respond"
 
 
-@pytest.mark.parametrize("error", [LookupError, pytest.fail.Exception])
-def test_an_error_of_the_check_says_after_what(
-    cloud: Cloud, kv: KVServer, redis: Redis, error: type[BaseException]
-) -> None:
+def test_an_outcome_of_the_check_says_after_what(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     def check() -> None:
         if kv.value("taken") is None:
-            raise error("nothing there")
+            pytest.fail("nothing there")
 
-    with pytest.raises(error) as found:
+    with pytest.raises(pytest.fail.Exception) as found:
         cloud.explore(claim(redis), check)
     assert found.value.__notes__ == ["raised by check=, after the schedule 'run.2 crash'"]
 
 
-def test_an_error_in_another_order_of_calls_can_be_replayed(
+class Taken(Exception):
+    """An exception of the application."""
+
+
+@pytest.mark.parametrize("form", ["function", "coroutine", "list", "predicate"])
+def test_an_exception_of_a_check_after_an_event_breaks_the_promise(
+    cloud: Cloud, kv: KVServer, redis: Redis, form: str
+) -> None:
+    def take() -> None:
+        redis.set("lock", "x")
+        redis.delete("lock")
+
+    def check() -> None:
+        if redis.get("lock"):
+            raise Taken("still")
+
+    async def awaited() -> None:
+        check()
+
+    def predicate() -> bool:
+        return kv.value("lock") is None or bool(check())
+
+    checks: Any = {
+        "function": check,
+        "coroutine": awaited,
+        "list": [holds, check],
+        "predicate": eventually(predicate, within="1s"),
+    }
+    found = failure(cloud, take, checks[form], kinds="crash")
+    assert found.schedule == "take.2 crash"
+    assert "check: Taken: still" in str(found)
+    traceback = found.__cause__.__traceback__ if found.__cause__ is not None else None
+    assert isinstance(found.__cause__, Taken)
+    assert traceback is not None
+    assert traceback.tb_frame.f_code.co_filename == __file__, "no frames of explore()"
+    with pytest.raises(Taken):  # in the undisturbed run
+        cloud.explore(lambda: redis.set("lock", "x"), checks[form])
+
+
+def test_an_exception_in_another_order_of_calls_can_be_replayed(
     cloud: Cloud, kv: KVServer, redis: Redis
 ) -> None:
     def check(history: History) -> None:
         assert kv.value("k") == "bob", {"ann": ""}[f"no name after {history.schedule}"]
 
     clients = {name: (lambda name=name: redis.set("k", name)) for name in ("ann", "bob")}
-    with pytest.raises(KeyError, match=r"'no name after ann\.1 switch bob'") as found:
-        cloud.explore(clients, check, kinds="switch")
-    assert found.value.__notes__ == ["raised by check=, after the schedule 'ann.1 switch bob'"]
-    with pytest.raises(KeyError, match=r"'no name after ann\.1 switch bob'"):
-        cloud.explore(clients, check, schedule="ann.1 switch bob")
+    found = failure(cloud, clients, check, kinds="switch")
+    assert "check: KeyError: 'no name after ann.1 switch bob'" in str(found)
+    found = failure(cloud, clients, check, schedule="ann.1 switch bob")
+    assert "check: KeyError: 'no name after ann.1 switch bob'" in str(found)
 
 
 def test_what_cannot_be_explored_is_refused(cloud: Cloud, redis: Redis) -> None:

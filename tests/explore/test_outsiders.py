@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
 
 import pytest
 import redis as redis_py
@@ -159,6 +162,72 @@ def test_calls_through_a_running_client_of_an_application_are_those_of_the_reque
     lines = re.findall(r"(\w+): SET owner (\w+)", story)
     assert lines == [("ann", "ann"), ("bob", "bob")]
     assert found.tried == 20
+
+
+@pytest.mark.parametrize("kinds", ["lose_response", "drop"])
+@pytest.mark.parametrize("sleeper", ["client", "coroutine", "function"])
+def test_sleeps_behind_a_running_client_of_an_application_take_fake_time(
+    cloud: Cloud, kv: KVServer, sleeper: str, kinds: Any
+) -> None:
+    """Of the Redis client before its retry, or of the application's own code."""
+    app, retries = FastAPI(), int(sleeper == "client")
+    redis = Redis(kv.url, kv.token, rest_retries=retries, rest_retry_interval=600)
+    asynchronous = AsyncRedis(kv.url, kv.token, rest_retries=retries, rest_retry_interval=600)
+
+    @app.post("/function")
+    def function() -> None:
+        time.sleep(600)
+        redis.incr("taken")
+
+    @app.post("/coroutine")
+    async def coroutine() -> None:
+        await asyncio.sleep(600)
+        await asynchronous.incr("taken")
+
+    @app.post("/client")
+    async def client() -> None:
+        await asynchronous.incr("taken")
+
+    def check() -> None:
+        assert int(kv.value("taken") or 0) <= 2
+
+    before = monotonic()
+    with TestClient(app, raise_server_exceptions=False) as web:
+        post = partial(web.post, f"/{sleeper}")
+        found = cloud.explore(post, check, kinds=kinds, budget=4, trust=False)
+        assert found.tried
+        assert web.post("/missing").status_code == 404, "the client still runs"
+    assert monotonic() - before < 60
+
+
+@pytest.mark.parametrize("where", ["def", "to_thread", "executor"])
+def test_threads_of_an_asgi_destination_sleep_in_fake_time(
+    cloud: Cloud, kv: KVServer, where: str
+) -> None:
+    app, queue = FastAPI(), cloud.queue()
+    redis = Redis(kv.url, kv.token, rest_retries=0)
+
+    def work() -> None:
+        time.sleep(30)
+        redis.set("handled", cloud.clock.now().isoformat())
+
+    async def hook() -> None:
+        if where == "to_thread":
+            await asyncio.to_thread(work)
+        else:
+            await asyncio.get_running_loop().run_in_executor(None, work)
+
+    app.post("/hook")(work if where == "def" else hook)
+    queue.destinations.asgi("https://app.example.com", app)
+    publish = partial(queue.publish, "https://app.example.com/hook")
+
+    def check() -> None:
+        assert kv.value("handled") == "2026-11-20T12:00:30+00:00"
+
+    before = monotonic()
+    for _ in range(2):  # The threads of the first exploration began before the second one.
+        cloud.explore(publish, check, schedule="")
+    assert monotonic() - before < 20
 
 
 def test_a_handler_of_a_destination_sleeps_in_fake_time(cloud: Cloud, kv: KVServer) -> None:

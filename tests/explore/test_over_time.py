@@ -138,11 +138,18 @@ def test_a_predicate_that_raises_says_where(cloud: Cloud, kv: KVServer, redis: R
             redis.set("n", "one")
 
     with pytest.raises(ValueError, match="invalid literal for int") as found:
-        cloud.explore(client, always(count), schedule="client.2 slow 4")
+        cloud.explore(client, always(count))
     predicate, schedule = found.value.__notes__
     assert predicate.startswith("raised by count, the predicate of always(). ")
     assert "kv_server.value('key')" in predicate
-    assert schedule == "raised by check=, during the schedule 'client.2 slow 4'"
+    assert schedule == "raised by check=, in the undisturbed run"
+
+    def has_not_crashed(history: History) -> bool:
+        return not history.crashed or {}["no lock"]
+
+    story = failure(cloud, client, always(has_not_crashed), kinds="crash").story
+    assert "the promise breaks here" in story
+    assert "check: KeyError: 'no lock'" in story
 
     def fail() -> bool:
         return kv.value("n") is None or pytest.fail("set")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import secrets
@@ -9,14 +10,20 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable
+from typing import Any
 
+import fastapi
+import flask
+import httpx
 import numpy as np
 import pytest
+import upstash_workflow.fastapi
+from qstash import AsyncQStash
 from upstash_redis import Redis
 
-from pytest_fakecloud import Cloud, KVServer
+from pytest_fakecloud import Cloud, History, KVServer, Queue
 
-from .conftest import failure, holds, opened
+from .conftest import asgi_app, failure, holds, opened
 
 NUMBERS: dict[str, Callable[[], object]] = {
     "random": random.random,
@@ -79,6 +86,113 @@ def test_random_bytes_alone_are_the_same_in_every_run(name: str) -> None:
         found = cloud.explore({"ann": run}, holds, budget=20)
     assert len(seen) == 1
     assert "numbers" in found.untried
+
+
+def _function_handler(queue: Queue, handle: Callable[[], None]) -> None:
+    queue.destinations.call(f"{SHOP}/hook", lambda request: handle())
+
+
+def _wsgi_handler(queue: Queue, handle: Callable[[], None]) -> None:
+    app = flask.Flask("shop")
+    app.post("/hook")(lambda: (handle(), "")[1])
+    queue.destinations.wsgi(SHOP, app)
+
+
+def _asgi_handler(queue: Queue, handle: Callable[[], None]) -> None:
+    async def awaited() -> None:
+        handle()
+
+    queue.destinations.asgi(SHOP, asgi_app(awaited), lifespan=False)
+
+
+def _fastapi_async_handler(queue: Queue, handle: Callable[[], None]) -> None:
+    app = fastapi.FastAPI()
+
+    @app.post("/hook")
+    async def hook() -> None:
+        handle()
+
+    queue.destinations.asgi(SHOP, app)
+
+
+def _fastapi_def_handler(queue: Queue, handle: Callable[[], None]) -> None:
+    app = fastapi.FastAPI()
+    app.post("/hook")(lambda: handle())
+    queue.destinations.asgi(SHOP, app)
+
+
+def _executor_handler(queue: Queue, handle: Callable[[], None]) -> None:
+    async def awaited() -> None:
+        await asyncio.get_running_loop().run_in_executor(None, handle)
+
+    queue.destinations.asgi(SHOP, asgi_app(awaited), lifespan=False)
+
+
+def _workflow_handler(queue: Queue, handle: Callable[[], None]) -> None:
+    app = fastapi.FastAPI()
+    client = AsyncQStash(queue.token, base_url=queue.url)
+    serve = upstash_workflow.fastapi.Serve(app)
+
+    @serve.post("/hook", qstash_client=client, receiver=None, url=f"{SHOP}/hook")
+    async def hook(context: Any) -> None:
+        async def step() -> None:
+            handle()
+
+        await context.run("draw", step)
+
+    queue.destinations.asgi(SHOP, app)
+
+
+SHOP = "https://shop.example.com"
+HANDLERS = [
+    _function_handler,
+    _wsgi_handler,
+    _asgi_handler,
+    _fastapi_async_handler,
+    _fastapi_def_handler,
+    _executor_handler,
+    _workflow_handler,
+]
+
+
+@pytest.mark.parametrize("is_awaited", [False, True], ids=["explore()", "aio.explore()"])
+@pytest.mark.parametrize("add_handler", HANDLERS)
+def test_each_kind_of_handler_draws_the_numbers_of_its_delivery(
+    add_handler: Callable[[Queue, Callable[[], None]], None], is_awaited: bool
+) -> None:
+    """From every source, in whichever thread or event loop the handler runs."""
+    searches: list[dict[str, dict[str, object]]] = []
+    for _ in range(2):
+        drawn: list[dict[str, object]] = []
+        schedules: dict[str, dict[str, object]] = {}
+        with opened() as cloud:
+            redis, queue = cloud.kv_server().client(), cloud.queue()
+
+            def handle(redis: Any = redis, drawn: list[Any] = drawn) -> None:
+                values = {name: draw() for name, draw in {**NUMBERS, **BYTES}.items()}
+                drawn.append(values)
+                redis.set("drawn", repr(values))
+
+            def check(history: History, drawn: list[Any] = drawn) -> None:
+                schedules.setdefault(history.schedule, drawn[-1])  # noqa: B023 - called at once
+
+            def publish(queue: Queue = queue) -> None:
+                url = f"{queue.url}/v2/publish/{SHOP}/hook"
+                httpx.post(url, headers=queue.headers)
+
+            add_handler(queue, handle)
+            options: Any = {"kinds": ("delay", "numbers"), "budget": 4, "seed": 1, "trust": False}
+            if is_awaited:
+                asyncio.run(cloud.aio.explore(publish, check, **options))
+            else:
+                cloud.explore(publish, check, **options)
+        searches.append(schedules)
+    first, second = searches
+    assert first == second, "the same in another search"
+    series = len({str(values) for values in first.values()})
+    assert series > 2
+    for name in {**NUMBERS, **BYTES}:
+        assert len({str(values[name]) for values in first.values()}) == series, name
 
 
 def test_a_branch_on_a_random_number_is_found_and_replayed(

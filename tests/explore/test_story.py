@@ -432,3 +432,60 @@ def test_a_call_that_waits_is_answered_after_what_it_waited_for(cloud: Cloud, kv
         "+2 s push RPUSH",
         "+2 s pop BLPOP",
     ]
+
+
+_OBSERVED = """
+import asyncio, logging, warnings
+import fastapi, flask, httpx
+from fastapi.testclient import TestClient
+
+ASYNC = fastapi.FastAPI()
+FLASK = flask.Flask("shop")
+
+def buy(kv_server):
+    print("prints")
+    logging.getLogger("shop").warning("logs")
+    warnings.warn(UserWarning("warns"))
+    redis = kv_server.client(rest_retries=0)
+    redis.incr("sold"), redis.incr("billed")
+    return {{}}
+
+def test_it(kv_server, queue, fakecloud):
+    FLASK.post("/buy")(lambda: buy(kv_server))
+    ASYNC.post("/buy")(lambda: buy(kv_server))
+
+    async def transport():
+        client = httpx.AsyncClient(transport=httpx.ASGITransport(ASYNC), base_url="http://shop")
+        async with client:
+            await client.post("/buy")
+
+    def check():
+        assert kv_server.value("sold") == kv_server.value("billed")
+
+    queue.destinations.wsgi("https://shop.example.com", FLASK)
+    fakecloud.explore({run}, check, kinds="respond")
+"""
+_CLIENTS = {
+    "flask": "lambda: FLASK.test_client().post('/buy')",
+    "TestClient": "lambda: TestClient(ASYNC).post('/buy')",
+    "ASGITransport": "transport",
+    "destination": "lambda: queue.publish('https://shop.example.com/buy', retries=0)",
+}
+
+
+@pytest.mark.parametrize("client", _CLIENTS)
+def test_a_report_has_requests_logs_warnings_and_output_of_the_failing_schedule_only(
+    run: Callable[..., pytest.RunResult], client: str
+) -> None:
+    result = run(_OBSERVED.format(run=_CLIENTS[client]), "-W", "default", quiet=False)
+    result.assert_outcomes(failed=1, warnings=None)
+    text = result.stdout.str()
+    for collected in ("prints", "UserWarning: warns"):
+        assert len(re.findall(f"(?m)^ *(?:.*: )?{collected}$", text)) == 1, collected
+    log = text.partition("Captured log call")[2]
+    assert len(re.findall(r"(?m)^WARNING .* logs$", log)) == 1
+    # A report shows a destination's requests as deliveries, beside the action that led to them.
+    assert text.count("application POST /buy") == (client != "destination")
+    if client == "destination":
+        assert text.count("* test queue.publish(") == 1
+        assert "(x" not in text.partition("* test queue.publish(")[2].partition("application")[0]

@@ -445,3 +445,21 @@ def test_what_the_promise_reads_by_a_client_of_its_own_is_named(
 
     found = cloud.explore(lambda: redis.set("n", "1"), check, kinds="tick", budget=5)
     assert found.reads == f"{reads}, key n"
+
+
+def test_no_hint_for_keys_that_only_the_check_writes(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    """A check may call the application at a later time, at which it has another key."""
+
+    def ask() -> bool:
+        return int(redis.incr(f"quota:{cloud.clock.now():%d}")) <= 3
+
+    def check() -> None:
+        cloud.clock.advance("49h")
+        assert ask()
+        assert kv.value("quota:19") is None
+
+    found = cloud.explore(ask, check, budget=10)
+    assert found.unwritten == ("quota:19",)
+    assert str(found).count("did you mean") == 1

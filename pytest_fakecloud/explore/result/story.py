@@ -223,8 +223,11 @@ def _at(run: Run, at_us: int) -> str:
 
 
 def reason(error: BaseException | None) -> str:
-    """Return the reason why a promise is broken: the message of its assertion."""
+    """Return the reason why a promise is broken: the message of its assertion, or an exception."""
     lines = str(error).strip().splitlines() if error is not None else []
+    if error is not None and not isinstance(error, AssertionError):
+        name = type(error).__name__
+        lines = [f"{name}: {lines[0]}", *lines[1:]] if lines else [name]
     if not lines:
         return "an assertion failed"
     # Leave out the details of the assertion, which pytest's report contains.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -14,11 +16,13 @@ from ...core.journal import recorder_of
 from ...core.timers import Duration, duration_us, monotonic
 from ...queue.delivery.routes import Url
 from ..anomalies import LAST, Allowed, Anomaly, AnomalyError, Record, find_anomalies
+from ..observers import mark
 from ..programs import check_has_run
 from ..run import History, Plan, Point, Redundant, Run, Strategy
 from ..schedule import DELAY, DELAYS, DUE, Schedule
 from ..simulation.scheduler import Simulation
 from ..simulation.state import Subject, add_schedule
+from ..simulation.strands import without_library_frames
 from ..trust import Trust
 from ..world import World
 from .ahead import Ahead
@@ -253,13 +257,18 @@ class Player:
         """Reset the fakes, run the programs under a schedule, and check the promise.
 
         ``notes`` makes the run record the points at which events are possible, and ``stacks`` the
-        lines of the application that make each call. The journal forgets the calls of the run unless
+        lines of the application that make each call. Journal and observers forget the run unless
         ``keep`` is true. ``left_out`` is the number of a call whose effect is undone, in a run that
         does not count. Raises ``Redundant`` if the strategy ends the run.
         """
         world = self.world
         recorder = recorder_of(world.cloud.journal)
-        number = recorder.reserve()
+        number, forget_observations = recorder.reserve(), mark()
+
+        def forget() -> None:
+            recorder.forget_since(number)
+            forget_observations()
+
         world.reset()
         world.randomness.begin(schedule.series)
         if self.setup is not None:
@@ -270,7 +279,7 @@ class Player:
         try:
             run = world.play(simulation)
         except Redundant:
-            recorder.forget_since(number)
+            forget()
             raise
         if keep:
             run.state = world.cloud, world.cloud.snapshot()
@@ -284,11 +293,14 @@ class Player:
         is_examined = stacks and left_out < 0 and not run.fired
         with world.reads.recorded() if is_examined else contextlib.nullcontext():
             for check in self.subject.promises.at_end:
-                run.broken = run.broken or self._broken_promise(check, simulation.history, applied)
+                is_disturbed = bool(run.fired) or left_out >= 0
+                run.broken = run.broken or self._broken_promise(
+                    check, simulation.history, applied, is_disturbed=is_disturbed
+                )
         if left_out < 0:
             self._note_anomalies(run)
         if not keep:
-            recorder.forget_since(number)
+            forget()
         if left_out >= 0:
             return run
         if notes:
@@ -320,6 +332,8 @@ class Player:
     def after_fork(self) -> None:
         """Prepare a forked process, in which the threads and sockets of its parent are missing."""
         self.ahead = Ahead(self, 1)
+        # The child shares the position in a captured file of the parent, which reports the runs.
+        sys.stdout = sys.stderr = io.StringIO()
         self.subject.threads.after_fork()
         self.world.after_fork()
 
@@ -349,8 +363,17 @@ class Player:
         return "numbers" in self.subject.kinds and self.tally.coverage.draws_numbers
 
     def _broken_promise(
-        self, check: Callable[[History], object], history: History, schedule: Schedule
-    ) -> AssertionError | None:
+        self,
+        check: Callable[[History], object],
+        history: History,
+        schedule: Schedule,
+        *,
+        is_disturbed: bool,
+    ) -> Exception | None:
+        """Call a check; return the failed assertion or, after an event, any exception that it raised.
+
+        A check that calls the application may get an exception of the application.
+        """
         try:
             check_returned(self.world.awaited(check(history)))
         except BaseException as error:
@@ -358,6 +381,8 @@ class Player:
             broken = broken_promise(ending)
             if broken is not None:
                 return broken
+            if is_disturbed and ends_the_test(error) is None and isinstance(error, Exception):
+                return without_library_frames(error)
             add_schedule(ending, "after", schedule)
             if ending is error:
                 raise

@@ -75,12 +75,7 @@ class Calls(Part):
             owner = self._state.owners.get(request.client[1])
             if owner is not None and owner.state != "ended":
                 return owner, False
-        carried = self._state.carried()
-        if carried is not None:
-            return carried, False
-        # A thread that is not explored works for the running strand, or for one that waits.
-        waiting = (s for s in self._state.strands if s.is_waiting_for("lock", "join"))
-        return self._turns.current or next(waiting, None), False
+        return self._state.working_for(), False
 
     def at_call(self, handle: Handle, request: Request, serve: Serve) -> AnyResponse:
         """Handle a request at its endpoint, in the strand's own thread or in the fake's."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import itertools
 import math
@@ -9,6 +10,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from ...core.errors import ContractError
@@ -16,8 +18,8 @@ from ...core.timers import Signal
 from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, READS_CLOCK, Footprint, Touch, touch_of_key
 from ..run import Choices, Due, Step
 from ..schedule import CLOCK, DELAY, DELAYS, DUE, EDGE, JUMPS, PAUSES, TICKS, Event, Kind
-from .state import Part, RunState, seconds
-from .strands import Crash, Strand, Waiting, Why, pause
+from .state import OF_FAKES, Part, RunState, seconds
+from .strands import Crash, Gate, Strand, Waiting, Why, pause
 from .turns import describe_places
 
 MOST_STEPS = 20_000
@@ -36,6 +38,8 @@ MOST_TIMERS = 1_000
 """Maximum number of timers, or of pending stream entries of one group, that are inspected."""
 _MOST_AHEAD_US = 86_400 * 1_000_000
 """Microseconds from now until which a number in a request counts as a time."""
+_CHECKS_OF_SLEEPERS = 500
+"""Number of checks, a ``pause()`` apart, for which the clock waits for code that it has woken."""
 LOOK = 0.5
 """Wall-clock seconds between two checks of whether a strand has ended."""
 _Wait: TypeAlias = Callable[[Signal, Callable[[], Any], int], Any]
@@ -66,6 +70,14 @@ class _NextTimes(NamedTuple):
         return min(found, default=None)
 
 
+class _Sleeper(NamedTuple):
+    """A sleep in a thread that is not explored, for a strand that waits for it."""
+
+    until_us: int
+    strand: Strand
+    wake: Callable[[], object]
+
+
 class RunClock(Part):
     """The fake time of a run: moves the clock, and pauses strands or lets them wait.
 
@@ -89,6 +101,7 @@ class RunClock(Part):
         self._chosen_moves = 0
         self._forced_moves = 0
         self._firings = 0
+        self._sleepers: list[_Sleeper] = []
 
     def all_times(self) -> frozenset[int]:
         """Return the times that the clock can move to, if timers are explored."""
@@ -202,7 +215,7 @@ class RunClock(Part):
 
     def _next_wake_up(self, now: int) -> int | None:
         """Return the next time at which a strand goes on; daemons count only beside others."""
-        found = [self._state.all_paused_until_us]
+        found = [self._state.all_paused_until_us, *(one.until_us for one in self._sleepers)]
         for strand in self._state.strands:
             if strand.state == "ended" or (strand.is_daemon and self._are_only_daemons_left()):
                 continue
@@ -399,13 +412,84 @@ class RunClock(Part):
                 self._state.postpone(line)
         return result
 
-    def let_pass(self, seconds: float) -> bool:
-        """Let fake time pass in an event loop that is not explored."""
-        if self._turns.current is None or self._state.aside_depth:
+    def sleep_elsewhere(self, seconds: float) -> bool:
+        """Sleep in a thread that is not explored but works for a strand, such as a worker thread of an
+        ASGI application; return False for other threads.
+        """
+        strand = self._strand_elsewhere()
+        if strand is None:
             return False
-        if not self._fakes.clock.driving and seconds > 0:
-            self.move_to(self._fakes.now_us() + math.ceil(seconds * 1e6))
+        if not self._passes(strand, seconds):
+            gate = Gate()
+            self._add_sleeper(strand, seconds, gate.release)
+            gate.acquire()
+            if self._turns.has_ended:
+                raise RuntimeError("the run has ended in which this thread began to sleep")
         return True
+
+    async def sleep_in_loop(self, seconds: float) -> bool:
+        """Like ``sleep_elsewhere()``, for a task of an event loop that is not explored."""
+        strand = self._strand_elsewhere()
+        if strand is None:
+            return False
+        if not self._passes(strand, seconds):
+            loop = asyncio.get_running_loop()
+            future = loop.create_future()
+
+            def end() -> None:
+                if self._turns.has_ended:
+                    future.cancel()  # Any other exception could be caught, or end the whole loop.
+                elif not future.done():
+                    future.set_result(None)
+
+            self._add_sleeper(strand, seconds, partial(loop.call_soon_threadsafe, end))
+            await future
+        return True
+
+    def _strand_elsewhere(self) -> Strand | None:
+        """Return the strand for which this thread works, if the thread itself is not explored."""
+        if self._state.aside_depth or self._turns.here() is not None or self._turns.has_ended:
+            return None
+        # A thread of the fakes runs the handler of a ``destination`` for the delivering strand.
+        is_of_fakes = threading.current_thread().name.startswith(OF_FAKES)
+        return self._state.carried() or (self._turns.current if is_of_fakes else None)
+
+    def _passes(self, strand: Strand, seconds: float) -> bool:
+        """Let time pass for a strand that waits for this thread in its turn; return False for one that
+        lets other strands run, whose sleep must wait for them.
+        """
+        if self._fakes.clock.driving or seconds <= 0:
+            return True
+        if self._turns.current is not strand and not strand.host.real_waits:
+            return False
+        self.move_to(self._fakes.now_us() + math.ceil(seconds * 1e6))
+        return True
+
+    def _add_sleeper(self, strand: Strand, seconds: float, wake: Callable[[], object]) -> None:
+        until_us = self._fakes.now_us() + math.ceil(seconds * 1e6)
+        self._sleepers.append(_Sleeper(until_us, strand, wake))
+
+    def _wake_sleepers(self) -> None:
+        """Wake the sleepers whose time has come, one after the other, in the order of the strands."""
+        due = [one for one in self._sleepers if one.until_us <= self._fakes.now_us()]
+        strands = self._state.strands
+        for sleeper in sorted(due, key=lambda one: (one.until_us, strands.index(one.strand))):
+            self._sleepers.remove(sleeper)
+            sleeper.wake()
+            strand, ready = sleeper.strand, sleeper.strand.waiting.ready
+            for _ in range(_CHECKS_OF_SLEEPERS):
+                sleeps_again = any(one.strand is strand for one in self._sleepers)
+                if self._turns.has_ended or sleeps_again or ready is None or ready():
+                    break
+                pause()
+
+    def has_sleepers(self) -> bool:
+        return bool(self._sleepers)
+
+    def end_sleeps(self) -> None:
+        """Wake all sleepers, because the run has ended."""
+        while self._sleepers:
+            self._sleepers.pop().wake()
 
     def take_turn(self, strand: Strand, is_own_thread: bool) -> None:
         """Let other strands run; return at the next turn of a strand that is parked or waits.
@@ -485,7 +569,9 @@ class RunClock(Part):
     def move_to(self, instant_us: int) -> bool:
         """Move the clock, fire the engines' own timers on the way, and return whether any fired."""
         target = max(instant_us, self._fakes.now_us())
-        return bool(self._fakes.clock.fire(lambda: target, ("state",)))
+        fired = bool(self._fakes.clock.fire(lambda: target, ("state",)))
+        self._wake_sleepers()
+        return fired
 
     def known_instants(self, now: int, most: int) -> list[int]:
         """Return the next times of timers, deliveries, the ends of TTLs and of idle times."""

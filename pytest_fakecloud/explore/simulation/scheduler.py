@@ -71,6 +71,7 @@ class Simulation:
             self.clock.delay_starts()
             self.turns.run(self)
         finally:
+            self.clock.end_sleeps()
             self.state.cut(lambda one: one.crashed or one.host.crashed or one.root.crashed)
         self._fakes.disturbances.end()
         self._fakes.deliveries.resume_schedules()
@@ -336,7 +337,7 @@ class Simulation:
             for _ in range(_GRACE_CHECKS):
                 # A thread that is not explored may still release a waiting strand.
                 pause()
-                if self.turns.has_ended or self._options():
+                if self.turns.has_ended or self.clock.has_sleepers() or self._options():
                     return False
             self._report_stuck(busy)
         for strand in self.state.strands:

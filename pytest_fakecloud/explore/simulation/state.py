@@ -12,10 +12,10 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import Any
+from typing import Any, cast
 
 from ...core.calls import Call
-from ...core.errors import ContractError
+from ...core.errors import ContractError, ends_the_test
 from ...core.recorder import stack_of
 from ...outside.clocks import INFRASTRUCTURE, module_of
 from ..fakes import Fakes
@@ -210,6 +210,13 @@ class RunState:
         strand = carried_strand.get()
         return strand if strand in self.strands and strand.state != "ended" else None
 
+    def working_for(self) -> Strand | None:
+        """Return the strand on whose behalf this thread works, also if the thread is not explored:
+        the running strand, or one that waits, if the thread's context does not name it.
+        """
+        waiting = (s for s in self.strands if s.is_waiting_for("lock", "join"))
+        return self.here() or self.carried() or self.turns.current or next(waiting, None)
+
     def note_outsider(self, port: int = 0) -> bool:
         """Note a use of the fakes by this thread, and return whether it began before the exploration.
 
@@ -250,11 +257,13 @@ class RunState:
             for promise in self.subject.promises.at_step:
                 try:
                     promise(self.history)
-                except AssertionError as error:
-                    self.run.broken = error
-                    self.add_line("the promise", "breaks here").breaks = True
-                    return
                 except BaseException as error:
+                    is_error = isinstance(error, Exception) and ends_the_test(error) is None
+                    # Without an event, an error of the promise is a mistake of the test.
+                    if isinstance(error, AssertionError) or (is_error and self.run.fired):
+                        self.run.broken = cast("Exception", error)
+                        self.add_line("the promise", "breaks here").breaks = True
+                        return
                     add_schedule(error, "during", Schedule(self.run.fired))
                     # End the run here, because the explored code could catch the exception.
                     self.turns.fail(error)

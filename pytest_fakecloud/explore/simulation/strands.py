@@ -298,6 +298,14 @@ def distinct_places(sources: Sequence[Source]) -> list[str]:
     return [source[0] if source else "" for source in left]
 
 
+def without_library_frames(error: Exception) -> Exception:
+    """Return an exception whose traceback begins in the application, if it passes through it."""
+    traceback = error.__traceback__
+    while traceback is not None and is_library(traceback.tb_frame.f_code.co_filename):
+        traceback = traceback.tb_next
+    return error if traceback is None else error.with_traceback(traceback)
+
+
 def application_frame(frame: FrameType | None) -> FrameType | None:
     """Return the innermost application frame of a stack, or None."""
     return next((one for one in stack_of(frame) if not is_library(one.f_code.co_filename)), None)

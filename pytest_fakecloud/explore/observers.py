@@ -1,0 +1,76 @@
+"""What pytest has collected about the runs of an exploration: log records, warnings and output."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+
+def mark() -> Callable[[], None]:
+    """Return a function that makes pytest forget what it has collected since then.
+
+    Each run of an exploration has its own log records, warnings and output, so that a report shows
+    those of the failing schedule only, as it does with the calls of the journal.
+    """
+    cuts = [*_cuts_of_logs(), *_cuts_of_warnings(), *_cuts_of_output()]
+
+    def forget() -> None:
+        for cut in cuts:
+            cut()
+
+    return forget
+
+
+def _cuts_of_logs() -> Iterator[Callable[[], None]]:
+    # Look among the loaded modules only, because an exploration outside pytest must not import it.
+    pytest_logging: Any = sys.modules.get("_pytest.logging")
+    if pytest_logging is None:
+        return
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, pytest_logging.LogCaptureHandler):
+            log: Any = handler
+            yield partial(
+                _cut_log, log, log.records, len(log.records), log.stream, log.stream.tell()
+            )
+
+
+def _cut_log(log: Any, records: list[object], number: int, stream: Any, position: int) -> None:
+    """Cut a log to its former length, unless the code has cleared it and began another one."""
+    del log.records[number if log.records is records else 0 :]
+    _cut_stream(log.stream, position if log.stream is stream else 0)
+
+
+def _cuts_of_warnings() -> Iterator[Callable[[], None]]:
+    # catch_warnings(record=True), which pytest uses, replaces this function by the list's append().
+    record = getattr(warnings, "_showwarnmsg_impl", None)
+    recorded = getattr(record, "__self__", None)
+    if isinstance(recorded, list):
+        yield partial(_cut_warnings, recorded, len(recorded))
+
+
+def _cut_warnings(recorded: list[object], number: int) -> None:
+    if len(recorded) > number:
+        del recorded[number:]
+        with warnings.catch_warnings():
+            pass  # This makes filters forget which warnings they have already shown.
+
+
+def _cuts_of_output() -> Iterator[Callable[[], None]]:
+    for stream in (sys.stdout, sys.stderr):
+        if type(stream).__module__ == "_pytest.capture":
+            stream.flush()
+            yield partial(_cut_stream, stream, stream.tell())
+
+
+def _cut_stream(stream: Any, position: int) -> None:
+    """Cut a stream to a former length; the code may have read and emptied it in the meantime."""
+    if stream.closed:
+        return
+    stream.flush()
+    if stream.tell() > position:
+        stream.seek(position)
+        stream.truncate()
