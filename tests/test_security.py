@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.base_cloud import context_of
 from pytest_fakecloud.handle import Handle
 from pytest_fakecloud.http.messages import Answer, Request, same
 from pytest_fakecloud.standalone.api import PREFIX, ControlApp
@@ -101,6 +103,37 @@ def test_a_wrong_token_is_a_401_before_the_request_is_read(
         ):
             assert client.post(url, content=body, headers=headers).status_code == 401, handle.name
         assert client.post(url, content=body, headers=handle.headers).status_code == 400
+
+
+HEADS = {
+    "length": "Content-Length: 50000000\r\n\r\n[",
+    "short body": "Content-Length: 50\r\n\r\n[",
+    "chunked": "Transfer-Encoding: chunked\r\n\r\n1\r\n[\r\n",
+    "100-continue": "Content-Length: 50\r\nExpect: 100-continue\r\n\r\n",
+}
+"""The end of a head, and the beginning of its body, of which the rest is not sent."""
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_no_body_is_read_without_a_token(cloud: Cloud, name: str) -> None:
+    control = ControlApp(cloud, "the-control-token")
+    mount = context_of(cloud).hub.mount(control)
+    doors = {urlsplit(handle.url): BAD_BODIES[handle.name] for handle in cloud.fakes()}
+    doors[urlsplit(mount.url)] = f"{PREFIX}/call"
+    for address, path in doors.items():
+        for credentials in ("", "Authorization: Bearer wrong\r\n"):
+            with socket.create_connection((address.hostname, address.port), timeout=30) as client:
+                head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{credentials}{HEADS[name]}"
+                client.sendall(head.encode())
+                assert client.recv(100).startswith(b"HTTP/1.1 401 "), path
+
+
+def test_no_large_body_is_read_where_no_token_is_needed(cloud: Cloud) -> None:
+    mount = context_of(cloud).hub.mount(ControlApp(cloud, "the-control-token"))
+    with socket.create_connection(mount.address, timeout=30) as client:
+        head = f"POST {PREFIX}/session HTTP/1.1\r\nHost: 127.0.0.1\r\n{HEADS['length']}"
+        client.sendall(head.encode())
+        assert client.recv(100).startswith(b"HTTP/1.1 413 ")
 
 
 def test_a_token_reaches_its_own_fake_alone(cloud: Cloud, client: httpx.Client) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import orjson
 
-from ..core.calls import SYNC_TOKEN, Call, Headers, is_number, keep_headers, number_of
+from ..core.calls import SYNC_TOKEN, Call, Headers, is_number, keep_headers, number_of, record_cut
 from ..core.errors import ContractError, ServiceError, formatted, raised_by_test, shown
 from ..core.matching import Field
 from ..core.problems import Problems, shortened
@@ -218,6 +218,15 @@ class App:
 
     # -- the pipeline ----------------------------------------------------------------------------
 
+    def rejection(self, request: Request) -> ServiceError | None:
+        """Return the error for a request whose credentials are missing or wrong, given its head."""
+        self.find_route(request)
+        try:
+            self.authenticate(request)
+        except ServiceError as error:
+            return error
+        return None
+
     def answer(self, request: Request) -> AnyResponse:
         """Process one request through the whole pipeline."""
         endpoint = self.find_route(request)
@@ -238,7 +247,7 @@ class App:
                 serve = partial(self._serve, request, endpoint)
                 response, altered = self.chain.run(request, serve, self._admit)
             else:
-                request.principal = self.authenticate(request)
+                request.principal = self._authenticated(request)
                 response = self._finished(endpoint(request))
                 call.reached = bool(request.route)
         except ServiceError as error:
@@ -284,8 +293,15 @@ class App:
         call.route = request.route
         return call
 
+    def _authenticated(self, request: Request) -> object:
+        if request.rejection is not None:
+            length = request.fields.get("content-length", "0")
+            record_cut(request.call, dict.fromkeys(("facts", "request_body"), int(length)))
+            raise request.rejection
+        return self.authenticate(request)
+
     def _admit(self, request: Request, proceed: Serve) -> AnyResponse:
-        request.principal = self.authenticate(request)
+        request.principal = self._authenticated(request)
         return proceed()
 
     def _serve(self, request: Request, endpoint: Endpoint) -> AnyResponse:
@@ -309,7 +325,8 @@ class App:
 
     def refused(self, status: int, reason: str) -> None:
         """Record that the server rejected bytes that are not a valid request."""
-        text = f"{status} for bytes that are not a valid request: {shortened(reason)}"
+        what = "a request" if status >= 500 else "bytes that are not a valid request"
+        text = f"{status} for {what}: {shortened(reason)}"
         self.recorder.add_event("refused", text)
 
     def foreign(self, request: Request) -> AnyResponse:

@@ -16,6 +16,7 @@ import httptools
 
 from ..core.calls import SYNC_TOKENS, Call, Headers, Outcome, VariedHeaders, is_number, number_of
 from ..core.errors import ContractError
+from ..core.errors import ContractError, ServiceError, shown
 
 HeaderPairs: TypeAlias = Sequence[tuple[str, str]]
 JSON_TYPE = "application/json"
@@ -33,7 +34,10 @@ class Request:
     peer's address, ``principal`` the result of authentication. ``route`` is the name of the matched
     endpoint, ``params`` are the raw parameters in its path. ``call`` is the request's entry in the
     journal. ``head_bytes`` is the approximate size of a received head (target and headers).
+    ``rejection`` is the error for missing or wrong credentials if the body was not read.
     """
+
+    rejection: ServiceError | None = None
 
     def __init__(
         self,
@@ -276,6 +280,10 @@ BODY_LIMIT = 64 * 1024 * 1024
 """Maximum bytes of a request body, above the limits of all services, so that those apply."""
 
 _METHOD = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32} "
+_BEGINNING = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}( .*)?|\x16"
+"""The beginning of a request line, or the first byte of a TLS connection."""
+_END_OF_HEAD = rb"\n\r?\n"
+_END_OF_CHUNKS = rb"\r\n\r\n"
 # Maximum number and length of headers that are cached: most requests repeat the previous ones.
 _REMEMBERED = 64
 _LONGEST_REMEMBERED = 512
@@ -308,11 +316,13 @@ class Message(Request):
 
     ``version`` is ``"1.0"`` or ``"1.1"``, ``keep_alive`` is True if the connection stays open after
     the response, ``expects`` is True while the client waits for a ``100 Continue``.
+    ``authenticated`` is True once the credentials of a request with an incomplete body were checked.
     """
 
     version: str
     keep_alive: bool
     expects: bool
+    authenticated = False
 
 
 class RequestReader:
@@ -353,6 +363,8 @@ class RequestReader:
         """The head that is being parsed, if it may be added to ``_heads``."""
         self._missing = 0
         """The number of missing bytes in the body of a request whose head is cached."""
+        self._line = b""
+        """The beginning of a request whose first line is incomplete."""
         self._restart()
 
     def close(self) -> None:
@@ -369,33 +381,82 @@ class RequestReader:
         self._headers: list[tuple[str, str]] = []
         self._framing: dict[str, str] = {}
         self._body: bytes | bytearray = b""
+        self._length: int | None = None
+        """The size of the body; None if it is sent in chunks."""
+        self._tail = b""
+        """The latest bytes of the request, which can be the beginning of a blank line."""
         # Bytes fed since the last byte of a body, bytes of trailers, and bytes fed of a head.
         self._behind_body = self._trailers = self._head_fed = 0
         self._begun = False
 
     def feed(self, data: bytes) -> None:
+        try:
+            while data and self.refusal is None:
+                if self._missing:
+                    data = self._continue(data)
+                elif self._begun and not self._line:
+                    end = self._end_of_part(data)
+                    self._parse(data[:end])
+                    data = data[end:]
+                else:
+                    data = self._begin(data)
+        except MemoryError as error:
+            self._run_out_of_memory(error)
+
+    def _begin(self, data: bytes) -> bytes:
+        """Read the beginning of a request, at least its whole first line; return the other bytes."""
+        data = (self._line + data).lstrip(b"\r\n")
+        self._line, self._begun = b"", False
+        end = data.find(b"\r\n\r\n") + 4
+        template = self._heads.get(data[:end]) if end > 3 else None
+        if template is None and end > 3 and self._marker:
+            template = self._with_token(data[:end])
+        if template is not None:
+            return self._begin_with(template, data[end:])
+        length = data.find(b"\n") + 1
+        if not length and re.fullmatch(_BEGINNING, data, re.DOTALL):
+            # Wait for the rest of the line, so that the response does not depend on how TCP splits it.
+            self._line, self._begun = data, True
+            if len(data) > self.head_limit:
+                self.refusal = self._too_large(_HEAD)
+            return b""
+        data = _escape(data[:length]) + data[length:]
+        end = self._end_of_part(data)
+        self._parse(data[:end])
+        return data[end:]
+
+    def _begin_with(self, template: tuple[Message, int], data: bytes) -> bytes:
+        """Begin a request whose head is cached, so that only its body is left to read."""
+        cached, self._missing = template
+        message = Message.__new__(Message)
+        message.__dict__.update(cached.__dict__)
+        message.params = {}
         if self._missing:
-            data = self._continue(data)
-        while not self._begun and not self._missing:
-            end = data.find(b"\r\n\r\n") + 4
-            known = self._heads.get(data[:end]) if end > 3 else None
-            if known is None and end > 3 and self._marker:
-                known = self._with_token(data[:end])
-            if known is None:
-                break
-            # The head is cached, so only its body is left to read.
-            template, self._missing = known
-            message = Message.__new__(Message)
-            message.__dict__.update(template.__dict__)
-            message.params = {}
-            data = data[end:]
-            if self._missing:
-                self.pending = message
-                data = self._continue(data)
-            else:
-                self.messages.append(message)
-        if data:
-            self._parse(data)
+            self.pending = message
+        else:
+            self.messages.append(message)
+        return data
+
+    def _end_of_part(self, data: bytes) -> int:
+        """Return the number of bytes to parse next: no more than to the end of the request, because the
+        first line of the next one is read differently.
+        """
+        if self.pending is not None and self._length is not None:
+            return self._length - len(self._body)
+        blank_line = _END_OF_HEAD if self.pending is None else _END_OF_CHUNKS
+        match = re.search(blank_line, self._tail + data)
+        if match is None:
+            self._tail = (self._tail + data)[-3:]
+            return len(data)
+        end = match.end() - len(self._tail)
+        self._tail = b""
+        return end
+
+    def _run_out_of_memory(self, error: MemoryError) -> None:
+        """Reject the request that did not fit into memory, and free what was read of it."""
+        self._missing, self._body, self._line = 0, b"", b""
+        reason = f"the request does not fit into memory: {shown(error)}"
+        self.refusal = Refusal(500, reason)
 
     def _with_token(self, head: bytes) -> tuple[Message, int] | None:
         """Return a cached request with the sync token of a head, and the length of its body."""
@@ -444,7 +505,6 @@ class RequestReader:
         self._body += part
 
     def _parse(self, data: bytes) -> None:
-        done = len(self.messages)
         fresh = not self._begun
         if fresh:
             end = data.find(b"\r\n\r\n") + 4
@@ -462,33 +522,27 @@ class RequestReader:
             self._serve_without_upgrade(data[upgrade.args[0] :])
             return
         except httptools.HttpParserError as error:
-            self._fail(error, data, alone=fresh and len(self.messages) == done)
+            self._fail(error, data if fresh else b"")
             return
         if self._begun and self.pending is None:
-            # The data ends inside a head. If another request ended in the same data, it is unknown
-            # how many bytes belong to this head, so count one.
-            self._head_fed += len(data) if len(self.messages) == done else 1
+            self._head_fed += len(data)
             if self._head_fed > self.head_limit:
                 self.refusal = self._too_large(_HEAD)
         elif self._behind_body > self.head_limit and self.pending is not None:
             # An endless trailer or chunk extension: the parser calls no method while it reads one.
             self.refusal = self._too_large(_TAIL)
 
-    def _fail(self, error: httptools.HttpParserError, data: bytes, *, alone: bool) -> None:
-        """Refuse data that cannot be parsed; ``alone`` is True if it begins with the bad request."""
-        if isinstance(error.__context__, Refusal):
-            self.refusal = error.__context__
-        elif (
-            alone
-            and isinstance(error, httptools.HttpParserInvalidURLError)
-            and (escaped := _escape(data))
-        ):
-            self._restart()
-            self.feed(escaped)
-        else:
-            self.refusal = Refusal(400, str(error))
-            if alone and isinstance(error, httptools.HttpParserInvalidMethodError):
-                self.refusal = _no_method(data) or self.refusal
+    def _fail(self, error: httptools.HttpParserError, beginning: bytes) -> None:
+        """Refuse data that cannot be parsed. ``beginning`` is the data if a request begins with it."""
+        reason = error.__context__
+        if isinstance(reason, MemoryError):
+            raise reason
+        if isinstance(reason, Refusal):
+            self.refusal = reason
+            return
+        self.refusal = Refusal(400, str(error))
+        if isinstance(error, httptools.HttpParserInvalidMethodError):
+            self.refusal = _no_method(beginning) or self.refusal
 
     def _serve_without_upgrade(self, rest: bytes) -> None:
         # Parse the head again without the Upgrade header. The parser assumes that an upgrade is
@@ -574,6 +628,7 @@ class RequestReader:
                 raise Refusal(400, _TWO_HOSTS)
             if version == "1.1":
                 raise Refusal(400, "an HTTP/1.1 request needs a Host header")
+        self._length = 0
         if self._framing:
             self._frame(message, self._framing)
         self.pending = message
@@ -583,6 +638,7 @@ class RequestReader:
         if coding is not None and coding.lower() != "chunked":
             raise Refusal(501, f"transfer coding {coding!r} is not supported, only 'chunked'")
         length = int(framing.get("content-length", "0"))
+        self._length = length if coding is None else None
         if length > self.body_limit:
             raise Refusal(413, f"a body is limited to {self.body_limit} bytes, got {length}")
         expect = framing.get("expect")
@@ -617,7 +673,6 @@ class RequestReader:
             self._changing.clear()
         elif learning is not None:
             self._learn_head(learning, message)
-        self._is_1_1 = False  # the version of another request in the same data is not known
         self._start()
 
     def _learn_head(self, head: bytes, message: Message) -> None:
@@ -656,12 +711,11 @@ def _no_method(data: bytes) -> Refusal | None:
     return None
 
 
-def _escape(data: bytes) -> bytes | None:
-    """Percent-encode the raw non-ASCII bytes in the target of a request, which other servers accept
-    (``curl http://…/set/key/é`` sends one); return None if there are none.
+def _escape(line: bytes) -> bytes:
+    """Percent-encode the raw non-ASCII bytes in the target of a request line, which other servers
+    accept (``curl http://…/set/key/é`` sends one).
     """
-    line, newline, rest = data.partition(b"\r\n")
-    if line.isascii() or not newline:
-        return None
-    escaped = b"".join(b"%%%02X" % byte if byte >= 0x80 else bytes((byte,)) for byte in line)
-    return escaped + newline + rest
+    if line.isascii():
+        return line
+    method, space, rest = line.partition(b" ")
+    return method + space + re.sub(rb"[\x80-\xff]", lambda byte: b"%%%02X" % ord(byte[0]), rest)

@@ -288,6 +288,12 @@ class Watch:
 
 DRAIN_SECONDS = 0.2
 """Seconds that a client gets to read the response to invalid data before its connection closes."""
+SHORT_BODY = 16 * 1024
+"""Maximum bytes of a body that is read, and recorded, of a request without valid credentials."""
+SHORT_BODY_SECONDS = 0.2
+"""Seconds to wait for the next bytes of such a body."""
+UNREAD_SECONDS = 5.0
+"""Maximum seconds for which a client may send a body after the response to its head."""
 HANG_SECONDS = 60.0
 """Maximum seconds for which the ``hang()`` fault keeps a connection open."""
 
@@ -315,18 +321,13 @@ class HTTPHandler:
             if not data:
                 return
             reader.feed(data)
-            pending = reader.pending
-            # Many clients send a body after its head.
-            is_head = pending is not None and not (
-                reader.messages or reader.refusal or pending.expects
-            )
-            if not is_head and not self._answer_all():
+            if not self._answer_all():
                 return
             data = connection.early
             if data:
                 connection.early = b""
             else:
-                data = self.sock.recv(16_384 if reader.pending is None else 1_048_576)
+                data = self._receive()
 
     def receive(self, data: bytes) -> bool:
         self.reader.feed(data)
@@ -347,10 +348,49 @@ class HTTPHandler:
         if reader.refusal is not None:
             self._refuse(reader.refusal)
             return False
-        if reader.pending is not None and reader.pending.expects:
-            reader.pending.expects = False
-            self.sock.sendall(_CONTINUE)
+        pending = reader.pending
+        if pending is not None and not pending.authenticated:
+            self._authenticate(pending)
+            if pending.rejection is not None and not self._is_short(pending):
+                return self._answer_early(pending)
+            if pending.expects:
+                pending.expects = False
+                self.sock.sendall(_CONTINUE)
         return True
+
+    def _authenticate(self, message: Message) -> None:
+        """Check the credentials of a request before its body is read."""
+        message.authenticated = True
+        message.rejection = self.app.rejection(message)
+
+    def _is_short(self, message: Message) -> bool:
+        """Return whether a body without credentials is short enough to be recorded."""
+        length = int(message.fields.get("content-length", SHORT_BODY + 1))
+        return length <= SHORT_BODY and not message.expects
+
+    def _answer_early(self, message: Message) -> bool:
+        """Respond to a request without reading its body, and let the client read the response; return
+        False, because the connection must be closed.
+        """
+        message.keep_alive = False
+        if self._answer(message):
+            self.connection.shut_down(socket.SHUT_WR)
+            self.connection.discard_until_closed(UNREAD_SECONDS)
+        return False
+
+    def _receive(self) -> bytes:
+        """Return the next bytes; wait only briefly for a body of a request without credentials."""
+        pending = self.reader.pending
+        if pending is None or pending.rejection is None:
+            return self.sock.recv(16_384 if pending is None else 1_048_576)
+        self.sock.settimeout(SHORT_BODY_SECONDS)
+        try:
+            return self.sock.recv(SHORT_BODY)
+        except TimeoutError:
+            self._answer_early(pending)
+            return b""
+        finally:
+            self.sock.settimeout(None)
 
     def _answer(self, message: Message) -> bool:
         """Respond to a request; return False if the connection must be closed."""

@@ -71,6 +71,9 @@ _Framing: TypeAlias = Literal["no body", "length", "chunked", "until close"]
 class WSGIHandler(HTTPHandler):
     """Owns one connection to a WSGI application."""
 
+    def _authenticate(self, message: Message) -> None:
+        """Do nothing, because the application has its own rules."""
+
     def _answer(self, message: Message) -> bool:
         if not self.connection.enter(message):
             return False

@@ -34,6 +34,8 @@ _Part: TypeAlias = CloudRoutes | DataRoutes | HandleRoutes | IsolatedClouds
 """An object with further endpoints."""
 _MOST_CODES = 100
 """Maximum number of unused sign-in codes; a newer one replaces the oldest."""
+_LONGEST_WITHOUT_TOKEN = 4096
+"""Maximum bytes of a body that is read without the token: of a sign-in code in JSON."""
 _GUARDS = (
     ("X-Content-Type-Options", "nosniff"),
     ("X-Frame-Options", "DENY"),
@@ -137,6 +139,17 @@ class ControlApp(App):
             Route("POST", f"{PREFIX}/reset", "reset", cls.reset),
             Route("POST", f"{PREFIX}/begin", "begin", cls.begin),
         ]
+
+    def rejection(self, request: Request) -> ServiceError | None:
+        """As for every app, but without a token, a body may only have the size of a sign-in code."""
+        rejection = super().rejection(request)
+        if rejection is None and request.route in shapes.WITHOUT_TOKEN:
+            length = request.fields.get("content-length", "")
+            if not length.isdecimal() or int(length) > _LONGEST_WITHOUT_TOKEN:
+                return Refused(
+                    413, f"without the token, a body is limited to {_LONGEST_WITHOUT_TOKEN} bytes"
+                )
+        return rejection
 
     def answer(self, request: Request) -> AnyResponse:
         """Answer a request, and protect the response from pages of other sites with headers."""

@@ -335,8 +335,61 @@ def test_a_client_that_says_close_is_not_waited_for(lines: str) -> None:
     assert [message.keep_alive for message in kept.messages] == [True]
 
 
-def test_an_unknown_method_behind_another_request_is_no_method_of_that_request() -> None:
+def test_an_unknown_method_behind_another_request() -> None:
     reader = read_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\nBREW / HTTP/1.1\r\nHost: h\r\n\r\n")
     assert [message.method for message in reader.messages] == ["GET"]
     assert reader.refusal is not None
-    assert (reader.refusal.status, reader.refusal.method) == (400, "")
+    assert (reader.refusal.status, reader.refusal.method) == (501, "BREW")
+
+
+CUT = {
+    "raw UTF-8 in the target": "GET /é?ü HTTP/1.1\r\nHost: h\r\n\r\n".encode(),
+    "raw UTF-8 behind other requests": PIPELINE
+    + "GET /é HTTP/1.1\r\nHost: h\r\n\r\nGET /ü HTTP/1.1\r\nHost: h\r\n\r\n".encode(),
+    "raw UTF-8 in the method": "GÉT / HTTP/1.1\r\nHost: h\r\n\r\n".encode(),
+    "an unknown method": b"BREW /a HTTP/1.1\r\nHost: h\r\n\r\n",
+    "an unknown method behind other requests": PIPELINE + b"BREW /a HTTP/1.1\r\nHost: h\r\n\r\n",
+    "a line of the Redis protocol": b"*1\r\n$4\r\nPING\r\n",
+    "TLS": b"\x16\x03\x01\x01\x00\x01",
+    "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "no request": b"\xff\xfe\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_the_response_does_not_depend_on_where_packets_end(name: str) -> None:
+    data = CUT[name]
+
+    def result(*parts: bytes) -> object:
+        reader = read_all(*parts)
+        refusal = reader.refusal and (reader.refusal.status, *vars(reader.refusal).values())
+        return [(m.method, m.target, m.body) for m in reader.messages], refusal
+
+    whole = result(data)
+    assert result(*(data[at : at + 1] for at in range(len(data)))) == whole
+    for cut in range(1, len(data)):
+        assert result(data[:cut], data[cut:]) == whole, cut
+    targets = [target for _, target, _ in whole[0]]  # type: ignore[index]
+    assert not targets or targets[-1].isascii()
+
+
+def test_a_request_that_does_not_fit_into_memory_is_an_error_of_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def exhausted(self: RequestReader, part: bytes) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(RequestReader, "_add", exhausted)
+    head = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n"
+    reader = RequestReader()
+    reader.feed(head + b"x")
+    assert reader.refusal is not None
+    assert reader.refusal.status == 500
+    assert "MemoryError" in reader.refusal.reason
+    # The head of an earlier request is cached, and the parser does not see the body.
+    monkeypatch.undo()
+    reader = read_all(head + b"123456789")
+    monkeypatch.setattr(RequestReader, "_add", exhausted)
+    reader.feed(head + b"x")
+    assert reader.refusal is not None
+    assert reader.refusal.status == 500

@@ -87,6 +87,10 @@ _PLAIN: frozenset[type] = frozenset({Status, bytes, int, type(None)})
 _INVALIDATIONS = frozenset({b"invalidate", b"tracking-redir-broken"})
 _MESSAGES = _INVALIDATIONS | {b"message", b"pmessage", b"smessage"}
 """Kinds of pushes that confirm no SUBSCRIBE or UNSUBSCRIBE."""
+_TLS = b"\x16\x03"
+"""The first bytes of a TLS connection."""
+_OF_BROWSERS = frozenset({b"POST", b"HOST:"})
+"""The first words of lines of HTTP requests, at which a real server closes the connection."""
 _UNCOUNTED = frozenset({"connection", "transactions"})
 """Groups of commands that do not count towards the daily limit, because REST has none of them."""
 
@@ -145,7 +149,10 @@ class PortHandler:
         """Choose the protocol, if these first bytes are enough; refuse one client too many."""
         self._begun += data
         kind = protocol_of(self._begun)
-        if kind == "http":
+        if self._begun.startswith(_TLS):
+            self._is_refused = True
+            self._app.refused(400, "received TLS, but the database port uses none: use redis://")
+        elif kind == "http":
             self._chosen = HTTPHandler(self._connection)
         elif kind is not None and self._app.is_full():
             self._is_refused = True
@@ -275,6 +282,9 @@ class PortConnection:
     def _run(self, argv: list[bytes], wire: bytes | None) -> bool:
         """Record and run a command, with faults; return False if the connection must be closed."""
         app, session = self.app, self.session
+        if argv[0].upper() in _OF_BROWSERS:
+            app.refused(400, "a line of an HTTP request in place of a Redis command")
+            return False
         recorder, failure = app.recorder, None
         try:
             # Fire due timers first, so that their entries precede the command in the journal.

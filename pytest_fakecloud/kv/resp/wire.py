@@ -57,7 +57,7 @@ def protocol_of(begun: bytes) -> Literal["native", "http", "inline"] | None:
         return "native"
     end = begun.find(b"\n")
     if end < 0:
-        return "inline" if len(begun) > LINE_LIMIT else None
+        return "inline" if len(begun) > LINE_LIMIT or b"\0" in begun else None
     line = begun[:end].rstrip(b"\r")
     return "http" if line[-9:-1] == b" HTTP/1." and line[-1:].isdigit() else "inline"
 
@@ -140,6 +140,10 @@ class CommandReader:
 
     def _line(self, too_big: str) -> bytes | None:
         end = self._buffer.find(b"\n", self._at, self._at + LINE_LIMIT + 1)
+        if self._buffer.find(b"\0", self._at, end if end >= 0 else self._at + LINE_LIMIT) >= 0:
+            # A real server finds no line break behind a NUL byte, so it never runs the commands in the
+            # bytes that follow, for example of a TLS handshake. Here, the connection ends at once.
+            raise ProtocolFault("NUL byte in a line")
         if end < 0:
             if len(self._buffer) - self._at > LINE_LIMIT:
                 raise ProtocolFault(too_big)

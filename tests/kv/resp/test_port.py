@@ -11,9 +11,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -803,6 +804,37 @@ class TestJournalAndFaults:
             assert client("GET k") == Error(b"ERR max daily request limit exceeded")
             assert client("PING") == Status(b"PONG")
             client.close()
+
+
+OF_BROWSERS = {
+    "TLS": b"\x16\x03\x01\x01\x00\x01\r\n<commands>",
+    "TLS without a NUL byte": b"\x16\x03\x01\r\n<commands>",
+    "a NUL byte in front": b"\0\r\n<commands>",
+    "a NUL byte in a line": b"PING\0\r\n<commands>",
+    "a NUL byte in a count": b"*1\0\r\n<commands>",
+    "POST": b"POST / x\r\n<commands>",
+    "a header": b"host: x\r\n<commands>",
+    "POST as an array": b"*1\r\n$4\r\npost\r\n<commands>",
+    "an HTTP request": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n<commands>",
+    "a TLS ticket with a request line": b"\x16\x03\x01 x HTTP/1.1\r\n<commands>",
+}
+
+
+@pytest.mark.parametrize("size", [1, 10_000])
+@pytest.mark.parametrize("name", OF_BROWSERS)
+def test_bytes_of_a_browser_run_nothing(server: KVServer, name: str, size: int) -> None:
+    address = urlsplit(server.database_url)
+    commands = (
+        f"\r\nAUTH {address.password}\r\nSET k v\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n"
+    )
+    data = OF_BROWSERS[name].replace(b"<commands>", commands.encode())
+    with socket.create_connection((address.hostname, address.port), timeout=30) as sock:
+        with suppress(OSError):  # The server may end the connection before everything is sent.
+            for at in range(0, len(data), size):
+                sock.sendall(data[at : at + size])
+            while sock.recv(4096):
+                pass
+    assert server.keys() == []
 
 
 def test_a_real_server_has_a_port_of_its_own() -> None:
