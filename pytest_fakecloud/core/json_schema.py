@@ -39,9 +39,8 @@ def violations(value: Any, schema: Mapping[str, Any], whole: str, place: str = "
     if wrong or ("type" in schema and not _has_type(value, schema)):
         yield f"{here} is {brief(value)}; pass {_wanted(schema)}"
         return
-    if isinstance(value, int | float) and not (
-        schema.get("minimum", value) <= value <= schema.get("maximum", value)
-    ):
+    is_bounded = "minimum" in schema and isinstance(value, int | float)
+    if is_bounded and not schema["minimum"] <= value <= schema["maximum"]:
         yield f"{here} is {value}; pass {schema['minimum']} to {schema['maximum']}"
     if isinstance(value, dict):
         yield from _members(value, schema, whole, place)

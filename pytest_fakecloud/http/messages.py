@@ -225,15 +225,20 @@ def json_bytes(name: str, value: object) -> bytes:
 
 
 def json_value(body: bytes) -> Any:
-    """Parse a body as JSON; raise ``ValueError``, also for values nested too deeply."""
+    """Parse a body as JSON; raise ``ValueError``, also for NaN and for values nested too deeply."""
     try:
-        return json.loads(body)
+        return json.loads(body, parse_constant=_reject_constant)
     except json.JSONDecodeError as error:
         raise ValueError(f"{error.msg} at line {error.lineno} column {error.colno}") from None
     except UnicodeDecodeError:
         raise ValueError("the body is not valid UTF-8") from None
     except RecursionError:
         raise ValueError("the body is nested too deeply") from None
+
+
+def _reject_constant(name: str) -> Any:
+    """Raise ``ValueError`` for ``NaN`` and ``Infinity``, which Python accepts and JSON does not have."""
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def bearer_token(header: str | None) -> str | None:

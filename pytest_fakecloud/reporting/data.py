@@ -18,7 +18,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar, cast
+from zlib import crc32
 
 from ..core.errors import ContractError, ServiceError, unknown_name
 from ..core.timers import instant_us, to_datetime
@@ -305,16 +306,19 @@ def shown_time(at_us: int) -> str:
 
 
 class Change(NamedTuple):
-    """A changed item of a fake, with its fields after the change; None if it was removed."""
+    """A changed item of a fake, with its fields before and after; None while it does not exist."""
 
     fake: str
     section: str
     item: str
-    fields: Item | None
+    before: Item | None
+    after: Item | None
 
 
 LONGEST = 2_000
-"""Maximum number of characters that are kept of a value."""
+"""Maximum number of characters that are shown of a value."""
+_AROUND = 200
+"""Number of characters that are shown before the first difference of two long strings."""
 
 
 def state_of(handle: Handle) -> State:
@@ -324,30 +328,88 @@ def state_of(handle: Handle) -> State:
 
 
 def changes_of(name: str, before: State, after: State) -> Iterator[Change]:
-    """Yield the items of a fake that differ between two states."""
+    """Yield the items of a fake that differ between two states, with all of their data."""
     for section in {**before, **after}:
         old, new = before.get(section, {}), after.get(section, {})
         if old == new:
             continue
         for item in {**old, **new}:
             if old.get(item) != new.get(item):
-                fields = new.get(item)
-                yield Change(name, section, item, None if fields is None else _short(fields))
+                yield Change(name, section, item, old.get(item), new.get(item))
 
 
 def short(state: State) -> State:
-    """Return a state whose long values are shortened, for a page or a response."""
+    """Return a state whose long values are shortened, for a page."""
     return {
-        section: {name: _short(fields) for name, fields in items.items()}
+        section: {name: short_item(fields) for name, fields in items.items()}
         for section, items in state.items()
     }
 
 
-def _short(fields: Mapping[str, Any]) -> Item:
-    """Return an item's fields; a value that is too long is shortened and states its full length."""
-    found = dict(fields)
-    for name, value in fields.items():
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        if len(text) > LONGEST:
-            found[name] = f"{text[:LONGEST]}… ({len(text):,} characters)"
-    return found
+def short_item(fields: Mapping[str, Any]) -> Item:
+    """Return an item's fields; of a long value, only its beginning, its length and a checksum, which
+    shows that the rest has changed.
+    """
+    return {
+        name: value
+        if len(text := _text_of(value)) <= LONGEST
+        else f"{text[:LONGEST]}… ({len(text):,} characters, "
+        f"checksum {crc32(text.encode('utf-8', 'surrogatepass')):08x})"
+        for name, value in fields.items()
+    }
+
+
+def short_change(before: Item | None, after: Item | None) -> tuple[Item | None, Item | None]:
+    """Return two versions of an item; of long values that differ, only the parts that do."""
+    found = [None if item is None else short_item(item) for item in (before, after)]
+    if before is not None and after is not None:
+        for name in before.keys() & after.keys():
+            values = before[name], after[name]
+            longest = max(len(_text_of(value)) for value in values)
+            if values[0] != values[1] and longest > LONGEST:
+                for item, text in zip(found, _differences(*values), strict=True):
+                    cast("Item", item)[name] = text
+    return found[0], found[1]
+
+
+def _differences(before: Any, after: Any) -> list[str]:
+    if isinstance(before, str) and isinstance(after, str):
+        texts = [before, after]
+    else:
+        texts = [_unlike(before, after), _unlike(after, before)]
+    pairs = enumerate(zip(*texts, strict=False))
+    differs = next((at for at, (one, other) in pairs if one != other), min(map(len, texts)))
+    start = max(0, differs - _AROUND)
+    return [
+        ("…" if start else "") + text[start:][:LONGEST] + ("…" if text[start + LONGEST :] else "")
+        for text in texts
+    ]
+
+
+def _unlike(value: Any, other: Any) -> str:
+    """Return a value as JSON. Members and elements that the other value also has are only counted."""
+    if isinstance(value, dict) and isinstance(other, dict):
+        names = [name for name in value if name not in other or value[name] != other[name]]
+        parts = [f"{_json(name)}: {_unlike(value[name], other.get(name))}" for name in names]
+        start, end = "{}"
+    elif isinstance(value, list) and isinstance(other, list):
+        parts, common = [], Counter(map(_json, other))
+        for text in map(_json, value):
+            common[text] -= 1
+            if common[text] < 0:
+                parts.append(text)
+        if not parts and len(value) == len(other):
+            return _json(value)  # Only the order differs.
+        start, end = "[]"
+    else:
+        return _json(value)
+    equal = len(value) - len(parts)
+    return start + ", ".join([*([f"… {equal:,} equal"] if equal else []), *parts]) + end
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _text_of(value: Any) -> str:
+    return value if isinstance(value, str) else _json(value)

@@ -24,7 +24,7 @@ from ..handle import Context, Handle, action_method, app_of
 from ..http.messages import Request
 from ..services import report_part
 from .calls import executed_at
-from .data import Change, State, changes_of, short, state_of
+from .data import Item, State, changes_of, short, short_item, state_of
 from .model import Report
 from .rows import began
 
@@ -287,9 +287,12 @@ class _StepRecorder:
 
     def _record(self, row: float, order: float, fakes: Iterable[str], events: list[Event]) -> None:
         for event, shown in _frames(self._shown, self._states_of(fakes), events):
-            changes: list[Change] = []
+            changes: list[tuple[str, str, str, Item | None]] = []
             for name, state in shown.items():
-                changes += changes_of(name, self._shown[name], state)
+                changes += [
+                    (name, section, item, None if fields is None else short_item(fields))
+                    for _, section, item, _, fields in changes_of(name, self._shown[name], state)
+                ]
                 self._shown[name] = state
             step = {"number": row if event is None else event.number, "changes": changes}
             if event is None and order != row:
@@ -323,7 +326,7 @@ def _replayed(
         recorder.record_clock(entries[-1].number + 1 if entries else 1)
         player.drop_different()
     for step in recorder.steps:
-        step["changes"] = [change for change in step["changes"] if change.fake in player.copies]
+        step["changes"] = [change for change in step["changes"] if change[0] in player.copies]
     found: dict[str, Any] = {"steps": [step for step in recorder.steps if step["changes"]]}
     if player.copies:
         found["initial"] = {name: short(recorder.initial[name]) for name in player.copies}

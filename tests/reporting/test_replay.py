@@ -448,9 +448,15 @@ def test_a_fake_of_another_process_is_not_replayed(cloud: Cloud) -> None:
 
 
 def test_long_values_are_cut_with_their_length(cloud: Cloud) -> None:
-    cloud.kv_server().client().set("a", "x" * 3000)
-    value = found(cloud)["steps"][0]["changes"][0][3]["value"]
-    assert value.endswith("x… (3,000 characters)")
+    redis = cloud.kv_server().client()
+    redis.set("a", "x" * 3000)
+    redis.setrange("a", 2500, "y")
+    values = [step["changes"][0][3]["value"] for step in found(cloud)["steps"]]
+    assert [value.partition(", checksum")[0][-20:] for value in values] == [
+        "x… (3,000 characters"
+    ] * 2
+    # A change of what is cut is a change of the shortened value as well.
+    assert values[0] != values[1]
 
 
 def test_data_that_was_there_before_the_test_is_the_start(cloud: Cloud) -> None:

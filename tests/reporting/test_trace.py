@@ -329,6 +329,21 @@ def test_decoded_strings_name_their_encoding(opened: Opened) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "line", ["PING", "EXEC", "MULTI\nSET a 1\nEXEC", "GET https://a.example", "GET /a"]
+)
+def test_rows_of_commands_on_a_connection_open_without_a_request_to_copy(
+    opened: Opened, line: str
+) -> None:
+    request = {"line": line, "headers": [], "body": ""}
+    page = opened(report(row(1, line, request=request)), "#row-1")
+    page.locator(".trace-pane h3").wait_for()
+    assert page.locator(".trace-pane h3").text_content() == line
+    assert page.get_by_role("button", name="Copy as curl").count() == 0
+    page.get_by_role("button", name="Copy link").wait_for()
+
+
+@pytest.mark.slow
 def test_a_request_can_be_copied(opened: Opened) -> None:
     quoted = {
         "line": "POST /set/k?a=1",

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import shlex
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 import pytest
 
 from pytest_fakecloud import Cloud, Response
+from pytest_fakecloud.faults.plan import FaultPlan, fault_kinds
+from pytest_fakecloud.http.messages import Answer, Request, json_value
 from pytest_fakecloud.queue.report.data import LISTS
+from pytest_fakecloud.services import report_part
 from pytest_fakecloud.standalone.api import ControlApp
+from pytest_fakecloud.standalone.control.shapes import BODIES, body_schema
 from tests.harness import in_threads
 
 from .conftest import ask, message
 
 NOW = "2026-01-01T00:00:00Z"
+KINDS = fault_kinds(FaultPlan)
 
 
 class Lists:
@@ -218,3 +225,233 @@ def test_no_list_settles_the_clock_while_it_holds_the_queue(
     lists.get("queue/view")
     assert free
     assert all(free)
+
+
+# -- all lists, views and shapes over data of every type -------------------------------------------
+
+
+EVERY_TYPE = """\
+SET text "kettle é"
+SET count 7
+SETRANGE bytes 3 x
+SETEX brief 60 x
+PFADD sketch a
+HSET hash field kettle
+HSET fields a 1 b 2
+HEXPIRE fields 60 FIELDS 1 a
+RPUSH list kettle b
+SADD set kettle b
+ZADD zset 1.5 kettle inf above -inf below
+GEOADD places 13.4 52.5 Berlin
+XADD stream 1-1 name kettle
+XGROUP CREATE stream readers 0
+XREADGROUP GROUP readers ada STREAMS stream >
+JSON.SET doc $ {"name":"kettle","numbers":[1,2.5,null,true]}
+SEARCH.CREATE index ON JSON PREFIX 1 doc SCHEMA name TEXT
+SEARCH.CREATE hashes ON HASH PREFIX 1 hash SCHEMA field TEXT
+SEARCH.ALIASADD alias index
+SEARCH.WAITINDEXING index
+SCRIPT LOAD "return 1"
+CONFIG SET maxmemory-policy allkeys-lru
+"""
+
+
+@pytest.fixture
+def full(lists: Lists) -> Lists:
+    """Fakes of all services that hold each type of their data."""
+    cloud = lists.cloud
+    kv, index = cloud.kv_server(), cloud.vector_index(dimension=2, ready_after_reads=2)
+    broker, queue = cloud.broker(topics={"orders": 2}), cloud.queue()
+    for line in EVERY_TYPE.splitlines():
+        kv.execute(*shlex.split(line) if '"' in line and "{" not in line else line.split())
+    kv.execute("SET", b"\xff", b"\xfe")
+    index.load([{"id": "a", "vector": [1, 0], "metadata": {"n": 1, "ü": None}, "data": "kettle"}])
+    index.load({"b": [1, 1]}, namespace="films")
+    index.client().upsert([("pending", [0.0, 1.0])])
+    for value in ("kettle", {"a": None}, '{"n": 1}'):
+        broker.produce("orders", value, key="k")
+    broker.join("billing", topics=["orders"], instance="ada")
+    broker.commit("billing", "orders", 0, 1)
+    queue.destinations.respond("https://fails.example", 500)
+    queue.destinations.respond("https://works.example", 200)
+    headers = {"Upstash_Callback": "https://works.example", "Upstash_Label": "kettle"}
+    publish(lists, queue, "https://works.example", **headers)
+    publish(lists, queue, "https://fails.example", Upstash_Retries="0", **headers)
+    flow = {"Upstash_Flow_Control_Key": "tenant", "Upstash_Flow_Control_Value": "rate=1"}
+    publish(lists, queue, "https://works.example", Upstash_Delay="1h", **flow)
+    run = {"Upstash_Workflow_RunId": "wfr_1", "Upstash_Workflow_Init": "true"}
+    publish(lists, queue, "https://works.example", **run)
+    for target, body, more in [
+        ("/v2/schedules/https://works.example", "kettle", {"Upstash-Cron": "0 0 * * *"}),
+        ("/v2/enqueue/ordered/https://works.example", "kettle", {}),
+        ("/v2/topics/all/endpoints", {"endpoints": [{"url": "https://works.example"}]}, {}),
+    ]:
+        sent = {"target": target, "body": body, "headers": more}
+        status, answer = ask(lists.app, "POST", "/handles/queue/requests", sent)
+        assert (status, answer["status"]) in ((200, 200), (200, 201)), answer
+    queue.deliver_due()
+    return lists
+
+
+FAKES = ("kv_server", "vector_index", "broker", "queue")
+
+
+def id_of(row: dict[str, Any]) -> object:
+    return next(row[name] for name in ("id", "name", "key") if name in row)
+
+
+@pytest.mark.parametrize("fake", FAKES)
+def test_every_list_is_paged_sorted_searched_and_shows_its_items(full: Lists, fake: str) -> None:
+    module = report_part(fake, "data")
+    counts = full.get(f"{fake}/lists")
+    for name, listing in module.LISTS.items():
+        path, query = f"{fake}/lists/{name}", {"topic": "orders"} if name == "records" else {}
+        assert counts.get(name, 1), name
+        whole = full.get(path, **query)
+        assert whole["items"], name
+        pages = list(full.every(path, limit=1, **query))
+        items = [one for page in pages for one in page["items"]]
+        assert list(map(id_of, items)) == list(map(id_of, whole["items"])), name
+        for page in pages[1:]:
+            full.get(path, limit=1, before=page["previous"], **query)
+        for field in whole["items"][0].keys() - {"vector", "dimension", "point"}:
+            for order in (field, f"-{field}"):
+                assert full.get(path, sort=order, **query)["matching"] == whole["matching"], order
+        for row in whole["items"] if listing.item else ():
+            id = row["id"] if name == "keys" else quote(str(id_of(row)), safe="")
+            assert full.get(f"{path}/{id}", search="kettle", **query), id
+        assert full.get(path, search="no such text", **query)["items"] == []
+    assert full.get(f"{fake}/view")["fixture"] == fake
+    assert full.cloud.problems() == []
+
+
+def test_a_search_looks_through_values_of_every_type(full: Lists) -> None:
+    found = ids(full.get("kv_server/lists/keys", search="KETTLE"), "key")
+    assert found == ["doc", "hash", "list", "set", "stream", "text", "zset"]
+    for search, name in {'"name": "kettle"': "doc", "2.5": "doc", "field": "hash"}.items():
+        assert name in ids(full.get("kv_server/lists/keys", search=search), "key")
+    # A pattern is one for keys: "Delete all keys found" must not depend on values.
+    assert ids(full.get("kv_server/lists/keys", search="*kettle*"), "key") == []
+
+
+def test_responses_about_data_of_every_type_are_json(full: Lists) -> None:
+    paths = [
+        f"/handles/{fake}{part}" for fake in FAKES for part in ("", "/view", "/lists", "/faults")
+    ]
+    paths += ["/state", "/due", "/journal", "/problems", "/snapshots", "/snapshots/1/changes"]
+    assert ask(full.app, "POST", "/snapshots", {})[0] == 200
+    headers = [("Host", "127.0.0.1"), ("Authorization", "Bearer token")]
+    for path in paths:
+        answer = full.app.answer(Request("GET", f"/__control__{path}", headers))
+        assert isinstance(answer, Answer)
+        assert isinstance(answer.body, bytes)
+        assert answer.status == 200, (path, answer.body)
+        json_value(answer.body)  # rejects NaN and Infinity, as a browser does
+
+
+# -- numbers ---------------------------------------------------------------------------------------
+
+NUMBERS = ["1e999", "-1e999", "1e-999", "-0.0", "1" + "0" * 400, "-1", "9223372036854775808", "1.5"]
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", *NUMBERS])
+def test_odd_numbers_in_every_body_are_rejected_or_accepted(full: Lists, number: str) -> None:
+    routes = [route for route in full.app.table.routes if route.name in BODIES]
+    known = {"move_clock": ["advance", "move_to"], "add_fault": KINDS}
+    for route in routes:
+        path = route.pattern.replace("{name}", "kv_server").replace("{id}", "1")
+        body: dict[str, Any] = {"kind": "respond", "args": [503], "fixture": "kv_server"}
+        body |= {"object": "kv_server", "name": "execute", "state": {}, "archive": {}}
+        required = body_schema(route.name)["properties"]
+        for field, kind in itertools.product(required, known.get(route.name, [""])):
+            for value in ("ODD", ["ODD"], {"n": "ODD"}):
+                sent = {name: body[name] for name in body if name in required} | {field: value}
+                if route.name == "move_clock":
+                    sent = {"action": kind, {"advance": "by", "move_to": "to"}[kind]: value}
+                elif kind:
+                    sent = {**sent, "kind": kind, "args": ["ODD"], field: value}
+                data = json.dumps(sent).replace('"ODD"', number).encode()
+                headers = [("Host", "127.0.0.1"), ("Authorization", "Bearer token")]
+                answer = full.app.answer(Request(route.methods.split()[0], path, headers, data))
+                assert isinstance(answer, Answer), path
+                assert answer.status < 500, (path, data, answer.body)
+                if number not in NUMBERS:
+                    assert answer.status == 400, (path, data)
+                    assert b"is not a JSON value" in cast("bytes", answer.body)
+    assert [one for one in full.cloud.problems() if one.kind == "bug"] == []
+
+
+# -- changes since a snapshot ----------------------------------------------------------------------
+
+LONG = "x" * 5000
+FIELDS = [word for number in range(300) for word in (f"f{number:03}", f"v{number:03}")]
+MEMBERS = FIELDS[1::2]
+DOCUMENT = json.dumps({"a": LONG, "list": MEMBERS, "deep": {"b": [1, {"c": "old"}]}})
+CHANGES: list[tuple[list[list[str]], list[list[str]], str, str]] = [
+    ([["SET", "k", LONG + "END" + LONG]], [["SETRANGE", "k", "5000", "FIN"]], "xEND", "xFIN"),
+    ([["SET", "k", LONG]], [["APPEND", "k", "FIN"]], "x", "xFIN"),
+    ([["HSET", "k", *FIELDS]], [["HSET", "k", "f299", "NEW"]],
+     '{… 299 equal, "f299": "v299"}', '{… 299 equal, "f299": "NEW"}'),
+    ([["HSET", "k", *FIELDS]], [["HDEL", "k", "f000"]],
+     '{… 299 equal, "f000": "v000"}', "{… 299 equal}"),
+    ([["RPUSH", "k", *MEMBERS]], [["RPUSH", "k", "NEW"]], "[… 300 equal]", '[… 300 equal, "NEW"]'),
+    ([["RPUSH", "k", *MEMBERS]], [["LPUSH", "k", "NEW"], ["LSET", "k", "-1", "END"]],
+     '[… 299 equal, "v299"]', '[… 299 equal, "NEW", "END"]'),
+    ([["RPUSH", "k", *MEMBERS]], [["LMOVE", "k", "k", "LEFT", "RIGHT"]], '["v000"', '"v001"'),
+    ([["SADD", "k", *MEMBERS]], [["SREM", "k", "v150"]], '[… 299 equal, "v150"]', "[… 299 equal]"),
+    ([["ZADD", "k", *(word for name in MEMBERS for word in ("1", name))]],
+     [["ZINCRBY", "k", "1", "v299"]],
+     '[… 299 equal, ["v299", 1.0]]', '[… 299 equal, ["v299", 2.0]]'),
+    ([["XADD", "k", f"{number}-1", "f", "v"] for number in range(1, 300)],
+     [["XADD", "k", "300-1", "f", "NEW"]], "[… 299 equal]", '["300-1", {"f": "NEW"}]]'),
+    ([["JSON.SET", "k", "$", DOCUMENT]], [["JSON.SET", "k", "$.deep.b[1].c", '"NEW"']],
+     '{… 2 equal, "deep": {"b": [… 1 equal, {"c": "old"}]}}',
+     '{… 2 equal, "deep": {"b": [… 1 equal, {"c": "NEW"}]}}'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("until", ["", "?until=after"])
+@pytest.mark.parametrize(("before", "after", "old", "new"), CHANGES)
+def test_a_comparison_shows_what_changed_in_a_long_value(
+    lists: Lists, before: list[list[str]], after: list[list[str]], old: str, new: str, until: str
+) -> None:
+    kv = lists.cloud.kv_server()
+    for line in before:
+        kv.execute(*line)
+    ask(lists.app, "POST", "/snapshots", {"id": "before"})
+    for line in after:
+        kv.execute(*line)
+    ask(lists.app, "POST", "/snapshots", {"id": "after"})
+    found = ask(lists.app, "GET", f"/snapshots/before/changes{until}")[1]
+    (change,) = found["changes"]
+    shown = [change[side]["value"] for side in ("before", "after")]
+    assert (change["item"], found["count"], max(map(len, shown)) < 2100) == ("k", 1, True)
+    assert old in shown[0]
+    assert new in shown[1]
+    assert shown[0] != shown[1]
+
+
+def test_a_comparison_shows_what_changed_in_long_metadata(lists: Lists) -> None:
+    index = lists.cloud.vector_index(dimension=1)
+    metadata = {"text": LONG, "tags": MEMBERS, "state": "old"}
+    index.load([{"id": "a", "vector": [1], "metadata": metadata, "data": LONG + "END"}])
+    ask(lists.app, "POST", "/snapshots", {"id": "before"})
+    metadata = {**metadata, "state": "new"}
+    index.load([{"id": "a", "vector": [1], "metadata": metadata, "data": LONG + "FIN"}])
+    (change,) = ask(lists.app, "GET", "/snapshots/before/changes")[1]["changes"]
+    assert change["after"]["metadata"] == '{… 2 equal, "state": "new"}'
+    assert change["before"]["data"].endswith("xEND")
+    assert change["after"]["data"].endswith("xFIN")
+
+
+def test_a_comparison_names_fakes_with_too_many_items(
+    lists: Lists, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_fakecloud.standalone.control.clouds.MOST_ITEMS", 2)
+    kv, other = lists.cloud.kv_server(), lists.cloud.kv_server(name="other")
+    kv.load({"a": "1", "b": "2", "c": "3"})
+    ask(lists.app, "POST", "/snapshots", {"id": "before"})
+    other.load({"a": "1"})
+    kv.load({"d": "4"})
+    found = ask(lists.app, "GET", "/snapshots/before/changes")[1]
+    assert (found["count"], found["not_compared"]) == (1, ["kv_server"])

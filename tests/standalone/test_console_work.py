@@ -1009,3 +1009,157 @@ def test_isolated_clouds_are_listed_opened_and_closed(page: Any, server: Server)
     rows.nth(1).wait_for(state="detached")
     rows.first.get_by_role("button", name="Close").click()
     page.locator(".empty", has_text="No isolated clouds.").wait_for()
+
+
+# -- edits in progress -----------------------------------------------------------------------------
+
+
+def typed_in(page: Any, text: str) -> None:
+    """Change the value of the shown key without saving it, and move the focus elsewhere."""
+    page.fill(".detail textarea[name=value]", text)
+    page.focus("#skip")
+
+
+def answer(page: Any, question: str, button: str) -> None:
+    page.locator("dialog #question", has_text=question).wait_for()
+    page.click(f"dialog button:text-is('{button}')")
+    page.locator("dialog").wait_for(state="detached")
+
+
+WAYS = {
+    "another item": "fake/kv_server/keys/other",
+    "the list": "fake/kv_server/keys",
+    "another tab": "fake/kv_server/faults",
+    "another page": "time",
+}
+
+
+@pytest.mark.parametrize("place", WAYS.values(), ids=WAYS)
+def test_an_unsent_edit_is_dropped_only_after_a_question(
+    page: Any, server: Server, place: str
+) -> None:
+    kv(server, "MSET", "edited", "old", "other", "x")
+    at(page, "fake/kv_server/keys/edited", ".detail textarea")
+    typed_in(page, "typed")
+    # A change of the item, which redraws the details, does not drop the text either.
+    kv(server, "EXPIRE", "edited", "100")
+    before = page.url
+    with page.expect_response("**/lists/keys/edited"):
+        page.evaluate("document.dispatchEvent(new Event('changed'))")
+    page.evaluate("(place) => { location.hash = '#/' + place; }", place)
+    answer(page, "Discard what you have typed?", "Cancel")
+    assert page.url == before
+    assert page.input_value(".detail textarea") == "typed"
+    page.evaluate("(place) => { location.hash = '#/' + place; }", place)
+    answer(page, "Discard what you have typed?", "Discard")
+    holds(page, f"location.hash === '#/{place}'")
+    page.locator(".detail textarea:visible", has_text="typed").wait_for(state="detached")
+    at(page, "fake/kv_server/keys/edited", ".detail textarea")
+    holds(page, "document.querySelector('.detail textarea').value === 'old'")
+    # What was sent is no edit in progress.
+    typed(page, "Value", value="new")
+    page.locator("#notice", has_text="Saved").wait_for()
+    at(page, "time", "h1:text-is('Time')")
+    assert kv(server, "GET", "edited") == "new"
+
+
+def test_the_browser_asks_before_it_leaves_an_unsent_edit(page: Any, server: Server) -> None:
+    kv(server, "SET", "edited", "old")
+    at(page, "fake/kv_server/keys/edited", ".detail textarea")
+    event = "dispatchEvent(new Event('beforeunload', {cancelable: true}))"
+    assert page.evaluate(event)
+    typed_in(page, "typed")
+    assert not page.evaluate(event)
+    page.evaluate("for (const one of document.querySelectorAll('form')) one.dataset.typed = 'no'")
+
+
+EDITS: list[tuple[list[str], str, str, dict[str, str], list[str], list[str], Any, Any]] = [
+    (["SET", "k", "old"], "", "Value", {"value": "mine"},
+     ["SET", "k", "theirs"], ["GET", "k"], "theirs", "mine"),
+    (["SET", "k", "old"], "", "Value", {"value": "mine"}, ["DEL", "k"], ["GET", "k"], None, "mine"),
+    (["SET", "k", "old"], "", "Change TTL", {"seconds": "10"},
+     ["EXPIRE", "k", "99"], ["TTL", "k"], 99, 10),
+    (["JSON.SET", "k", "$", "[1]"], "", "Document", {"value": "[2]"},
+     ["JSON.SET", "k", "$", "[3]"], ["JSON.GET", "k"], "[3]", "[2]"),
+    (["HSET", "k", "f", "old"], "Edit", "Edit f", {"value": "mine"},
+     ["HSET", "k", "f", "theirs"], ["HGET", "k", "f"], "theirs", "mine"),
+    (["HSET", "k", "f", "old"], "", "Add an element", {"field": "g", "value": "mine"},
+     ["HSET", "k", "g", "theirs"], ["HGET", "k", "g"], "theirs", "mine"),
+    (["RPUSH", "k", "old"], "Edit", "Edit 0", {"value": "mine"},
+     ["LPUSH", "k", "theirs"], ["LINDEX", "k", "0"], "theirs", "mine"),
+    (["ZADD", "k", "1", "m"], "Edit", "Edit m", {"score": "2"},
+     ["ZADD", "k", "3", "m"], ["ZSCORE", "k", "m"], "3", "2"),
+    (["SET", "other", "x"], "", "New key", {"key": "k", "value": "mine"},
+     ["SET", "k", "theirs"], ["GET", "k"], "theirs", "mine"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("made", "press_first", "form", "fields", "change", "read", "theirs", "mine"),
+    EDITS,
+    ids=[f"{edit[2]} of {edit[0][0]}, {edit[4][0]} meanwhile" for edit in EDITS],
+)
+def test_an_edit_overwrites_a_change_of_somebody_else_only_after_a_question(
+    page: Any, server: Server, made: list[str], press_first: str, form: str,
+    fields: dict[str, str], change: list[str], read: list[str], theirs: Any, mine: Any,
+) -> None:  # fmt: skip
+    kv(server, *made)
+    name = "k" if made[1] == "k" else ""
+    at(page, f"fake/kv_server/keys/{name}", ".detail h2" if name else "table.rows")
+    if press_first:
+        press(page, press_first)
+    shown = page.locator(f"form[aria-label='{form}']").first
+    if not shown.is_visible():
+        page.locator(f"summary:text-is('{form}')").first.click()
+    for field, value in fields.items():
+        shown.locator(f"[name='{field}']").fill(value)
+    kv(server, *change)
+    submit = shown.locator("button[type=submit]")
+    submit.click()
+    page.locator("dialog #question").wait_for()
+    page.click("dialog button:text-is('Cancel')")
+    said(page, form, "Nothing was changed.")
+    assert kv(server, *read) == theirs
+    submit.click()
+    page.locator("dialog #question").wait_for()
+    page.click("dialog button[value=yes]")
+    page.locator("dialog").wait_for(state="detached")
+    page.locator("form[data-typed=yes]").wait_for(state="detached")
+    assert kv(server, *read) == mine
+
+
+# -- the clock ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_notice_shows_while_the_clock_moves(
+    page: Any, server: Server, width: int, scheme: str
+) -> None:
+    page.set_viewport_size({"width": width, "height": 720})
+    page.emulate_media(color_scheme=scheme)
+    moves: list[Any] = []
+    page.route("**/__control__/clock", lambda route: moves.append(route))
+    at(page, "time", "h1:text-is('Time')")
+    try:
+        typed(page, "Move the clock to a time", to="2026-01-01T00:05:00Z")
+        notice = page.locator("#notice", has_text="Moving the clock to 2026-01-01 00:05:00 UTC…")
+        notice.wait_for()
+        # It stays on other pages, and while they say that they have nothing to say.
+        at(page, "problems", "h1:text-is('Problems')")
+        assert notice.is_visible()
+        box = notice.bounding_box()
+        assert 0 <= box["x"] <= box["x"] + box["width"] <= width
+        if folder := os.environ.get("PYTEST_FAKECLOUD_SCREENSHOTS"):
+            page.screenshot(path=Path(folder) / f"moving-{width}-{scheme}.png")
+        moves.pop().continue_()
+        page.locator("#notice", has_text="It is 2026-01-01 00:05:00 UTC.").wait_for()
+        # Without an answer, an error takes its place.
+        page.evaluate("document.querySelector('#advance').requestSubmit()")
+        page.locator("#notice", has_text="Moving the clock…").wait_for()
+        moves.pop().fulfill(status=400, json={"error": {"type": "Refused", "message": "no way"}})
+        page.locator("#notice", has_text="no way").wait_for()
+    finally:
+        page.unroute("**/__control__/clock")
+        page.set_viewport_size(Window.SIZE)
+        page.emulate_media(color_scheme="light")

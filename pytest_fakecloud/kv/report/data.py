@@ -237,7 +237,8 @@ def _text(data: bytes) -> str:
 def keys(handle: KVServer, wanted: Wanted) -> View:
     """Return a page of keys in alphabetical order, with type, TTL, size and the start of the value.
 
-    A search that contains ``*``, ``?`` or ``[`` is a glob pattern as in SCAN. With ``view=tree``,
+    A search looks through the keys and their values. A search that contains ``*``, ``?`` or ``[`` is
+    a glob pattern for the keys, as in SCAN. With ``view=tree``,
     the page lists only the keys directly in the namespace ``under`` (default: the root), and
     ``folders`` lists the namespaces one level below it (separated by ``:``) with numbers of keys.
     """
@@ -256,7 +257,7 @@ def keys(handle: KVServer, wanted: Wanted) -> View:
             wanted,
             sort_key=lambda one: (one.name.decode("latin-1"),),
             show=lambda one: _row(every, one),
-            text=lambda one: _text(one.name),
+            text=_searchable,
             facet=("type", lambda one: one.type),
             values=_fields(every),
         )
@@ -299,7 +300,9 @@ def _row(keys: _InMemory | _OnServer, one: _Key) -> View:
 
 
 def _length(value: Any) -> int:
-    """Return the number of bytes or elements of a value, 1 for a document."""
+    """Return the number of bytes, elements or indexed documents of a value, 1 for a document."""
+    if isinstance(value, SearchIndex):
+        return len(value.documents)
     if not isinstance(value, Converted):
         return len(value)
     return len(cast("Sized", value.python)) if value.type_name in _ELEMENTS else 1
@@ -316,6 +319,25 @@ def _preview(value: Any) -> str:
     else:
         shown = _json(python_value(value))
     return shown if len(shown) <= PREVIEW else shown[:PREVIEW] + "…"
+
+
+def _searchable(one: _Key) -> str:
+    """Return a key and the strings in its value, and a document also as JSON."""
+    value = plain(python_value(one.value))
+    is_document = one.type != "string" and one.type not in _ELEMENTS
+    return "\n".join([_text(one.name), *_strings(value), *([_json(value)] if is_document else [])])
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield name
+            yield from _strings(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _strings(item)
+    else:
+        yield value if isinstance(value, str) else _json(value)
 
 
 def _json(value: Any) -> str:

@@ -18,7 +18,7 @@ from ...core.timers import to_datetime
 from ...handle import Snapshot
 from ...http.app import Route
 from ...http.messages import Request
-from ...reporting.data import State, changes_of, short, state_of
+from ...reporting.data import Change, State, changes_of, short_change, state_of
 from ...services import find, report_part
 from ..state_file import checked_state, load_state
 from . import PREFIX, Refused, contract, fields, handle_named, shapes
@@ -31,8 +31,8 @@ _MOVES: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Actions of the clock, each with the fields that it requires."""
 _MOST_DUE = 200
-States: TypeAlias = Mapping[str, State]
-"""The data of each fake, by name."""
+States: TypeAlias = Mapping[str, State | None]
+"""The data of each fake, by name; None if there is too much to compare."""
 MOST_ITEMS = 20_000
 """Maximum number of items of a fake whose data is kept for comparisons."""
 _MOST_CHANGES = 500
@@ -215,30 +215,26 @@ class CloudRoutes:
         before = self._snapshots[self._known(request.segment("id"))].states
         until = request.query("until")
         after = self._snapshots[self._known(until)].states if until else states_of(self._cloud)
-        changes: list[shapes.ItemChange] = [
-            {
-                "fake": change.fake,
-                "section": change.section,
-                "item": change.item,
-                "before": before[name].get(change.section, {}).get(change.item),
-                "after": change.fields,
-            }
-            for name in before
-            if name in after
-            for change in changes_of(name, before[name], after[name])
-        ]
+        changes: list[Change] = []
+        not_compared = []
+        for name in sorted({*before, *after}):
+            old, new = before.get(name), after.get(name)
+            if old is None or new is None:
+                not_compared.append(name)
+            else:
+                changes += changes_of(name, old, new)
         sums: dict[str, dict[str, int]] = {}
-        for one in changes:
-            kind = "removed" if one["after"] is None else "changed"
-            kind = "added" if one["before"] is None else kind
-            sums.setdefault(one["fake"], {"added": 0, "changed": 0, "removed": 0})[kind] += 1
+        for change in changes:
+            kind = "removed" if change.after is None else "changed"
+            kind = "added" if change.before is None else kind
+            sums.setdefault(change.fake, {"added": 0, "changed": 0, "removed": 0})[kind] += 1
         # Most removed items have expired.
-        changes.sort(key=lambda one: one["after"] is None)
+        changes.sort(key=lambda change: change.after is None)
         return {
             "count": len(changes),
             "sums": sums,
-            "changes": changes[:_MOST_CHANGES],
-            "not_compared": sorted(before.keys() ^ after.keys()),
+            "changes": [_shown(change) for change in changes[:_MOST_CHANGES]],
+            "not_compared": not_compared,
         }
 
     def load(self, request: Request) -> shapes.Loaded:
@@ -273,12 +269,22 @@ class CloudRoutes:
 
 
 def states_of(cloud: Cloud) -> States:
-    """Return the data of all fakes that have data and at most ``MOST_ITEMS`` items."""
+    """Return the data of all fakes that have data, None for those with more than ``MOST_ITEMS``."""
     found = {one.name: state_of(one) for one in cloud.fakes() if report_part(one.fixture, "data")}
     return {
-        name: short(state)
+        name: state if sum(map(len, state.values())) <= MOST_ITEMS else None
         for name, state in found.items()
-        if sum(map(len, state.values())) <= MOST_ITEMS
+    }
+
+
+def _shown(change: Change) -> shapes.ItemChange:
+    before, after = short_change(change.before, change.after)
+    return {
+        "fake": change.fake,
+        "section": change.section,
+        "item": change.item,
+        "before": before,
+        "after": after,
     }
 
 

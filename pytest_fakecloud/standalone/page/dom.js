@@ -66,9 +66,11 @@ export const facts = (pairs) => el("dl", {class: "facts"}, Object.entries(pairs)
   .map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
 
 // -- results of actions --
-let fading = 0;
+let fading = 0, moving = "";
+// While the clock moves, its notice takes the place of an empty one.
 export function say(text, kind = "bad") {
   clearTimeout(fading);
+  if (!text && moving) [text, kind] = [moving, "busy"];
   $("notice").dataset.kind = kind;
   $("notice").textContent = text;
   if (kind === "good" && text) fading = setTimeout(() => say(""), 4000);
@@ -121,8 +123,9 @@ export function opened(label, attributes, ...content) {
 
 // -- forms --
 let made = 0;
-// A field is {name, label, note, value, kind, options, wide, needed, list}; `work` receives the values.
-export function form(title, button, fields, work, {open = true, danger} = {}) {
+// A field is {name, label, note, value, kind, options, wide, needed, list}; `work` receives the values. `overwrites` returns a
+// question if it would overwrite something else than what the form shows. `edits` is false if nothing is lost with the values.
+export function form(title, button, fields, work, {open = true, danger, overwrites, edits = true} = {}) {
   const inputs = {}, out = el("div", {class: "out"});
   const parts = fields.map(({name, label, options, note, value, wide, kind, needed, list, fixed}) => {
     const id = `field${++made}`;
@@ -135,12 +138,16 @@ export function form(title, button, fields, work, {open = true, danger} = {}) {
     if (known) input.addEventListener("focus", async () => known.replaceChildren(...(await list()).map((one) => el("option", {value: one}))));
     return el("div", {class: wide ? "field wide" : "field"}, el("label", {for: id}, label), input, known);
   });
-  const body = el("form", {class: "act", "aria-label": title, oninput: () => { body.dataset.typed = "yes"; }, onsubmit: async (event) => {
+  const body = el("form", {class: "act", "aria-label": title, oninput: () => { if (edits) body.dataset.typed = "yes"; }, onsubmit: async (event) => {
     event.preventDefault();
     out.replaceChildren();
-    const before = change.number;
+    const before = change.number, values = Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, input.value]));
     try {
-      const shown = [await onlyOnce(body.querySelector("[type=submit]"), () => work(Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, input.value])), inputs))].flat().filter((one) => one != null);
+      const shown = [await onlyOnce(body.querySelector("[type=submit]"), async () => {
+        const question = await overwrites?.(values);
+        if (question && !await confirmed(question, button)) throw new Error("Nothing was changed.");
+        return work(values, inputs);
+      })].flat().filter((one) => one != null);
       body.dataset.typed = "no";
       out.replaceChildren(...shown, ...change.number === before ? [] : [copies({...change})]);
       // The details are redrawn when the item changes, so show the result outside of them.
@@ -171,8 +178,11 @@ export function redraw(place, ...children) {
   for (const one of place.querySelectorAll("pre, .wide-table")) if (scrolled.has(keyOf(one))) [one.scrollTop, one.scrollLeft] = scrolled.get(keyOf(one));
   if (focused !== null) [...place.querySelectorAll(all)].find((one) => keyOf(one) === focused)?.focus({preventScroll: true});
 }
-// Returns whether an input in this part has the focus: a redraw would lose its text.
-export const isTyped = (place) => place.contains(document.activeElement) && isTyping() && document.activeElement.closest("form")?.dataset.typed !== "no";
+// The forms in the places of a selector with values that were not sent, and are not being sent.
+export const unsent = (places) => [...document.querySelectorAll(`:is(${places}) form[data-typed=yes]:not(:has([aria-busy=true]))`)];
+export const discard = (places) => { for (const one of unsent(places)) one.dataset.typed = "no"; };
+// Returns whether a redraw of this part would lose text: that of an unsent form, or of the input with the focus.
+export const isTyped = (place) => place.querySelector("form[data-typed=yes]") !== null || place.contains(document.activeElement) && isTyping() && document.activeElement.closest("form")?.dataset.typed !== "no";
 export const isTyping = () => document.activeElement.matches("select, textarea, input:not([type=checkbox])");
 
 // -- charts, drawn at the available width in pixels, so that text keeps its size --
@@ -228,14 +238,20 @@ export function showClock(found) {
   $("next").disabled = !clock.next_due;
   $("next").title = clock.next_due ? `next due at ${clock.next_due}` : "nothing is planned";
 }
-let moving = false;
 export async function move(body) {
   if (moving) { say("The clock is still moving. Wait until it has arrived.", "busy"); return; }
-  moving = true;
-  say(`Moving the clock${body.to ? ` to ${both(body.to)} UTC` : ""}…`, "busy");
-  await attempt(async () => { const found = await ask("POST", "/clock", body); showClock(found); say(`It is ${both(found.now)} UTC.${found.fired.length ? ` ${count(found.fired.length, "event")} became due.` : ""}`, "good"); });
-  moving = false;
+  await attempt(() => moved(body));
   document.dispatchEvent(new Event("changed"));
+}
+// Moves the clock, with a notice until it has arrived.
+export async function moved(body) {
+  if (moving) throw new Error("The clock is still moving. Wait until it has arrived.");
+  moving = `Moving the clock${body.to ? ` to ${both(body.to) || body.to} UTC` : ""}…`;
+  say(moving, "busy");
+  let found;
+  try { found = await ask("POST", "/clock", body); } finally { moving = ""; say(""); }
+  showClock(found);
+  say(`It is ${both(found.now)} UTC.${found.fired.length ? ` ${count(found.fired.length, "event")} became due.` : ""}`, "good");
 }
 export function clockButtons() {
   // A narrow screen shows the other buttons on request.

@@ -58,9 +58,16 @@ export class FaultsPage extends LivePage {
     async (values) => {
       const where = Object.fromEntries(matchers.map((name) => [name, read.text(values[`only-${name}`])]));
       await ask("POST", this.path, {kind: values.kind, args: (about.args ?? (() => []))(values), ...where, times: read.number(values.times), skip: read.number(values.skip)});
+      this.typed = false;
       await this.refresh();
       return done("Added.");
     });
+    // What was typed for another kind stays in the fields that both have.
+    if (this.typed) {
+      for (const field of made.querySelectorAll("input")) field.value = this.adding.querySelector(`[name="${field.name}"]`)?.value ?? field.value;
+      made.querySelector("form").dataset.typed = "yes";
+    }
+    made.addEventListener("input", ({target}) => { this.typed ||= target.name !== "kind"; });
     made.querySelector("select").addEventListener("change", (event) => { this.choose(kinds, event.target.value); this.adding.querySelector("select").focus(); });
     this.adding.replaceChildren(made);
   }

@@ -1,10 +1,17 @@
 // Pages of a key-value server: keys, search indexes and the command box.
 
-import {$, act, attempt, bytes, code, copies, copyButton, count, day, done, el, empty, facts, form, head, json, laidOut, link, number, own, pill, redraw, short, soft, span, table, time, title, tools, words, about, confirmed} from "./dom.js";
+import {$, act, attempt, bytes, code, copies, copyButton, count, day, done, el, empty, facts, form, head, isTyped, json, laidOut, link, number, own, pill, redraw, short, soft, span, table, time, title, tools, words, about, confirmed, discard} from "./dom.js";
 import {ask, call, item, list, path, send, sendWell} from "./api.js";
 import {ListPage} from "./lists.js";
 
 const run = (handle, ...line) => sendWell(handle, "POST", "/", line.map(String)).then((answer) => answer.result);
+// A key as it is now, or null if it does not exist.
+async function current(handle, id, values) { try { return await item(handle, "keys", id, values); } catch (error) { if (error.status === 404) return null; throw error; } }
+// Returns the question before a change of a key that is not as it was shown: `same` compares the key of now.
+const meanwhile = (handle, one, same) => async () => {
+  const now = await current(handle, one.id);
+  return !now ? `The key ${one.key} was deleted meanwhile. Write it again?` : now.type === one.type && same(now) ? null : `The key ${one.key} was changed meanwhile. Overwrite the change?`;
+};
 const ttl = (one) => one.ttl_ms == null ? "no TTL" : about(one.ttl_ms * 1000);
 const lengthOf = (one) => count(one.length, {hash: "field", stream: "entrie", zset: "member", set: "member"}[one.type] ?? "element").replace("entrie", "entry").replace("entrys", "entries");
 
@@ -61,7 +68,7 @@ function newKey(handle, page) {
     if (seconds) await run(handle, "EXPIRE", key, seconds);
     location.hash = page.address(encodeURIComponent(key), {});
     return done("Added.");
-  }, {open: false});
+  }, {open: false, overwrites: async ({key, type}) => await current(handle, encodeURIComponent(key)) && `The key ${key} exists. ${/string|json/.test(type) ? "Overwrite it" : "Add to it"}?`});
 }
 const lines = (text) => text.split("\n").filter(Boolean);
 const pairs = (text) => lines(text).flatMap((line) => { const at = line.search(/[\s:=]/); return at < 0 ? [line, ""] : [line.slice(0, at), line.slice(at + 1).trim()]; });
@@ -79,8 +86,8 @@ const keyFacts = (one) => tools(pill(words(one.type)), el("span", {}, [/string|j
 function keyActs(one, page) {
   const {handle} = page;
   return [tools(form("Change TTL", "Set TTL", [{name: "seconds", label: "TTL in seconds; empty removes it", kind: "number", value: one.ttl_ms == null ? "" : Math.ceil(one.ttl_ms / 1000)}],
-    async ({seconds}) => { await run(handle, ...(seconds ? ["EXPIRE", one.key, seconds] : ["PERSIST", one.key])); document.activeElement.blur(); return done("Changed."); }, {open: false}),
-  copyButton(one.key, "Copy key", "Copy key"), remade(one) ? copies({method: "POST", path: path(handle, "/requests"), body: {body: remade(one)}}, "this key") : null, act("Delete…", `Delete the key ${one.key}`, async () => { await run(handle, "DEL", one.key); location.hash = page.address(); }, {question: `Delete the key ${one.key}?`}))];
+    async ({seconds}) => { await run(handle, ...(seconds ? ["EXPIRE", one.key, seconds] : ["PERSIST", one.key])); document.activeElement.blur(); return done("Changed."); }, {open: false, overwrites: meanwhile(handle, one, (now) => now.expires === one.expires)}),
+  copyButton(one.key, "Copy key", "Copy key"), remade(one) ? copies({method: "POST", path: path(handle, "/requests"), body: {body: remade(one)}}, "this key") : null, act("Delete…", `Delete the key ${one.key}`, async () => { await run(handle, "DEL", one.key); discard(".detail"); location.hash = page.address(); }, {question: `Delete the key ${one.key}?`}))];
 }
 
 function valueOf(one, page) {
@@ -88,9 +95,9 @@ function valueOf(one, page) {
   // JSON and control characters are shown readable, and edited on request.
   const escaped = /[\x00-\x08\x0e-\x1f\x7f-\x9f]/.test(one.value) ? JSON.stringify(one.value).replace(/[\x7f-\x9f]/g, (letter) => `\\x${letter.charCodeAt(0).toString(16)}`) : "", shown = escaped || (laidOut(one.value) !== one.value ? laidOut(one.value) : "");
   if (one.type === "string" && one.is_editable && one.is_whole) return [shown ? code(shown, escaped ? "value, escaped" : "value as JSON") : null, form(shown ? "Edit the value" : "Value", "Save", [{name: "value", label: "value", kind: "area", value: one.value, wide: true}],
-    async ({value}) => { await run(page.handle, "SET", one.key, value, "KEEPTTL"); document.activeElement.blur(); return done("Saved; the TTL stays."); }, {open: !shown})];
+    async ({value}) => { await run(page.handle, "SET", one.key, value, "KEEPTTL"); document.activeElement.blur(); return done("Saved; the TTL stays."); }, {open: !shown, overwrites: meanwhile(page.handle, one, (now) => now.value === one.value)})];
   if (/json/i.test(one.type)) return [form("Document", "Save", [{name: "value", label: "JSON document", kind: "area", value: one.value, wide: true}],
-    async ({value}) => { json(value, "The document"); await run(page.handle, "JSON.SET", one.key, "$", value); document.activeElement.blur(); return done("Saved."); })];
+    async ({value}) => { json(value, "The document"); await run(page.handle, "JSON.SET", one.key, "$", value); document.activeElement.blur(); return done("Saved."); }, {overwrites: meanwhile(page.handle, one, (now) => now.value === one.value)})];
   return [one.is_editable === false ? soft("The value is binary: only a client can change it.") : null, code(one.value, "value"), one.is_whole === false ? soft("The value is longer than what is shown.") : null];
 }
 
@@ -111,16 +118,28 @@ function elements(one, page) {
     const last = found.first + found.items.length - 1;
     redraw(place, el("p", {class: "soft", role: "status"}, found.items.length ? `${number(found.first)}–${number(last)} of ${number(found.matching)}` : "No element matches."),
       table("elements", [...one.columns, editor.drop || one.type === "list" ? "" : null].filter((text) => text !== null), found.items, (row) => [...one.columns.map((column) => column === "id" ? [row.id, el("br"), el("span", {class: "soft"}, new Date(Number(row.id.split("-")[0])).toISOString().slice(0, 19).replace("T", " "))] : short(row[column], 500)),
-        el("span", {class: "tools"}, editor.fields.includes("value") || one.type === "zset" ? el("button", {type: "button", "aria-label": `Edit ${name(row)}`, onclick: () => edit(row)}, "Edit") : null,
+        el("span", {class: "tools"}, editor.fields.includes("value") || one.type === "zset" ? el("button", {type: "button", "aria-label": `Edit ${name(row)}`, onclick: async () => { if (!isTyped(adding) || await confirmed("Discard what you have typed? It was not sent.", "Discard")) edit(row); }}, "Edit") : null,
           editor.drop ? act("Remove", `Remove ${name(row)}`, () => run(handle, ...editor.drop(row))) : null)]),
       found.previous || found.next ? tools([["← Previous", "before", found.previous], ["Next →", "after", found.next]].map(([text, which, cursor]) =>
         el("button", {type: "button", disabled: !cursor, onclick: () => { Object.assign(state, {after: "", before: "", [which]: cursor}); attempt(load); }}, text))) : null);
   }
   const adding = el("div");
+  // The question before an element is overwritten: one that is not as it was shown, or one that exists when another is added.
+  async function overwrites(row, values) {
+    if (!["hash", "zset", "list"].includes(one.type) || (one.type === "list" && !row)) return null;
+    const [key, field] = {hash: ["field", "value"], zset: ["member", "score"], list: ["index", "value"]}[one.type], wanted = row?.[key] ?? values[key], search = one.type === "list" ? row.value : wanted;
+    let now;
+    for (let after = ""; after !== null && !now;) {
+      const page_ = (await current(handle, one.id, {search, after, limit: 500}))?.elements ?? {items: [], next: null};
+      now = page_.items.find((each) => each[key] === wanted);
+      after = page_.next;
+    }
+    return !row ? now && `${wanted} exists in ${one.key}. Overwrite it?` : now?.[field] === row[field] ? null : `${wanted} of ${one.key} was ${now || one.type === "list" ? "changed" : "removed"} meanwhile. Overwrite it?`;
+  }
   function edit(row) {
     const given = row ?? {};
     adding.replaceChildren(form(row ? `Edit ${name(row)}` : "Add an element", row ? "Save" : "Add", editor.fields.map((field) => ({name: field, label: field, value: row ? given[field] : undefined, wide: true, fixed: Boolean(row) && ["field", "member"].includes(field), note: field === "fields" ? '{"name": "value"}' : "", needed: field !== "value"})),
-      async (values) => { await run(handle, ...editor.put({...(row && one.type === "list" ? {index: row.index} : {}), ...values})); if (row) edit(); document.activeElement.blur(); return done(row ? "Saved." : "Added."); }, {open: Boolean(row)}));
+      async (values) => { await run(handle, ...editor.put({...(row && one.type === "list" ? {index: row.index} : {}), ...values})); if (row) edit(); document.activeElement.blur(); return done(row ? "Saved." : "Added."); }, {open: Boolean(row), overwrites: (values) => overwrites(row, values)}));
     if (row) adding.querySelector("input:not([readonly])").focus();
   }
   edit();
@@ -138,7 +157,7 @@ const indexes = {
   detail: (one, page) => [title(one.name), facts({documents: number(one.documents), pending: number(one.pending)}),
     table("schema", ["field", "type", "options"], one.fields, (field) => [field.field, field.type, field.options.join(" ")]),
     form("Query", "Search", [{name: "filter", label: "filter, as JSON", kind: "area", value: JSON.stringify({[one.fields[0]?.field ?? "field"]: "word"}), wide: true, needed: true}, {name: "limit", label: "at most", kind: "number", value: "10"}],
-      async ({filter, limit}) => { json(filter, "The filter"); return typed(["SEARCH.QUERY"], await run(page.handle, "SEARCH.QUERY", one.name, filter, "LIMIT", limit || 10)); })],
+      async ({filter, limit}) => { json(filter, "The filter"); return typed(["SEARCH.QUERY"], await run(page.handle, "SEARCH.QUERY", one.name, filter, "LIMIT", limit || 10)); }, {edits: false})],
 };
 
 // -- the command box --

@@ -1,6 +1,6 @@
 // The frame of the console: navigation, clock, and the page of the current address, kept up to date.
 
-import {$, attempt, clockButtons, confirmed, count, el, go, isTyping, link, number, opened, own, product, read, redraw, say, showClock, showCurrent, soft} from "./dom.js";
+import {$, attempt, clockButtons, confirmed, count, discard, el, go, isTyping, link, number, opened, own, product, read, redraw, say, showClock, showCurrent, soft, unsent} from "./dom.js";
 import {NoToken, ask, connection, keep, signIn} from "./api.js";
 import {catchUp, entries, listen, startOver} from "./journal.js";
 import {oneAtATime} from "./rows.js";
@@ -28,7 +28,26 @@ function drawNav() {
   showCurrent($("nav"));
 }
 
+// Asks before leaving an unsent form. Other pages and tabs drop all forms, another item those beside the list.
+let address = "", leaving = false;
+async function leave() {
+  const to = location.hash, [from, next] = [address, to].map((one) => read(one).parts), tab = from[0] === "fake" ? 3 : 1;
+  const places = [...Array(tab).keys()].some((at) => from[at] !== next[at]) ? "#view" : from[tab] !== next[tab] ? ".detail" : "#none";
+  if (unsent(places).length) {
+    history.replaceState(null, "", address);
+    if (leaving) return;
+    leaving = true;
+    const sure = await confirmed("Discard what you have typed? It was not sent.", "Discard");
+    leaving = false;
+    if (!sure) return;
+    discard(places);
+    history.replaceState(null, "", to);
+  }
+  await show();
+}
+
 async function show() {
+  address = location.hash;
   $("clock-more").setAttribute("aria-expanded", "false");
   const route = read(), [first, second] = route.parts;
   const handle = first === "fake" && state.handles.find((one) => one.name === second);
@@ -122,6 +141,7 @@ function showShortcuts() {
 }
 // The printed address was opened in a tab that shows the console already.
 addEventListener("hashchange", () => { if (location.hash.startsWith("#code=")) location.reload(); });
+addEventListener("beforeunload", (event) => { if (unsent("#view").length) event.preventDefault(); });
 let going = 0;
 addEventListener("keydown", (event) => {
   if ((event.ctrlKey || event.metaKey) && event.key === "k" && !document.querySelector("dialog[open]")) { event.preventDefault(); go(link(["find"])); }
@@ -145,7 +165,7 @@ async function begin() {
   if (!begun) $("view").replaceChildren(soft("Loading…"));
   await catchUp();
   // The address may change while the first page is loaded.
-  if (!begun) addEventListener("hashchange", show);
+  if (!begun) addEventListener("hashchange", leave);
   await show();
   await refresh();
   document.documentElement.dataset.ready = "yes";

@@ -19,6 +19,8 @@ const body = (one, label) => [one.body ? code(laidOut(one.body), label) : soft("
 
 // -- messages --
 // A form that publishes a message. `again` is a message whose fields the form starts with.
+// Returns the question before a schedule or a queue with the name of another replaces it.
+const replaces = (handle, name, field, noun) => async (values) => values[field] && (await list(handle, name, {search: values[field], limit: 500})).items.some((one) => one[field] === values[field]) && `The ${noun} ${values[field]} exists. Overwrite it?`;
 const publish = (handle, again) => form(again ? "Edit and send again" : "Publish a message", again ? "Send again" : "Publish", [
   {name: "to", label: "destination", note: "https://app.example/hook", value: again?.url, wide: true, needed: true},
   {name: "body", label: "body", kind: "area", value: again?.body, wide: true},
@@ -115,7 +117,7 @@ const schedules = {
   list: "schedules", noun: "schedule", key: (one) => one.id, columns: ["to", "state", "cron", "next run", "schedule"], fields: ["destination", "paused", "cron", "next", "id"],
   row: (one) => [address({method: one.method ?? "", url: one.destination}), running(one), one.cron, one.paused ? "" : both(one.next[0]), one.id],
   tools: (handle) => form("Create a schedule", "Create", [{name: "to", label: "destination", note: "https://app.example/nightly", wide: true, needed: true}, {name: "cron", label: "cron", note: "0 3 * * *", needed: true}, {name: "id", label: "id", note: "generated"}, {name: "body", label: "body", kind: "area", wide: true}],
-    async ({to, cron, id, body: text}) => { const made = await sendWell(handle, "POST", `/v2/schedules/${target(to)}`, text, {"Upstash-Cron": cron, ...(id ? {"Upstash-Schedule-Id": id} : {})}); return done(`Created ${made.scheduleId}.`); }, {open: false}),
+    async ({to, cron, id, body: text}) => { const made = await sendWell(handle, "POST", `/v2/schedules/${target(to)}`, text, {"Upstash-Cron": cron, ...(id ? {"Upstash-Schedule-Id": id} : {})}); return done(`Created ${made.scheduleId}.`); }, {open: false, overwrites: replaces(handle, "schedules", "id", "schedule")}),
   empty: () => empty("No schedules yet.", "Create one above. A schedule publishes a message at each time of its cron expression, as the clock moves."),
   detail: (one, page) => {
     const where = `/v2/schedules/${encodeURIComponent(one.id)}`, {handle} = page;
@@ -187,7 +189,7 @@ const held = (handle, ids) => ids.length ? el("ol", {}, ids.map((id) => el("li",
 const queues = {
   list: "queues", noun: "queue", key: (one) => one.name, columns: ["queue", "state", "parallelism", "messages"], fields: ["name", "paused", "parallelism", "lag"],
   row: (one) => [one.name, running(one), number(one.parallelism), number(one.lag)],
-  tools: (handle) => form("Create a queue", "Create", [{name: "name", label: "name", needed: true}, {name: "parallelism", label: "parallelism", kind: "number", value: "1"}], async ({name, parallelism}) => { await sendWell(handle, "POST", "/v2/queues", {queueName: name, parallelism: Number(parallelism)}); return done("Created."); }, {open: false}),
+  tools: (handle) => form("Create a queue", "Create", [{name: "name", label: "name", needed: true}, {name: "parallelism", label: "parallelism", kind: "number", value: "1"}], async ({name, parallelism}) => { await sendWell(handle, "POST", "/v2/queues", {queueName: name, parallelism: Number(parallelism)}); return done("Created."); }, {open: false, overwrites: replaces(handle, "queues", "name", "queue")}),
   empty: () => empty("No queues yet.", "A queue delivers its messages in order. It appears when your application enqueues a message, or create one above."),
   detail: (one, page) => {
     const where = `/v2/queues/${encodeURIComponent(one.name)}`;

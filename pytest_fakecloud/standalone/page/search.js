@@ -24,7 +24,7 @@ function hitElement({handle, name, part}, one) {
 export class SearchPage {
   constructor(state) {
     Object.assign(this, {state, turn: 0});
-    this.input = el("input", {type: "search", "aria-label": "search everything", placeholder: "Names of keys and vectors, messages, runs, records, bodies", oninput: () => {
+    this.input = el("input", {type: "search", "aria-label": "search everything", placeholder: "Keys and values, vectors, messages, runs, records, bodies", oninput: () => {
       clearTimeout(this.timer);
       this.timer = setTimeout(() => go(link(["find"], {search: this.input.value}), {replace: true}), 200);
     }});
@@ -44,13 +44,13 @@ export class SearchPage {
     const turn = ++this.turn, {search = ""} = route.query, words = search.trim();
     Object.assign(this, {route, partial: !journal.loaded || journal.older});
     if (document.activeElement !== this.input) { this.input.value = search; this.input.focus(); }
-    if (!words) { redraw(this.found, empty("Search all fakes at once.", "The search looks at names, addresses, labels, bodies and recorded calls. It does not look at the values of keys.")); return; }
+    if (!words) { redraw(this.found, empty("Search all fakes at once.", "The search looks at names, values, addresses, labels, bodies and recorded calls.")); return; }
     const jobs = this.state().handles.flatMap((handle) => (own(LISTS, handle.fixture) ?? []).map((name) => hitsIn(handle, name, words)));
     const found = (await Promise.all(jobs)).flat().filter(({page}) => page.matching), calls = entries.list.filter((row) => JSON.stringify([row.text, row.request, row.response]).toLowerCase().includes(words.toLowerCase())).length;
     if (turn !== this.turn) return;
     redraw(this.found, calls ? el("p", {}, el("a", {href: link(["activity"], {search: words})}, `${count(calls, "recorded call")}`)) : null, this.partial ? soft("Older calls are still being loaded…") : null, found.map((hit) => {
       const where = link(["fake", hit.handle.name, hit.name], {search: words, ...hit.part}), title = [product(hit.handle), hit.name.replaceAll("-", " "), ...Object.values(hit.part)].filter(Boolean).join(" · ");
       return [el("h2", {}, el("a", {href: where}, title), el("span", {class: "many"}, number(hit.page.matching))), el("ul", {class: "sentences"}, hit.page.items.map((one) => hitElement(hit, one)))];
-    }), found.length || calls || this.partial ? null : soft("Nothing was found. Values of keys are not searched."));
+    }), found.length || calls || this.partial ? null : soft("Nothing was found."));
   }
 }

@@ -1,6 +1,6 @@
 // Due times, snapshots, isolated clouds and problems.
 
-import {LivePage, about, act, both, copies, count, day, done, el, empty, form, link, micros, move, number, own, picture, room, say, short, showClock, soft, span, svg, table, time, titled, tools, words} from "./dom.js";
+import {LivePage, about, act, both, copies, count, day, done, el, empty, form, link, micros, move, moved, number, own, picture, room, say, short, soft, span, svg, table, time, titled, tools, words} from "./dom.js";
 import {ask} from "./api.js";
 import {changesTable, fold} from "./elements.js";
 import {entries, journal} from "./journal.js";
@@ -35,14 +35,14 @@ export const timePage = () => new LivePage("/due", ({now, count: many, due}) => 
     table("due events", ["in", "at", "event"], due, (one) => [el("span", {class: "nowrap"}, about(micros(one.at) - micros(now))), [el("span", {class: "nowrap"}, day(one.at)), " ", time(one.at)], tools(one.item ? el("a", {href: link(["fake", one.handle, one.list, one.item])}, short(one.what, 120)) : short(one.what, 120), go(one))])]
     : empty("No timers.", "Delayed messages, retries, schedules and consumer sessions appear here with their due times.")],
 el("h1", {}, "Time"), soft("Retries, delays, schedules and TTLs use this clock, not the wall clock."),
-form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { showClock(await ask("POST", "/clock", {action: "move_to", to})); return done("Moved."); }, {open: false}));
+form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { await moved({action: "move_to", to}); return done("Moved."); }, {open: false}));
 
 // -- snapshots --
 const at = (id, rest = "") => `/snapshots/${encodeURIComponent(id)}${rest}`;
 export function snapshotsPage() {
   // The form stays when the list is redrawn, with what was chosen and found.
   const compare = form("Compare", "Compare", [{name: "since", label: "changes since", options: []}, {name: "until", label: "until", options: []}],
-    async ({since, until}) => differences(await ask("GET", at(since, until && `/changes?until=${encodeURIComponent(until)}`) + (until ? "" : "/changes")))), [since, until] = compare.querySelectorAll("select");
+    async ({since, until}) => differences(await ask("GET", at(since, until && `/changes?until=${encodeURIComponent(until)}`) + (until ? "" : "/changes"))), {edits: false}), [since, until] = compare.querySelectorAll("select");
   const fill = (select, options, chosen) => { const before = select.value; select.replaceChildren(...options.map(([value, text]) => el("option", {value}, text))); select.value = options.some(([value]) => value === before) ? before : chosen; };
   const page = new LivePage("/snapshots", (found) => {
     const ids = found.map(({id}) => [id, id]);
@@ -50,14 +50,15 @@ export function snapshotsPage() {
     return !found.length ? empty("No snapshots yet.", "Take one above before you change much data.")
       : [table("snapshots", ["snapshot", "taken at", "", ""], found, (one) => [one.id, both(one.at), act("Restore…", `Restore ${one.id}`, async () => { await ask("POST", at(one.id), {}); say(`Restored “${one.id}”.`, "good"); }, {question: `Restore the snapshot “${one.id}”? The current data of all fakes is lost. The clock stays, so what was due since then happens at once.`}), act("Delete", `Delete ${one.id}`, () => ask("DELETE", at(one.id)))]), compare];
   }, el("h1", {}, "Snapshots"), soft("A snapshot saves the data of all fakes in the server's memory. Restoring it does not change clock, faults or activity."),
-  form("Take a snapshot", "Take", [{name: "id", label: "name", note: "numbered"}], async ({id}) => { const made = await ask("POST", "/snapshots", id ? {id} : {}); await page.refresh(); return done(`Taken: ${made.id}.`); }));
+  form("Take a snapshot", "Take", [{name: "id", label: "name", note: "numbered"}], async ({id}) => { const made = await ask("POST", "/snapshots", id ? {id} : {}); await page.refresh(); return done(`Taken: ${made.id}.`); },
+  {overwrites: async ({id}) => (await ask("GET", "/snapshots")).some((one) => one.id === id) && `Replace the snapshot “${id}”?`}));
   return page;
 }
 // The items that a comparison found, and how many of each fake were added, removed and changed.
 function differences({count: many, sums, changes, not_compared: missing}) {
   const told = Object.entries(sums).map(([fake, kinds]) => [fake, Object.entries(kinds).filter(([, some]) => some).map(([kind, some]) => `${number(some)} ${kind}`).join(", ")]).filter(([, text]) => text).map((pair) => pair.join(": "));
   const gone = changes.filter(({after}) => after === null), kept = changes.filter(({after}) => after !== null);
-  return [el("p", {role: "status"}, many ? `${told.join(" · ")}. Removed items may have expired.` : "No data differs."), changes.length < many ? soft(`The first ${changes.length} of ${count(many, "change")}:`) : null,
+  return [el("p", {role: "status"}, many ? `${told.join(" · ")}. Removed items may have expired.` : missing.length ? "Nothing differs in the data that was compared." : "No data differs."), changes.length < many ? soft(`The first ${changes.length} of ${count(many, "change")}:`) : null,
     missing.length ? soft(`Not compared, because they are not in both or have too many items: ${missing.join(", ")}.`) : null, kept.length ? changesTable(kept) : null, gone.length ? fold(count(gone.length, "removed item"), changesTable(gone), !kept.length) : null];
 }
 

@@ -1,7 +1,7 @@
 // A vector index: records of a namespace, nearest neighbours, metadata filters.
 
 import {act, code, count, done, el, empty, facts, form, head, json, link, number, picture, redraw, room, short, soft, svg, table, title, titled, tools} from "./dom.js";
-import {list, sendWell} from "./api.js";
+import {item, list, sendWell} from "./api.js";
 import {ListPage} from "./lists.js";
 
 const clipped = (text, pixels) => { const most = Math.max(3, Math.floor(pixels / 6.3)); return text.length > most ? text.slice(0, most - 1) + "…" : text; };
@@ -44,13 +44,15 @@ function hits(found, page) {
 const query = (handle, page) => form("Query", "Query", [{name: "by", label: "by", options: ["vector", "text"]}, {name: "what", label: "vector or text", note: "0.1, 0.2", wide: true, needed: true},
   {name: "most", label: "at most", kind: "number", value: "5"}, {name: "filter", label: "metadata filter", note: "genre = 'drama'"}],
 async ({by, what, most, filter}) => hits((await sendWell(handle, "POST", (by === "text" ? "/query-data" : "/query") + inside(namespaceOf(page)),
-  {...(by === "text" ? {data: what} : {vector: numbers(what)}), topK: Number(most), includeMetadata: true, includeData: true, ...(filter ? {filter} : {})})).result, page), {open: false});
+  {...(by === "text" ? {data: what} : {vector: numbers(what)}), topK: Number(most), includeMetadata: true, includeData: true, ...(filter ? {filter} : {})})).result, page), {open: false, edits: false});
 const upsert = (handle, page) => form("Upsert", "Upsert", [{name: "id", label: "id", needed: true}, {name: "by", label: "from", options: ["vector", "text"]}, {name: "what", label: "vector or text", note: "0.1, 0.2", wide: true, needed: true},
   {name: "metadata", label: "metadata, as JSON", note: '{"genre": "drama"}'}, {name: "namespace", label: "namespace", note: "the one that is shown"}],
 async ({id, by, what, metadata, namespace}) => {
   await sendWell(handle, "POST", (by === "text" ? "/upsert-data" : "/upsert") + inside(namespace || namespaceOf(page)), {id, ...(by === "text" ? {data: what} : {vector: numbers(what)}), ...(metadata ? {metadata: json(metadata, "The metadata")} : {})});
   return done("Upserted.");
-}, {open: false});
+}, {open: false, overwrites: async ({id, namespace}) => {
+  try { await item(handle, "vectors", encodeURIComponent(id), {namespace: namespace || namespaceOf(page)}); return `The vector ${id} exists. Overwrite it?`; } catch (error) { if (error.status === 404) return null; throw error; }
+}});
 
 const vectors = {
   list: "vectors", noun: "vector", hasItem: true, itemFilters: ["namespace"], key: (one) => one.id, columns: ["id", "metadata", "data"], fields: ["id"],
