@@ -14,7 +14,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from math import floor
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
@@ -233,17 +233,24 @@ class Timekeeper:
                 listener()
 
     def steps(
-        self, target: Target, lanes: tuple[Lane, ...] = LANES, *, yielding: bool = False
+        self,
+        target: Target,
+        lanes: tuple[Lane, ...] = LANES,
+        *,
+        yielding: bool = False,
+        done: Callable[[], bool] = lambda: False,
     ) -> Generator[Timer, None, None]:
         """Yield the timers due up to a target time, holding the clock at each timer's due time.
 
         The caller fires each timer before it takes the next, so the synchronous and the
-        asynchronous API share this loop. If another advance is in progress, raises
-        ``ContractError``, which also fails that advance, or with ``yielding`` only ``Occupied``.
-        Also raises ``ContractError`` for a later time if the clock cannot be moved.
+        asynchronous API share this loop, which also ends once ``done()`` returns true. If another
+        advance is in progress, raises ``ContractError``, which also fails that advance, or with
+        ``yielding`` only ``Occupied``. Also raises ``ContractError`` for a later time if the clock
+        cannot be moved.
         """
-        turns = self._turns
-        with turns.move(yielding):
+        turns, move = self._turns, object()
+        try:
+            turns.begin(move, yielding)
             self.was_driven = True
             try:
                 with self._lock:
@@ -258,15 +265,23 @@ class Timekeeper:
                         self._held_us = timer.due_us
                         self._moved()
                     yield timer
-                    if turns.breach is not None:
+                    if turns.breach is not None or done():
                         break
                 else:
                     if moved and target_us > self._held_us:
                         self._held_us = target_us
             finally:
-                self._release()
+                try:
+                    self._release()
+                except BaseException:
+                    # A signal's handler may have interrupted it, and nothing else would end the hold.
+                    self._release()
+                    raise
             if turns.breach is not None:
                 raise turns.breach
+        finally:
+            turns.moves.discard(move)
+            turns.changed()
 
     def fire(
         self,
@@ -279,13 +294,15 @@ class Timekeeper:
         """Fire and return the timers due up to a target, or until ``done()`` returns true."""
         __tracebackhide__ = True
         fired = []
-        # Close the iterator immediately, because an exception with a traceback would keep it alive.
-        with closing(self.steps(target, lanes, yielding=yielding)) as steps:
+        steps = self.steps(target, lanes, yielding=yielding, done=done)
+        try:
             for timer in steps:
                 at_us = self.now_us()
                 fired.append(Fired(at_us, timer.label, timer.callback(timer.due_us)))
-                if done():
-                    break
+        finally:
+            # Close the iterator now, because an exception with a traceback would keep it alive.
+            # Not with closing(), whose __exit__() is written in Python and can be interrupted.
+            steps.close()
         return fired
 
     # -- state -----------------------------------------------------------------------------------
@@ -424,8 +441,14 @@ class Timekeeper:
             start_us, frozen = start_of(now, mode)
             if not frozen:
                 self._check_can_run()
-        with self._turns.move(), self._lock:
-            self._begin_at(start_us, frozen)
+        turns, move = self._turns, object()
+        try:
+            turns.begin(move)
+            with self._lock:
+                self._begin_at(start_us, frozen)
+        finally:
+            turns.moves.discard(move)
+            turns.changed()
         self._moved()
 
     def next_due_us(self, lanes: tuple[Lane, ...] = LANES) -> int | None:
@@ -720,7 +743,8 @@ async def drive(
     # Yield first, so that a caller that repeats this call in a loop can be cancelled.
     await checkpoint()
     fired = []
-    with closing(clock.steps(target, yielding=yielding)) as steps:
+    steps = clock.steps(target, yielding=yielding, done=done)
+    try:
         for timer in steps:
             at_us = clock.now_us()
             if timer.async_callback is not None:
@@ -728,8 +752,8 @@ async def drive(
             else:
                 result = timer.callback(timer.due_us)
             fired.append(Fired(at_us, timer.label, result))
-            if done():
-                break
+    finally:
+        steps.close()
     return fired
 
 

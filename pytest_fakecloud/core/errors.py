@@ -78,22 +78,18 @@ def shown(value: object, form: Callable[[Any], str] = repr) -> str:
     """Return the repr, or another form, of an object from the test; only its type if that raises."""
     try:
         return form(value)
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # pytest.fail() raises a BaseException
+    except Exception:  # not a time-out of pytest-timeout, which must end the test
         return f"<{type(value).__name__}, whose repr raises>"
 
 
 def describe_error(error: BaseException) -> str:
-    """Return one line about an error; never raises.
+    """Return one line about an error, also if its ``str()`` raises.
 
     A message that was not written for readers gets the error's type and its source line.
     """
     try:
         text = str(error).partition("\n")[0]
-    except KeyboardInterrupt:
-        raise
-    except BaseException:
+    except Exception:
         text = "str() of it raises"
     if issubclass(type(error), ContractError | OSError) and text:
         return text
@@ -119,9 +115,9 @@ def print_error(error: BaseException) -> None:
 
 
 class report_failure:
-    """Turn an exception in a with-block into one line for ``report``, which begins with ``failed``.
+    """Turn an ``Exception`` in a with-block into one line for ``report``, which begins with ``failed``.
 
-    Reports call code of the test, and an exception in a pytest hook would abort the whole run.
+    A time-out of pytest-timeout, ``KeyboardInterrupt`` and the like are raised. Reports call code of the test, and an exception in a pytest hook would abort the whole run.
     """
 
     def __init__(self, failed: str, report: Callable[[str], object]) -> None:
@@ -131,7 +127,7 @@ class report_failure:
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if error is None or isinstance(error, KeyboardInterrupt):
+        if not isinstance(error, Exception):
             return False
         self._report(f"{self._failed}: {describe_error(error)}")
         return True

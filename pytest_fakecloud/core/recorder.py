@@ -491,9 +491,10 @@ def _argument(value: Any, levels: int = 3) -> str:
     if value is None or isinstance(value, int | float):
         return brief(value, _SHOWN)
     kind: type = type(value)
-    base = kind if kind in _BRACKETS else next((b for b in _BRACKETS if issubclass(kind, b)), None)
-    if base is None:
+    bases = [kind] if kind in _BRACKETS else [b for b in _BRACKETS if issubclass(kind, b)]
+    if not bases:
         return kind.__name__
+    base = bases[0]
     if not value:
         return repr(base())
     if len(value) > 10 or not levels:

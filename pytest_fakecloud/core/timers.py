@@ -240,12 +240,14 @@ Planned: TypeAlias = tuple[int, int, Timer]
 class Signal:
     """Wakes sleeping calls: at ``notify()``, when the clock moves, and at ``close()``."""
 
-    __slots__ = ("__weakref__", "_condition", "_lock", "_sleeping", "closed", "version")
+    # Not a ``threading.Condition``, whose methods are written in Python: a signal's handler that
+    # raises inside them leaves its lock taken. No lock is held during a sleep.
+    __slots__ = ("__weakref__", "_lock", "_sleepers", "closed", "version")
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._condition = threading.Condition(self._lock)
-        self._sleeping = 0
+        self._sleepers: dict[object, None] = {}
+        """A taken lock for each sleeping call, in the order of their beginning."""
         self.version = 0
         """A number that increases with each notification."""
         self.closed = False
@@ -253,8 +255,9 @@ class Signal:
     def notify(self) -> None:
         with self._lock:
             self.version += 1
-            if self._sleeping:
-                self._condition.notify_all()
+            while self._sleepers:
+                sleeper: Any = self._sleepers.popitem()[0]
+                sleeper.release()
 
     def close(self) -> None:
         """End every current and future wait."""
@@ -263,13 +266,16 @@ class Signal:
 
     def sleep(self, seen: int, seconds: float) -> None:
         """Sleep until ``version`` exceeds ``seen``, but at most ``seconds`` real seconds."""
-        with self._lock:
-            if self.version == seen and not self.closed:
-                self._sleeping += 1
-                try:
-                    self._condition.wait(seconds)
-                finally:
-                    self._sleeping -= 1
+        sleeper = threading.Lock()
+        sleeper.acquire()
+        try:
+            with self._lock:
+                if self.version != seen or self.closed:
+                    return
+                self._sleepers[sleeper] = None
+            sleeper.acquire(timeout=seconds)
+        finally:
+            self._sleepers.pop(sleeper, None)
 
 
 _registering = threading.Lock()
@@ -333,6 +339,8 @@ class Fired(NamedTuple):
 
 _PATIENCE = 10.0  # real seconds that an advance and a delivery wait for each other
 _YIELDING_PATIENCE = 0.01  # real seconds that a yielding advance waits for a delivery
+_LOOK_SECONDS = 0.05
+"""Real seconds after which a waiting thread looks again, in case that nobody has woken it."""
 _current_job: ContextVar[object] = ContextVar("current_job", default=None)
 """The handed-over function that this thread or task is running, as an object of ``Turns._jobs``."""
 
@@ -346,46 +354,60 @@ class Turns:
 
     An advance waits for a background delivery, and for the functions that a delivery has handed
     over to other threads. If a second advance begins during the first, both raise an error.
+
+    A turn ends by one call of a method of a set or dict. A signal's handler can raise an exception
+    in every function written in Python, also in one that a ``finally`` calls, but not in those.
     """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
-        self.moving = False
-        """Whether an advance is in progress."""
+        self._lock = threading.Lock()
+        self._changed = Signal()
+        self.moves: set[object] = set()
+        """The advance in progress, if there is one."""
         self.breach: ContractError | None = None
         """The error of an advance attempted during this one."""
-        self._dispatcher: int | None = None
-        """The ID of the thread that makes a background delivery."""
-        self._jobs: frozenset[object] = frozenset()
+        self._dispatches: dict[object, int] = {}
+        """The ID of the thread that makes a background delivery, by an object for the delivery."""
+        self._jobs: set[object] = set()
         """One object for each handed-over function that has not returned."""
-        self._waiting = 0
-        """The number of advances that wait for background deliveries."""
+        self._waiting: set[object] = set()
+        """The advances that wait for background deliveries."""
 
-    @contextmanager
-    def move(self, yielding: bool = False) -> Iterator[None]:
-        """Take the turn for an advance, or raise ``ContractError`` (``Occupied`` if yielding)."""
-        with self._changed:
-            inside = _current_job.get() in self._jobs
-            in_another_thread = self._dispatcher not in (None, threading.get_ident())
-            if not inside and (in_another_thread or self._jobs):
-                self._waiting += 1
-                try:
-                    self._changed.wait_for(
-                        lambda: self._is_free() and not self._jobs,
-                        _YIELDING_PATIENCE if yielding else _PATIENCE,
-                    )
-                finally:
-                    self._waiting -= 1
-                    self._changed.notify_all()
-            if not self._is_free() or self._jobs:
-                raise Occupied if yielding else self._refusal(inside)
-            self.moving, self.breach = True, None
+    @property
+    def moving(self) -> bool:
+        """Whether an advance is in progress."""
+        return bool(self.moves)
+
+    def begin(self, move: object, yielding: bool = False) -> None:
+        """Take the turn for an advance, or raise ``ContractError`` (``Occupied`` if yielding).
+
+        ``move`` is a new object. The caller discards it from ``moves``, also after an exception,
+        and then calls ``changed()``.
+        """
+        until = monotonic() + (_YIELDING_PATIENCE if yielding else _PATIENCE)
+        inside = _current_job.get() in self._jobs
+        dispatchers = list(self._dispatches.values())
+        is_own = threading.get_ident() in dispatchers
+        may_wait = not inside and ((dispatchers and not is_own) or self._jobs)
         try:
-            yield
+            while True:
+                version = self._changed.version
+                with self._lock:
+                    if self._is_free() and not self._jobs:
+                        self.breach = None
+                        self.moves.add(move)
+                        return
+                    left = until - monotonic()
+                    if not may_wait or left <= 0:
+                        raise Occupied if yielding else self._refusal(inside)
+                    self._waiting.add(move)
+                self._changed.sleep(version, min(left, _LOOK_SECONDS))
         finally:
-            with self._changed:
-                self.moving = False
-                self._changed.notify_all()
+            self._waiting.discard(move)
+
+    def changed(self) -> None:
+        """Wake the threads that wait for a turn."""
+        self._changed.notify()
 
     def _refusal(self, inside: bool) -> ContractError:
         """Return the error of an advance that cannot begin, which also fails one in progress."""
@@ -408,35 +430,41 @@ class Turns:
     @contextmanager
     def dispatch(self) -> Iterator[bool]:
         """Take the turn for a background delivery; yield False if an advance does not end in time."""
-        with self._changed:
-            free = self._changed.wait_for(lambda: self._is_free() and not self._waiting, _PATIENCE)
-            if free:
-                self._dispatcher = threading.get_ident()
+        delivery = object()
         try:
-            yield free
+            yield self._begin_dispatch(delivery)
         finally:
-            if free:
-                with self._changed:
-                    self._dispatcher = None
-                    self._changed.notify_all()
+            self._dispatches.pop(delivery, None)
+            self.changed()
+
+    def _begin_dispatch(self, delivery: object) -> bool:
+        until = monotonic() + _PATIENCE
+        while True:
+            version = self._changed.version
+            with self._lock:
+                if self._is_free() and not self._waiting:
+                    self._dispatches[delivery] = threading.get_ident()
+                    return True
+            left = until - monotonic()
+            if left <= 0:
+                return False
+            self._changed.sleep(version, min(left, _LOOK_SECONDS))
 
     def hand_over(self, function: Callable[[], object]) -> Callable[[], None]:
         """Return a function that calls ``function`` in any thread. Advances wait until it returns."""
-        with self._changed:
-            # An object of its own: the same function can be handed over twice.
-            job = object()
-            self._jobs |= {job}
+        job = object()  # An object of its own: the same function can be handed over twice.
+        with self._lock:
+            self._jobs.add(job)
 
         def run() -> None:
             _current_job.set(job)  # not reset, because a job that has returned is not in ``_jobs``
             try:
                 function()
             finally:
-                with self._changed:
-                    self._jobs -= {job}
-                    self._changed.notify_all()
+                self._jobs.discard(job)
+                self.changed()
 
         return run
 
     def _is_free(self) -> bool:
-        return not self.moving and self._dispatcher is None
+        return not self.moves and not self._dispatches

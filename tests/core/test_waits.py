@@ -296,7 +296,7 @@ def test_a_wait_sees_that_a_tool_has_moved_the_process_clock(
 def asleep(pool: ThreadPoolExecutor, signal: Signal, others: int = 0) -> Future[None]:
     """Wait for up to ten seconds until another thread sleeps on the signal."""
     sleeper = pool.submit(signal.sleep, signal.version, 10)
-    wait_until(lambda: signal._sleeping > others)
+    wait_until(lambda: len(signal._sleepers) > others)
     return sleeper
 
 

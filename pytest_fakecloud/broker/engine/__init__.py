@@ -82,7 +82,7 @@ class MemoryEngine:
 
     def load(self, topics: Mapping[str, int], messages: Sequence[ProducerRecord]) -> None:
         """Create the missing topics and append the messages of the test, or change nothing."""
-        with self.state:
+        with self.state, self.state.lock:
             made = {
                 name: self.topics.new(name, TopicConfig(count))
                 for name, count in topics.items()
@@ -102,11 +102,11 @@ class MemoryEngine:
     def close(self) -> None:
         """End all waiting calls, stop all timers, and forget the instances of the groups."""
         self._waits.close()
-        with self.state:
+        with self.state, self.state.lock:
             self.groups.stop()
 
     def snapshot(self) -> BrokerSnapshot:
-        with self.state:
+        with self.state, self.state.lock:
             return BrokerSnapshot(
                 [topic.copy() for topic in self.state.topics.values()], self.groups.copies()
             )
@@ -117,10 +117,9 @@ class MemoryEngine:
             raise ContractError(
                 "the snapshot is from a real cluster: pass its records to load() instead"
             )
-        with self.state:
+        with self.state, self.state.lock:
             self._waits.interrupt()
-            self.state.topics.clear()
-            self.state.topics.update({topic.name: topic.copy() for topic in snapshot.topics})
+            self.state.topics = {topic.name: topic.copy() for topic in snapshot.topics}
             self.records.quota.counts.clear()
             self.groups.restore(snapshot.groups)
 
@@ -140,7 +139,7 @@ class MemoryTopics:
 
     def create(self, name: str, config: TopicConfig) -> None:
         topic = self.new(name, config)
-        with self._state:
+        with self._state, self._state.lock:
             if name in self._state.topics:
                 raise topic_exists(name)
             self.check_limit(config.partitions)
@@ -162,7 +161,7 @@ class MemoryTopics:
         )
 
     def delete(self, name: str) -> None:
-        with self._state:
+        with self._state, self._state.lock:
             topic = self._state.topic(name)
             self._state.woken.update(*(log.watchers for log in topic.logs))
             del self._state.topics[name]
@@ -173,7 +172,7 @@ class MemoryTopics:
     def add_partitions(self, name: str, count: int) -> int:
         """Add partitions. As in Kafka, keys may map to other partitions afterwards."""
         whole(1, MOST_PARTITIONS).read("count", count, "add_partitions()")
-        with self._state:
+        with self._state, self._state.lock:
             topic = self._state.topic(name)
             self.check_limit(count)
             have = len(topic.logs)
@@ -186,14 +185,14 @@ class MemoryTopics:
         self, name: str, *, retention_ms: int | None, retention_bytes: int | None
     ) -> None:
         optional(whole(0)).read("retention_bytes", retention_bytes)
-        with self._state:
+        with self._state, self._state.lock:
             topic = self._state.topic(name)
             topic.retention_ms = retention_ms
             topic.retention_bytes = retention_bytes
             topic.retain(self._state.now_us // 1000)
 
     def delete_records(self, name: str, partition: int | None, before: int) -> int:
-        with self._state:
+        with self._state, self._state.lock:
             logs = self._state.topic(name).logs
             if partition is not None:
                 logs = [self._state.partition(name, partition)]
@@ -209,16 +208,16 @@ class MemoryTopics:
 
     def check(self, name: str) -> int:
         """Return a topic's partition count; raise ``BrokerError`` if it does not exist."""
-        with self._state:
+        with self._state, self._state.lock:
             return len(self._state.topic(name).logs)
 
     def bounds(self, name: str) -> list[tuple[int, int]]:
         """Return the start offset and the end offset of each of a topic's logs, by partition."""
-        with self._state:
+        with self._state, self._state.lock:
             return [(log.start, log.end) for log in self._state.topic(name).logs]
 
     def counts(self) -> dict[str, int]:
-        with self._state:
+        with self._state, self._state.lock:
             return {name: len(topic.logs) for name, topic in self._state.topics.items()}
 
 
@@ -300,12 +299,12 @@ class MemoryRecords:
         ``by_client`` is False for messages of the test, which do not use up the plan. Raises
         ``BrokerError`` for invalid or too large messages, and for a plan that is used up.
         """
-        with self._state:
+        with self._state, self._state.lock:
             return self.append(messages, by_client=by_client)
 
     def check(self, messages: Sequence[ProducerRecord]) -> None:
         """Raise ``BrokerError`` if a client's messages cannot be appended."""
-        with self._state:
+        with self._state, self._state.lock:
             plan_of(self._state.topics, messages, 0)
 
     def append(self, messages: Sequence[ProducerRecord], *, by_client: bool) -> list[Metadata]:
@@ -315,11 +314,18 @@ class MemoryRecords:
         if by_client:
             size = sum(sum(columns.sizes) for columns in plan.columns.values())
             self.quota.take(len(plan.positions), size, self._stored, now_us)
+        ends = {log: log.end for log in plan.columns}
+        try:
+            for log, columns in plan.columns.items():
+                log.append(columns, by_client=by_client)
+        except BaseException:
+            # A signal's handler, such as that of pytest-timeout, may raise between two lists.
+            for log, end in ends.items():
+                log.cut(end)
+            raise
         take_turns(topics, plan)
-        woken = self._state.woken
-        for log, columns in plan.columns.items():
-            log.append(columns, by_client=by_client)
-            woken |= log.watchers
+        for log in ends:
+            self._state.woken |= log.watchers
         for name in {log.topic for log in plan.columns}:
             topics[name].retain(now_us // 1000)
         return plan.positions
@@ -334,7 +340,7 @@ class MemoryRecords:
         """
         wanted = distinct_positions(positions)
         signal = self._state.clock.signal()
-        with self._state:
+        with self._state, self._state.lock:
             epoch = self._waits.epoch
             found = self._read(wanted)
             if found or not timeout_ms or not wanted:
@@ -344,7 +350,7 @@ class MemoryRecords:
                 log.watchers.add(signal)
 
         def poll() -> list[Record] | None:
-            with self._state:
+            with self._state, self._state.lock:
                 if self._waits.epoch != epoch:
                     return []
                 return self._read(wanted) or None
@@ -352,7 +358,7 @@ class MemoryRecords:
         try:
             return self._waits.wait(signal, poll, timeout_ms) or []
         finally:
-            with self._state:
+            with self._state, self._state.lock:
                 for log in logs:
                     log.watchers.discard(signal)
 
@@ -378,7 +384,7 @@ class MemoryRecords:
         for the first record at or after it.
         """
         found = []
-        with self._state:
+        with self._state, self._state.lock:
             for tp in partitions:
                 log = self._state.partition(*tp)
                 if at == "earliest":
@@ -392,12 +398,12 @@ class MemoryRecords:
 
     def all(self, name: str) -> list[Record]:
         """Return all records of a topic in (partition, offset) order."""
-        with self._state:
+        with self._state, self._state.lock:
             return [record for log in self._state.topic(name).logs for record in log.records()]
 
     def produced(self, topic: str) -> tuple[list[Record], list[Record]]:
         """Return a topic's records in two lists: those produced by clients and those of the test."""
-        with self._state:
+        with self._state, self._state.lock:
             logs = self._state.topic(topic).logs
             return (
                 [record for log in logs for record in log.records(by_client=True)],
@@ -413,7 +419,7 @@ class MemoryRecords:
         try:
             while True:
                 version = signal.version
-                with self._state:
+                with self._state, self._state.lock:
                     # Watch again after each change: a restore, for example, replaces all logs.
                     watched = list(self._state.topic(topic).logs)
                     for log in watched:
@@ -426,6 +432,6 @@ class MemoryRecords:
                 signal.sleep(version, min(left, _NAP_SECONDS))
         finally:
             self._waits.waiting.remove(signal)
-            with self._state:
+            with self._state, self._state.lock:
                 for log in watched:
                     log.watchers.discard(signal)

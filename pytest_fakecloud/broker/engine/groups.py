@@ -70,9 +70,12 @@ class MemoryGroups:
                 "rebalance": self._complete,
                 "session": self._session_over,
             }
-            with state:
-                state.now_us = at_us
-                on_due[kind](owner)
+            with state, state.lock:
+                try:
+                    state.due_us = at_us
+                    on_due[kind](owner)
+                finally:
+                    state.due_us = None
 
         # Wake the calls that wait in this group, because the new timer may be due first.
         group = owner if isinstance(owner, ConsumerGroup) else owner.group
@@ -90,14 +93,14 @@ class MemoryGroups:
         instance take turns.
         """
         turn = object()
-        with self._state:
+        with self._state, self._state.lock:
             member = self._enter(request)
             member.consuming += 1
             member.has_consumed = True
             seen = (self._waits.epoch, member.epoch)
 
         def poll() -> list[Record] | None:
-            with self._state:
+            with self._state, self._state.lock:
                 if seen != (self._waits.epoch, member.epoch):
                     return []
                 if member.holder not in (None, turn):
@@ -111,7 +114,7 @@ class MemoryGroups:
                 found = self._waits.wait(member.signal, poll, request.timeout_ms)
             return found or []
         finally:
-            with self._state:
+            with self._state, self._state.lock:
                 self._finish(member, turn)
 
     def _enter(self, request: ConsumeRequest) -> Instance:
@@ -191,7 +194,7 @@ class MemoryGroups:
     def commit(self, group: str, instance: str, offsets: Sequence[TopicPartitionOffset]) -> None:
         """Commit the offsets, all or none. Without any, commit up to the records last delivered."""
         wanted = distinct_positions(offsets)
-        with self._state:
+        with self._state, self._state.lock:
             for topic, partition, _ in wanted:
                 self._state.partition(topic, partition)
             member = self._state.instance(group, instance)
@@ -223,7 +226,7 @@ class MemoryGroups:
 
         Forget deliveries from the partition, because their commit would replace the offset.
         """
-        with self._state:
+        with self._state, self._state.lock:
             self._state.partition(offset.topic, offset.partition)
             found = self._state.create_group(group)
             if found.state == "Empty":
@@ -235,7 +238,7 @@ class MemoryGroups:
     def committed(
         self, group: str, partitions: Sequence[TopicPartition]
     ) -> list[TopicPartitionOffset]:
-        with self._state:
+        with self._state, self._state.lock:
             for topic, partition in partitions:
                 self._state.partition(topic, partition)
             found = self._state.group(group).committed
@@ -376,7 +379,7 @@ class MemoryGroups:
         self, group: str, last: int, topic: str | None, partition: int | None
     ) -> list[Record]:
         """Rewind a group by its ``last`` delivered records; return those that still exist."""
-        with self._state:
+        with self._state, self._state.lock:
             found = self._state.group(group)
             if topic is not None:
                 self._state.partition(topic, partition or 0)
@@ -423,25 +426,25 @@ class MemoryGroups:
 
     def join(self, request: ConsumeRequest) -> None:
         """Add an instance to a group without consuming. It is closed when idle, like any other."""
-        with self._state:
+        with self._state, self._state.lock:
             member = self._enter(request)
             member.consuming += 1
             self._finish(member, None)
 
     def delete(self, group: str, instance: str) -> None:
-        with self._state:
+        with self._state, self._state.lock:
             leaving = self._state.instance(group, instance)
             self._before_losing(leaving)
             self._add_event("leave", f"{instance} was deleted and left {group}", leaving)
             self._remove(leaving, f"{instance} left", "leave")
 
     def crash(self, group: str, instance: str) -> None:
-        with self._state:
+        with self._state, self._state.lock:
             crashed = self._state.instance(group, instance)
             self._vanish(crashed, "crashed", f"{instance} of {group} crashed")
 
     def expire(self, group: str, instance: str) -> None:
-        with self._state:
+        with self._state, self._state.lock:
             self._session_over(self._state.instance(group, instance, "member"))
 
     def _close_idle(self, instance: Instance) -> None:
@@ -499,7 +502,7 @@ class MemoryGroups:
     # -- rebalances -----------------------------------------------------------------------------------
 
     def rebalance(self, group: str) -> None:
-        with self._state:
+        with self._state, self._state.lock:
             self._rebalance(self._state.group(group), "the test asked for it")
 
     def rebalance_subscribers(self, topic: str, reason: str) -> None:
@@ -621,7 +624,7 @@ class MemoryGroups:
 
     def consumers(self) -> Assignments:
         """Return the partitions of live instances, sorted by group and instance."""
-        with self._state:
+        with self._state, self._state.lock:
             found: Assignments = {}
             for group, at in sorted(self._state.groups.items()):
                 for name, instance in sorted(at.instances.items()):
@@ -630,12 +633,12 @@ class MemoryGroups:
             return found
 
     def names(self) -> list[str]:
-        with self._state:
+        with self._state, self._state.lock:
             return sorted(self._state.groups)
 
     def describe(self, name: str) -> GroupDescription:
         """Return the current state of a group; raise ``BrokerError`` if it is unknown."""
-        with self._state:
+        with self._state, self._state.lock:
             for topic in self._state.topics:
                 self._state.topic(topic)  # deletes the records that exceed its retention
             return self._state.group(name).described(self._state.topics)

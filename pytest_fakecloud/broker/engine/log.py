@@ -94,6 +94,11 @@ class PartitionLog:
         self._headers.extend(new.headers)
         self._by_client.extend(repeat(by_client, len(new.values)))
 
+    def cut(self, end: int) -> None:
+        """Take back the records from an offset on, also those of an ``append()`` that was interrupted."""
+        for name in self._COLUMNS:
+            del getattr(self, name)[end - self._base :]
+
     def trim(self, before: int) -> int:
         """Delete the records below an offset and return their number."""
         gone = min(before, self.end) - self.start
@@ -129,12 +134,14 @@ class PartitionLog:
         return self.trim(self._base + min(index + 1, count - 1))
 
     def _compact(self) -> None:
-        head = self._head
-        self._before_bytes = self._bytes_until(head)
-        for name in self._COLUMNS:
-            del getattr(self, name)[:head]
-        self._base += head
-        self._head = 0
+        head, before = self._head, self._bytes_until(self._head)
+        rest = [getattr(self, name)[head:] for name in self._COLUMNS]
+        # No call is between these assignments, so a signal's handler cannot interrupt them.
+        (
+            self._by_client, self._ends, self._headers, self._keys, self._peaks, self._timestamps,
+            self._values,
+        ) = rest  # fmt: skip
+        self._before_bytes, self._base, self._head = before, self._base + head, 0
 
     def read(
         self, offset: int, max_records: int | None = None, max_bytes: int | None = None

@@ -266,12 +266,10 @@ GroupListener = Callable[..., object]
 
 
 class BrokerState:
-    """The topics and groups by name. ``with state:`` locks them; all methods expect this.
+    """The topics and groups by name. All methods expect that ``with state, state.lock:`` locks them.
 
-    While they are locked, ``now_us`` is the time of the operation: that of the clock or, in a
-    timer's callback, the time at which the timer was due. When the lock is released, the signals in
-    ``woken`` are notified, and ``listener`` is called with the events recorded since it was last
-    called.
+    When the lock has been released, the signals in ``woken`` are notified, and ``listener`` is called
+    with the events recorded since it was last called.
     """
 
     def __init__(self, settings: BrokerConfig, clock: Timekeeper) -> None:
@@ -281,20 +279,22 @@ class BrokerState:
         self.topics: dict[str, Topic] = {}
         self.groups: dict[str, ConsumerGroup] = {}
         self.woken: set[Signal] = set()
-        self.now_us = 0
+        self.due_us: int | None = None
+        """The time at which a timer was due, during its callback."""
         self._events: list[tuple[EventKind, str, int, dict[str, Any]]] = []
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
+        """A lock that is taken and released by code written in C. A signal's handler can raise in
+        ``__enter__`` and ``__exit__`` below, but then only delays what they do.
+        """
 
-    # These methods make it a context manager, because a generator would slow down every call.
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-        self.now_us = self.clock.now_us()
+    def __enter__(self) -> None: ...
 
     def __exit__(self, *error: object) -> None:
-        woken, self.woken = self.woken, set()
-        events, self._events = self._events, []
-        self._lock.release()
+        if not self.woken and not self._events:
+            return
+        with self.lock:
+            woken, self.woken = self.woken, set()
+            events, self._events = self._events, []
         try:
             if self.listener is not None:
                 for kind, text, at_us, data in events:
@@ -302,6 +302,11 @@ class BrokerState:
         finally:
             for signal in woken:
                 signal.notify()
+
+    @property
+    def now_us(self) -> int:
+        """The clock's time; in a timer's callback, the time at which the timer was due."""
+        return self.clock.now_us() if self.due_us is None else self.due_us
 
     def topic(self, name: str) -> Topic:
         """Return a topic without expired records; raise ``BrokerError`` if it is unknown."""

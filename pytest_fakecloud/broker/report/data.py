@@ -45,7 +45,7 @@ def state(handle: Broker) -> State:
     engine, groups = engine_of(handle), [view._described() for view in handle.groups()]
     found: State = {"partitions": partitions}
     if isinstance(engine, MemoryEngine):
-        with engine.state:
+        with engine.state, engine.state.lock:
             found["topics"] = {
                 name: {"retention (ms)": one.retention_ms, "retention (bytes)": one.retention_bytes}
                 for name, one in engine.state.topics.items()

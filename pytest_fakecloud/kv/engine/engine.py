@@ -185,12 +185,19 @@ class Engine:
         """Run a client's command line, or queue it in a transaction; raise ``CommandError``."""
         if session.db.indexes is not None:
             self.index_ahead(session, argv)
-        if not self.lock.acquire(False) and not self.wait_for_turn(argv):
-            return self.run_during_script(session, argv)
+        # A signal's handler can raise between acquire() and the next instruction, so the lock is
+        # taken inside the block that releases it.
+        is_outer = not self.lock._is_owned()  # type: ignore[attr-defined]
         try:
+            if is_outer and not self.lock.acquire(False) and not self.wait_for_turn(argv):
+                return self.run_during_script(session, argv)
             return self.execute_locked(session, argv)
         finally:
-            self.lock.release()
+            if is_outer:
+                try:
+                    self.lock.release()
+                except RuntimeError:
+                    pass  # It was not taken.
 
     def execute_locked(self, session: Session, argv: list[bytes]) -> Reply:
         """Do what ``execute()`` does once it holds the lock; the caller holds it."""
@@ -293,13 +300,20 @@ class Engine:
         name = argv[0].upper()
         if indexes is None or inside or len(argv) < 2 or name not in _SEARCHES:
             return
-        while self.lock.acquire(False) or self.wait_for_turn(argv):
+        is_outer = not self.lock._is_owned()  # type: ignore[attr-defined]
+        while True:
             try:
+                if is_outer and not self.lock.acquire(False) and not self.wait_for_turn(argv):
+                    return
                 self.update_time()
                 if indexes.catch_up(session.db, argv[1], whole=name == b"SEARCH.WAITINDEXING"):
                     return
             finally:
-                self.lock.release()
+                if is_outer:
+                    try:
+                        self.lock.release()
+                    except RuntimeError:
+                        pass  # It was not taken.
             if session.closing or (session.has_left is not None and session.has_left()):
                 raise CommandError(errors.CLIENT_LEFT)
             self.give_way()
@@ -307,8 +321,8 @@ class Engine:
     def wait_for_turn(self, argv: list[bytes]) -> bool:
         """Wait for the lock; return False if the line runs without it, during a script."""
         thread = threading.get_ident()
-        self.queued.add(thread)
         try:
+            self.queued.add(thread)
             while not self.lock.acquire(timeout=_ASK_SECONDS):
                 if self.scripting.is_interrupted_by(argv):
                     return False

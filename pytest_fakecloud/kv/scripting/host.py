@@ -341,6 +341,7 @@ class LuaHost:
             b"setresp": partial(setattr, me, "_resp"),
             b"clock": lambda: (owner.engine.now_us - owner.engine.started_us) / 1_000_000,
             b"levels": lambda: me.levels,
+            b"keep_exception": lambda error: me._keep(error),
             b"start_timing": lambda seconds: owner.start_timing(seconds),
             b"must_stop": lambda: owner.must_stop(),
         })  # fmt: skip
@@ -418,6 +419,11 @@ class LuaHost:
             return reply
         text, counted, source, line = outcome[1:]
         raise ScriptFailure(text, source, line, counted=counted, too_long=text in self._too_long)
+
+    def _keep(self, error: BaseException) -> None:
+        """Keep what a signal's handler raised in a function that Lua called; see ``_guarded()``."""
+        if not isinstance(error, Exception):
+            self._bug = error
 
     def _protected(self, name: bytes, *args: Any) -> Any:
         try:

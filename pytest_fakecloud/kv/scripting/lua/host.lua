@@ -280,9 +280,17 @@ end
 
 -- Running ----------------------------------------------------------------------------------------
 
+-- Keeps an exception that a signal's handler raised in a function written in Python. It is raised
+-- after the script, which may catch the error.
+local function keep_exception(ok, value)
+  if not ok and type(value) == "userdata" then py.keep_exception(value) end
+end
+host.keep_exception = keep_exception
+
 -- Adds the position of an error as scripts of a real server see it, skipping the frames of this
 -- host.
 local function locate(value)
+  keep_exception(false, value)
   if type(value) ~= "table" then value = { err = "ERR " .. tostring(value) } end
   local level, info = 2, getinfo(2, "Sl")
   while info and (is_of_host(info) or is_of_c(info) or info.what == "tail") do

@@ -256,6 +256,7 @@ end
 -- Like the server's pcall, return the message of an error table instead of the table.
 local function plain(ok, ...)
   local value = ...
+  host.keep_exception(ok, value)
   if not ok and type(value) == "table" then
     local text = rawget(value, "err")
     if text ~= nil then return ok, text end
@@ -275,6 +276,7 @@ local function handled_call(...)
   if count < 2 then argument_error(0, 2, "value expected") end
   return (function(ok, ...)
     if ok then return ok, ... end
+    host.keep_exception(ok, (...))
     local handled, value = pcall(handler, ...)
     if handled then return false, value end
     return false, "error in error handling"
