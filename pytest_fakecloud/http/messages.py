@@ -15,7 +15,6 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import httptools
 
 from ..core.calls import SYNC_TOKENS, Call, Headers, Outcome, VariedHeaders, is_number, number_of
-from ..core.errors import ContractError
 from ..core.errors import ContractError, ServiceError, shown
 
 HeaderPairs: TypeAlias = Sequence[tuple[str, str]]
