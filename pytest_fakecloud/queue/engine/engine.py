@@ -444,6 +444,7 @@ class Engine(Publisher):
             (self, "dead_letters", dict),
             (self, "deduplicated", dict),
             (self.quota, "usage", dict),
+            (self.bulk_actions, "by_id", dict),
             (self.workflow, "runs", copies),
             (self.workflow, "waiters", list),
             (self.workflow, "notified", dict),
