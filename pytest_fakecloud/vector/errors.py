@@ -2,8 +2,8 @@
 
 The messages of ``invalid_dimension``, ``no_embedding_model``, ``namespace_missing``, the beginning of
 ``vectors_required``, ``UNAUTHORIZED`` and of the two "only one of" errors are the service's own;
-clients and test suites compare them. All other messages are decided here, with status 400 (malformed) or 422 (well-formed,
-but invalid for this index).
+clients and test suites compare them. All other messages are decided here, with status 400
+(malformed) or 422 (well-formed, but invalid for this index).
 """
 
 from __future__ import annotations

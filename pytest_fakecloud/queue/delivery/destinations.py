@@ -93,8 +93,9 @@ class Sender:
         """Perform one delivery and return its outcome.
 
         If ``in_loop``, ASGI applications and coroutine functions run in the running event loop
-        (asyncio or trio), and everything else in the loop's thread. However, connections are made in
-        a worker thread, so that a server in this loop can respond. Otherwise, nothing is awaited.
+        (asyncio or trio), and everything else in the loop's thread. However, WSGI applications run in
+        a worker thread, and connections are made in one, so that a server in this loop can respond.
+        Otherwise, nothing is awaited.
 
         Exceptions of a destination are part of the outcome. Only exceptions that are not an
         ``Exception`` (``KeyboardInterrupt``, ``pytest.fail()`` in a handler) are raised, and a
@@ -238,7 +239,10 @@ class Destinations:
     def wsgi(
         self, origin: Url, app: WsgiApp, *, raise_exceptions: bool | None = None
     ) -> DestinationRoute:
-        """Deliver to a WSGI application, which is called in the thread that delivers."""
+        """Deliver to a WSGI application, which is called in the thread that delivers.
+
+        The awaitable methods (``queue.aio``) call it in a worker thread.
+        """
         __tracebackhide__ = True
         if not callable(app):
             raise ContractError(f"{app!r} is not a WSGI application; pass a callable")

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Awaitable, Mapping
 from concurrent.futures import CancelledError
+from inspect import signature
 from typing import Any
 
 from ...core.errors import ends_the_test
 from ...core.threads import DaemonThread
-from .applications import AsgiApp, CapReached, Deadlines, Event
+from .applications import AsgiApp, CapReached, Deadlines, Event, loop_is_running
 
 _SHUTDOWN_SECONDS = 1.0
 """Maximum real time for the shutdown of the applications."""
@@ -96,9 +98,22 @@ class AsgiRunner:
         return self._thread.is_alive()
 
     def run(self, work: Awaitable[Any], deadlines: Deadlines) -> Any:
-        """Await work in the loop; raise ``CapReached``, or ``RuntimeError`` if the loop ends first."""
+        """Await work in the loop; raise ``CapReached``, or ``RuntimeError`` if the loop ends first.
+
+        Synchronous code that asgiref moves out of the loop, such as Django's views and its database
+        access, runs in the calling thread, as with Django's own asynchronous client.
+        """
+        asgiref = None if loop_is_running() else sys.modules.get("asgiref.sync")
+        if asgiref is not None:
+            executor = _executor_of_this_thread()
+            work = _with_executor(work, asgiref.AsyncToSync.executors, executor)
         future = asyncio.run_coroutine_threadsafe(_catching_test_end(work), self._loop)
         try:
+            if asgiref is not None:
+                planned = deadlines.start(future.cancel)
+                executor.run_until_future(future)
+                if not deadlines.cancel(planned) and future.cancelled():
+                    raise CapReached(deadlines.timeout_text())
             # result() waits in C code, so tools that freeze time do not change its timeout.
             result, ending = future.result(deadlines.cap)
             if ending is not None:
@@ -137,6 +152,21 @@ class AsgiRunner:
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
+
+
+def _executor_of_this_thread() -> Any:
+    """Return an executor of asgiref that runs functions in this thread while it waits."""
+    from asgiref import current_thread_executor
+
+    # asgiref before 3.9 has no outer executors.
+    kind: Any = current_thread_executor.CurrentThreadExecutor
+    return kind(None) if signature(kind).parameters else kind()
+
+
+async def _with_executor(work: Awaitable[Any], executors: Any, executor: object) -> Any:
+    """Await work whose synchronous parts run in an executor of asgiref."""
+    executors.current = executor
+    return await work
 
 
 async def _catching_test_end(work: Awaitable[Any]) -> tuple[Any, BaseException | None]:

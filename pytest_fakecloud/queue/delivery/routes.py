@@ -239,8 +239,11 @@ ROUTES: Mapping[str, Field] = dict.fromkeys(
 class WsgiRoute(DestinationRoute):
     """Answers deliveries with a WSGI application."""
 
-    def _perform(self, delivery: Delivery, deadlines: Deadlines, in_loop: bool) -> Outcome:
-        return call_wsgi(self._to, delivery)
+    def _perform(self, delivery: Delivery, deadlines: Deadlines, in_loop: bool) -> object:
+        # A server also calls a WSGI application outside its event loop.
+        return (
+            in_thread(call_wsgi, self._to, delivery) if in_loop else call_wsgi(self._to, delivery)
+        )
 
 
 _NOT_STARTED = "the queue does not run the lifespan with lifespan=False: pass lifespan=True"

@@ -61,6 +61,8 @@ class Engine(Publisher):
         self.keys = keys
         self.perform = perform
         self.overtaken: list[str] = []
+        self._reported_loop: int | None = None
+        """The drive of the last endless loop in the background that was reported."""
         self._connect(())
 
     def twin(self, clock: Timekeeper, ids: Ids) -> Engine:
@@ -224,7 +226,10 @@ class Engine(Publisher):
             # Report instead of raising in the background, where no caller could catch it.
             message.due_us = None
             message.wait_reason = "stopped in an endless loop; cancel it or publish it again"
-            self.report("unmet", loop)
+            if self._reported_loop != self.drive:
+                # Report the first of the messages of a loop, which may be many.
+                self._reported_loop = self.drive
+                self.report("unmet", loop)
             return
         self.plan(message, now, message.wait_reason)
         raise LoopError(loop)
@@ -439,6 +444,7 @@ class Engine(Publisher):
             (self, "dead_letters", dict),
             (self, "deduplicated", dict),
             (self.quota, "usage", dict),
+            (self.bulk_actions, "by_id", dict),
             (self.workflow, "runs", copies),
             (self.workflow, "waiters", list),
             (self.workflow, "notified", dict),

@@ -82,16 +82,21 @@ class Messages(Admission):
         self._dead_letter_count = 0
         self._span_us = self.settings.history_us or 0
         self._to_forget: list[tuple[int, str]] = []
-        self._returned_at: tuple[int, int] = (0, 0)
-        """A time, and how many deliveries at that time returned to one of their causes."""
+        self._returned_at: tuple[tuple[int, int], int] = ((0, 0), 0)
+        """A drive and a time, and how many deliveries there returned to one of their causes."""
         self._returned_in: tuple[int, int] = (0, 0)
-        """A driving call, and how many deliveries of it returned to one of their causes."""
+        """A drive, and how many deliveries of it returned to one of their causes."""
+        self._pauses = 0
+        """How often a message was published while no delivery was being performed."""
 
     def accept(self, message: Message, now: int, *, source: Message | None = None) -> None:
         """Add a message to the pending ones. ``source`` is the message that a callback reports on."""
-        message.drive = self.clock.drives
         if source is not None or self.under_way:
+            message.drive = self.drive
             self._trace(message, source, now)
+        else:
+            self._pauses += 1
+            message.drive = self.drive
         if self._to_forget:
             self.sweep()
         self._sequence = message.number = self._sequence + 1
@@ -204,6 +209,15 @@ class Messages(Admission):
                 source.open_children -= 1
                 self.release_waiting(source)
 
+    @property
+    def drive(self) -> int:
+        """The number of the span in which deliveries that cause each other are counted.
+
+        It is the call that delivers. In the background, where no call does, it is the time since a
+        message was last published while no delivery was being performed.
+        """
+        return self.clock.drives + (self._pauses if self.lane == "background" else 0)
+
     # -- causes ------------------------------------------------------------------------------------
 
     def _trace(self, message: Message, source: Message | None, now: int) -> None:
@@ -211,13 +225,17 @@ class Messages(Admission):
         source, certain = (source, True) if source else self._publishing_delivery()
         if source.attempts[-1].at_us == now:
             message.depth = max(message.depth, source.depth + 1)
-        # Count only certain causes with background delivery. Otherwise, a client that publishes for
-        # hours would look like an endless loop.
-        if source.drive == self.clock.drives and (certain or self.lane != "background"):
+        if source.drive != self.drive:
+            return
+        # Count only certain causes with background delivery, and those of messages without a delay.
+        # Otherwise, a client that publishes for hours would look like an endless loop.
+        if certain or self.lane != "background":
             message.chain = max(message.chain, source.chain + 1)
-            message.causes, message.caused_at = source.causes, source.url
-            if source.url not in source.causes and len(source.causes) < _MOST_CAUSES:
-                message.causes |= {source.url}
+        elif message.not_before_us > now:
+            return
+        message.causes, message.caused_at = source.causes, source.url
+        if source.url not in source.causes and len(source.causes) < _MOST_CAUSES:
+            message.causes |= {source.url}
 
     def _publishing_delivery(self) -> tuple[Message, bool]:
         """Return the message whose delivery is publishing now, and whether that is certain."""
@@ -240,9 +258,9 @@ class Messages(Admission):
         limit = self.settings.loop_limit
         if message.depth > limit:
             count, span = limit, "at the same time"
-        elif message.drive == self.clock.drives and message.chain > limit * CHAIN_FACTOR:
+        elif message.drive == self.drive and message.chain > limit * CHAIN_FACTOR:
             count, span = limit * CHAIN_FACTOR, "in one call"
-        elif message.url in message.causes and message.drive == self.clock.drives:
+        elif message.url in message.causes and message.drive == self.drive:
             return self._fan(message, now)
         else:
             return None
@@ -252,17 +270,20 @@ class Messages(Admission):
         """Count a delivery that returns to one of its causes; return a description of too many."""
         time, at_once = self._returned_at
         drive, in_call = self._returned_in
-        at_once = at_once + 1 if time == now else 1
+        at_once = at_once + 1 if time == (message.drive, now) else 1
         in_call = in_call + 1 if drive == message.drive else 1
-        self._returned_at, self._returned_in = (now, at_once), (message.drive, in_call)
+        self._returned_at = (message.drive, now), at_once
+        self._returned_in = message.drive, in_call
         limit = self.settings.loop_limit
         if at_once > limit * FAN_FACTOR:
             count, span = at_once - 1, "at the same time"
-        elif in_call > limit * FANS_FACTOR and self.lane != "background":
+        elif in_call > limit * FANS_FACTOR:
             count, span = in_call - 1, "in one call"
         else:
             return None
-        self._returned_at, self._returned_in = (0, 0), (0, 0)
+        if self.lane != "background":
+            # The next call of the test may go on. In the background, all further ones are stopped.
+            self._returned_at, self._returned_in = ((0, 0), 0), (0, 0)
         urls = " and ".join(dict.fromkeys((message.caused_at, message.url)))
         return _loop(
             message, f"{count} deliveries {span} because handlers of {urls} publish each other"

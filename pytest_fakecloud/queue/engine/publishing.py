@@ -32,6 +32,7 @@ from ..wire.values import is_name
 from ..wire.waits import RetryDelay
 from ..workflow.runs import WorkflowRuns
 from .admission import OrderedQueue, copies
+from .bulk_actions import BulkActions
 from .messages import Messages
 from .schedules import Schedule, Schedules, as_scheduled
 from .url_groups import UrlGroup, UrlGroups
@@ -220,6 +221,7 @@ class Publisher(Messages):
         self.url_groups = UrlGroups(weakly(self.new_id), self.limits)
         self.schedules = Schedules(weakref.proxy(self))
         self.workflow = WorkflowRuns(weakref.proxy(self))
+        self.bulk_actions = BulkActions()
 
     def publish(
         self,

@@ -26,6 +26,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from ...http.app import Route
 from ...http.messages import Answer, Request
+from ..engine.bulk_actions import BulkAction, Source
 from ..errors import QueueError, bad_request, not_found
 from ..model import HeaderList, Message
 from ..wire import records
@@ -54,8 +55,11 @@ from .routes import (
     json_array,
     json_object,
     query_of,
+    recorded_action,
+    split_async,
 )
 
+_ACTION_STATES = ("IN_PROGRESS", "FINISHED")
 _MAX_LOGS = 1000
 """Default and maximum size of a page of logs, as the Python client documents it and as the Go client's
 tests observe it. (The vendor's OpenAPI file says 100.)
@@ -78,7 +82,41 @@ class HistoryRoutes(RouteFamily):
             Route("DELETE", "/v2/dlq/{id}", "delete_dead_letter", cls.delete_dead_letter),
             Route("GET", "/v2/events", "list_events", cls.list_logs),
             Route("GET", "/v2/logs", "list_logs", cls.list_logs),
+            Route("GET", "/v2/bulkActions", "list_bulk_actions", cls.list_bulk_actions),
+            Route("GET", "/v2/bulkActions/{id}", "get_bulk_action", cls.get_bulk_action),
+            *(
+                Route(
+                    "GET", f"/v2/workflows/bulkActions{tail}", f"{verb}_workflow_bulk_action{s}", do
+                )
+                for tail, verb, s, do in (
+                    ("", "list", "s", cls.list_bulk_actions),
+                    ("/{id}", "get", "", cls.get_bulk_action),
+                )
+            ),
         ]
+
+    def list_bulk_actions(self, request: Request) -> object:
+        chosen = records.read_filters(
+            query_of(request), frozenset({"count", "cursor", "state"}), 1000, states=_ACTION_STATES
+        )
+        actions = self._actions(request)
+        if "FINISHED" not in chosen.fields.get("state", ["FINISHED"]):
+            actions = []
+        shown, cursor = records.page(
+            actions, lambda action: action.number, chosen, latest_first=True
+        )
+        return {"bulkActions": [action.record() for action in shown]} | without_none(cursor=cursor)
+
+    def get_bulk_action(self, request: Request) -> object:
+        wanted = request.segment("id")
+        action = next((one for one in self._actions(request) if one.id == wanted), None)
+        if action is None:
+            raise QueueError(404, "Bulk action not found")
+        return action.record()
+
+    def _actions(self, request: Request) -> list[BulkAction]:
+        source: Source = "workflow" if "workflow" in (request.route or "") else "qstash"
+        return self.engine.bulk_actions.recent(source, self.engine.clock.now_us())
 
     def list_dead_letters(self, request: Request) -> object:
         chosen = records.read_filters(query_of(request), records.FOR_DEAD_LETTERS)
@@ -95,8 +133,13 @@ class HistoryRoutes(RouteFamily):
         self.engine.delete_dead_letters([self.engine.dead_letter(request.segment("id"))])
 
     def delete_dead_letters(self, request: Request) -> object:
-        letters, cursor = self._chosen_letters(request)
-        return {"deleted": self.engine.delete_dead_letters(letters)} | without_none(cursor=cursor)
+        pairs, asynchronous = split_async(bulk_pairs(request, "dlqIds", keep_empty=True))
+        letters, cursor = self._chosen_letters(request, pairs)
+        count = self.engine.delete_dead_letters(letters)
+        action = recorded_action(
+            self.engine, "delete", "qstash", count, pairs, asynchronous=asynchronous
+        )
+        return {"deleted": count} | action | without_none(cursor=cursor)
 
     def retry_dead_letter(self, request: Request) -> Answer:
         letter = self.engine.dead_letter(request.segment("id"))
@@ -104,21 +147,23 @@ class HistoryRoutes(RouteFamily):
         return Answer(accepted_record(accepted), 201)
 
     def retry_dead_letters(self, request: Request) -> Answer:
-        letters, cursor = self._chosen_letters(request, known=True)
+        pairs, asynchronous = split_async(bulk_pairs(request, "dlqIds", keep_empty=True))
+        letters, cursor = self._chosen_letters(request, pairs, known=True)
         accepted = self.engine.retry_dead_letters(letters, request.headers.pairs)
         responses = [accepted_record(one) for one in accepted]
-        return Answer({"cursor": cursor or "", "responses": responses}, 201)
+        action = recorded_action(
+            self.engine, "retry", "qstash", len(letters), pairs, asynchronous=asynchronous
+        )
+        return Answer({"cursor": cursor or "", "responses": responses} | action, 201)
 
     def _chosen_letters(
-        self, request: Request, *, known: bool = False
+        self, request: Request, pairs: list[tuple[str, str]], *, known: bool = False
     ) -> tuple[list[Message], str | None]:
         """Return a page of the dead letters that a bulk request selects, and the next cursor.
 
         With ``known``, raise a 404 error if ids are given and none of them exists.
         """
-        chosen = records.read_filters(
-            bulk_pairs(request, "dlqIds", keep_empty=True), records.FOR_DEAD_LETTERS
-        )
+        chosen = records.read_filters(pairs, records.FOR_DEAD_LETTERS)
         if chosen.empty and has_id_field(request, "dlqIds"):
             return [], None
         letters, cursor = self.engine.select_dead_letters(chosen)
@@ -234,7 +279,8 @@ class WorkflowRoutes(RouteFamily):
         return {"cancelled": int(cancel)}
 
     def cancel_runs(self, request: Request) -> object:
-        pairs = bulk_pairs(request, "workflowRunIds")
+        pairs, asynchronous = split_async(bulk_pairs(request, "workflowRunIds"))
+        given = pairs
         exact = any(
             name == "workflowUrlExactMatch" and read_flag(value, name) for name, value in pairs
         )
@@ -245,7 +291,10 @@ class WorkflowRoutes(RouteFamily):
         found, cursor = self._select(pairs, only_live=True, url_prefix=not exact)
         for run in found:
             self.runs.cancel(run)
-        return {"cancelled": len(found)} | without_none(cursor=cursor)
+        action = recorded_action(
+            self.engine, "cancel", "workflow", len(found), given, asynchronous=asynchronous
+        )
+        return {"cancelled": len(found)} | action | without_none(cursor=cursor)
 
     def list_runs(self, request: Request) -> object:
         pairs = []
@@ -391,8 +440,13 @@ class WorkflowRoutes(RouteFamily):
         return {"deleted": self.engine.delete_dead_letters([self._letter(request.segment("id"))])}
 
     def delete_dead_letters(self, request: Request) -> object:
-        letters, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
-        return {"deleted": self.engine.delete_dead_letters(letters)} | without_none(cursor=cursor)
+        pairs, asynchronous = split_async(bulk_pairs(request, "dlqIds"))
+        letters, cursor = self._letters(pairs, request)
+        count = self.engine.delete_dead_letters(letters)
+        action = recorded_action(
+            self.engine, "delete", "workflow", count, pairs, asynchronous=asynchronous
+        )
+        return {"deleted": count} | action | without_none(cursor=cursor)
 
     def retry_failure(self, request: Request) -> object:
         run, failure = self._failure_of(request)

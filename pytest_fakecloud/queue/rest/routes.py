@@ -22,6 +22,7 @@ from ...core.timers import finished
 from ...http.app import App, Route
 from ...http.messages import Answer, Request, bearer_token, json_value, same
 from .. import errors
+from ..engine.bulk_actions import Source
 from ..engine.engine import Engine
 from ..engine.publishing import Accepted, Published
 from ..errors import QueueError, bad_request, not_found
@@ -38,6 +39,7 @@ from ..wire.values import (
     failure_text,
     first_setting,
     json_headers,
+    read_flag,
     read_labels,
 )
 from ..workflow.runs import report_rejected_step
@@ -195,6 +197,34 @@ def has_id_field(request: Request, ids: str) -> bool:
     body = bulk_object(request, ids)
     names = (ids, ids.removesuffix("s"))
     return any(name in body or request.query(name) is not None for name in names)
+
+
+def split_async(pairs: list[tuple[str, str]]) -> tuple[list[tuple[str, str]], bool]:
+    """Return the filters of a bulk request without ``async``, and whether it is asynchronous."""
+    given = [read_flag(value, name) for name, value in pairs if name == "async"]
+    return [pair for pair in pairs if pair[0] != "async"], any(given)
+
+
+def recorded_action(
+    engine: Engine,
+    kind: str,
+    source: Source,
+    count: int,
+    pairs: list[tuple[str, str]],
+    *,
+    asynchronous: bool,
+) -> dict[str, object]:
+    """Record a bulk request with filters, and return its id for the response if it is asynchronous.
+
+    A request that lists ids is no bulk action.
+    """
+    filters = [pair for pair in pairs if pair[0] not in ("count", "cursor", "order")]
+    if any(name in _IDENTIFIED for name, _ in filters):
+        return {}
+    action_id, number = engine.new_id("bulk_"), engine.next_sequence()
+    now = engine.clock.now_us()
+    engine.bulk_actions.add(action_id, number, kind, source, count, now, filters)
+    return {"actionId": action_id} if asynchronous else {}
 
 
 def accepted_record(one: Accepted) -> dict[str, object]:
@@ -387,22 +417,26 @@ class QueueApp(App):
     def get_message(self, request: Request) -> object:
         return records.message_record(self.engine.message(request.segment("id")))
 
-    def cancel_message(self, request: Request) -> object:
-        return {"cancelled": self.engine.cancel(request.segment("id"))}
+    def cancel_message(self, request: Request) -> Answer:
+        return Answer({"cancelled": self.engine.cancel(request.segment("id"))}, 202)
 
-    def cancel_messages(self, request: Request) -> object:
-        chosen = records.read_filters(
-            bulk_pairs(request, "messageIds", keep_empty=True), records.FOR_MESSAGES, most=2**62
-        )
+    def cancel_messages(self, request: Request) -> Answer:
+        pairs, asynchronous = split_async(bulk_pairs(request, "messageIds", keep_empty=True))
+        chosen = records.read_filters(pairs, records.FOR_MESSAGES, most=2**62)
         if chosen.empty and has_id_field(request, "messageIds"):
-            return {"cancelled": 0}
+            return Answer({"cancelled": 0}, 202)
         with self.engine.lock:
             found = [
                 message
                 for message in self._candidates(chosen)
                 if chosen.matches(message, message.created_us, {})
             ]
-            return {"cancelled": self.engine.cancel_all(found[: chosen.count])}
+            # The service ignores the deprecated count.
+            count = self.engine.cancel_all(found)
+            action = recorded_action(
+                self.engine, "cancel", "qstash", count, pairs, asynchronous=asynchronous
+            )
+        return Answer({"cancelled": count} | action, 202)
 
     def _candidates(self, chosen: records.Filters) -> list[Message]:
         ids = chosen.fields.get("messageIds") or chosen.fields.get("messageId")

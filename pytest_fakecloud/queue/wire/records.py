@@ -420,7 +420,7 @@ def _read_states(values: list[str], known: Sequence[str]) -> list[str]:
         state = re.sub("CANCELLED$", "CANCELED", value)
         if state not in known:
             raise bad_request(f"invalid state: {value!r}, expected one of {', '.join(known)}")
-        found += _IN_PROGRESS if state == "IN_PROGRESS" else [state]
+        found += _IN_PROGRESS if state == "IN_PROGRESS" and known is _STATES else [state]
     return found
 
 
@@ -431,6 +431,8 @@ def pairs_of(body: Mapping[str, Any]) -> list[tuple[str, str]]:
         for one in value if isinstance(value, list) else [value]:
             if one is None:
                 continue
+            if name == "async" and isinstance(one, bool):
+                one = "true" if one else "false"
             if isinstance(one, bool) or not isinstance(one, str | int):
                 raise bad_request(f"invalid {name}: expected a string or a number, got {one!r}")
             pairs.append((name, str(one)))

@@ -18,6 +18,7 @@ import flask
 import pytest
 import trio
 
+from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.queue.delivery import event_loops
 from pytest_fakecloud.queue.delivery.applications import DestinationTimeoutError
@@ -197,6 +198,44 @@ def test_django_and_its_exceptions(table: Table) -> None:
         outcome = table.deliver(delivery(APP + "/broken", method="GET"))
     assert outcome.status == 500
     assert isinstance(outcome.exception, ZeroDivisionError)
+
+
+def test_synchronous_code_of_asgiref_runs_in_the_thread_that_delivers(table: Table) -> None:
+    """Django accesses its database there, whose connection belongs to the test's thread."""
+    sync = pytest.importorskip("asgiref.sync")
+    threads: list[threading.Thread] = []
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        threads.append(threading.current_thread())
+        threads.append(await sync.sync_to_async(threading.current_thread)())
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    table.asgi(APP, application, lifespan=False)
+    for _ in range(2):
+        assert table.deliver(delivery(APP)).status == 200
+    loop, own = threading.current_thread() not in threads[::2], {threading.current_thread()}
+    assert (loop, set(threads[1::2])) == (True, own)
+
+
+@pytest.mark.parametrize("library", ["asyncio", "trio"])
+def test_a_wsgi_application_does_not_run_in_the_loop_that_awaits(library: str) -> None:
+    threads: list[threading.Thread] = []
+
+    def application(environ: Any, start_response: Any) -> list[bytes]:
+        threads.append(threading.current_thread())
+        start_response("200 OK", [])
+        return [b""]
+
+    async def main() -> None:
+        with Cloud(delivery="driven") as cloud:
+            queue = cloud.queue()
+            queue.destinations.wsgi(APP, application)
+            queue.publish(APP)
+            assert (await queue.aio.run_until_idle()).only().status == 200
+
+    asyncio.run(main()) if library == "asyncio" else trio.run(main)
+    assert threading.current_thread() not in threads
 
 
 def _urlpatterns() -> list[Any]:

@@ -198,6 +198,7 @@ def test_the_cause_of_a_request_from_another_process(bench: Bench, lane: Any) ->
     messages = [bench.engine.messages[one] for one in ids]
     for message, chain, depth in zip(messages, (7, 2, 2), (1, 4, 3), strict=True):
         message.chain, message.depth = chain, depth
+        message.drive = bench.engine.drive
     begun = [bench.engine.begin(one) for one in ids]
     for message, chain, depth in zip(messages, (7, 2, 2), (1, 4, 3), strict=True):
         message.chain, message.depth = chain, depth

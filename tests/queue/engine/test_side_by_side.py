@@ -8,10 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import requests
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.core.clock import Mode
 from pytest_fakecloud.core.threads import Dispatcher
 from pytest_fakecloud.queue.delivery.destinations import Sender
+from pytest_fakecloud.queue.delivery.routes import DeliveredRequest
 from pytest_fakecloud.queue.engine.admission import FlowKey, OrderedQueue
 from pytest_fakecloud.queue.engine.engine import Engine
 from pytest_fakecloud.queue.model import Delivery, Message, Outcome
@@ -248,6 +251,28 @@ def test_a_handler_that_publishes_without_end_is_told(asynchronous: bool) -> Non
         queue.publish(APP)
         assert until(lambda: cloud.problems())
         assert "endless loop: 30 deliveries caused each other" in cloud.problems().only().text
+
+
+@pytest.mark.parametrize("clock", ["frozen", "running"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_handlers_that_publish_to_each_other_over_http_are_stopped(clock: Mode, count: int) -> None:
+    with Cloud(clock=clock) as cloud:
+        queue = cloud.queue(loop_limit=3)
+        deliveries: list[str] = []
+
+        def handler(request: DeliveredRequest) -> None:
+            deliveries.append(request.url)
+            other = APP + "/b" if request.url == APP + "/a" else APP + "/a"
+            for _ in range(count if len(deliveries) < 500 else 0):
+                requests.post(f"{queue.url}/v2/publish/{other}", headers=queue.headers, timeout=5)
+
+        queue.destinations.call(APP, handler)
+        queue.publish(APP + "/a")
+        assert until(lambda: cloud.problems())
+        assert until(lambda: not queue._engine.under_way and queue._engine.next_due_us() is None)
+        assert "endless loop" in cloud.problems().only().text
+        # 60 returned in a span of time without a pause, and some were being delivered.
+        assert len(deliveries) < 120
 
 
 def test_faults_take_deliveries_in_their_order() -> None:
