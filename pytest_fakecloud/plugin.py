@@ -278,6 +278,10 @@ def pytest_runtest_makereport(
 
         hide_ours(item, call)
     report = yield
+    if call.excinfo is not None and "ScopeMismatch: " in str(report.longrepr):
+        from .session.options import scope_advice
+
+        report.longrepr = f"{report.longrepr}{scope_advice(str(report.longrepr), _FIXTURES)}"
     run = _runs.get(item.config)
     if run is not None:
         if call.when == "call" and report.failed and not run.test.has_ended:
@@ -289,6 +293,13 @@ def pytest_runtest_makereport(
     if call.when == "teardown":
         _forget_test(item.config)
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable(config: pytest.Config) -> Generator[None, Any, Any]:
+    """Let pytest-xdist send the reports of tests that have used fakes, whatever their texts contain."""
+    data = yield
+    return _outcomes().encodable_data(data) if config in _runs else data
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

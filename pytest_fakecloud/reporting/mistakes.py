@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from ..base_cloud import BaseCloud
 from ..core.errors import counted, did_you_mean
+from ..files import local_path, working_folder
 from ..public_names import PUBLIC_NAMES
 from .calls import text_replies
 from .missing_requests import (
@@ -469,7 +470,7 @@ class _Read(NamedTuple):
 
 
 def _place(file: Path, line: int) -> str:
-    return f"{file.relative_to(Path.cwd())}:{line}"
+    return f"{local_path(file)}:{line}"
 
 
 def unread_variables(
@@ -549,7 +550,9 @@ def _is_address(text: str) -> bool:
 
 def _sources() -> Iterator[tuple[Path, bytes]]:
     """Yield the sources of the modules below the working directory, with their files."""
-    here = str(Path.cwd()).rstrip(os.sep) + os.sep
+    if not (folder := working_folder()):
+        return
+    here = folder.rstrip(os.sep) + os.sep
     files = {file for module in tuple(sys.modules.values())
              if type(file := getattr(module, "__file__", None)) is str and file.endswith(".py")
              and file.startswith(here) and not file.startswith(sys.prefix)}  # fmt: skip
