@@ -399,7 +399,7 @@ def _hints(phase: _Phase, cloud: Cloud, raised: BaseException) -> list[str]:
         if not lines and phase.is_call:
             names, module = getattr(item, "fixturenames", ()), getattr(item, "module", None)
             lines += unread_variables(cloud, names, phase.report.caplog, module)
-        lines += mistakes(cloud, raised)
+        lines += [*mistakes(cloud, raised), *phase.run.hints(cloud, item)]
     return lines
 
 
