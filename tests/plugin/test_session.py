@@ -634,3 +634,32 @@ def test_a_process_that_waits_for_its_turn_does_not_sleep(
     meter = sleeping.SleepMeter()
     meter.start()
     assert meter.seconds() == slept
+
+
+@pytest.mark.parametrize("table", ["tool.pytest.ini_options", "tool.pytest"])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "fakecloud_strict = false", "fakecloud_strict = []", "fakecloud_strict = 'unmet'",
+        "fakecloud_strict = ['bug', 'unmet']", "fakecloud_strict = false\nfakecloud_call_sites = true",
+        "fakecloud_strict = false\nfakecloud_call_sites = 1",
+        "fakecloud_strict = 'no'\nfakecloud_env = 'yes'",
+        "fakecloud_strict = false\nfakecloud_share_tls_context = false",
+        "fakecloud_strict = false\nfakecloud_early = ['kv_server']",
+        "fakecloud_strict = false\nfakecloud_early = 'kv_server'",
+        "fakecloud_strict = false\nfakecloud_early = ''",
+    ],
+)  # fmt: skip
+def test_settings_in_toml(pytester: pytest.Pytester, table: str, setting: str) -> None:
+    if table == "tool.pytest" and pytest.version_tuple < (9, 0):
+        pytest.skip("this version of pytest does not read the table")
+    pytester.makepyprojecttoml(f"[{table}]\n{setting}\n")
+    pytester.makepyfile(
+        """
+        def test_it(kv_server, queue):
+            queue.publish("https://nowhere.example.com", retries=0)
+            queue.run_until_idle()
+        """
+    )
+    result = pytester.runpytest_inprocess(*QUIET, "-W", "error::pytest.PytestWarning")
+    result.assert_outcomes(passed=1)
