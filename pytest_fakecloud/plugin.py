@@ -154,9 +154,13 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 
 def _is_early(config: pytest.Config) -> bool:
     """Return whether fakes start before the first import."""
-    from .session import ini_value
+    try:
+        return bool(config.getini("fakecloud_early"))
+    except (TypeError, ValueError, pytest.UsageError):
+        # Imported here, because few runs have such a value.
+        from .session import ini_value
 
-    return bool(ini_value(config, "fakecloud_early"))
+        return bool(ini_value(config, "fakecloud_early"))
 
 
 def _keep_bytecode(config: pytest.Config) -> None:
