@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import stat
 from os import PathLike
+from pathlib import PurePath
 from typing import Any, BinaryIO
 
 from .core.errors import ContractError
@@ -66,10 +66,27 @@ def _too_large(path: str | PathLike[str], size: int, most: int) -> ContractError
 
 
 def _cannot(path: str | PathLike[str]) -> str:
-    folder = ""
-    with contextlib.suppress(OSError):  # another process removed the current folder
-        folder = f" (in {os.getcwd()!r:.200})"
-    return f"cannot read {os.fspath(path)!r:.200}{folder}"
+    return f"cannot read {os.fspath(path)!r:.200}{in_working_folder()}"
+
+
+def working_folder() -> str:
+    """Return the path of the working directory; empty if a test or another process has deleted it."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
+def in_working_folder() -> str:
+    """Return the working directory in brackets, for an error about a relative path."""
+    folder = working_folder()
+    return f" (in {folder!r:.200})" if folder else ""
+
+
+def local_path(file: str | PathLike[str]) -> str:
+    """Return the path of a file relative to the working directory, if the file is below that."""
+    path, folder = PurePath(file), working_folder()
+    return str(path.relative_to(folder) if folder and path.is_relative_to(folder) else path)
 
 
 def _without_waiting(path: str, flags: int) -> int:

@@ -253,6 +253,8 @@ class Handle:
     """The injected faults."""
     _rewound = 0
     """The journal number at which data was last restored."""
+    _baseline_number = 0
+    """The journal number at which a test last set the baseline."""
 
     def __init__(self, context: Context, app: App, config: HandleConfig | None = None) -> None:
         config = config or HandleConfig()
@@ -431,6 +433,7 @@ class Handle:
     def set_baseline(self) -> None:
         """Make the current data the baseline that ``reset()`` returns to."""
         self._baseline = self.snapshot()
+        self._baseline_number = self._recorder.reserve()
 
     @action
     def reset(self) -> None:
@@ -442,6 +445,10 @@ class Handle:
         self.faults.clear()
         self._forget_plans()
         self.journal.clear()
+
+    def _plans(self) -> list[object]:
+        """Return what a test has prepared and no action records: destinations and expectations."""
+        return []
 
     def _forget_plans(self) -> None:
         """Stop requiring what was planned before a reset (see ``_unmet()``)."""

@@ -154,9 +154,13 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 
 def _is_early(config: pytest.Config) -> bool:
     """Return whether fakes start before the first import."""
-    from .session import ini_value
+    try:
+        return bool(config.getini("fakecloud_early"))
+    except (TypeError, ValueError, pytest.UsageError):
+        # Imported here, because few runs have such a value.
+        from .session import ini_value
 
-    return bool(ini_value(config, "fakecloud_early"))
+        return bool(ini_value(config, "fakecloud_early"))
 
 
 def _keep_bytecode(config: pytest.Config) -> None:
@@ -278,6 +282,10 @@ def pytest_runtest_makereport(
 
         hide_ours(item, call)
     report = yield
+    if call.excinfo is not None and "ScopeMismatch: " in str(report.longrepr):
+        from .session.options import scope_advice
+
+        report.longrepr = f"{report.longrepr}{scope_advice(str(report.longrepr), _FIXTURES)}"
     run = _runs.get(item.config)
     if run is not None:
         if call.when == "call" and report.failed and not run.test.has_ended:
@@ -289,6 +297,13 @@ def pytest_runtest_makereport(
     if call.when == "teardown":
         _forget_test(item.config)
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable(config: pytest.Config) -> Generator[None, Any, Any]:
+    """Let pytest-xdist send the reports of tests that have used fakes, whatever their texts contain."""
+    data = yield
+    return _outcomes().encodable_data(data) if config in _runs else data
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -249,6 +249,11 @@ def one_line(text: str, length: int = 1000) -> str:
     return plain if len(text) <= length else f"{plain[:length]}…"
 
 
+def encodable(text: str) -> str:
+    """Return a text with lone surrogates escaped, so that it can be encoded as UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun: ``1 record``, ``2 records``, ``1,000 records``."""
     return f"{count:,} {plural(noun, count)}"

@@ -47,8 +47,8 @@ class Mount:
     after its connections were shut down, so that an application can wake its waiting handlers.
     ``reset_connections()`` and ``renew_connections()`` call the functions in ``on_reset`` for the
     same reason. The functions in ``on_error`` receive exceptions of connections; an ``App`` turns
-    those of its endpoints into responses. ``body_limit`` is the maximum size of a request's body
-    in bytes.
+    those of its endpoints into responses. ``body_limit`` is the maximum size of a request's body in
+    bytes.
     """
 
     body_limit: int = BODY_LIMIT

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import socket
 import sys
+from contextlib import suppress
 from os import urandom
+from socket import getaddrinfo
+from typing import Any
 
 BACKLOG = 1024
 kept: dict[tuple[str, int], socket.socket] = {}
@@ -34,6 +37,29 @@ def listen(host: str, port: int, *, is_given: bool = True) -> socket.socket:
             # Connections inherit the option. On Linux, a connection without it blocks the port for
             # the next listener. Set it after bind(), which must not choose a port with connections.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def connect(host: str, port: int, seconds: float) -> socket.socket:
+    """Return a socket that is connected to a server. Like ``socket.create_connection()``, which a test
+    may have replaced, as it may ``getaddrinfo()``.
+    """
+    *others, last = getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    for found in others:
+        with suppress(OSError):
+            return _connected(found, seconds)
+    return _connected(last, seconds)
+
+
+def _connected(found: Any, seconds: float) -> socket.socket:
+    family, kind, protocol, _, address = found
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.settimeout(seconds)
+        sock.connect(address)
     except BaseException:
         sock.close()
         raise

@@ -105,7 +105,7 @@ def dump_to_file(engine: Engine, path: str | PathLike[str]) -> None:
         file.write_bytes(data)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        where = f"{str(file)!r:.200} (in {str(Path.cwd())!r})"
+        where = f"{str(file)!r:.200}{files.in_working_folder()}"
         raise ContractError(f"cannot write {where}: {reason}") from None
     if indexes:
         warnings.warn(

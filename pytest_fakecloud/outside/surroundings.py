@@ -43,8 +43,7 @@ class _NoProxy(Change):
         """Also pass by the proxy for a host at which a fake serves, as long as there are users."""
         if host not in self._hosts:
             with self._lock:
-                # urllib ignores an IPv6 address without brackets, but httpx raises an error for
-                # brackets.
+                # urllib needs brackets around an IPv6 address, but httpx raises an error for them.
                 self._hosts.append(host)
                 self._set()
 

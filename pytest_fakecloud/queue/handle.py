@@ -259,6 +259,9 @@ class Queue(QueueActions, Handle):
         """Return the current data and the state of the destinations."""
         return Snapshot(self.fixture, (self._engine.snapshot(), self.destinations._saved()))
 
+    def _plans(self) -> list[object]:
+        return [*self.destinations.routes()]
+
     def _forget_plans(self) -> None:
         for route in self.destinations.routes():
             route._forget_plan()

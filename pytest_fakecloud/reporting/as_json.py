@@ -9,12 +9,13 @@ import json
 import linecache
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 from ..core.calls import Call, Event
 from ..core.errors import shown
 from ..core.timers import to_datetime
+from ..files import local_path
 from ..services import report_part
 from .applications import ServedRequest
 from .calls import Lookups, is_error, on_connection, reply
@@ -127,10 +128,7 @@ def _where(place: Place, mask: Mask) -> dict[str, Any]:
 
 
 def _line(place: Place) -> dict[str, Any]:
-    path = PurePath(place.file)
-    local = path.is_relative_to(cwd := Path.cwd())
-    file = str(path.relative_to(cwd)) if local else place.file
-    return {"file": file, "line": place.line, "function": place.function}
+    return {"file": local_path(place.file), "line": place.line, "function": place.function}
 
 
 def _exchange(row: Row, lookups: Lookups) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:

@@ -37,7 +37,7 @@ def hints_about_error(cloud: BaseCloud, error: BaseException) -> list[str]:
     found: list[str] = []
     transport_error = getattr(sys.modules.get("httpx"), "TransportError", OSError)
     for one in chain(error):
-        found += _interception_hints(cloud, one)
+        found += [*_interception_hints(cloud, one), *_tls_hints(cloud, one)]
         if issubclass(type(one), OSError | transport_error):
             found += _closed_fake_hints(cloud, f"{request_of(one)} {one}")
     return list(dict.fromkeys(found))
@@ -158,6 +158,46 @@ def _interception_hints(cloud: BaseCloud, error: BaseException) -> Iterator[str]
         is_other = "host" in text and "127.0.0.1" not in text.partition("(allowed")[0]
         if not addressed and library.blocks_all and not is_other:
             yield f"{library.name} blocked the connection to the fakes: {library.recipe}"
+
+
+_WRONG_SCHEME = re.compile(
+    r"WRONG_VERSION_NUMBER|wrong version number|record layer failure|RECORD_LAYER_FAILURE"
+    r"|UNEXPECTED_EOF|unexpected eof|EOF occurred in violation|packet length too long"
+)
+"""Messages of OpenSSL about a server that does not use TLS."""
+_UNTRUSTED = re.compile(r"CERTIFICATE_VERIFY_FAILED|certificate verify failed", re.IGNORECASE)
+_CUT = re.compile(
+    r"Connection aborted|Connection closed by server|Connection reset|disconnected without|RemoteDisc"
+    r"|BadStatusLine|Server disconnected|Broken pipe"
+)
+"""Messages of clients whose connection a server has closed instead of answering."""
+
+
+def _tls_hints(cloud: BaseCloud, error: BaseException) -> Iterator[str]:
+    """Yield hints about a client that uses TLS with a plain fake, or no TLS with a fake that has it."""
+    text, request = str(error), request_of(error)
+    ports = {str(mount.port) for handle in cloud.fakes() for mount in handle._mounts}
+    if ports.isdisjoint(re.findall(r"\d+", f"{request} {text}")):
+        return  # It is about another server.
+    if _UNTRUSTED.search(text) and cloud.authority is not None:
+        yield (
+            "a client does not trust the certificate of a fake with TLS: create it after the variables "
+            "of the fixture fakecloud_env are set, or pass it fakecloud.authority.ca_file (Redis: "
+            "ssl_ca_certs=, httpx: verify=fakecloud.authority.client_context())"
+        )
+    elif _WRONG_SCHEME.search(text) and cloud.authority is None:
+        yield (
+            "a client used TLS (https:// or rediss://) with a fake that serves without it: use the url "
+            "or the database_url of the fake, or start it with @pytest.mark.fakecloud(tls=True)"
+        )
+    # A Redis client's error does not show whether it used TLS, so no call may have arrived.
+    elif (_CUT.search(text) and cloud.authority is not None) and (
+        request.startswith("http:") or not (request or cloud.journal.calls())
+    ):
+        yield (
+            "a client used no TLS (http:// or redis://) with a fake that serves TLS: use the url or the "
+            "database_url of the fake, which begin with https:// and rediss://"
+        )
 
 
 def request_of(error: BaseException) -> str:

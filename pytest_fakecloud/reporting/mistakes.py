@@ -17,8 +17,9 @@ from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from ..base_cloud import BaseCloud
+from ..base_cloud import BaseCloud, context_of
 from ..core.errors import counted, did_you_mean
+from ..files import local_path, working_folder
 from ..public_names import PUBLIC_NAMES
 from .calls import text_replies
 from .missing_requests import (
@@ -29,6 +30,7 @@ from .missing_requests import (
     home,
     locals_of,
     official_clients,
+    package_of,
     packages_of,
     request_of,
     root,
@@ -61,7 +63,8 @@ def mistakes(cloud: BaseCloud, error: BaseException) -> list[str]:
         found += _misspelt(one)
     frames = frames_of(error)
     found += [*_never_sent(frames), *_answers_in_bytes(cloud), *_dropped_pipelines()]
-    return list(dict.fromkeys([*found, *_moved_clocks(frames), *_patched_sleep(frames)]))
+    found += [*_replaced_time(cloud, frames), *_moved_clocks(frames), *_patched_sleep(frames)]
+    return list(dict.fromkeys(found))
 
 
 # -- calls that were not made, and their answers ----------------------------------------------------
@@ -219,6 +222,21 @@ def _moved_clocks(frames: Sequence[FrameType]) -> Iterator[str]:
             "own: move it with fakecloud.clock.move_to(), or use "
             "@pytest.mark.fakecloud(process_time=True) instead"
         )
+
+
+def _replaced_time(cloud: BaseCloud, frames: Sequence[FrameType]) -> Iterator[str]:
+    """Yield hints about a ``time.time()`` of the test that the running clock could not follow, or
+    whose values it may have taken.
+    """
+    freeze = "freeze it with fakecloud.clock.freeze(), or @pytest.mark.fakecloud(clock='frozen')"
+    if replaced := context_of(cloud).clock.replaced:
+        yield f"{replaced}; the running clock of the fakes then used the real time: {freeze}"
+    elif cloud.clock.mode == "running" and any(
+        package_of(frame) == "unittest"
+        and getattr(frame.f_locals.get("self"), "_mock_name", "") == "time"
+        for frame in frames[-1:]
+    ):
+        yield f"the running clock of the fakes also calls the mock of time.time(): {freeze}"
 
 
 def _patched_sleep(frames: Sequence[FrameType]) -> Iterator[str]:
@@ -469,7 +487,7 @@ class _Read(NamedTuple):
 
 
 def _place(file: Path, line: int) -> str:
-    return f"{file.relative_to(Path.cwd())}:{line}"
+    return f"{local_path(file)}:{line}"
 
 
 def unread_variables(
@@ -549,7 +567,9 @@ def _is_address(text: str) -> bool:
 
 def _sources() -> Iterator[tuple[Path, bytes]]:
     """Yield the sources of the modules below the working directory, with their files."""
-    here = str(Path.cwd()).rstrip(os.sep) + os.sep
+    if not (folder := working_folder()):
+        return
+    here = folder.rstrip(os.sep) + os.sep
     files = {file for module in tuple(sys.modules.values())
              if type(file := getattr(module, "__file__", None)) is str and file.endswith(".py")
              and file.startswith(here) and not file.startswith(sys.prefix)}  # fmt: skip

@@ -23,7 +23,11 @@ class FakecloudWarning(pytest.PytestWarning):
 
 def warn(item: pytest.Item, text: str) -> None:
     """Issue a warning at a test; raise it if the warning filters turn it into an error."""
-    item.warn(FakecloudWarning(text))
+    from ..core.errors import (
+        encodable,  # Imported here, because a run without fakes needs none of it.
+    )
+
+    item.warn(FakecloudWarning(encodable(text)))
 
 
 def ini_value(config: pytest.Config, name: str) -> Any:

@@ -117,6 +117,47 @@ def _check_variables(former: Handle, handle: Handle) -> None:
         )
 
 
+_AT_IMPORT = ""
+"""The name for the code that runs before the first test, beside the names of fixtures."""
+
+
+def _shown_fixture(name: str) -> str:
+    if name == _AT_IMPORT:
+        return "the code that ran before the first test"
+    if name.startswith("_xunit_setup_"):
+        return "setup_class or setup_module"
+    return f"the fixture {name}"
+
+
+class _Changes:
+    """What changes the fakes of a cloud, from now on or since its start, until ``end()``."""
+
+    def __init__(self, cloud: Cloud, *, is_from_start: bool = False) -> None:
+        self._cloud = cloud
+        self._recorder = context_of(cloud).recorder
+        self._began = 0 if is_from_start else self._recorder.reserve()
+        self._plans = {} if is_from_start else {one: one._plans() for one in cloud.fakes()}
+        self._allowed = 0 if is_from_start else len(context_of(cloud).allowed)
+        self._last: dict[Handle, int] = {}
+        """The journal number of the last change of each fake."""
+
+    def end(self) -> None:
+        numbers: dict[str, int] = {}
+        for entry in (*self._recorder.entries, *self._recorder.shared.actions):
+            if entry.number > self._began:
+                numbers[entry.handle] = max(entry.number, numbers.get(entry.handle, 0))
+        is_allowed = len(context_of(self._cloud).allowed) > self._allowed
+        for handle in self._cloud.fakes():
+            if is_allowed or handle._plans() != self._plans.get(handle, []):
+                numbers[handle.name] = max(self._began, numbers.get(handle.name, 0))
+            if handle.name in numbers:
+                self._last[handle] = numbers[handle.name]
+
+    def unsaved(self) -> list[str]:
+        """Return the names of the fakes whose baseline has not been set since they changed."""
+        return [one.name for one, last in self._last.items() if one._baseline_number <= last]
+
+
 class LastingCloud:
     """A cloud that outlives tests and returns to its baseline before each of them: that of a class, a
     module or the session. ``cloud`` is None until it is created, and after it is closed.
@@ -133,15 +174,29 @@ class LastingCloud:
         """The fakes that stay after the current test, from the beginning of its call."""
         self._credentials: dict[Handle, tuple[str, ...]] = {}
         """The credentials of the open fakes that each test begins with."""
+        self._unsaved: dict[str, _Changes] = {}
+        """What each wider fixture did since the last test began."""
+        self._lost: dict[str, list[str]] = {}
+        """The fakes that each wider fixture changed, and that lost this when a later test began."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Generator[None, Any, Any]:
-        """Let what a wider fixture starts and rotates stay, also if a test requests it at run time."""
+        """Let what a wider fixture starts and rotates stay, also if a test requests it at run time.
+        A baseline that it sets ends with it.
+        """
         cloud, staying = self.cloud, self._handles_before_test
         if cloud is None or fixturedef.scope == "function":
             return (yield)
         before = credentials_of(cloud)
+        baselines = {handle: handle._baseline for handle in cloud.fakes()}
+        changes = _Changes(cloud)
         value = yield
+        for handle, baseline in baselines.items():
+            if handle._baseline is not baseline:
+                fixturedef.addfinalizer(partial(setattr, handle, "_baseline", baseline))
+        self._lost.pop(fixturedef.argname, None)
+        changes.end()
+        self._unsaved[fixturedef.argname] = changes
         changed = dict(credentials_of(cloud).items() - before.items())
         self._credentials |= changed
         if staying is not None:
@@ -162,12 +217,19 @@ class LastingCloud:
 
     def begin_test(self, item: pytest.Item) -> None:
         """Return to the baseline. Random values start over from the test's own seed."""
-        cloud, self._item = self.cloud, item
+        cloud, is_first, self._item = self.cloud, self._item is None, item
         if cloud is None:
             return
+        if is_first:
+            self._unsaved[_AT_IMPORT] = changes = _Changes(cloud, is_from_start=True)
+            changes.end()
         if self._handles_before_test is not None:
             keep_only(cloud, self._handles_before_test)
             self._handles_before_test = None
+        # A later fixture may have set the baseline.
+        lost = {name: changes.unsaved() for name, changes in self._unsaved.items()}
+        self._lost |= {name: fakes for name, fakes in lost.items() if fakes}
+        self._unsaved = {}
         begin_test(cloud)
         restore_credentials(cloud, self._credentials)
         seed = self._options.defaults["seed"] or item.nodeid
@@ -187,8 +249,21 @@ class LastingCloud:
             for call in self.cloud.journal.calls():
                 call.note = call.note or "made before the test's own code, maybe by an earlier test"
 
+    def hints(self, item: pytest.Item) -> list[str]:
+        """Explain what a test may miss, because its fakes returned to their baseline before it."""
+        names = (_AT_IMPORT, *getattr(item, "fixturenames", ()))
+        return [
+            f"{' and '.join(self._lost[name])} returned to the baseline before this test, so what "
+            f"{_shown_fixture(name)} changed there is gone. For data and destinations, end it with "
+            f"{self._lost[name][0]}.set_baseline(); faults and allow() belong in a fixture of scope "
+            "function"
+            for name in dict.fromkeys(names)
+            if name in self._lost
+        ]
+
     def close(self) -> None:
         cloud, self.cloud = self.cloud, None
+        self._unsaved, self._lost = {}, {}
         self._handles_before_test = self._seed = None
         self._credentials = {}
         if cloud is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache, wraps
 from pathlib import Path
@@ -377,6 +378,27 @@ def markers_of(node: Node) -> list[Mapping[str, Any]]:
         each = each.parent
     found.reverse()
     return found
+
+
+_MISMATCH = re.compile(r"fixture (\w+) with a (\w+) scoped request")
+
+
+def scope_advice(error: str, fixtures: Container[str]) -> str:
+    """Return how a fixture of a wide scope can use a fake, if that is what pytest's error is about."""
+    found = _MISMATCH.search(error)
+    if found is None or found[1] not in fixtures:
+        return ""
+    name = found[1]
+    scope = found[2] if found[2] in CHOICES["fakecloud_scope"] else "session"
+    lines = ["", "", "fakecloud: let the fakes last as long as this fixture; in pytest.ini:"]
+    lines += ["    [pytest]", f"    fakecloud_scope = {scope}"]
+    if name == "fakecloud_env":
+        lines += ["    fakecloud_env = true", "and request the fakes instead of fakecloud_env"]
+    else:
+        start = fixture_of(name.removeprefix("fakecloud_"))
+        start = f".{start}()" if start in SERVICES else ""
+        lines.append(f"or use the cloud that lasts for the run: fakecloud_session{start}")
+    return "\n".join(lines)
 
 
 _PLUGIN = f"{__package__.partition('.')[0]}.plugin"

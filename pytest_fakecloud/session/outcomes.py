@@ -17,7 +17,7 @@ import pytest
 from ..base_cloud import context_of, undelivered
 from ..cloud import Cloud
 from ..core.calls import Call
-from ..core.errors import ContractError, chain_of, counted, ends_the_test, report_failure
+from ..core.errors import ContractError, chain_of, counted, encodable, ends_the_test, report_failure
 from ..core.problems import Problem, with_allowance
 from ..core.recorder import is_library, is_own
 from . import warn
@@ -219,17 +219,31 @@ def _show(report: pytest.TestReport, lines: list[TextLine], findings: list[str])
     The message is what JUnit's XML, annotations of a CI server and the summary on a CI server
     show of a failure; JUnit's XML contains the sections of the exception, but not of the report.
     """
+    lines = [line._replace(text=encodable(line.text)) for line in lines]
     text = "\n".join(line.text for line in lines)
     # pytest-xdist sends the attributes of a report, built-in values, to the process that prints it.
     report.fakecloud_lines = list(map(tuple, lines))  # type: ignore[attr-defined]
     failure: Any = report.longrepr
     crash = getattr(failure, "reprcrash", None)
     if findings and crash is not None:
-        crash.message = f"{crash.message}\n\n{findings[0]}"
+        crash.message = f"{crash.message}\n\n{encodable(findings[0])}"
     if hasattr(failure, "addsection"):
         failure.addsection(_SECTION, text, "-")
     else:
         report.sections.append((_SECTION, text))
+
+
+def encodable_data(data: Any) -> Any:
+    """Return the data of a report with encodable strings. pytest-xdist ends a run for any other, such
+    as a file's name in the exception of a handler.
+    """
+    if isinstance(data, str):
+        return encodable(data)
+    if isinstance(data, dict):
+        return {encodable_data(name): encodable_data(value) for name, value in data.items()}
+    if isinstance(data, list | tuple):
+        return type(data)(map(encodable_data, data))
+    return data
 
 
 def colour(report: pytest.TestReport, markup: Callable[..., str]) -> None:
@@ -385,7 +399,7 @@ def _hints(phase: _Phase, cloud: Cloud, raised: BaseException) -> list[str]:
         if not lines and phase.is_call:
             names, module = getattr(item, "fixturenames", ()), getattr(item, "module", None)
             lines += unread_variables(cloud, names, phase.report.caplog, module)
-        lines += mistakes(cloud, raised)
+        lines += [*mistakes(cloud, raised), *phase.run.hints(cloud, item)]
     return lines
 
 

@@ -201,6 +201,10 @@ class Run:
                 clouds.append(cloud)
         return clouds
 
+    def hints(self, cloud: Cloud, item: pytest.Item) -> list[str]:
+        """Return the hints about a cloud that outlives tests."""
+        return [hint for each in self._lasting if each.cloud is cloud for hint in each.hints(item)]
+
     def strict_kinds(self) -> tuple[str, ...]:
         """Return the kinds of strict-mode violations that fail the current test."""
         test = self.test

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 import trio
 
+from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.clock import Clock, Timekeeper, checkpoint, drive, in_thread
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timers import Fired
@@ -143,3 +145,48 @@ def test_a_loop_of_moves_lets_other_tasks_in() -> None:
     before = clock.now_us()
     assert trio.run(in_trio) == 0
     assert clock.now_us() == before
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud() as cloud:
+        yield cloud
+
+
+@both
+def test_a_cancelled_wait_for_a_record_ends_with_its_thread(run: Run, cloud: Cloud) -> None:
+    broker = cloud.broker()
+    broker.create_topic("orders")
+
+    async def in_asyncio() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(broker.aio.wait_for_record("orders", timeout=60), 0.05)
+
+    async def in_trio() -> None:
+        with trio.move_on_after(0.05) as scope:
+            await broker.aio.wait_for_record("orders", timeout=60)
+        assert scope.cancelled_caught
+
+    began = time.monotonic()
+    # asyncio.run() joins the threads of the loop.
+    run(in_trio if run is trio.run else in_asyncio)
+    assert time.monotonic() - began < 30
+
+
+@both
+def test_a_cancelled_wait_for_a_callback_ends_with_its_thread(run: Run, cloud: Cloud) -> None:
+    cloud.queue()
+    waits = cloud.callback_capture().aio
+
+    async def main() -> None:
+        wait = waits.wait_for_callback if run is trio.run else waits.wait_for_failure
+        if run is trio.run:
+            with trio.move_on_after(0.05):
+                await wait(timeout=60)
+        else:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(wait(timeout=60), 0.05)
+
+    began = time.monotonic()
+    run(main)
+    assert time.monotonic() - began < 30

@@ -55,10 +55,10 @@ def test_a_scope_keeps_address_and_credentials_and_nothing_else(
             def test_opens_connections(self, broker):
                 host, port = broker.url.removeprefix("http://").split(":")
                 request = b"GET /topics HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n"
-                post = b"POST /topics HTTP/1.1\\r\\nHost: x\\r\\nContent-Length: 9\\r\\n\\r\\n"
-                for begun in (b"", post):
+                begun = request.replace(b"x", b"x\\r\\nContent-Length: 9")
+                for rest in (b"", begun):
                     sock = socket.create_connection((host, int(port)), timeout=5)
-                    sock.sendall(request + begun)
+                    sock.sendall(request + rest)
                     assert sock.recv(65536)
                     opened.append(sock)
 
@@ -634,3 +634,32 @@ def test_a_process_that_waits_for_its_turn_does_not_sleep(
     meter = sleeping.SleepMeter()
     meter.start()
     assert meter.seconds() == slept
+
+
+@pytest.mark.parametrize("table", ["tool.pytest.ini_options", "tool.pytest"])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "fakecloud_strict = false", "fakecloud_strict = []", "fakecloud_strict = 'unmet'",
+        "fakecloud_strict = ['bug', 'unmet']", "fakecloud_strict = false\nfakecloud_call_sites = true",
+        "fakecloud_strict = false\nfakecloud_call_sites = 1",
+        "fakecloud_strict = 'no'\nfakecloud_env = 'yes'",
+        "fakecloud_strict = false\nfakecloud_share_tls_context = false",
+        "fakecloud_strict = false\nfakecloud_early = ['kv_server']",
+        "fakecloud_strict = false\nfakecloud_early = 'kv_server'",
+        "fakecloud_strict = false\nfakecloud_early = ''",
+    ],
+)  # fmt: skip
+def test_settings_in_toml(pytester: pytest.Pytester, table: str, setting: str) -> None:
+    if table == "tool.pytest" and pytest.version_tuple < (9, 0):
+        pytest.skip("this version of pytest does not read the table")
+    pytester.makepyprojecttoml(f"[{table}]\n{setting}\n")
+    pytester.makepyfile(
+        """
+        def test_it(kv_server, queue):
+            queue.publish("https://nowhere.example.com", retries=0)
+            queue.run_until_idle()
+        """
+    )
+    result = pytester.runpytest_inprocess(*QUIET, "-W", "error::pytest.PytestWarning")
+    result.assert_outcomes(passed=1)

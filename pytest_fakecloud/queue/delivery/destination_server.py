@@ -225,6 +225,10 @@ class Destination(Handle):
             self.fixture, saved | {"permanently_failed": self._server.permanently_failed}
         )
 
+    def _plans(self) -> list[object]:
+        lists = ("ordered_handlers", "oneshot_handlers", "handlers")
+        return [handler for name in lists for handler in getattr(self._server, name)]
+
     def restore(self, snapshot: Snapshot) -> None:
         """Restore the expectations from a snapshot."""
         if not isinstance(snapshot, Snapshot) or snapshot.fixture != self.fixture:

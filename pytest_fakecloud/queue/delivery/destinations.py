@@ -115,9 +115,7 @@ class Sender:
         return outcome
 
     def _destination(self, delivery: Delivery) -> DestinationRoute | Outcome | None:
-        """Return a route, None for a server on a loopback address or a fake, or the outcome if it has
-        neither.
-        """
+        """Return a route, None for a fake or a loopback address, or the outcome without any of them."""
         if self._closed:
             text = f"{as_text(delivery.url)}: the queue is closed, and nothing was sent"
             return Outcome(exception=ConnectionAbortedError(text), where="closed")

@@ -11,10 +11,10 @@ import selectors
 import socket
 import ssl
 import threading
-from socket import create_connection
 from typing import TypeAlias
 
 from ...core.timers import monotonic, weakly
+from ...http.ports import connect
 from ..model import Delivery, Outcome
 from ..wire.values import HOP_BY_HOP
 from .applications import Address, Deadlines, header_bytes, timed_out
@@ -162,7 +162,7 @@ class _Exchange:
 
     def connect(self, server: _Server, seconds: float) -> socket.socket:
         scheme, host, port = server
-        sock = create_connection((host, port), seconds)
+        sock = connect(host, port, seconds)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if scheme == "http":
             return sock
