@@ -336,7 +336,8 @@ def test_rows_of_commands_on_a_connection_open_without_a_request_to_copy(
     opened: Opened, line: str
 ) -> None:
     request = {"line": line, "headers": [], "body": ""}
-    page = opened(report(row(1, line, request=request)), "#row-1")
+    reply = {"line": "reply", "headers": [], "body": "1"}
+    page = opened(report(row(1, line, request=request, response=reply)), "#row-1")
     page.locator(".trace-pane h3").wait_for()
     assert page.locator(".trace-pane h3").text_content() == line
     assert page.get_by_role("button", name="Copy as curl").count() == 0

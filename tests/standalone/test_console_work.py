@@ -1155,7 +1155,7 @@ def test_a_notice_shows_while_the_clock_moves(
         moves.pop().continue_()
         page.locator("#notice", has_text="It is 2026-01-01 00:05:00 UTC.").wait_for()
         # Without an answer, an error takes its place.
-        page.evaluate("document.querySelector('#advance').requestSubmit()")
+        page.evaluate("document.querySelector('[data-by]').click()")
         page.locator("#notice", has_text="Moving the clock…").wait_for()
         moves.pop().fulfill(status=400, json={"error": {"type": "Refused", "message": "no way"}})
         page.locator("#notice", has_text="no way").wait_for()
