@@ -105,26 +105,6 @@ def envelope(call: Call) -> Any:
     return (reply(call) if on_connection(call) else parsed(call.response_body))["result"]
 
 
-def text_replies(entries: Iterable[Entry]) -> list[tuple[str, str]]:
-    """Return the reads on database connections whose reply has a string that is no number and no JSON,
-    which accept bytes: each with the first such string.
-    """
-    found = []
-    for call in (one for one in entries if isinstance(one, Call) and on_connection(one)):
-        is_known = has_full_answer(call) and "response_body" not in call.cut
-        if not is_known or command_of(call) not in _TEXTS:
-            continue
-        result = reply(call).get("result")
-        values = result if isinstance(result, list | dict) else [result]
-        texts = (one for one in values if isinstance(one, str) and parsed(one) is None)
-        if text := next(filter(None, texts), ""):
-            found.append((" ".join(lines_of(call)[0][:2]), text))
-    return found
-
-
-_TEXTS = {"GET", "HGET", "HGETALL", "HKEYS", "KEYS", "LRANGE", "SMEMBERS", "SISMEMBER", "ZRANGE"}
-
-
 def is_error(value: Any) -> bool:
     return isinstance(value, dict) and list(value) == ["error"]
 

@@ -3,10 +3,10 @@
 const HOP_BY_HOP = new Set(["host", "connection", "content-length", "accept-encoding", "transfer-encoding"]);
 
 // Return the HTTP request of a row, or null without an absolute address. The report masks credentials; those of the fake
-// are in its `headers`, which only the console has. Commands on a database connection have no headers.
-export function requestOf({request, peer}, report) {
+// are in its `headers`, which only the console has. Commands on a database connection have a reply or no answer.
+export function requestOf({request, response, peer}, report) {
   const fake = (report.fakes ?? []).find((one) => one.name === peer), parts = /^(\S+) (.*)$/.exec(request.line);
-  if (!parts || (fake && !request.headers?.length)) return null;
+  if (!parts || (fake && (response === null || response?.line === "reply"))) return null;
   const [, method, target] = parts;
   const url = /^https?:/.test(target) ? target : fake && target.startsWith("/") ? fake.url + target : "";
   if (!url) return null;

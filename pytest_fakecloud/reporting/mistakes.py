@@ -21,7 +21,6 @@ from ..base_cloud import BaseCloud, context_of
 from ..core.errors import counted, did_you_mean
 from ..files import local_path, working_folder
 from ..public_names import PUBLIC_NAMES
-from .calls import text_replies
 from .missing_requests import (
     FAKE_ADDRESS,
     chain,
@@ -62,7 +61,7 @@ def mistakes(cloud: BaseCloud, error: BaseException) -> list[str]:
     for one in errors:
         found += _misspelt(one)
     frames = frames_of(error)
-    found += [*_never_sent(frames), *_answers_in_bytes(cloud), *_dropped_pipelines()]
+    found += [*_never_sent(frames), *_dropped_pipelines()]
     found += [*_replaced_time(cloud, frames), *_moved_clocks(frames), *_patched_sleep(frames)]
     return list(dict.fromkeys(found))
 
@@ -70,8 +69,6 @@ def mistakes(cloud: BaseCloud, error: BaseException) -> list[str]:
 # -- calls that were not made, and their answers ----------------------------------------------------
 
 _NOT_AWAITED = re.compile(r"coroutine '(.+)' was never awaited")
-_OPENING = {"Redis", "StrictRedis", "from_url", "ConnectionPool"}
-"""Functions of redis-py that create a client."""
 
 
 def _never_sent(frames: Sequence[FrameType]) -> Iterator[str]:
@@ -90,23 +87,6 @@ def _never_sent(frames: Sequence[FrameType]) -> Iterator[str]:
             yield f"{name}() was never awaited, so it did nothing"
 
 
-def _answers_in_bytes(cloud: BaseCloud) -> Iterator[str]:
-    """Yield a hint if redis-py returned texts as bytes, and the application never handles bytes."""
-    texts = text_replies(cloud.journal.entries)
-    if not texts or any(_HANDLES_BYTES.search(source) for _, source in _sources()):
-        return
-    for file, tree in _trees(re.compile(rb"import redis|from redis")):
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and _opens(node):
-                sent, text = texts[0]
-                yield (
-                    f"{_place(file, node.lineno)} creates a client without decode_responses=True, so "
-                    f"{sent} returned bytes, such as {text.encode()!r}"
-                )
-                return
-
-
-_HANDLES_BYTES = re.compile(rb"\.decode\b|\bb['\"]")
 _PIPELINE = re.compile(rb"\.(pipeline|multi)\(")
 
 
@@ -137,12 +117,6 @@ def _opens_pipe(node: ast.Assign) -> bool:
     called = node.value.func if isinstance(node.value, ast.Call) else None
     is_pipe = isinstance(called, ast.Attribute) and called.attr in ("pipeline", "multi")
     return is_pipe and isinstance(node.targets[0], ast.Name)
-
-
-def _opens(node: ast.Call) -> bool:
-    name = ast.unparse(node.func).rpartition(".")[2]
-    options = {keyword.arg for keyword in node.keywords}
-    return name in _OPENING and options.isdisjoint({None, "decode_responses", "connection_pool"})
 
 
 # -- names -----------------------------------------------------------------------------------------

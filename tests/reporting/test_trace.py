@@ -173,7 +173,7 @@ def rows_of(page: Any) -> list[str]:
 @pytest.mark.slow
 def test_calls_are_drawn_between_the_true_lanes(opened: Opened) -> None:
     page = opened(RACE)
-    heads = page.locator(".trace-head").all_inner_texts()
+    heads = [head.replace("\u200b", "") for head in page.locator(".trace-head").all_inner_texts()]
     assert heads == ["client", "application", "kv", "queue", "shop.example.com"]
     assert page.locator(".trace-gap").all_inner_texts() == ["2026-03-01", "+5 m", "+30 s"]
 
@@ -336,7 +336,8 @@ def test_rows_of_commands_on_a_connection_open_without_a_request_to_copy(
     opened: Opened, line: str
 ) -> None:
     request = {"line": line, "headers": [], "body": ""}
-    page = opened(report(row(1, line, request=request)), "#row-1")
+    reply = {"line": "reply", "headers": [], "body": "1"}
+    page = opened(report(row(1, line, request=request, response=reply)), "#row-1")
     page.locator(".trace-pane h3").wait_for()
     assert page.locator(".trace-pane h3").text_content() == line
     assert page.get_by_role("button", name="Copy as curl").count() == 0

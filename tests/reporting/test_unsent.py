@@ -91,36 +91,3 @@ def test_a_call_that_was_never_made_is_named(run: Run, name: str) -> None:
     assert any(one in lines for one in said) is bool(hint)
     # A coroutine that the failed test kept warns here and not in a later test.
     gc.collect()
-
-
-READS = {
-    "a hash": ("hset('h', 'colour', 'red')", "hgetall('h')", "HGETALL h"),
-    "a value": ("set('k', 'on')", "get('k')", "GET k"),
-    "a set": ("sadd('s', 'ada')", "smembers('s')", "SMEMBERS s"),
-    "a number": ("set('k', '5')", "get('k')", ""),
-    "JSON": ("set('k', '[1]')", "get('k')", ""),
-    "a count": ("rpush('l', 'a')", "llen('l')", ""),
-}
-
-
-@pytest.mark.parametrize(
-    ("options", "handled"), [("", ""), (", decode_responses=True", ""), ("", "b'red'.decode()")]
-)
-@pytest.mark.parametrize("name", READS)
-def test_answers_in_bytes_are_named(run: Run, name: str, options: str, handled: str) -> None:
-    write, read, command = READS[name]
-    lines = run(f"""
-import redis
-
-def test_it(kv_server):
-    with redis.Redis.from_url(kv_server.database_url{options}) as client:
-        client.{write}
-        found = client.{read}
-    assert found == "red", {handled or None}
-""").stdout.str()
-    hint = (
-        f"creates a client without decode_responses=True, so {command} returned bytes, such as b'"
-    )
-    is_meant = bool(command) and not options and not handled
-    assert (hint in lines) is is_meant
-    assert ("returned bytes" in lines) is is_meant

@@ -81,6 +81,12 @@ def test_the_time_since_an_expiry(cloud: Cloud, after: str, expected: str) -> No
     assert f"k was read {expected} after it had expired" in " ".join(section(cloud).split())
 
 
+def test_a_pipeline_of_one_command_is_shown_as_the_command(cloud: Cloud) -> None:
+    commands("pipeline: SET a 1")(cloud)
+    (row,) = shown(cloud)
+    assert (row.words.what, row.words.answer, row.words.below) == ("SET a 1", "OK", ())
+
+
 def test_of_a_long_pipeline_the_first_and_all_errors_are_told(cloud: Cloud) -> None:
     commands(f"pipeline: {' & '.join(f'SET k{one} v' for one in range(40))} & INCR k0")(cloud)
     judge("pipeline", [shown(cloud)[0].line, *shown(cloud)[0].words.below])

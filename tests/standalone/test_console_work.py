@@ -1134,7 +1134,7 @@ def test_an_edit_overwrites_a_change_of_somebody_else_only_after_a_question(
 @pytest.mark.parametrize("width", [1280, 400])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_notice_shows_while_the_clock_moves(
-    page: Any, server: Server, width: int, scheme: str
+    page: Any, window: Window, server: Server, width: int, scheme: str
 ) -> None:
     page.set_viewport_size({"width": width, "height": 720})
     page.emulate_media(color_scheme=scheme)
@@ -1155,10 +1155,12 @@ def test_a_notice_shows_while_the_clock_moves(
         moves.pop().continue_()
         page.locator("#notice", has_text="It is 2026-01-01 00:05:00 UTC.").wait_for()
         # Without an answer, an error takes its place.
-        page.evaluate("document.querySelector('#advance').requestSubmit()")
+        page.evaluate("document.querySelector('[data-by]').click()")
         page.locator("#notice", has_text="Moving the clock…").wait_for()
         moves.pop().fulfill(status=400, json={"error": {"type": "Refused", "message": "no way"}})
         page.locator("#notice", has_text="no way").wait_for()
+        assert window.problems == ["400 /__control__/clock"]
+        window.problems.clear()
     finally:
         page.unroute("**/__control__/clock")
         page.set_viewport_size(Window.SIZE)

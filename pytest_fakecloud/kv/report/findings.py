@@ -214,12 +214,12 @@ def _for_each_database(detect: Detector) -> Detector:
 FINDINGS = tuple(
     one if one in _OF_SERVERS else _for_each_database(one)
     for one in (
-        keys.races, keys.wrong_time, keys.lock_without_ttl, keys.key_mismatch,
+        keys.races, keys.wrong_time, keys.expire_not_executed, keys.lock_without_ttl, keys.key_mismatch,
         keys.lock_of_another, keys.ttl_ended, keys.ttl_renewed, keys.value_of_other_kind,
         keys.null_in_script, commands_failed, never_executed,
         searched_before_ready, scan_not_finished, pattern_too_wide,
-        keys.no_subscriber, keys.changed_nothing,
-        keys.value_lost, keys.found_nothing, keys.started_late, keys.newest_first,
+        keys.no_subscriber, keys.held_by_failed_attempt, keys.found_nothing, keys.started_late,
+        keys.newest_first,
         repeated_after_failure,
     )
 )  # fmt: skip

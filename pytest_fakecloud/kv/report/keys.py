@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from ...core.calls import Call, Event
 from ...core.timers import process_seconds, to_datetime
-from ...reporting.calls import executed_at, lines_of
+from ...reporting.calls import QUEUED, executed_at, lines_of
 from ...reporting.model import Finding
 from ...reporting.report import NONE, ObservedTest, about, with_message
 from ...reporting.values import parsed
@@ -27,6 +27,7 @@ from .history import (
     UNKNOWN,
     WRITES,
     Command,
+    Database,
     ServerOrDatabase,
     by_execution,
     clients_of,
@@ -278,8 +279,42 @@ def _check_then_set(race: Sequence[tuple[Command, Command]], item: Iterable[str]
     return writes[-1].finding("check_then_set", evidence, **values)
 
 
+def expire_not_executed(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
+    """Find keys that have no TTL because the command that sets it failed: a fault prevented it, or it
+    was rejected.
+    """
+    for command in _missed_expires(test, handle).values():
+        yield command.finding("expire_not_executed", command=command.name)
+
+
+def _missed_expires(test: ObservedTest, handle: ServerOrDatabase) -> dict[str, Command]:
+    """Return the last command such as EXPIRE of each key that was not executed, if its key has no TTL
+    and no later command replaced the key.
+    """
+    number = handle.number if isinstance(handle, Database) else None
+    executed = {(one.entry.number, *one.words) for one in commands(test, handle)}
+    later = {command.key: command for command in commands(test, handle) if command.replaces}
+    found: dict[str, Command] = {}
+    for call in test.calls_of(handle):
+        database = call.facts.get("database", 0)
+        if number not in (None, database) or call.response_body == QUEUED:
+            continue
+        for name, *arguments in lines_of(call):
+            command = Command(call, [name.upper(), *arguments], UNKNOWN, database)
+            sets = len(arguments) > 1 and command.changes_only_ttl and command.ttl is not None
+            if sets and (call.number, *command.words) not in executed:
+                found[command.key] = command
+    return {
+        key: command
+        for key, command in found.items()
+        if has_no_ttl(handle, key)
+        and (key not in later or later[key].entry.number <= command.entry.number)
+    }
+
+
 def lock_without_ttl(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
     """Find locks and idempotency keys that were set with NX and have no TTL."""
+    missed = _missed_expires(test, handle)
     deleted = {
         key: command.entry.number
         for command in commands(test, handle)
@@ -289,7 +324,7 @@ def lock_without_ttl(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[F
     for command in commands(test, handle):
         key = command.key
         sets = command.sets_nx and command.succeeded and command.ttl is None
-        stays = deleted.get(key, 0) <= command.entry.number
+        stays = deleted.get(key, 0) <= command.entry.number and key not in missed
         if sets and stays and _LOCK_NAME.search(key) and has_no_ttl(handle, key):
             yield command.finding("lock_without_ttl")
 
@@ -312,34 +347,21 @@ def lock_of_another(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Fi
         command.drop_replaced(holders)
 
 
-def changed_nothing(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
-    """Find writes that had no effect because of NX or XX.
-
-    Two cases are expected and not reported: a lock that is held, unless a failed attempt of the
-    same message set it, and a counter that NX initializes.
-    """
-    every = history(test, handle)
-    counters = {command.key for command in every if command.name in COUNTING}
+def held_by_failed_attempt(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
+    """Find NX commands that had no effect because a failed attempt of the same message set the key."""
     setters: dict[str, Command] = {}
     """The command that set each key with NX; replaced keys are removed."""
-    for command in every:
+    for command in history(test, handle):
         setter = setters.get(command.key)
         command.drop_replaced(setters)
         if command.sets_nx and command.succeeded:
             setters[command.key] = command
-        if command.result is UNKNOWN or len(command.words) < 3 or command.key in counters:
-            continue
-        facts: dict[str, Any] = {"message": "", "attempt": 0, "of_hash": False, "members": []}
-        prevented = _prevented(command)
-        is_refused = command.sets_nx and not command.succeeded
-        earlier = _failed_before(test, setter, command) if setter and is_refused else None
-        if earlier is not None:
+        is_known = command.sets_nx and command.result is not UNKNOWN
+        earlier = _failed_before(test, setter, command) if setter and is_known else None
+        if earlier is not None and not command.succeeded:
             message, number = (earlier.data.get(name) for name in ("message_id", "number"))
-            facts |= {"existed": True, "message": str(message), "attempt": number}
-        elif _LOCK_NAME.search(command.key) or not prevented:
-            continue
-        facts |= {"command": command.name, **prevented}
-        yield with_message(command.finding("changed_nothing", **facts), earlier)
+            values = {"command": command.name, "message": str(message), "attempt": number}
+            yield with_message(command.finding("held_by_failed_attempt", **values), earlier)
 
 
 def _failed_before(test: ObservedTest, earlier: Command, command: Command) -> Event | None:
@@ -349,58 +371,6 @@ def _failed_before(test: ObservedTest, earlier: Command, command: Command) -> Ev
         return None
     status = attempt.data.get("status")
     return None if isinstance(status, int) and status < 300 else attempt
-
-
-def _prevented(command: Command) -> dict[str, Any]:
-    """Return whether the key of a write ``existed``, which prevented the write, and the affected
-    members; empty if nothing did.
-    """
-    if command.name == "SET" and command.result is None and "GET" not in command.options:
-        return {"existed": "NX" in command.options} if command.options & {"NX", "XX"} else {}
-    if command.name == "HSETNX" and command.result == 0:
-        return {"existed": True, "of_hash": True, "members": [command.words[2]]}
-    if command.name == "ZADD" and command.result == 0 and "NX" in command.zadd_options:
-        return {"existed": True, "members": command.words[3 + len(command.zadd_options) :: 2]}
-    return {}
-
-
-def value_lost(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
-    """Find values that the failed assertion mentions and a later command replaced or removed, and
-    ZADDs that added nothing, because another one, which no retry repeats, had added all.
-    """
-    known: defaultdict[str, dict[tuple[str, ...], tuple[Command, str]]] = defaultdict(dict)
-    losses: dict[tuple[str, ...], tuple[str, Finding]] = {}
-    for command in history(test, handle):
-        written, same = _written(command), 0
-        for key in [*known] if command.changes_any else known.keys() & command.arguments:
-            for item in [x for x in known[key] if x not in written and _removes(command, x)]:
-                first, value = known[key].pop(item)
-                if _is_expected(test, value, item):
-                    losses[item] = value, _loss(first, value, command, item, "")
-        for item, value in written.items():
-            first, before = known[item[0]].get(item, (command, value))
-            known[item[0]][item] = command, value
-            if before != value and _is_expected(test, before, item):
-                losses[item] = before, _loss(first, before, command, item, value)
-            is_same = first is not command and before == value
-            same += is_same and _attempt_before(test, first, command) is None
-        if command.name == "ZADD" and command.result == 0 and same == len(written) > 0:
-            members = [member for _, member in written]
-            yield command.finding("same_member", severity="hint", members=members)
-    # A value that was written again is not lost.
-    present = {item: value for items in known.values() for item, (_, value) in items.items()}
-    yield from (one for item, (value, one) in losses.items() if present.get(item) != value)
-
-
-def _is_expected(test: ObservedTest, value: str, item: tuple[str, ...]) -> bool:
-    # A single digit is in many messages.
-    return test.mentions(value) and (len(value) > 1 or test.mentions(item[-1]))
-
-
-def _loss(first: Command, value: str, command: Command, item: Iterable[str], now: str) -> Finding:
-    values = {"item": " ".join(item), "value": value, "now": now, "by": command.name}
-    numbers, writer = [first.entry.number], first.name
-    return command.finding("value_lost", numbers, severity="hint", writer=writer, **values)
 
 
 def _written(command: Command) -> dict[tuple[str, ...], str]:
@@ -413,12 +383,6 @@ def _written(command: Command) -> dict[tuple[str, ...], str]:
     if command.name == "ZADD" and not command.zadd_options:
         return {(key, name): score for score, name in zip(words[2::2], words[3::2], strict=False)}
     return {}
-
-
-def _removes(command: Command, item: tuple[str, ...]) -> bool:
-    if command.name in ("HDEL", "ZREM"):
-        return item in [(command.key, name) for name in command.words[2:]]
-    return command.changes_any or (command.replaces and item[0] in command.arguments)
 
 
 def _attempt_before(test: ObservedTest, earlier: Command, command: Command) -> Event | None:
@@ -547,15 +511,15 @@ _READS = {*READS, "ZRANGE", "TTL"}
 _BYTES = re.compile(r"""(?<![A-Za-z0-9])b(?:'[^']*'|"[^"]*")""")
 _MOST_KEYS = 20  # that are compared with others, which takes long
 _MIN_SIMILARITY = 0.8
-"""Similarity, from 0 to 1, from which two keys that do not meet are reported as a cause."""
+"""Similarity, from 0 to 1, from which two keys that do not meet are reported."""
 
 
 def key_mismatch(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find keys that were read but never written, while others were written but never used.
 
-    The written keys hold a value that the command can read; the most similar of them is named. Keys
-    that are similar, or the only ones with their prefix, are a cause. Any other pair is a hint,
-    because a program also reads keys that are optional, and writes keys that other programs read.
+    The written keys hold a value that the command can read; the most similar of them is named. Other
+    keys than similar ones, or the only ones with their prefix, are left out: a program also reads keys
+    that are optional, and writes keys that other programs read.
     """
     every = history(test, handle)
     if any(one.name == "" for one in every):
@@ -580,9 +544,8 @@ def key_mismatch(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         is_only = len(of_kind) == sum(_parted(one)[0] == prefix for one in read_keys) == 1
         alike = difflib.get_close_matches(key, others, 1, _MIN_SIMILARITY)
         alike = alike or (list(of_kind) if is_only else [])
-        for other in alike or difflib.get_close_matches(key, of_same or others, 1, 0.0):
-            values = {"other": other, "severity": "cause" if alike else "hint"}
-            yield command.finding("key_mismatch", [written[other].entry.number], **values)
+        for other in alike:
+            yield command.finding("key_mismatch", [written[other].entry.number], other=other)
 
 
 def _fits(command: Command, write: Command) -> bool:

@@ -58,6 +58,8 @@ def summary(call: Call, lookups: Lookups) -> Summary | None:
     if call.route in SEVERAL:
         replies = parsed(call.response_body) if has_full_answer(call) else None
         replies = replies if isinstance(replies, list) else ()
+        if len(lines) == 1 and call.route == "pipeline":
+            return _only_command(lines[0], replies, lookups, _is_base64(call))
         return _commands(f"{call.route} of {len(lines)}", lines, replies, _is_base64(call))
     if on_connection(call) and call.number in lookups.grouped_calls:
         steps = [step.facts["words"][0] for step in lookups.grouped_calls[call.number]]
@@ -110,6 +112,14 @@ def _commands(
     if errors := sum(map(_has_failed, replies)):
         answer += f", {counted(errors, 'error')}"
     return Summary(what, answer, shown, next(filter(None, map(_sent_script, lines)), None))
+
+
+def _only_command(
+    line: Sequence[str], replies: Sequence[Any], lookups: Lookups, is_base64: bool
+) -> Summary:
+    """Describe a pipeline of one command, which clients that pipeline automatically send."""
+    answer = _with_arrow(replies[0], is_base64).removeprefix(" <-- ") if len(replies) == 1 else ""
+    return Summary(command_text(line, lookups.scripts), answer, script=_sent_script(line))
 
 
 def _with_arrow(reply: Any, is_base64: bool) -> str:
@@ -225,10 +235,9 @@ SENTENCES: Sentences = {
     "is no string|JSON inside a JSON string: it was encoded twice]",
     "pattern_too_wide": "{keys:list} was removed: the pattern {pattern:raw} matches it, because no "
     "separator comes before the star",
-    "same_member": "this ZADD added nothing: an earlier ZADD had added {members:list} to {key} with the "
-    "same score",
     "null_in_script": "this script decodes {value}: null becomes cjson.null, which Lua takes for true",
     "lock_without_ttl": "{key} was set with NX and has no TTL: the command had neither EX nor PX",
+    "expire_not_executed": "{key} has no TTL: the {command:raw} was not executed",
     "key_mismatch": "{key} was read but never written; {other} was written but never read",
     "read_only_token": "{command} was sent with the read-only token and rejected",
     "lock_of_another": "{key} was deleted while it held {holder:json}; {earlier:json}, which it held "
@@ -253,8 +262,6 @@ SENTENCES: Sentences = {
     "no_subscriber": "[others?no client subscribes to {channel}, to which a message was published; "
     "clients subscribe to {others:list}, to which nothing was published|this message to {channel} is "
     "lost: a client subscribed to it only later]",
-    "value_lost": "{by:raw} {item} [now?wrote {now:result} over|removed] {value:result}, which a "
-    "{writer:raw} had written",
     "started_late": "[group?group {group}|this XREAD] starts at $, the end of {key}, and skips "
     "{skipped:earlier XADD}",
     "found_nothing": "{command} {item} found nothing, and nothing wrote it; {other} was written",
@@ -268,9 +275,8 @@ SENTENCES: Sentences = {
     "call continued it",
     "recreated": "{key} had [after?no value after {after:raw}|expired], so this {command} created it "
     "without a TTL",
-    "changed_nothing": "this {command} changed nothing: {key} [existed?already [members?had [of_hash?"
-    "the field {members:list}|{members:list} (NX only adds)]|existed (NX)]|did not exist (XX)]"
-    "[message?, set by attempt {attempt:raw} of {message:id}, which failed]",
+    "held_by_failed_attempt": "this {command} changed nothing: {key} already existed (NX), set by "
+    "attempt {attempt:raw} of {message:id}, which failed",
     "repeated_after_failure": "{command} {key} repeats one made during [message?attempt {attempt:raw} "
     "of {message:id}|an identical earlier {target:raw}], which [twice?was delivered twice|failed "
     "afterwards][mark?; the key set with NX was {mark_before} in that attempt and {mark} in this one]",

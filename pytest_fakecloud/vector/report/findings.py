@@ -22,8 +22,6 @@ _READS = (*QUERIES, "fetch", "range", "info", "list-namespaces")
 _WRITES = (*UPSERTS, "update")
 _REMOVALS = ("delete", "reset", "delete-namespace", "rename-namespace")
 """Routes after which records are no longer in their namespace."""
-_MISSING = re.compile(r"\bNone(Type)?\b")
-"""How an exception shows a value that is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,32 +118,20 @@ def filter_rejected(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 
 def lacks_records(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find queries that lack records which existed and match, because they were still pending (the
-    query has fewer hits than requested), or which the failed assertion mentions.
-    """
+    """Find queries with fewer hits than requested that lack records which were still pending."""
     if engine_of(handle).identity.kind.has_sparse:
         return  # a query returns only records that have a dimension in common with it
     for query in _queries(test, handle):
         most = query.options.get("topK") or query.options.get("k") or 10
-        if query.call.route == "resumable-query":
+        if query.call.route == "resumable-query" or len(query.hits) >= most:
             continue
         condition = query.options.get("filter") or ""
         with suppress(ServiceError):
             missing = {
-                one: metadata
+                one
                 for one, metadata in _unchanged_metadata(test, handle, query).items()
                 if one not in query.ids and not (condition and why_not(condition, metadata))
             }
-            if len(query.hits) >= most:
-                # The assertion may show an ID, or texts of the metadata such as a title.
-                if expected := [
-                    one
-                    for one, metadata in missing.items()
-                    if any(map(test.mentions, (one, *_texts(metadata))))
-                ]:
-                    values = {"ids": expected, "top": most, "severity": "hint"}
-                    yield query.finding("beyond_top", **values)
-                continue
             upserts = [
                 one.number
                 for one in _calls(test, handle)
@@ -153,13 +139,7 @@ def lacks_records(test: ObservedTest, handle: Any) -> Iterator[Finding]:
                 and any(str(item.get("id")) in missing for item in _written(one))
             ]
             if missing and upserts:
-                yield query.finding("queried_before_ready", upserts[-1:], ids=[*missing])
-
-
-def _texts(metadata: Any) -> list[str]:
-    """Return the strings in metadata that are long enough to identify a record."""
-    values = metadata.values() if isinstance(metadata, dict) else ()
-    return [one for one in values if isinstance(one, str) and len(one) > 7]
+                yield query.finding("queried_before_ready", upserts[-1:], ids=sorted(missing))
 
 
 _OPERATOR = re.compile(r"'[^']*'|\"[^\"]*\"|\([^()]*\)|\b(AND|OR)\b", re.IGNORECASE)
@@ -190,18 +170,6 @@ def empty_namespace(test: ObservedTest, handle: Any) -> Iterator[Finding]:
                 others[name] = count
         if others:
             yield query.finding("empty_namespace", others=others)
-
-
-def metadata_not_included(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-    """Find queries that found records with metadata but did not request the metadata, if the test
-    failed because of a None.
-    """
-    for query in _queries(test, handle) if test.failed_with(_MISSING) else ():
-        if query.options.get("includeMetadata") or not query.hits:
-            continue
-        metadata = _unchanged_metadata(test, handle, query)
-        if any(metadata.get(one) for one in query.ids):
-            yield query.finding("metadata_not_included", severity="hint")
 
 
 def metadata_replaced(test: ObservedTest, handle: Any) -> Iterator[Finding]:
@@ -256,7 +224,7 @@ def ids_elsewhere(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 
 FINDINGS = (
-    filter_rejected, mixed_operators, lacks_records, empty_namespace, metadata_not_included,
+    filter_rejected, mixed_operators, lacks_records, empty_namespace,
     metadata_replaced, none_in_id, ids_elsewhere,
 )  # fmt: skip
 OF_TEST = ()

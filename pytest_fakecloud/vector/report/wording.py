@@ -131,11 +131,8 @@ SENTENCES: Sentences = {
     "filter_rejected": "the filter rejected {ids:list}: {why:raw}",
     "queried_before_ready": "the query ran before {ids:list} could be found: an upsert is answered "
     "before its records are indexed; wait until the index has no pending vectors",
-    "beyond_top": "a larger topK would also have found {ids:list}; this query asked for {top:raw}",
     "mixed_operators": "the filter {filter} has AND and OR without parentheses, and AND binds tighter",
     "empty_namespace": _empty_namespace,
-    "metadata_not_included": "the query did not ask for metadata (includeMetadata), so its hits have "
-    "none",
     "metadata_replaced": "this {route:raw} replaced {count:record} that had other metadata: {ids:list}"
     "[lost?; dropped: {lost:list}[is_update? (PATCH keeps it)]]",
     "none_in_id": "the id {id} contains None, which is how Python writes a missing value",

@@ -23,7 +23,6 @@ SCENES = {
     "started_late": "~a: XADD k * a 1 | ~b: XGROUP CREATE k g $",
     "recreated": "~a: SET k 1 EX 5 | +6s | ~b: INCR k",
     "key_mismatch": "~a: SET user:alice:x v | ~b: GET user:alicex",
-    "changed_nothing": "~a: SET k 1 | ~b: SET k 2 NX",
 }
 """For each kind of finding, commands that cause it if both clients use the same database."""
 HIDDEN = {

@@ -6,7 +6,6 @@ from contextlib import suppress
 from typing import Any
 
 import httpx
-import pytest
 
 from pytest_fakecloud import Cloud, Response
 from pytest_fakecloud.vector.report import findings as vector
@@ -240,27 +239,3 @@ def test_later_writes_do_not_explain_an_earlier_query(cloud: Cloud) -> None:
     assert kinds(cloud) == ["empty_namespace"]
     asks(("delete/other", ["c"]), index=index)(cloud)
     assert kinds(cloud) == []
-
-
-BOTH = [record(f"doc-{name}", {"n": 1, "title": f"Kettle {name}"}) for name in ("1-0", "12-0")]
-
-
-@pytest.mark.parametrize(
-    ("asked", "message", "kind"),
-    [
-        (query(), "assert 'doc-12-0' in ['doc-1-0']", "beyond_top"),
-        (query("n = 1"), "missing: doc-12-0", "beyond_top"),
-        (query() | {"topK": 1, "includeData": True}, "{'doc-12-0'} - set()", "beyond_top"),
-        (query(), "assert [] == ['Kettle 12-0']", "beyond_top"),
-        (query(), "assert [] == ['Kettle']", ""),
-        (query("n = 2"), "missing: doc-12-0", "filter_rejected"),
-        (query(), "assert 0.5 == 1", ""),
-        (query() | {"topK": 2}, "missing: doc-12-0", ""),
-        (query() | {"topK": 3}, "missing: doc-12-0", ""),
-    ],
-)
-def test_a_record_that_the_failure_mentions_is_not_among_the_top(
-    cloud: Cloud, asked: dict[str, Any], message: str, kind: str
-) -> None:
-    asks(*BOTH, ("query", asked))(cloud)
-    assert kinds(cloud, raised=AssertionError(message)) == ([kind] if kind else [])
