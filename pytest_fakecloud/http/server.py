@@ -39,8 +39,18 @@ MOST_EARLY = 1024 * 1024
 _LINGER_BYTES = 2 if sys.platform == "win32" else 4
 RESET_ON_CLOSE = (1).to_bytes(_LINGER_BYTES, sys.byteorder) + bytes(_LINGER_BYTES)
 """The value of SO_LINGER (two integers, on and 0 seconds) with which closing resets a connection."""
-_DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)
-"""The flag that keeps one call of a blocking socket from waiting; 0 on Windows, which lacks it."""
+
+
+def has_arrived(sock: socket.socket) -> bool:
+    """Return whether bytes or the end of a connection can be read from a socket without waiting.
+
+    Sockets that gevent or eventlet have patched would wait in spite of the flag MSG_DONTWAIT.
+    """
+    if not hasattr(select, "poll"):
+        return bool(select.select([sock], [], [], 0)[0])  # Windows
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def tls_error() -> type[OSError]:
@@ -127,11 +137,9 @@ class Connection:
                 poll = select.poll()
                 poll.register(self.sock, hung_up)
                 return bool(poll.poll(0))
-            if not _DONT_WAIT and not select.select([self.sock], [], [], 0)[0]:
-                return False
-            return not socket.socket.recv(self.sock, 1, socket.MSG_PEEK | _DONT_WAIT)
-        except BlockingIOError:
-            return False
+            return has_arrived(self.sock) and not socket.socket.recv(
+                self.sock, 1, socket.MSG_PEEK
+            )
         except OSError:
             return True
 
@@ -231,8 +239,6 @@ class Watch:
                 return
             try:
                 peer_closed = self._read()
-            except BlockingIOError:  # pragma: no cover - a spurious wake-up
-                return
             except OSError:
                 peer_closed = True
             if peer_closed is None:
@@ -247,11 +253,13 @@ class Watch:
         # client that sends data during a response is probably closing the connection.
         if self._connection.mount.tls is not None:
             return True
+        if not has_arrived(self._connection.sock):
+            return None  # Another thread has read the data.
         if not self._reads:
             # Unread data hides the end, so stop watching when there is some.
-            return not self._connection.sock.recv(1, socket.MSG_PEEK | _DONT_WAIT)
+            return not self._connection.sock.recv(1, socket.MSG_PEEK)
         # Read the data, because the end of the connection would be hidden behind it.
-        data = self._connection.sock.recv(65_536, _DONT_WAIT)
+        data = self._connection.sock.recv(65_536)
         self._connection.early += data
         return None if data and len(self._connection.early) <= MOST_EARLY else True
 

@@ -274,7 +274,7 @@ def bitfield(session: Session, args: Args) -> Reply:
     if not writes:
         return [_read_field(value or b"", operation) for operation in operations]
     size = max(((operation.offset + operation.width - 1) >> 3) + 1 for operation in writes)
-    is_changed = value is None or len(value) < size
+    has_grown, is_changed = value is None or len(value) < size, False
     buffer = grow(session, key, value, size)
     replies: list[Reply] = []
     for operation in operations:
@@ -292,7 +292,7 @@ def bitfield(session: Session, args: Args) -> Reply:
         if fitting is None:
             replies.append(None)
             continue
-        is_changed |= _write_field(buffer, operation, fitting)
+        is_changed |= _write_field(buffer, operation, fitting) or has_grown
         replies.append(present if operation.word == b"SET" else fitting)
     if is_changed:
         session.db.touch(key)

@@ -214,10 +214,11 @@ def restore(session: Session, args: Args) -> Reply:
         raise CommandError(errors.BAD_DUMP_FORMAT) from None
     if not session.engine.can_hold(value):
         raise CommandError(errors.BAD_DUMP_FORMAT)
-    session.db.delete(key, "")
     at_ms = None
     if ttl:
         at_ms = ttl if b"ABSTTL" in given else min(ttl + session.now_ms, I64_MAX)
+    if at_ms is None or at_ms > session.now_ms:
+        session.db.delete(key, "")
     session.db.put_back(key, value, at_ms, "restore")
     if b"FREQ" in given and session.db.frequencies is not None:
         session.db.frequencies.put(key, given[b"FREQ"], session.now_ms)

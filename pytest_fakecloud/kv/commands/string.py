@@ -55,7 +55,10 @@ BYTES_PER_STEP = 100
 
 
 def grow(session: Session, key: bytes, value: String | None, size: int) -> bytearray:
-    """Return the string of a key as a mutable buffer, padded with zeros to at least ``size`` bytes."""
+    """Return the string of a key as a mutable buffer, padded with zeros to at least ``size`` bytes.
+
+    The caller reports the change, if it changes anything.
+    """
     present = value or b""
     if size - len(present) > _UNCOUNTED:
         session.engine.memory.reserve(session.transport, size - len(present))
@@ -67,7 +70,10 @@ def grow(session: Session, key: bytes, value: String | None, size: int) -> bytea
     # would copy it.
     buffer = bytearray(max(size, len(present)))
     buffer[: len(present)] = present
-    session.db.set(key, buffer, keep_ttl=True, event="")
+    if value is None:
+        session.db.set(key, buffer, event="")
+    else:
+        session.db.put_in_place(key, buffer)
     return buffer
 
 

@@ -290,6 +290,12 @@ class Keyspace:
             self.delete(key)
         return len(value)
 
+    def put_in_place(self, key: bytes, value: Any) -> None:
+        """Replace an existing key's value without reporting a change, which the caller does."""
+        self.values[key] = value
+        if self.resized is not None:
+            self.resized.add(key)
+
     def touch(self, key: bytes, event: str | None = None) -> None:
         self.changes += 1
         if self.watchers or self.touched is not None:
@@ -364,15 +370,17 @@ class Keyspace:
         return min((at_ms for at_ms in earliest if at_ms is not None), default=None)
 
     def put_back(self, key: bytes, value: Any, at_ms: int | None, event: str = "") -> None:
-        """Store a complete value with its expiry, e.g. when restoring a dump."""
+        """Store a complete value with its expiry, e.g. when restoring a dump.
+
+        A value that has expired already only deletes a key that exists.
+        """
+        if at_ms is not None and at_ms <= self.now_ms:
+            self.delete(key)
+            return
         self.set(key, value, event=event)
         if isinstance(value, HashValue):
             self.note_fields(key, value)
-        if at_ms is None:
-            return
-        if at_ms <= self.now_ms:
-            self.delete(key)
-        else:
+        if at_ms is not None:
             self._set_expiry(key, at_ms)
             self.announce(key, "")
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import selectors
-import socket
 import ssl
 import threading
 from functools import partial
@@ -30,7 +29,7 @@ from ...core.timers import monotonic
 from ...http.hub import Mount
 from ...http.messages import OUTCOME_OF_EFFECT, Answer, AnyResponse, Request, Stream
 from ...http.ports import is_free
-from ...http.server import Connection, HTTPHandler
+from ...http.server import Connection, HTTPHandler, has_arrived
 from .. import errors
 from ..acl import ANONYMOUS
 from ..command_fields import facts_of
@@ -71,8 +70,6 @@ from .wire import (
 )
 
 READ_BYTES = 64 * 1024
-_DONT_WAIT: int | None = getattr(socket, "MSG_DONTWAIT", None)
-"""Flag to receive only the bytes that have arrived; None on Windows."""
 
 LARGE = 1024 * 1024
 """Size in bytes above which the journal keeps only the beginning of a command or reply."""
@@ -551,12 +548,12 @@ class PortConnection:
     def _poll_client(self) -> bool:
         """Pass bytes that have arrived to the parser; return whether the client closed its side."""
         sock = self.connection.sock
-        if _DONT_WAIT is None or isinstance(sock, ssl.SSLSocket):
+        if isinstance(sock, ssl.SSLSocket):
             return False
         try:
-            data = sock.recv(READ_BYTES, _DONT_WAIT)
-        except BlockingIOError:
-            return False
+            if not has_arrived(sock):
+                return False
+            data = sock.recv(READ_BYTES)
         except OSError:
             data = b""
         self._gone = not data

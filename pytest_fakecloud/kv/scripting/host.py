@@ -35,6 +35,7 @@ from ..table.syntax import format_double
 from ..table.versions import SHORTEST_DOUBLES, as_numbers
 from .errors import LEVELS, HostLost, ScriptFailure
 from .libraries import LibraryFunction, allowed_flags, digest
+from .locales import c_locale
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
@@ -46,12 +47,16 @@ Number = int | float
 
 
 class Boxed:
-    """A double in a reply, boxed because Lua would convert a float to a number of its own."""
+    """A double or boolean in a reply, in an object of its own.
+
+    Lua would convert a bare float to a number. A `Bool` exists once for all scripts, and the runtime
+    confuses an object that Lua receives again while it frees an earlier reference to it.
+    """
 
     __slots__ = ("value",)
 
-    def __init__(self, value: Number | bytes) -> None:
-        self.value = float(value)
+    def __init__(self, value: float | Bool) -> None:
+        self.value = value
 
 
 _BITS_LOW = 2.0**52 + 2.0**51
@@ -162,10 +167,10 @@ def callbacks() -> dict[bytes, Callable[..., Any]]:
         "extend": lambda items, *more: items.extend(more),
         "failure": _failure,
         "status": lambda text: Status(one_line(text)),
-        "double": Boxed,
+        "double": lambda number: Boxed(float(number)),
         "map": Map,
         "set": SetReply,
-        "boolean": Bool,
+        "boolean": lambda value: Boxed(Bool(value)),
         "big_number": lambda text: BigNumber(one_line(text)),
         "verbatim": Verbatim,
         "bit_tobit": lambda number: _signed(_bits(number)),
@@ -341,7 +346,8 @@ class LuaHost:
         })  # fmt: skip
         settings = table(self._settings(scripting.vendor, scripting.engine), recursive=True)
         sources = table({name.encode(): _chunk(name) for name in _FILES})
-        api = self._runtime.execute(_chunk("bootstrap"), functions, settings, sources)
+        with c_locale():
+            api = self._runtime.execute(_chunk("bootstrap"), functions, settings, sources)
         self._api = dict(api.items())
 
     def _settings(self, vendor: bool, engine: Engine) -> dict[bytes, Any]:
@@ -415,7 +421,8 @@ class LuaHost:
 
     def _protected(self, name: bytes, *args: Any) -> Any:
         try:
-            return self._api[name](*args)
+            with c_locale():
+                return self._api[name](*args)
         except lupa.LuaError as error:
             raise HostLost(str(error)) from None
 
@@ -535,9 +542,13 @@ def _no_attribute(*_: object) -> None:
     raise AttributeError("scripts cannot access Python objects")
 
 
+def _unboxed(boxed: Boxed, double: Callable[[float], float]) -> float | Bool:
+    return boxed.value if isinstance(boxed.value, Bool) else double(boxed.value)
+
+
 def _unbox(reply: Any, double: Callable[[float], float]) -> Any:
     if reply.__class__ is Boxed:
-        return double(reply.value)
+        return _unboxed(reply, double)
     if not isinstance(reply, list):
         return reply
     # Avoid recursion, because replies may be nested deeper than Python's recursion limit.
@@ -546,7 +557,7 @@ def _unbox(reply: Any, double: Callable[[float], float]) -> Any:
         items = lists.pop()
         for index, item in enumerate(items):
             if item.__class__ is Boxed:
-                items[index] = double(item.value)
+                items[index] = _unboxed(item, double)
             elif isinstance(item, list):
                 lists.append(item)
     return reply

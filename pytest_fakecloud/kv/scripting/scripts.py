@@ -54,7 +54,7 @@ class ScriptRun:
     """The keys that the script may access, or None if it may access all keys."""
     name: bytes
     without_memory: bool
-    """Whether memory was full when the script started, so its commands may not allocate more."""
+    """Whether memory was full at the start: until a command writes, none may allocate more."""
     line: list[bytes] | None
     """The command line that called the function; None for a script."""
     begun: float
@@ -393,11 +393,12 @@ class Scripting:
             raise CommandError(errors.NOT_FROM_SCRIPT)
         if spec.may_wait and asks_to_wait(argv):
             raise CommandError(errors.waits_in_script(spec.name.lower()))
-        if run.without_memory and "denyoom" in spec.flags:
-            raise CommandError(OOM)
         if run.read_only and (spec.write or spec.name in _MAY_REPLICATE):
             raise CommandError(errors.READ_ONLY_VENDOR if self.vendor else errors.READ_ONLY)
         self.engine.check_replicas(run.session, spec.write)
+        # A script that has written is not stopped halfway.
+        if run.without_memory and not run.wrote and "denyoom" in spec.flags:
+            raise CommandError(OOM)
         if not run.session.user.unrestricted:
             try:
                 self.engine.users.permit(run.session, spec, argv)

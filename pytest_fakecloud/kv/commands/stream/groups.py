@@ -219,11 +219,7 @@ def _new_entries(
     has_new = stream.length > 0 and stream.highest_id > group.last_id
     if not has_new and not knows[EARLY_CONSUMERS]:
         return None
-    if words.noack and is_vendor:
-        # With NOACK, no entry becomes pending, so the vendor does not create the consumer.
-        consumer = group.consumers.get(words.consumer) or Consumer(words.consumer, 0)
-    else:
-        consumer = find_consumer(session, key, group, words.consumer)
+    consumer = find_consumer(session, key, group, words.consumer)
     if not has_new:
         return None
     entries = stream.range(group.last_id + 1, count=words.count)
