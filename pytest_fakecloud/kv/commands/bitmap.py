@@ -265,6 +265,8 @@ def bitfield(session: Session, args: Args) -> Reply:
     writes = [operation for operation in operations if operation.word != b"GET"]
     if writes and running(session).readonly:
         raise CommandError(errors.BITFIELD_RO_GET_ONLY)
+    # Without a write, BITFIELD counts as a read.
+    session.db.counts_reads = not writes
     value = session.db.string(key)
     if not writes:
         return [_read_field(value or b"", operation) for operation in operations]

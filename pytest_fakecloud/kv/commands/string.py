@@ -172,9 +172,10 @@ def mget(session: Session, args: Args) -> Reply:
     known: dict[bytes, Reply] = {}
     replies: list[Reply] = []
     for key in args:
+        value = lookup(key)
         # Copy a large value only once, even if its key is repeated.
         if key not in known:
-            known[key] = string_reply(lookup(key))
+            known[key] = string_reply(value)
         replies.append(known[key])
     return replies
 

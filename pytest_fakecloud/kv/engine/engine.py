@@ -525,8 +525,7 @@ class Engine:
             self._plan_expiry()
         if event is None:
             event = "" if self.running is None else self.running.event
-        if event != "keymiss" or (self.running is not None and self.running.reads_keys):
-            self.notifications.publish(keyspace.index, key, event)
+        self.notifications.publish(keyspace.index, key, event)
 
     def _plan_expiry(self) -> None:
         """Set a timer for the next expiry, so that its event does not need an access to the key."""

@@ -170,8 +170,8 @@ class Keyspace:
     def _note_miss(self, key: bytes, announces: bool) -> None:
         if self.counts_reads:
             self.misses += 1
-        if announces:
-            self.announce(key, "keymiss")
+            if announces:
+                self.announce(key, "keymiss")
 
     def find(self, key: bytes) -> Any:
         value = self.values.get(key)
