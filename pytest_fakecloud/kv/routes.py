@@ -529,7 +529,7 @@ class Format(Struct):
     def reply(self, reply: Reply, headers: Headers) -> Answer | Stream:
         if reply is not OK and size_of(reply) > STREAMED:
             parts = resp_parts(reply) if self.resp2 else json_of(reply, self.base64)
-            return self._in_pieces(parts, size_of(reply), headers)
+            return self._in_pieces(parts, headers)
         if self.resp2:
             return Answer(to_resp(reply), 200, headers, _BINARY)
         return Answer({"result": to_json(reply, self.base64)}, 200, headers)
@@ -540,7 +540,7 @@ class Format(Struct):
             encoded = chain.from_iterable(map(resp_parts, replies))
             each = (json_of(reply, self.base64) for reply in replies)
             parts = encoded if self.resp2 else json_array(each)
-            return self._in_pieces(parts, size, headers)
+            return self._in_pieces(parts, headers)
         if self.resp2:
             return Answer(b"".join(map(to_resp, replies)), 200, headers, _BINARY)
         envelopes = [
@@ -558,10 +558,8 @@ class Format(Struct):
             return Answer(to_resp(error), 400, (), _BINARY)
         return Answer({"error": str(error)}, 400)
 
-    def _in_pieces(self, parts: Iterable[bytes], size: int, headers: Headers) -> Stream:
-        """Return a response in pieces; raise ``RestError`` above the size limit."""
-        if size > LARGEST:
-            raise RestError(400, errors.MAX_REQUEST_SIZE.decode())
+    def _in_pieces(self, parts: Iterable[bytes], headers: Headers) -> Stream:
+        """Return a response in pieces."""
         pieces = (part[at : at + _PIECE] for part in parts for at in range(0, len(part), _PIECE))
         return Stream(pieces, _BINARY if self.resp2 else "application/json", 200, headers)
 

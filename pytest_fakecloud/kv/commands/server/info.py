@@ -179,7 +179,7 @@ _SEVERAL = {
 }
 """The sections of INFO that a single word requests."""
 _OF_VENDOR = ("server", "clients", "memory", "stats", "cluster", "keyspace")
-"""The sections of the vendor's service, which returns all of them by default."""
+"""The sections that clients of the vendor's service get, by default all of them."""
 _SEVERAL_OF_VENDOR = {word: list(_OF_VENDOR) for word in ("default", "all")}
 _VENDOR_VERSION = "1.0.0"  # The number is decided here.
 
@@ -189,17 +189,18 @@ def info(session: Session, args: Args) -> Reply:
     """Return information and statistics about the server."""
     wanted: list[str] = []
     is_vendor = session.engine.dialect == "vendor"
-    several = _SEVERAL_OF_VENDOR if is_vendor else _SEVERAL
+    is_limited = is_vendor and session.transport != "local"
+    several = _SEVERAL_OF_VENDOR if is_limited else _SEVERAL
     for word in args or [b"default"]:
         name = word.decode("utf-8", "replace").lower()
         wanted += several.get(name, [name])
     parts = []
     for name in dict.fromkeys(wanted):
         heading = "# CPU" if name == "cpu" else f"# {name.capitalize()}"
-        if name in (_OF_VENDOR if is_vendor else SECTIONS):
+        if name in (_OF_VENDOR if is_limited else SECTIONS):
             lines = [heading, *SECTIONS[name](session.engine)]
             if is_vendor and name == "server":
-                lines.insert(1, f"upstash_version:{_VENDOR_VERSION}")
+                lines.insert(2, f"upstash_version:{_VENDOR_VERSION}")
             parts.append("\r\n".join(lines) + "\r\n")
         elif is_vendor:
             # For a section that it does not have, the vendor returns only the heading.
