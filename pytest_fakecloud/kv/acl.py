@@ -317,6 +317,38 @@ def categories_of(table: Table) -> tuple[str, ...]:
     return (*CATEGORIES, *(name for name in _MORE_CATEGORIES if table.members_of(f"@{name}")))
 
 
+def make_token(name: bytes, secret: bytes) -> bytes:
+    """Return a token for a user. It ends with a checksum of the name and the rest of the token."""
+    digits = password_hash(b"%b:%b" % (name, secret))
+    return f"{digits}{_checksum(name, digits)}".encode()
+
+
+def is_token(name: bytes, password: bytes) -> bool:
+    """Return whether ``make_token()`` has made a password for the user with this name."""
+    digits = password[:64].decode("latin-1")
+    return password == f"{digits}{_checksum(name, digits)}".encode("latin-1")
+
+
+def _checksum(name: bytes, digits: str) -> str:
+    return password_hash(name + digits.encode("latin-1"))[:16]
+
+
+_REFUSED = (
+    rb"(?is)nopass|[#(%].*|[+-][^@|]+\|.*|sanitize-payload|skip-sanitize-payload|clearselectors"
+)
+"""The rules of stock servers that the vendor's service does not support."""
+
+
+def check_rules(name: bytes, rules: list[bytes]) -> None:
+    """Raise ``CommandError`` for a rule that the vendor's service does not support."""
+    for rule in rules:
+        reason = errors.ACL_NOT_SUPPORTED if re.fullmatch(_REFUSED, rule) else ""
+        if rule[:1] == b">" and not is_token(name, rule[1:]):
+            reason = errors.ACL_NO_TOKEN
+        if reason:
+            raise CommandError(errors.bad_acl_rule(rule, reason))
+
+
 class _Invalid(Exception):
     """Raised for an invalid rule. The argument is the last part of the error message."""
 
@@ -567,6 +599,15 @@ def _selector_details(selector: Selector) -> list[Any]:
 
 
 def user_details(user: AclUser) -> Map:
+    if user.dialect == "vendor":
+        # The vendor documents these five fields, and lists of patterns in place of strings.
+        return Map([
+            b"flags", SetReply(_flags(user)),
+            b"passwords", [digest.encode() for digest in user.hashes],
+            b"commands", _command_rules(user.root),
+            b"keys", _keys(user.root),
+            b"channels", _channels(user.root),
+        ])  # fmt: skip
     return Map([
         b"flags", SetReply(_flags(user)),
         b"passwords", [each.encode() for each in user.hashes],

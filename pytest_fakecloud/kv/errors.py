@@ -3,8 +3,9 @@
 Messages are bytes, because they may quote bytes that a client sent. Unless a source is named, they
 were observed on Redis 7.0 and Valkey 9.1.
 
-Decided here, because the vendor publishes none: the errors for a command that the service does not
-offer, and for changing a built-in user.
+Errors for a command that the service does not offer, for null arguments and for limits are those that
+users of the vendor's service have published. Decided here, because none is published: the errors for
+changing a built-in user, for refused rules of users, and for arrays and objects as arguments.
 """
 
 from __future__ import annotations
@@ -103,6 +104,7 @@ SAME_OBJECT = b"ERR source and destination objects are the same"
 INDEX_OUT_OF_RANGE = b"ERR index out of range"
 OVERFLOW = b"ERR increment or decrement would overflow"
 NAN_OR_INFINITY = b"ERR increment would produce NaN or Infinity"
+TOO_MANY_MATCHES = b"ERR too many keys to fetch, please use SCAN"
 INVALID_CURSOR = b"ERR invalid cursor"
 NUMKEYS_NOT_POSITIVE = b"ERR numkeys should be greater than 0"
 COUNT_NOT_POSITIVE = b"ERR count should be greater than 0"
@@ -138,7 +140,11 @@ bad_subcommand_arguments = Template(
     c_strings=True,
     longest=128,
 )
-not_available = Template("ERR Command is not available: '<name>'")  # decided here
+not_available = Template(
+    "ERR Command is not available: '<name>'. See "
+    "https://upstash.com/docs/redis/overall/rediscompatibility for details",
+    longest=128,
+)
 no_permission = Template("NOPERM this user has no permissions to run the '<name>' command")
 no_permission_vendor = Template(
     "NOPERM this user has no permissions to run the '<name>' command or its subcommand"
@@ -508,6 +514,9 @@ RULES_CHANGED = {
 """Reasons why a queued command may no longer run, by the kind of permission that is missing."""
 SORT_BY_DENIED = b"ERR BY option of SORT denied due to insufficient ACL permissions."
 SORT_GET_DENIED = b"ERR GET option of SORT denied due to insufficient ACL permissions."
+ACL_NOT_SUPPORTED = "The rule is not supported"
+ACL_NO_TOKEN = "The password is not a token of ACL GENTOKEN for this user"
+ACL_WEAK_PASSWORD = b"ERR The password is too weak"
 ACL_SYNTAX = "Syntax error"
 ACL_UNKNOWN_COMMAND = "Unknown command or category name in ACL"
 ACL_NO_PASSWORD = "The password you are trying to remove from the user does not exist"
@@ -559,11 +568,6 @@ rest_token_failed = Template('ERR Wrong password or user "<name>" does not exist
 
 REST_UNAUTHORIZED = "WRONGPASS invalid or missing auth token"
 MAX_REQUEST_SIZE = b"ERR max request size exceeded"
-MAX_DAILY_REQUESTS = b"ERR max daily request limit exceeded"
-MAX_REQUESTS = b"ERR max requests limit exceeded. "  # The vendor's text ends with a space.
-MAX_RECORD_SIZE = b"ERR max single record size exceeded"
-MAX_DATA_SIZE = b"ERR DB capacity quota exceeded"
-MAX_CONNECTIONS = b"ERR max concurrent connections exceeded"
 METHOD_NOT_ALLOWED = "ERR method not allowed: use GET, POST, PUT or HEAD"
 BAD_JSON = "ERR failed to parse the request body as JSON"
 BAD_ARGUMENTS = "ERR invalid command arguments"
@@ -572,5 +576,37 @@ EMPTY_PIPELINE = "ERR empty pipeline request"
 BAD_FORMAT = "ERR unsupported response format: use json or resp2"
 FORMAT_WITH_BASE64 = "ERR response format resp2 cannot be combined with base64 encoding"
 
-max_key_size = Template("ERR max key size exceeded. Limit: <limit> bytes, Actual: <actual> bytes")
+
+def _limit(text: str, page: str) -> Template:
+    """Return the vendor's error for a limit, with the address of its page."""
+    return Template(f"ERR {text}. See {_PAGES}{page} for details")
+
+
+_PAGES = "https://upstash.com/docs/redis/troubleshooting/"
+max_request_size = _limit(
+    "max request size exceeded. Limit: <limit> bytes, Actual: <actual> bytes",
+    "max_request_size_exceeded",
+)
+max_daily_requests = _limit(
+    "max daily request limit exceeded. Limit: <limit>, Usage: <usage>", "max_requests_limit"
+)
+max_requests = _limit(
+    "max requests limit exceeded. Limit: <limit>, Usage: <usage>", "max_requests_limit"
+)
+max_record_size = _limit(
+    "max single record size exceeded. Limit: <limit> bytes, Actual: <actual> bytes",
+    "max_record_size_exceeded",
+)
+max_data_size = _limit(
+    "DB capacity quota exceeded. Threshold: <limit> bytes, Usage: <usage> bytes",
+    "db_capacity_quota_exceeded",
+)
+max_connections = _limit(
+    "max concurrent connections exceeded. Limit: <limit>, Usage: <usage>",
+    "max_concurrent_connections",
+)
+max_key_size = _limit(
+    "max key size exceeded. Limit: <limit> bytes, Actual: <actual> bytes", "max_key_size_exceeded"
+)
+unsupported_arguments = Template("ERR <kind> args are not supported")
 pipeline_too_long = Template("ERR max pipeline length exceeded. Limit: <limit>, Actual: <actual>")

@@ -9,6 +9,7 @@ from typing import Literal
 
 from . import errors
 from .errors import CommandError
+from .reply import LARGEST
 from .settings import KVConfig
 
 Transport = Literal["local", "rest", "port"]
@@ -29,8 +30,8 @@ class CommandLimits:
         self._windows = [
             (width_us, limit, error)
             for width_us, limit, error in (
-                (_DAY_US, limits.daily_limit, errors.MAX_DAILY_REQUESTS),
-                (_SECOND_US, limits.max_requests_per_second, errors.MAX_REQUESTS),
+                (_DAY_US, limits.daily_limit, errors.max_daily_requests),
+                (_SECOND_US, limits.max_requests_per_second, errors.max_requests),
             )
             if limit is not None
         ]
@@ -47,8 +48,16 @@ class CommandLimits:
 
     def check_size(self, line: list[bytes]) -> None:
         """Raise ``CommandError`` if a command is too large."""
-        if self._max_size is not None and sum(map(len, line)) > self._max_size:
-            raise CommandError(errors.MAX_REQUEST_SIZE)
+        self._check(sum(map(len, line)))
+
+    def check_reply(self, size: int) -> None:
+        """Raise ``CommandError`` if the strings of a reply, or of all replies, are too large."""
+        self._check(min(size, LARGEST + 1))
+
+    def _check(self, size: int) -> None:
+        limit = LARGEST if self._max_size is None else self._max_size
+        if size > limit:
+            raise CommandError(errors.max_request_size(limit, size))
 
     def count(self, commands: int = 1) -> None:
         """Count commands. If they would exceed a limit, raise ``CommandError`` and count none."""
@@ -60,7 +69,7 @@ class CommandLimits:
                 period = width_us, now_us // width_us
                 used[period] = self._used.get(period, 0) + commands
                 if used[period] > limit:
-                    raise CommandError(error)
+                    raise CommandError(error(limit, used[period] - commands))
             self._used = used
 
     def reset(self) -> None:

@@ -191,6 +191,7 @@ class KVApp(App):
             finally:
                 if session.queue is not None:
                     self.engine.abandon(session)
+            self.command_limits.check_reply(size_of(reply))
         except CommandError as error:
             return wanted.error(self.with_int_text(error))
         if self._shortens_errors:
@@ -207,8 +208,16 @@ class KVApp(App):
         finally:
             if session.queue is not None:
                 self.engine.abandon(session)
+        self._check_replies(size)
         self.with_int_text(replies)
         return wanted.replies(replies, size, self._headers(request))
+
+    def _check_replies(self, size: int) -> None:
+        """Raise ``RestError`` if all replies together are too large."""
+        try:
+            self.command_limits.check_reply(size)
+        except CommandError as error:
+            raise RestError(400, error.text.decode()) from None
 
     def _run_each(
         self, session: Any, lines: list[list[bytes]], request: Request
@@ -268,8 +277,10 @@ class KVApp(App):
         finally:
             if session.queue is not None:
                 self.engine.abandon(session)
+        size = size_of(replies)
+        self._check_replies(size)
         self.with_int_text(replies)
-        return wanted.replies(replies, size_of(replies), self._headers(request))
+        return wanted.replies(replies, size, self._headers(request))
 
     def _transaction(self, session: Any, lines: list[list[bytes]]) -> list[Reply]:
         for line in lines:
@@ -334,11 +345,16 @@ class KVApp(App):
         limit = self.settings.max_connections
         return limit is not None and len(self.clients) + len(self._streams) >= limit
 
+    def too_many_connections(self) -> bytes:
+        """Return the error for a connection that would exceed the limit."""
+        usage = len(self.clients) + len(self._streams)
+        return errors.max_connections(self.settings.max_connections, usage)
+
     def _check_stream(self, session: Any, line: list[bytes]) -> None:
         """Raise ``CommandError`` if limits or permissions forbid an event stream."""
         self.command_limits.count()
         if self.is_full():
-            raise CommandError(errors.MAX_CONNECTIONS)
+            raise CommandError(self.too_many_connections())
         spec = self.engine.table.commands[line[0].decode().upper()]
         if len(line) < spec.least:
             raise CommandError(errors.wrong_arity(spec.full_name))
@@ -409,7 +425,7 @@ def _json(body: bytes) -> Any:
         raise RestError(400, f"{errors.BAD_JSON}: {error}") from None
 
 
-def _argument(item: Any, index: int, line_name: str) -> bytes:
+def _argument(item: Any) -> bytes:
     if isinstance(item, str):
         try:
             return item.encode()
@@ -417,12 +433,8 @@ def _argument(item: Any, index: int, line_name: str) -> bytes:
             return re.sub("[\ud800-\udfff]", "\ufffd", item).encode()
     if isinstance(item, bool):
         return b"true" if item else b"false"
-    shown = {type(None): "null", list: "an array", dict: "an object"}[type(item)]
-    place = f"argument {index}" if index else "the name"
-    raise RestError(
-        400,
-        f"{errors.BAD_ARGUMENTS}: {place} of {line_name} is {shown}, expected a string or a number",
-    )
+    kind = {type(None): "null", list: "array", dict: "object"}[type(item)]
+    raise RestError(400, errors.unsupported_arguments(kind).decode())
 
 
 def _command_line(items: Any, number: int = 0) -> list[bytes]:
@@ -440,7 +452,7 @@ def _command_line(items: Any, number: int = 0) -> list[bytes]:
         raise RestError(400, f"{errors.BAD_ARGUMENTS}: {name} is not an array")
     if not items:
         raise RestError(400, f"{errors.EMPTY_COMMAND}: {name} is an empty array")
-    return [_argument(item, index, name) for index, item in enumerate(items)]
+    return list(map(_argument, items))
 
 
 def commands_of_body(body: bytes) -> list[list[bytes]]:
@@ -516,7 +528,7 @@ class Format(NamedTuple):
     def reply(self, reply: Reply, headers: Headers) -> Answer | Stream:
         if reply is not OK and size_of(reply) > STREAMED:
             parts = resp_parts(reply) if self.resp2 else json_of(reply, self.base64)
-            return self._in_pieces(parts, size_of(reply), headers)
+            return self._in_pieces(parts, headers)
         if self.resp2:
             return Answer(to_resp(reply), 200, headers, _BINARY)
         return Answer({"result": to_json(reply, self.base64)}, 200, headers)
@@ -527,7 +539,7 @@ class Format(NamedTuple):
             encoded = chain.from_iterable(map(resp_parts, replies))
             each = (json_of(reply, self.base64) for reply in replies)
             parts = encoded if self.resp2 else json_array(each)
-            return self._in_pieces(parts, size, headers)
+            return self._in_pieces(parts, headers)
         if self.resp2:
             return Answer(b"".join(map(to_resp, replies)), 200, headers, _BINARY)
         envelopes = [
@@ -545,10 +557,8 @@ class Format(NamedTuple):
             return Answer(to_resp(error), 400, (), _BINARY)
         return Answer({"error": str(error)}, 400)
 
-    def _in_pieces(self, parts: Iterable[bytes], size: int, headers: Headers) -> Stream:
-        """Return a response in pieces; raise ``RestError`` above the size limit."""
-        if size > LARGEST:
-            raise RestError(400, errors.MAX_REQUEST_SIZE.decode())
+    def _in_pieces(self, parts: Iterable[bytes], headers: Headers) -> Stream:
+        """Return a response in pieces."""
         pieces = (part[at : at + _PIECE] for part in parts for at in range(0, len(part), _PIECE))
         return Stream(pieces, _BINARY if self.resp2 else "application/json", 200, headers)
 

@@ -46,7 +46,15 @@ def _is_version(version: str) -> bool:
     return bool(re.fullmatch(form, version)) and max(as_numbers(version)) <= 255
 
 
-_KEY_SIZE: Kind[Any] = optional(either(whole(0), choice("dialect")))
+_BY_DIALECT: Kind[Any] = optional(either(whole(0), choice("dialect")))
+
+
+_OF_VENDOR = {
+    "max_request_size": 10 * 1024 * 1024,
+    "max_matching_keys": 10_000,
+    "max_key_size": 32 * 1024,
+}
+"""The vendor's limits. The number of matching keys is decided here: about 17,000 were rejected."""
 
 
 class KVConfig(HandleConfig):
@@ -78,15 +86,21 @@ class KVConfig(HandleConfig):
     """URL of a real server (``"redis://…"``) that runs the commands; by default they run in memory."""
     isolation: Isolation = first_of(*get_args(Isolation), engines="real")
     """The part of a real server for the fake: a key prefix, a numbered database, or everything."""
-    max_request_size: int | None = setting(10_000_000, _LIMIT, engines="both")
-    """Maximum size of a command in bytes; each command of a pipeline counts separately."""
+    max_request_size: Any = setting("dialect", _BY_DIALECT, engines="both")
+    """Maximum size of a command, and of the replies to a request, in bytes; each command of a pipeline
+    counts separately. By default 10,485,760, with ``dialect="redis"`` unlimited.
+    """
+    max_matching_keys: Any = setting("dialect", _BY_DIALECT)
+    """Maximum number of keys that ``KEYS`` returns to a client; by default 10,000, with
+    ``dialect="redis"`` unlimited.
+    """
     daily_limit: int | None = setting(None, _LIMIT, engines="both")
     """Maximum number of commands per UTC day of the fake's clock."""
     max_pipeline_length: int | None = setting(None, _LIMIT, engines="both")
     """Maximum number of commands in one request."""
     max_requests_per_second: int | None = setting(None, _LIMIT, engines="both")
     """Maximum number of commands per second of the fake's clock."""
-    max_key_size: Any = setting("dialect", _KEY_SIZE, engines="both")
+    max_key_size: Any = setting("dialect", _BY_DIALECT, engines="both")
     """Maximum length of a key in bytes; by default 32,768, with ``dialect="redis"`` unlimited."""
     max_record_size: int | None = setting(None, _LIMIT)
     """Maximum size of a value in bytes."""
@@ -102,9 +116,9 @@ class KVConfig(HandleConfig):
     def __post_init__(self) -> None:
         check_engine(self, self.engine)
         stock = self.dialect == "redis"
-        if self.max_key_size == "dialect":
-            # The vendor's limit applies to all plans.
-            self.max_key_size = None if stock else 32 * 1024
+        for name, limit in _OF_VENDOR.items():
+            if getattr(self, name) == "dialect":
+                setattr(self, name, None if stock else limit)
         if stock:
             for name in changed_settings(self):
                 if name in ("search_ready_after", "search_ready_after_reads", "max_search_indexes"):

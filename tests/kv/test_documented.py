@@ -11,6 +11,7 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.handle import Context
+from pytest_fakecloud.kv import errors
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from tests.kv.comparison.wire import Error
@@ -18,8 +19,7 @@ from tests.kv.resp.test_port import Client
 
 LACKING = [
     "LCS a b", "SORT a", "SORT_RO a", "OBJECT ENCODING a", "SUBSTR a 0 1", "SWAPDB 0 0",
-    "SLOWLOG GET", "MOVE a 0", "MEMORY USAGE a", "CONFIG GET *", "COMMAND DOCS", "XINFO STREAM a",
-    "WAIT 0 0", "LATENCY LATEST", "DEBUG OBJECT a", "ACL DRYRUN default GET a", "PFSELFTEST",
+    "SLOWLOG GET", "MOVE a 0", "MEMORY STATS", "CONFIG REWRITE", "COMMAND DOCS", "LATENCY LATEST", "DEBUG OBJECT a", "ACL DRYRUN default GET a", "PFSELFTEST",
 ]  # fmt: skip
 
 
@@ -46,11 +46,29 @@ def test_undocumented_commands_are_rejected(line: str) -> None:
         text = answer.json()["error"]
         words = line.split()
         assert text in {
-            f"ERR Command is not available: '{name}'" for name in (words[0], " ".join(words[:2]))
+            errors.not_available(name).decode() for name in (words[0], " ".join(words[:2]))
         }
         client = Client(server)
         try:
             assert client(line) == Error(text.encode())
+        finally:
+            client.close()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "MEMORY USAGE a", "WAIT 0 0", "WAITAOF 1 0 0", "CONFIG GET *", "MSETEX 1 a b",
+        "CONFIG SET notify-keyspace-events KEA", "XINFO STREAM s", "CLIENT ID", "CLIENT INFO",
+        "CLIENT LIST", "CLIENT GETNAME", "CLIENT SETNAME a",
+    ],
+)  # fmt: skip
+def test_documented_commands_are_offered(line: str) -> None:
+    with KVServer(Context.alone(), documented_only=True) as server:
+        server.execute("XADD", "s", "*", "f", "v")
+        client = Client(server)
+        try:
+            assert not isinstance(client(line), Error)
         finally:
             client.close()
 
@@ -96,7 +114,7 @@ def test_documented_only_in_front_of_a_real_server() -> None:
         KVServer(context, engine=memory.database_url, documented_only=True) as server,
     ):
         answer = httpx.post(server.url, json=["LCS", "a", "b"], headers=server.headers)
-        assert answer.json() == {"error": "ERR Command is not available: 'LCS'"}
+        assert answer.json() == {"error": errors.not_available("LCS").decode()}
         assert server.execute("SET", "k", "v") == "OK"
         answer = httpx.post(server.url, json=["GET", "k"], headers=server.headers)
         assert answer.json() == {"result": "v"}

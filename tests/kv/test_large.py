@@ -12,11 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.kv import routes
+from pytest_fakecloud.kv import errors, routes
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.reply import Map, Status, to_json
-from pytest_fakecloud.kv.resp import port
 from pytest_fakecloud.kv.values import json as json_values
 from tests.kv.resp.test_port import Client, Error
 
@@ -83,25 +82,76 @@ def test_an_answer_in_pieces_is_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
         assert http.head(f"{server.url}/get/k", headers=server.headers).content == b""
 
 
-def test_a_reply_beyond_the_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "STREAMED", 1000)
-    for module in (routes, port):
-        monkeypatch.setattr(module, "LARGEST", 1000)
-    text = "ERR max request size exceeded"
-    with KVServer(Context.alone()) as server, httpx.Client(trust_env=False) as http:
+@pytest.mark.parametrize(
+    "line",
+    [
+        "MGET k k", "LRANGE list 0 -1", "HGETALL hash", "SMEMBERS set", "SUNION set set",
+        "ZRANGE zset 0 -1", "XRANGE s - +", "JSON.MGET doc doc $", "JSON.GET doc $ $.a",
+        "EVAL return{redis.call('GET','k'),redis.call('GET','k')} 0",
+    ],
+)  # fmt: skip
+def test_replies_are_limited_like_requests(line: str) -> None:
+    long, other = "v" * 600, "w" * 600
+    with KVServer(Context.alone(), max_request_size=1000) as server:
+        for command in (
+            ["SET", "k", long], ["RPUSH", "list", long, other], ["SADD", "set", long, other],
+            ["HSET", "hash", "a", long, "b", other], ["ZADD", "zset", "1", long, "2", other],
+            ["XADD", "s", "*", "a", long, "b", other], ["JSON.SET", "doc", "$", f'{{"a":"{long}"}}'],
+        ):  # fmt: skip
+            server.execute(*command)
+        beginning = "ERR max request size exceeded. Limit: 1000 bytes, Actual: "
+        answer = httpx.post(server.url, json=line.split(), headers=server.headers)
+        assert answer.status_code == 400
+        assert answer.json()["error"].startswith(beginning)
+        client = Client(server)
+        assert client(*line.split()).text.startswith(beginning.encode())
+        client.socket.close()
+
+
+def test_replies_of_a_pipeline_are_limited_together() -> None:
+    with (
+        KVServer(Context.alone(), max_request_size=1000) as server,
+        httpx.Client(trust_env=False) as http,
+    ):
         server.execute("SET", "k", "v" * 600)
-        for path, body in (
-            ("", ["MGET", "k", "k"]),
-            ("/pipeline", [["GET", "k"], ["GET", "k"]]),
-            ("/multi-exec", [["GET", "k"], ["GET", "k"]]),
-        ):
+        text = errors.max_request_size(1000, 1200).decode()
+        for path in ("/pipeline", "/multi-exec"):
+            body = [["GET", "k"], ["GET", "k"]]
             answer = http.post(server.url + path, json=body, headers=server.headers)
             assert (answer.status_code, answer.json()) == (400, {"error": text})
-        client = Client(server)
-        assert client("MGET", "k", "k") == Error(text.encode())
         server.execute("APPEND", "k", "v" * 400)
-        assert client("GET", "k") == b"v" * 1000
         assert http.get(f"{server.url}/get/k", headers=server.headers).status_code == 200
+
+
+def test_keys_and_scan_have_the_limits_of_the_service() -> None:
+    keys = [word for number in range(3000) for word in (f"k{number}", "v")]
+    with KVServer(Context.alone(), max_matching_keys=2000) as server:
+        server.execute("MSET", *keys)
+
+        def ask(*line: object) -> object:
+            answer: dict[str, object] = httpx.post(
+                server.url, json=line, headers=server.headers
+            ).json()
+            return answer.get("result", answer.get("error"))
+
+        client = Client(server)
+        assert ask("KEYS", "*") == "ERR too many keys to fetch, please use SCAN"
+        assert client("KEYS", "*") == Error(b"ERR too many keys to fetch, please use SCAN")
+        assert len(server.execute("KEYS", "*")) == 3000
+        assert len(client("KEYS", "k1*")) == 1111
+        for options in ((), ("MATCH", "*"), ("TYPE", "string")):
+            assert len(client("SCAN", "0", "COUNT", "100000", *options)[1]) <= 1000
+        client.socket.close()
+
+
+def test_a_stock_server_has_none_of_these_limits() -> None:
+    with KVServer(Context.alone(), dialect="redis") as server:
+        server.execute("MSET", *(word for n in range(12_000) for word in (f"k{n}", "v")))
+        client = Client(server)
+        assert len(client("KEYS", "*")) == 12_000
+        assert len(client("SCAN", "0", "COUNT", "100000")[1]) == 12_000
+        assert client("SET", "k", "v" * 11_000_000) == Status(b"OK")
+        assert len(client("GET", "k")) == 11_000_000
         client.socket.close()
 
 

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
+from pytest_fakecloud.kv import errors
 from pytest_fakecloud.kv.errors import RestError
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.routes import commands_of_body
@@ -180,7 +181,7 @@ class TestLimits:
                 next(lines)
                 refused = httpx.get(f"{url}/subscribe/news", headers=headers, timeout=5)
                 assert refused.status_code == 400
-                assert refused.json() == {"error": "ERR max concurrent connections exceeded"}
+                assert refused.json() == {"error": errors.max_connections(1, 1).decode()}
                 assert httpx.get(f"{url}/ping", headers=server.headers).status_code == 200
 
 
@@ -303,7 +304,7 @@ class TestAvailability:
         for line in ([name], [name.lower(), "a", "0"]):
             answer = http.post("/", json=line)
             assert answer.status_code == 400
-            assert answer.json() == {"error": f"ERR Command is not available: '{name}'"}
+            assert answer.json()["error"].startswith(f"ERR Command is not available: '{name}")
 
 
 ANY_JSON = st.recursive(

@@ -17,6 +17,7 @@ from ..table.syntax import I64_MAX, parse_cursor, parse_float, parse_int, try_in
 from ..table.versions import rdb_version
 from ..values import type_name
 from ..values.containers import HashValue, QuickList, SetValue
+from ..values.json import JsonValue
 from ..values.measures import UnpackedInteger, usage
 from ..values.zset import SortedSet
 from .arguments import (
@@ -57,7 +58,7 @@ def touch(session: Session, args: Args) -> Reply:
 def type_(session: Session, args: Args) -> Reply:
     """Return the type of the value of a key."""
     value = session.db.peek(args[0])
-    return Status(b"none" if value is None else type_name(value).encode())
+    return Status(b"none" if value is None else _type_of(session, value).encode())
 
 
 @command("RANDOMKEY")
@@ -70,7 +71,22 @@ def randomkey(session: Session, args: Args) -> Reply:
 def keys(session: Session, args: Args) -> Reply:
     """Return the keys that match a pattern."""
     matches = matcher(args[0])
-    return [key for key in session.db if matches(key)]
+    matching: list[Reply] = [key for key in session.db if matches(key)]
+    limit = session.engine.settings.max_matching_keys
+    if limit is not None and len(matching) > limit and session.transport != "local":
+        raise CommandError(errors.TOO_MANY_MATCHES)
+    return matching
+
+
+_MOST_SCANNED = 1000
+"""Maximum number of keys that the vendor's service looks at for one SCAN."""
+
+
+def _type_of(session: Session, value: object) -> str:
+    """Return the name of a value's type; the vendor's service has its own for JSON."""
+    name = type_name(value)
+    is_json = name == JsonValue.type_name and session.engine.dialect == "vendor"
+    return "json" if is_json else name
 
 
 @command("SCAN")
@@ -78,16 +94,18 @@ def scan(session: Session, args: Args) -> Reply:
     """Iterate over the keys of the database."""
     cursor = parse_cursor(args[0])
     page_size, matches, given = parse_scan(session, args[1:])
+    if session.engine.dialect == "vendor":
+        page_size = min(page_size, _MOST_SCANNED)
     following, found = session.db.scan(cursor, page_size)
     if matches is not None:
         found = [key for key in found if matches(key)]
     values = session.db.values
     if b"TYPE" in given:
         kind = given[b"TYPE"][0].lower()
-        found = [key for key in found if type_name(values[key]).lower().encode() == kind]
+        found = [key for key in found if _type_of(session, values[key]).lower().encode() == kind]
     page: list[Reply] = list(found)
     if b"WITHTYPE" in given:
-        page = [item for key in found for item in (key, type_name(values[key]).encode())]
+        page = [item for key in found for item in (key, _type_of(session, values[key]).encode())]
     return [b"%d" % following, page]
 
 
@@ -244,6 +262,8 @@ def waitaof(session: Session, args: Args) -> Reply:
     files = parse_int(args[0], 0, 1, outside=errors.NOT_0_OR_1)
     replicas = parse_int(args[1], 0, I64_MAX, errors.NOT_POSITIVE)
     timeout_ms = parse_milliseconds(session, args[2])
+    if session.engine.dialect == "vendor":
+        return _wait_for(session, replicas, timeout_ms, [files, 0])
     if files:
         raise CommandError(errors.WAITAOF_NO_FILE)
     return _wait_for(session, replicas, timeout_ms, [0, 0])

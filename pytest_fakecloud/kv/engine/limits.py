@@ -205,15 +205,17 @@ class Capacity:
             replaces = "OW" in key.flags or spec.effects.value_at > 0
             before = 0 if replaces or name not in stored else content_size(stored[name])
             # A command with an offset overwrites bytes, or extends the string up to its last byte.
-            if (max(before, size) if spec.name in _SIZE_AT else before + size) > limit:
-                raise CommandError(errors.MAX_RECORD_SIZE)
+            actual = max(before, size) if spec.name in _SIZE_AT else before + size
+            if actual > limit:
+                raise CommandError(errors.max_record_size(limit, actual))
         limit = self._limits.max_data_size
         if limit is not None and self._sizes is not None:
             # Data that the command replaces counts, too (see the module's docstring).
             new_names = {argv[at] for at, _ in keys if argv[at] not in stored}
             _, content = self._sizes.measure(db)
-            if content + sum(map(len, new_names)) + added > limit:
-                raise CommandError(errors.MAX_DATA_SIZE)
+            usage_after = content + sum(map(len, new_names)) + added
+            if usage_after > limit:
+                raise CommandError(errors.max_data_size(limit, usage_after))
 
 
 _SIZE_AT: dict[str, Callable[[list[bytes]], int]] = {

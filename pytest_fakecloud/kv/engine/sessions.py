@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.clock import Timekeeper
 from ...core.ids import new_token
-from ..acl import ANONYMOUS, AclUser, Denied, RestToken, first_user, password_hash, read_only_user
+from ..acl import (
+    ANONYMOUS,
+    AclUser,
+    Denied,
+    RestToken,
+    first_user,
+    is_token,
+    password_hash,
+    read_only_user,
+)
 from ..errors import WRONGPASS, CommandError
 from ..model import Transport
 from ..reply import Blocked, Reply
@@ -397,10 +406,14 @@ class Users(dict[str, AclUser]):
     def holder_of(self, token: str) -> AclUser | None:
         """Return the user of a REST token, or None if the token is not valid."""
         held = self._tokens.get(token)
-        user = self.get(held.user) if held is not None else None
-        if held is None or user is None or not user.accepts_hash(held.hash):
-            return None
-        return user
+        if held is not None:
+            user = self.get(held.user)
+            return user if user is not None and user.accepts_hash(held.hash) else None
+        password = token.encode("utf-8", "surrogatepass")
+        for name, user in self.items():
+            if is_token(encoded(name), password) and user.accepts(password):
+                return user
+        return None
 
     def permit(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise NOPERM, and log it for ACL LOG, unless the session's user may run a command line."""

@@ -41,7 +41,6 @@ from ..errors import CommandError, as_reply
 from ..model import TURN_SECONDS
 from ..races import Arrival, Sender
 from ..reply import (
-    LARGEST,
     NIL_ARRAY,
     NO_REPLY,
     Blocked,
@@ -156,7 +155,7 @@ class PortHandler:
             self._chosen = HTTPHandler(self._connection)
         elif kind is not None and self._app.is_full():
             self._is_refused = True
-            self._connection.sock.sendall(to_resp(CommandError(errors.MAX_CONNECTIONS)))
+            self._connection.sock.sendall(to_resp(CommandError(self._app.too_many_connections())))
         elif kind is not None:
             self._chosen = PortConnection(self._engine, self._app, self._connection)
 
@@ -498,9 +497,11 @@ class PortConnection:
         reply = self.app.with_int_text(reply)
         reply = self._with_confirmations(reply)
         size = size_of(reply)
-        if size > LARGEST:
-            reply = CommandError(errors.MAX_REQUEST_SIZE)
-        elif put and size > LARGE and session.reply_mode == "on":
+        try:
+            self.app.command_limits.check_reply(size)
+        except CommandError as error:
+            reply, size = as_reply(error), 0
+        if put and size > LARGE and session.reply_mode == "on":
             return 200, self._put_large(reply)
         data = to_resp(reply, session.resp)
         if mode == "skip" and session.reply_mode == "skip":

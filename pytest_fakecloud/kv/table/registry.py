@@ -502,6 +502,9 @@ class Table:
         spec = self.find(argv)
         if spec is None:
             family = self.find_family(argv)
+            if self is EVERYTHING:
+                words = argv[:2] if family else argv[:1]
+                raise CommandError(not_available(b" ".join(words).upper()))
             text = unknown_subcommand(argv[1], family.name) if family else unknown_command(argv)
             raise CommandError(text)
         return spec
@@ -662,9 +665,9 @@ def check_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
     commands and each command of a pipeline or transaction; the transaction is then discarded.
     """
     if not spec.over_rest:
-        raise CommandError(not_available(spec.name.split()[0]))
+        raise CommandError(not_available(spec.name))
     if spec.may_wait and asks_to_wait(argv):
-        raise CommandError(not_available(spec.name) + b" with BLOCK, which waits")
+        raise CommandError(not_available(spec.name))
 
 
 def check_family_over_rest(spec: CommandSpec) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.kv import errors
 from pytest_fakecloud.kv.engine import limits
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import OOM, CommandError
@@ -79,7 +80,7 @@ def test_a_record_may_be_as_large_as_the_bound() -> None:
         bounded(line)
         bounded = Bounded(*before, max_record_size=size - 1)
         bounded.clock.advance(1)
-        assert bounded.refusal(line) == "ERR max single record size exceeded"
+        assert bounded.refusal(line) == errors.max_record_size(size - 1, size).decode()
 
     check_each(check, CASES["records"])
 
@@ -92,7 +93,7 @@ def test_a_database_may_hold_as_much_as_the_bound(before: list[str], line: str, 
         if bound == size:
             bounded(line)
         else:
-            assert bounded.refusal(line) == "ERR DB capacity quota exceeded"
+            assert bounded.refusal(line) == errors.max_data_size(bound, size).decode()
 
 
 @pytest.mark.parametrize("more", [{}, {"max_data_size": 1000}])
@@ -102,7 +103,7 @@ def test_a_key_may_be_as_long_as_the_bound(more: dict[str, int]) -> None:
     bounded("SET a 'a value is no key'")
     assert bounded("GET abcdef") == b"1"
     for line in ("SET abcdef 2", "MSET a 1 abcdef 2", "DEL abcdef"):
-        text = "ERR max key size exceeded. Limit: 5 bytes, Actual: 6 bytes"
+        text = errors.max_key_size(5, 6).decode()
         assert bounded.refusal(line) == text
 
 

@@ -28,7 +28,7 @@ from pytest_fakecloud.cloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
-from pytest_fakecloud.kv import model
+from pytest_fakecloud.kv import errors, model
 from pytest_fakecloud.kv import sse as streams
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
@@ -197,7 +197,7 @@ class TestLimits(test_routes.TestLimits):
     ) -> None:
         # Midnight does not come on demand in real time, so a day lasts for a second here.
         monkeypatch.setattr(model, "_DAY_US", 1_000_000)
-        text = "-ERR max daily request limit exceeded"
+        text = f"-{errors.max_daily_requests(3, 3).decode()}"
         with make(context, daily_limit=3) as server:
             line = ["INCR", "n"]
             at_the_start_of_a_second(server)
@@ -207,7 +207,7 @@ class TestLimits(test_routes.TestLimits):
 
     @pytest.mark.usefixtures("once")
     def test_commands_per_second(self, make: Callable[..., KVServer], context: Context) -> None:
-        text = "-ERR max requests limit exceeded. "
+        text = f"-{errors.max_requests(2, 2).decode()}"
         with make(context, max_requests_per_second=2) as server:
             at_the_start_of_a_second(server)
             lines = [["INCR", "n"]] * 3

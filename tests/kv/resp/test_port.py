@@ -25,6 +25,7 @@ from pytest_fakecloud.faults.answers import Response
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.app import FAULTS
 from pytest_fakecloud.http.messages import Answer, AnyResponse, Request, Serve
+from pytest_fakecloud.kv import errors
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.resp.wire import Outbox
 from tests.harness import in_threads, sections, wait_until
@@ -287,7 +288,7 @@ class TestProtocol:
     def test_no_more_connections_than_a_plan_has(self) -> None:
         with KVServer(Context.alone(now=NOW), max_connections=1) as server, Client(server).socket:
             refused = Client(server, login=False)
-            assert refused("PING") == Error(b"ERR max concurrent connections exceeded")
+            assert refused("PING") == Error(errors.max_connections(1, 1))
             assert refused.stream.read() == b""
 
     def test_errors_quote_bytes_as_they_came(self, client: Client) -> None:
@@ -796,12 +797,12 @@ class TestJournalAndFaults:
     def test_limits(self) -> None:
         with KVServer(Context.alone(), max_request_size=100, daily_limit=3) as server:
             client = Client(server)
-            assert client("SET", "k", "x" * 200) == Error(b"ERR max request size exceeded")
+            assert client("SET", "k", "x" * 200) == Error(errors.max_request_size(100, 204))
             client("MULTI")
             client("SET", "k", "x" * 200)
             assert client("EXEC").text.startswith(b"EXECABORT")
             assert client("GET k") is None
-            assert client("GET k") == Error(b"ERR max daily request limit exceeded")
+            assert client("GET k") == Error(errors.max_daily_requests(3, 3))
             assert client("PING") == Status(b"PONG")
             client.close()
 

@@ -178,23 +178,33 @@ _SEVERAL = {
     **dict.fromkeys(("all", "everything"), tuple(SECTIONS)),
 }
 """The sections of INFO that a single word requests."""
+_OF_VENDOR = ("server", "clients", "memory", "stats", "cluster", "keyspace")
+"""The sections that clients of the vendor's service get, by default all of them."""
+_SEVERAL_OF_VENDOR = {word: list(_OF_VENDOR) for word in ("default", "all")}
+_VENDOR_VERSION = "1.0.0"  # The number is decided here.
 
 
 @command("INFO")
 def info(session: Session, args: Args) -> Reply:
     """Return information and statistics about the server."""
     wanted: list[str] = []
+    is_vendor = session.engine.dialect == "vendor"
+    is_limited = is_vendor and session.transport != "local"
+    several = _SEVERAL_OF_VENDOR if is_limited else _SEVERAL
     for word in args or [b"default"]:
         name = word.decode("utf-8", "replace").lower()
-        wanted += _SEVERAL.get(name, [name])
+        wanted += several.get(name, [name])
     parts = []
     for name in dict.fromkeys(wanted):
-        if name in SECTIONS:
-            heading = "# CPU" if name == "cpu" else f"# {name.capitalize()}"
-            parts.append("\r\n".join([heading, *SECTIONS[name](session.engine)]) + "\r\n")
-        elif session.engine.dialect == "vendor":
-            # For an unknown section, the vendor returns only the heading.
-            parts.append(f"# {name.capitalize()}\r\n")
+        heading = "# CPU" if name == "cpu" else f"# {name.capitalize()}"
+        if name in (_OF_VENDOR if is_limited else SECTIONS):
+            lines = [heading, *SECTIONS[name](session.engine)]
+            if is_vendor and name == "server":
+                lines.insert(2, f"upstash_version:{_VENDOR_VERSION}")
+            parts.append("\r\n".join(lines) + "\r\n")
+        elif is_vendor:
+            # For a section that it does not have, the vendor returns only the heading.
+            parts.append(f"{heading}\r\n")
     return Verbatim("\r\n".join(parts).encode())
 
 

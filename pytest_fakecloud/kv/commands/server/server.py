@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import takewhile
 
 from ... import errors
 from ...engine.engine import Engine
@@ -88,12 +89,34 @@ def swapdb(session: Session, args: Args) -> Reply:
     return OK
 
 
+_VISIBLE = "notify-keyspace-events"
+"""The only parameter that clients of the vendor's service can read and set."""
+
+
+def _is_hidden(session: Session, name: str) -> bool:
+    """Return whether a client may not use a parameter. The test can set all of them."""
+    is_client = session.transport != "local" and session.engine.dialect == "vendor"
+    return is_client and name.lower() != _VISIBLE
+
+
+def _change_visible(session: Session, pairs: list[tuple[bytes, bytes]]) -> None:
+    """Set the parameters in front of the first one that clients may not use (documentation)."""
+    visible = list(
+        takewhile(lambda pair: not _is_hidden(session, pair[0].decode("latin-1")), pairs)
+    )
+    if visible:
+        session.engine.config.change(visible, partial(_prepare_change, session.engine))
+        session.engine.follow_config()
+
+
 @command("CONFIG GET")
 def config_get(session: Session, args: Args) -> Reply:
     """Return the configuration parameters that match patterns, with their values."""
     found: dict[str, tuple[str, str]] = {}
     for pattern in args:
         for name, value in session.engine.config.matching(pattern):
+            if _is_hidden(session, name):
+                continue
             found.setdefault(name.lower(), (name, value))
     return Map([text.encode() for pair in found.values() for text in pair])
 
@@ -109,6 +132,10 @@ def config_set(session: Session, args: Args) -> Reply:
         raise CommandError(errors.SYNTAX)
     pairs = [(args[at], args[at + 1]) for at in range(0, len(args), 2)]
     engine = session.engine
+    for name, _ in pairs:
+        if _is_hidden(session, name.decode("latin-1")):
+            _change_visible(session, pairs)
+            raise CommandError(errors.unknown_config(name))
     engine.config.change(pairs, partial(_prepare_change, engine))
     engine.follow_config()
     # In the vendor's dialect, the default user cannot be changed, so requirepass does not set its
