@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from .clock import Reads
 
 _PACKAGE = f"{__package__.partition('.')[0]}."
-_FOLDER = f"{os.path.dirname(os.path.dirname(__file__))}{os.sep}"
 Place: TypeAlias = dict[str, str | int]
 """A file, a line and a function."""
 CodePlace: TypeAlias = tuple[CodeType, int]
@@ -525,24 +524,6 @@ def is_own(frame: FrameType) -> bool:
     return isinstance(name, str) and name.startswith(_PACKAGE)
 
 
-@lru_cache(maxsize=4096)
-def is_library(filename: str) -> bool:
-    """Return whether a file belongs to a library, perhaps of another environment, or to this package."""
-    if filename.startswith((*_library_folders(), _FOLDER, "<frozen")):
-        return True
-    folders = os.path.normpath(filename).split(os.sep)
-    return "site-packages" in folders or "dist-packages" in folders
-
-
-@lru_cache
-def _library_folders() -> tuple[str, ...]:
-    import sysconfig  # imported here, because a first fake does not need it
-
-    paths = sysconfig.get_paths()
-    names = ("stdlib", "platstdlib", "purelib", "platlib")
-    return tuple(paths[name].rstrip(os.sep) + os.sep for name in names if name in paths)
-
-
 _number_of = attrgetter("number")
 _NUMBER = 2  # the position of an action's number among what ``record_action()`` has recorded
 _MAX_LINE_LENGTH = 80  # of a source line that is shown
@@ -557,6 +538,8 @@ def raised_text(exception: BaseException, did: str = "the handler raised") -> st
     """
     # Imported here, because most handlers raise no exception.
     import traceback
+
+    from .libraries import is_library
 
     message = re.sub(_LINKS, "", str(exception))
     text = f"{did} {type(exception).__name__}{message and f': {message}'}"

@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
-from itertools import combinations, product
+from itertools import combinations, product, starmap
+from operator import eq
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError, shown, unknown_name
 from ..reporting.calls import PUBLISHING, Lookups
 from ..reporting.wording import summarise
+from .footprint import text_of
 from .schedule import HOLD_US, ORDERS
 
 if TYPE_CHECKING:
@@ -58,12 +61,20 @@ _FIELDS = {
     **dict.fromkeys(("HSET", "HMSET"), slice(2, None, 2)),
     **dict.fromkeys(("HMGET", "HDEL", "SADD", "SREM", "SMISMEMBER", "ZREM"), slice(2, None)),
     **dict.fromkeys(("HGET", "HSETNX", "HINCRBY", "HINCRBYFLOAT", "HEXISTS"), slice(2, 3)),
-    **dict.fromkeys(("SISMEMBER", "ZSCORE"), slice(2, 3)), "ZINCRBY": slice(3, 4),
-    "ZADD": slice(3, None, 2),
+    **dict.fromkeys(("HSTRLEN", "SISMEMBER", "ZSCORE"), slice(2, 3)),
+    **dict.fromkeys(("ZMSCORE", "GEOPOS", "GEOHASH"), slice(2, None)), "GEODIST": slice(2, 4),
+    "ZINCRBY": slice(3, 4), "ZADD": slice(3, None, 2), "GEOADD": slice(4, None, 3),
 }  # fmt: skip
 """The words of a command that are the fields or members which it accesses."""
 _CONDITIONS = frozenset({"NX", "XX", "GT", "LT"})
 _FLAGS = _CONDITIONS | {"CH", "INCR"}
+_SCORES = frozenset({"ZADD", "ZINCRBY", "GEOADD"})
+"""Commands that give a member of a sorted set a score."""
+_RANGE_REMOVALS = frozenset({"ZREMRANGEBYRANK", "ZREMRANGEBYSCORE", "ZREMRANGEBYLEX"})
+_JSON_OPTIONS = frozenset({"INDENT", "NEWLINE", "SPACE"})
+"""Options of JSON.GET, each of which a value follows."""
+_JSON_STEP = re.compile(r"""\.?([^.\[\]*?@'"$]+)|\[(\d+|'[^']*'|"[^"]*")\]""")
+"""A key or an index in a path that leads to a single value of a document."""
 _IF_NEW = frozenset({"SETNX", "HSETNX", "MSETNX"})
 """Commands that only write what does not exist."""
 _MESSAGES = frozenset({*PUBLISHING, "produce"})
@@ -84,6 +95,13 @@ _CREATIONS = frozenset({"SET", "HSET", "HMSET", "HSETNX", "SADD", "ZADD"})
 """Commands that can create a key, a field or a member."""
 _PAUSES = frozenset({"jump", "nearly", "past", "tick"})
 """Kinds of events that pause all clients, and so change no order."""
+_MOVES_OF_TIME = _PAUSES | {"delay", "slow"}
+"""Kinds of events that let time pass."""
+_OF_ATTEMPTS = frozenset({
+    "attempt", "attempts", "try", "tries", "retry", "retries", "failure", "failures", "failed",
+    "error", "errors", "deliveries", "redeliveries",
+})  # fmt: skip
+"""Words in the names of keys and fields that count or list attempts."""
 _UPSERTS = frozenset({"upsert", "upsert-data", "update"})
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _VARIABLE = re.compile(r"[0-9a-f]{8}[0-9a-f-]*|\d+")
@@ -113,7 +131,7 @@ class Access:
         self.name = self.words[0]
         if self.before.count(None) < len(self.before):
             # Look at the values before the command changes them.
-            _ = self.changes, self.creates, self.rank
+            _ = self.changes, self.creates, self.rank, self.rescored, self.removed
 
     @property
     def text(self) -> str:
@@ -181,6 +199,43 @@ class Access:
         rank: int = known.rank(self.words[2].encode(), reverse=self.name == "ZREVRANK")
         return rank
 
+    @cached_property
+    def rescored(self) -> frozenset[str]:
+        """The members of a sorted set to which the command gives another score."""
+        values = {"ZADD": self._without_flags()[2::2], "GEOADD": self.fields}
+        values["ZINCRBY"] = self.words[2:3]
+        pairs = zip(self.fields, values.get(self.name, ()), strict=False)
+        return frozenset(member for member, value in pairs if self._has_new_score(member, value))
+
+    def _has_new_score(self, member: str, value: str) -> bool:
+        known: Any = self.before[0]
+        if not self._has(member) or "NX" in self.options:
+            return False
+        if self.name == "GEOADD":
+            return True
+        old: float = known.scores[member.encode()]
+        try:
+            new = float(value)
+        except ValueError:
+            return False  # The server rejects it.
+        if self.name == "ZINCRBY" or "INCR" in self.options:
+            new += old
+        is_refused = ("GT" in self.options and new < old) or ("LT" in self.options and new > old)
+        return new != old and not is_refused
+
+    @cached_property
+    def removed(self) -> frozenset[str]:
+        """The members that the command removes from a sorted set."""
+        known: Any = self.before[0]
+        if self.name == "ZREM":
+            return frozenset(filter(self._has, self.fields))
+        is_range = self.name in _RANGE_REMOVALS and len(self.words) == 4
+        if not is_range or getattr(known, "type_name", "") != "zset":
+            return frozenset()
+        with suppress(ValueError):  # The server rejects limits that are not numbers.
+            return frozenset(_members_within([*known], *self.words))
+        return frozenset()
+
     @property
     def has_condition(self) -> bool:
         return self.name == "SETNX" or (self.name == "SET" and "NX" in self.options)
@@ -244,9 +299,11 @@ class Access:
         return self.keys[0].fake, self.name, _VARIABLE.sub("#", about)
 
     def meets(self, other: Access) -> bool:
-        """Return whether two commands can access the same field or member of their common key."""
-        is_known = self.name in _FIELDS and other.name in _FIELDS
-        return not is_known or not set(self.fields).isdisjoint(other.fields)
+        """Return whether two commands can access the same field, member or path of their common key."""
+        if self.paths and other.paths:
+            return any(starmap(_is_same_or_inside, product(self.paths, other.paths)))
+        mine, others = self.fields, other.fields
+        return not (mine and others) or not set(mine).isdisjoint(others)
 
     def replaces(self, other: Access) -> bool:
         """Return whether a command changes what another one accesses, and appends nothing."""
@@ -256,9 +313,70 @@ class Access:
     @property
     def fields(self) -> tuple[str, ...]:
         """The fields or members that a command accesses, if its words name them."""
-        flags = _FLAGS if self.name == "ZADD" else ()
-        words = tuple(word for word in self.words if word.upper() not in flags)
-        return words[_FIELDS[self.name]] if self.name in _FIELDS else ()
+        if self.name in _FIELDS:
+            return self._without_flags()[_FIELDS[self.name]]
+        words = [*map(str.upper, self.words)] if self.name.startswith("H") else []
+        if "FIELDS" not in words:
+            return ()
+        # For example, HEXPIRE key 9 FIELDS 1 field.
+        named = self.words[words.index("FIELDS") + 2 :]
+        return named[::2] if self.name == "HSETEX" else named
+
+    def _without_flags(self) -> tuple[str, ...]:
+        flags = _FLAGS if self.name in ("ZADD", "GEOADD") else ()
+        return tuple(word for word in self.words if word.upper() not in flags)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of a document that a command accesses."""
+        if not self.name.startswith("JSON."):
+            return ()
+        paths = self.words[2:3]
+        if self.name == "JSON.MSET":
+            paths = self.words[2::3]
+        elif self.name == "JSON.MGET":
+            paths = self.words[-1:]
+        elif self.name == "JSON.GET":
+            paths = self.words[2:]
+            while paths and paths[0].upper() in _JSON_OPTIONS:
+                paths = paths[2:]
+        return paths or ("$",)
+
+
+def _is_same_or_inside(path: str, other: str) -> bool:
+    """Return whether two paths of a document lead to the same value, or one into the other's value."""
+    mine, others = _steps(path), _steps(other)
+    return None in (mine, others) or all(map(eq, mine or (), others or ()))
+
+
+def _steps(path: str) -> list[str] | None:
+    """Return the keys and indexes in a path; None if it can lead to several values."""
+    rest = path.removeprefix("$")
+    if rest in ("", "."):
+        return []
+    if _JSON_STEP.sub("", rest):
+        return None
+    return [name or quoted.strip("'\"") for name, quoted in _JSON_STEP.findall(rest)]
+
+
+def _members_within(
+    items: Sequence[tuple[float, bytes]], name: str, key: str, low: str, high: str
+) -> list[str]:
+    """Return the members that a command such as ZREMRANGEBYSCORE removes, given all of them in order."""
+    if name == "ZREMRANGEBYRANK":
+        first, last = (int(end) + len(items) * (int(end) < 0) for end in (low, high))
+        items = items[max(first, 0) : max(last + 1, 0)]
+    elif name == "ZREMRANGEBYSCORE":
+        bottom, top = (float(end.removeprefix("(")) for end in (low, high))
+        items = [one for one in items if bottom <= one[0] <= top]
+        items = [one for one in items if not (low[0] == "(" and one[0] == bottom)]
+        items = [one for one in items if not (high[0] == "(" and one[0] == top)]
+    else:
+        items = [one for one in items if low == "-" or low[1:].encode() <= one[1]]
+        items = [one for one in items if high == "+" or one[1] <= high[1:].encode()]
+        excluded = {end[1:].encode() for end in (low, high) if end[0] == "("}
+        items = [one for one in items if one[1] not in excluded]
+    return [text_of(member) for _, member in items]
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,22 +445,34 @@ class Record:
             if not (write.changes or write.counts) or not self.is_blind(write):
                 continue
             for key in write.keys:
-                earlier = self.earlier(at, key)
-                read = self.commands[earlier[-1]] if earlier else write
-                if read.is_write or read.name == "XREADGROUP" or not read.meets(write):
+                place = self.read_before(at, key)
+                if place is None:
                     continue
-                if write.name in ("SREM", "ZREM"):
-                    made = (self.commands[place] for place in earlier)
-                    added = {each for one in made if one.name in _CREATIONS for each in one.fields}
-                    if added.issuperset(write.fields):
-                        continue  # Who takes back what it added relies on nothing.
-                for other in self.of_key(key, earlier[-1], at):
+                read, others = self.commands[place], []
+                for other in self.of_key(key, place, at):
                     is_behind = other.name in _APPENDS and write.name in _OF_QUEUES
                     is_change = other.changes and not is_behind and other.meets(read)
                     if other.client != write.client and is_change:
-                        found.append((read, other, write, key))
-                        break
+                        others.append(other)
+                if others:
+                    same = next(filter(write.meets, others), others[0])
+                    found.append((read, same, write, key))
         return found
+
+    def read_before(self, at: int, key: Touch) -> int | None:
+        """Return the index of the read on which the write at an index relies: the last access of its
+        client to what it writes. None if that is no read, or if the client takes back what it added.
+        """
+        write, earlier = self.commands[at], self.earlier(at, key)
+        made = [self.commands[place] for place in earlier]
+        if write.name in ("SREM", "ZREM"):
+            added = {field for one in made if one.name in _CREATIONS for field in one.fields}
+            if added.issuperset(write.fields):
+                return None
+        about = [place for place in earlier if self.commands[place].meets(write)]
+        if not about or self.commands[about[-1]].is_write:
+            return None
+        return None if self.commands[about[-1]].name == "XREADGROUP" else about[-1]
 
     @cached_property
     def takeovers(self) -> list[tuple[Access, Access, Touch, int]]:
@@ -495,6 +625,8 @@ def _lost_update(record: Record) -> Found:
     for read, other, write, key in record.stale_writes:
         is_score = (read.name, write.name) == ("ZSCORE", "ZADD")
         is_overwritten = write.name in _OVERWRITES or is_score
+        if not write.meets(other):
+            continue  # For example, the other client wrote another field.
         if is_overwritten and any(value is not None for value in read.before):
             yield key.name, _told(read, other, write)
     for at, write in enumerate(accesses := record.run.accesses):
@@ -669,6 +801,37 @@ def _stale_copy(record: Record) -> Found:
                     break
 
 
+def _stale_removal(record: Record) -> Found:
+    """A client removes a member of a sorted set that got a new score since the client read it."""
+    for at, write in record.raced:
+        if not write.removed or not record.is_blind(write):
+            continue
+        key = write.keys[0]
+        place = record.read_before(at, key)
+        read = write if place is None else record.commands[place]
+        # A client that removes another range than it has read, such as an old window, relies on nothing.
+        is_read = write.name == "ZREM" or {*write.words[2:]} <= {*read.words[2:]}
+        if place is None or read.name in _COUNTS or not is_read:
+            continue
+        # Members that were there when the client read; a range may also contain those that were not.
+        unread: set[str] = set()
+        gone: set[str] = set()
+        for other in record.of_key(key, place, at):
+            if other.client == write.client:
+                continue
+            gone |= other.removed
+            added = {*other.creates} if other.name in _SCORES else set()
+            unread |= added - gone if write.name == "ZREM" else set()
+            if ({*other.rescored} | added) & write.removed - unread:
+                yield key.name, _told(read, other, write)
+                break
+
+
+def _stale_write(record: Record) -> Found:
+    yield from _stale_copy(record)
+    yield from _stale_removal(record)
+
+
 def _overtaken(record: Record) -> Found:
     """The value of a message or record overwrites that of a later one."""
     yield from _dropped(record)
@@ -783,13 +946,16 @@ def _repeated_effect(record: Record) -> Found:
         return
     count: Counter[object] = Counter()
     is_again = any(event.kind in _SECOND_TIME for event in run.fired)
+    # A quota, a bucket or a window may allow more when time has passed.
+    is_allowed = any(event.kind in _MOVES_OF_TIME for event in run.fired)
     for effect, one in _effects(run):
         count[effect] += 1
         is_new = 0 < before[effect] == count[effect] - 1
         # A client whose first attempt was refused something may get it here.
         is_attempt = is_again and (one.client.startswith("delivery") or "/" in one.client)
         is_own = one.call is None or root_of(one.client) not in record.workers
-        if is_new and is_own and (is_attempt or one.is_relative):
+        is_more = is_attempt or (one.is_relative and not is_allowed)
+        if is_new and is_own and is_more and not _counts_attempts(one):
             # Who does something else with a key may compensate for an earlier effect.
             shapes = {each.shape for each in record.plain.accesses}
             others = (each for each in run.accesses if each.shape not in shapes)
@@ -814,12 +980,28 @@ def _effects(run: Run) -> Iterator[tuple[object, Access]]:
             continue
         if not one.changes or not run.left.get(one.keys[0]):
             continue
-        if one.is_relative and not _is_id(one, run.accesses, at):
+        is_replaced = any(
+            other.changes
+            and other.name in _OVERWRITES
+            and one.keys[0] in other.keys
+            and one.meets(other)
+            for other in (run.accesses[at + 1 :] if one.is_relative else ())
+            if other.call is None
+        )
+        if one.is_relative and not is_replaced and not _is_id(one, run.accesses, at):
             yield one.text, one
         for each in one.creates if one.name in _CREATIONS and not one.has_condition else ():
             if (one.subject, each) not in names:
                 names.add((one.subject, each))
                 yield one.shape, one
+
+
+def _counts_attempts(access: Access) -> bool:
+    """Return whether the name of what a relative write changes says that it counts or lists attempts."""
+    if access.call is not None or not access.is_relative:
+        return False
+    names = " ".join((access.keys[0].name, *access.fields, *access.paths))
+    return not _OF_ATTEMPTS.isdisjoint(map(str.lower, re.findall(r"[A-Z]?[a-z]+|[A-Z]+", names)))
 
 
 def _is_id(access: Access, accesses: Sequence[Access], at: int) -> bool:
@@ -931,7 +1113,16 @@ def _half_written(record: Record, *, of_one_store: bool) -> Found:
     numbered = [one for one in kept if _is_numbered(one, record.mine)]
     if of_one_store:
         # A second attempt repairs all but what it cannot repeat.
-        kept = [one for one in kept if one.call is None and (one.acquires or one.is_relative)]
+        # A script that also notes an entry can recognise that it has run.
+        noted = {one.unit: one for one in record.mine if _is_entry(one)}
+        kept = [
+            one
+            for one in kept
+            if one.call is None
+            and (one.acquires or one.is_relative)
+            and noted.get(one.unit, one) is one
+            and not _counts_attempts(one)
+        ]
     looked_at = {key for one in accesses if root_of(one.client) != client for key in one.keys}
     for lost in record.lost:
         is_repeated = any(
@@ -953,6 +1144,12 @@ def _half_written(record: Record, *, of_one_store: bool) -> Found:
             if is_other and not (is_claim or may_be_checked):
                 yield f"{one.subject}, {lost.subject}", f"{_told(one)}, and nobody ran {lost.told}"
                 break
+
+
+def _is_entry(access: Access) -> bool:
+    """Return whether a command notes something that was not there, such as an ID that has been used."""
+    is_creation = access.name in _CREATIONS | _IF_NEW and bool(access.creates)
+    return access.call is None and access.changes and (is_creation or access.name in _APPENDS)
 
 
 def _is_numbered(access: Access, own: Sequence[Access]) -> bool:
@@ -1017,7 +1214,7 @@ PATTERNS: dict[str, tuple[Callable[[Record], Found], str]] = {
         "a later request or a person repairs the difference",
     ),
     "repeated effect": (_repeated_effect, "the number counts attempts"),
-    "stale write": (_stale_copy, "the value written does not come from the one read"),
+    "stale write": (_stale_write, "the value written does not come from the one read"),
     "overtaken message": (_overtaken, "the order of the messages does not matter"),
     "early search": (_early_search, "the search need not see the newest vectors"),
 }

@@ -129,8 +129,8 @@ def command_line(
         tuple(map(key_of_touch, of_keys)),
         any(one.writes for one in of_keys),
         times_in(b" ".join(argv[1:])),
-        # The options of ZADD precede its scores; other commands have a value first.
-        frozenset(map(str.upper, words[2 if spec.name == "ZADD" else 3 :])),
+        # The options of ZADD and GEOADD precede their scores; other commands have a value first.
+        frozenset(map(str.upper, words[2 if spec.name in ("ZADD", "GEOADD") else 3 :])),
         claims,
     )
 

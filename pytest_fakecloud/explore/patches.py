@@ -27,7 +27,8 @@ from typing import Any, Literal
 
 from ..base_cloud import BaseCloud
 from ..core.errors import ContractError, shown
-from ..core.recorder import is_library, is_own, stack_of
+from ..core.libraries import is_library
+from ..core.recorder import is_own, stack_of
 from ..core.timers import Signal
 from ..outside.clocks import (
     RealClock,

@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 
 from ..core.errors import ContractError, brief, shown, unknown_name
 from ..core.field_types import has_not_run
-from ..core.recorder import is_library
+from ..core.libraries import is_library
 from ..every_failure import names_of
 from .run import Program
 from .schedule import CLOCK, KINDS, RANDOM, SWITCHES, Kind, Schedule

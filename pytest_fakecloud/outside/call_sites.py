@@ -18,7 +18,8 @@ from types import FrameType
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from ..core.recorder import CallSite, code_place, is_library, is_own, stack_of
+from ..core.libraries import is_library
+from ..core.recorder import CallSite, code_place, is_own, stack_of
 from .clocks import module_of
 
 _NOT_CLIENTS = sys.stdlib_module_names | {

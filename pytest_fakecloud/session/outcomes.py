@@ -18,8 +18,9 @@ from ..base_cloud import context_of, undelivered
 from ..cloud import Cloud
 from ..core.calls import Call
 from ..core.errors import ContractError, chain_of, counted, encodable, ends_the_test, report_failure
+from ..core.libraries import is_library
 from ..core.problems import Problem, with_allowance
-from ..core.recorder import is_library, is_own
+from ..core.recorder import is_own
 from . import warn
 from .options import misuse
 from .run import Run

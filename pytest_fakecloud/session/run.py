@@ -20,6 +20,7 @@ from .. import __path__
 from ..base_cloud import close_with_fixtures, context_of, fixture_fake
 from ..cloud import Cloud
 from ..core.errors import ContractError, unknown_name
+from ..core.libraries import add_test
 from ..core.timers import monotonic
 from ..outside.replace import Hooks
 from ..services import SERVICES, services_by_word
@@ -232,6 +233,7 @@ class Run:
         """Return every fake to its baseline and remove all traces of earlier tests."""
         self.end_test()
         self.test = TestState(item)
+        add_test(str(item.path))
         if self._process_changes is not None and not _names_fakes(item):
             self._undo_process_changes()
         for each in self._lasting:
@@ -498,7 +500,8 @@ NOT_OF_A_TEST = ("__main__", "cli", "kafka", "redis", "standalone", "support", "
 
 
 IMPORTED_LATER = (
-    "cronsim", "decimal", "difflib", "email.utils", "fractions", "jwt", "ssl", "sysconfig", "zoneinfo",
+    "cronsim", "decimal", "difflib", "email.utils", "fractions", "jwt", "ssl", "sysconfig", "tomllib",
+    "zipfile", "zoneinfo",
 )  # fmt: skip
 """Modules that functions of this package import when they are first called."""
 

@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import gc
 import itertools
-import json
 import sys
 from functools import partial
 from typing import Any
 
 import pytest
 
-import pytest_fakecloud
 from pytest_fakecloud.core.calls import KEEP_BYTES, Call, Event, Headers, weight_of
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.field_types import TEXT, URL
 from pytest_fakecloud.core.journal import Journal
 from pytest_fakecloud.core.matching import Field
-from pytest_fakecloud.core.recorder import (
-    CallSite,
-    Recorder,
-    arguments_shown,
-    code_place,
-    is_library,
-    place_at,
-)
+from pytest_fakecloud.core.recorder import CallSite, Recorder, arguments_shown, code_place, place_at
 
 from ..harness import error_of, in_threads
 
@@ -709,24 +700,6 @@ def test_large_calls_are_cut_when_they_are_forgotten(through_a_handle: bool) -> 
     assert slow.cut == {}
     assert [call.cut for call in others] == [{}] * 3
     assert set(cloud.shared.large) == {slow, *others}
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        (pytest_fakecloud.__file__, True),
-        (pytest_fakecloud.__file__.replace("fakecloud", "fakecloud_example"), False),
-        (json.__file__, True),
-        ("<frozen importlib._bootstrap>", True),
-        ("/opt/other/lib/python3.12/site-packages/redis/client.py", True),
-        ("/usr/lib/python3/dist-packages/redis/client.py", True),
-        ("/home/ann/site-packages-demo/app.py", False),
-        ("<string>", False),
-        (__file__, False),
-    ],
-)
-def test_files_of_libraries(name: str, expected: bool) -> None:
-    assert is_library(name) is expected
 
 
 class Seen(str):

@@ -27,6 +27,16 @@ RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL'
 HAND_OVER = (
     "if redis.call('ZREM', KEYS[1], ARGV[1]) == 1 then redis.call('RPUSH', KEYS[2], ARGV[1]) end"
 )
+REFILL = """
+local at, now = tonumber(redis.call('GET', KEYS[2]) or '0'), tonumber(redis.call('TIME')[1])
+if now - at >= 60 then redis.call('SET', KEYS[1], '1') redis.call('SET', KEYS[2], now) end
+if tonumber(redis.call('GET', KEYS[1])) > 0 then return redis.call('DECR', KEYS[1]) end
+"""
+COUNT = """
+local visits = redis.call('INCR', KEYS[1])
+if visits == 1 then redis.call('EXPIRE', KEYS[1], 60) end
+return visits
+"""
 FENCED = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('SET', KEYS[2], ARGV[2]) end"
 
 
@@ -55,6 +65,26 @@ def submit_scores(redis: Redis, *, gt: bool) -> Clients:
             redis.zadd("due", {"job": score}, gt=gt)
 
     return {"ann": lambda: submit(7), "bob": lambda: submit(9)}
+
+
+def settle_orders(redis: Redis) -> Clients:
+    redis.hset("orders", values={"one": "new", "two": "new"})
+
+    def settle() -> None:
+        for order in redis.hgetall("orders"):
+            redis.hset("orders", order, "sent")
+
+    return {"relay": settle, "shop": lambda: redis.hset("orders", "two", "cancelled")}
+
+
+def rename_in_document(redis: Redis) -> Clients:
+    redis.json.set("paper", "$", {"author": {"name": "x"}})
+
+    def rename(name: str) -> None:
+        old = redis.json.get("paper", "$.author.name")
+        redis.json.set("paper", "$['author']", {"name": f"{old}{name}"})
+
+    return both(rename)
 
 
 def raise_score(redis: Redis) -> Clients:
@@ -358,6 +388,45 @@ def rank_slots(redis: Redis) -> Clients:
     return run_in_slot(redis, lambda name: redis.zrank("slots", name) == 0)
 
 
+def beside(work: Callable[[], object], other: Callable[[], object]) -> Clients:
+    return {"worker": work, "shop": other}
+
+
+def remove_moved(redis: Redis) -> Clients:
+    redis.zadd("due", {"job 2": 2})
+
+    def work() -> None:
+        for job in redis.zrange("due", 0, 5, sortby="BYSCORE"):
+            redis.zrem("due", job)
+
+    return beside(work, lambda: redis.zadd("due", {"job 2": 99}))
+
+
+def remove_read_range(redis: Redis) -> Clients:
+    def work() -> None:
+        redis.publish("jobs", ",".join(redis.zrange("due", 0, 5, sortby="BYSCORE")))
+        redis.zremrangebyscore("due", 0, 5)
+
+    return beside(work, lambda: redis.zadd("due", {"late": 3}))
+
+
+def remove_idle(redis: Redis) -> Clients:
+    return beside(
+        lambda: (redis.zscore("due", "job") or 9) < 5 and redis.zrem("due", "job", "other"),
+        lambda: redis.zincrby("due", 10, "job"),
+    )
+
+
+def remove_near(redis: Redis) -> Clients:
+    redis.geoadd("cars", (13.36, 38.11, "a"))
+
+    def leave() -> None:
+        for car in redis.geosearch("cars", longitude=13, latitude=38, radius=99, unit="KM"):
+            redis.zrem("cars", car)
+
+    return beside(leave, lambda: redis.geoadd("cars", (2.35, 48.85, "a")))
+
+
 def number_invoice(redis: Redis) -> Clients:
     def issue(name: str) -> None:
         if not redis.hget("invoice:of", name):
@@ -377,6 +446,32 @@ def add_by_script(redis: Redis) -> Clients:
 
 def set_other_fields(redis: Redis) -> Clients:
     return both(lambda name: redis.hset("user", name, f"{redis.hget('user', name)}!"))
+
+
+def write_beside(redis: Redis, *commands: str) -> Clients:
+    """A client that has read the whole of a key writes a part of it, others other parts."""
+    redis.hset("parts", values={"a": "1", "b": "2", "c": "3", "d": "4"})
+    redis.json.set("paper", "$", {"a": 1, "b": 2, "c": [3, 4]})
+    first, *others = (line.split(" + ") for line in commands)
+    work = {"first": first, **{f"other{number}": lines for number, lines in enumerate(others)}}
+    return {
+        name: lambda lines=lines: [redis.execute(line.split()) for line in lines]
+        for name, lines in work.items()
+    }
+
+
+def write_fields_beside(redis: Redis) -> Clients:
+    first = "HGETALL parts + HSET parts a 9 + HDEL parts d"
+    return write_beside(redis, first, "HSET parts b 8", "HINCRBY parts c 1")
+
+
+def write_read_field_beside(redis: Redis) -> Clients:
+    return write_beside(redis, "HMGET parts a b + HSET parts a 9", "HDEL parts b")
+
+
+def write_paths_beside(redis: Redis) -> Clients:
+    first = "JSON.GET paper + JSON.SET paper $.c[0] 9"
+    return write_beside(redis, first, "JSON.SET paper $['a'] 8", "JSON.NUMINCRBY paper c[1] 1")
 
 
 def set_the_same(redis: Redis) -> Clients:
@@ -441,6 +536,40 @@ def hand_over_once(redis: Redis) -> Clients:
                 redis.rpush("outgoing", job)
 
     return both(work)
+
+
+def remove_same_score(redis: Redis) -> Clients:
+    work = remove_idle(redis)["worker"]
+    return beside(work, lambda: redis.zadd("due", {"job": 1}))
+
+
+def take_by_time(redis: Redis) -> Clients:
+    return both(lambda _: redis.eval(REFILL, keys=["bucket:tokens", "bucket:at"]))
+
+
+def remind_by_time(redis: Redis) -> Clients:
+    return both(lambda _: redis.eval(COUNT, keys=["window"]) == 1 and redis.incr("reminders"))
+
+
+def count_attempts(redis: Redis) -> Clients:
+    def work() -> None:
+        redis.incr("attempts:ann")
+        redis.hincrby("job", "failedTries", 1)
+        redis.set("paid", "order-1")
+
+    return retried(work)
+
+
+def sell_with_entry(redis: Redis) -> Clients:
+    sell = (
+        "if redis.call('SADD', KEYS[2], ARGV[1]) == 1 then return redis.call('DECR', KEYS[1]) end"
+    )
+    return {
+        "ann": lambda: (
+            redis.eval(sell, keys=["stock", "entries"], args=["order-1"]),
+            redis.hset("sold", "order-1", "ann"),
+        )
+    }
 
 
 def remove_and_count(redis: Redis) -> Clients:
@@ -663,7 +792,15 @@ def add_themselves(redis: Redis) -> Clients:
 
 
 FIRE: dict[str, tuple[Callable[[Redis], Clients], ...]] = {
-    "lost update": (add_view, rename_field, append_in_document, raise_score, take_from_bucket),
+    "lost update": (
+        add_view,
+        rename_field,
+        append_in_document,
+        raise_score,
+        take_from_bucket,
+        settle_orders,
+        rename_in_document,
+    ),
     "check then act": (
         take_stock,
         claim_seat,
@@ -684,7 +821,16 @@ FIRE: dict[str, tuple[Callable[[Redis], Clients], ...]] = {
         lock_forever,
         count_after_expiry,
     ),
-    "stale write": (invalidate_first, build_timeline, build_list, unmark_changed),
+    "stale write": (
+        invalidate_first,
+        build_timeline,
+        build_list,
+        unmark_changed,
+        remove_moved,
+        remove_read_range,
+        remove_idle,
+        remove_near,
+    ),
     "intermediate read": (rebuild_list, rebuild_hash, rebuild_in_pages),
     "partial update": (transfer, sell_then_note, claim_name_first, number_invoice),
     "early commit": (pop_job, pop_ticket, pop_due),
@@ -707,6 +853,8 @@ SILENT = (
     peek_and_pop, rebuild_aside, rebuild_at_once, sell_at_once, count_versions, add_themselves,
     write_own_field, count_slots, rank_players, reset_password_once, reset_if_removed,
     archive_bonus, raise_score_at_once, register_once, hand_over_several,
+    write_fields_beside, write_read_field_beside, write_paths_beside,
+    remove_same_score, take_by_time, remind_by_time, count_attempts, sell_with_entry,
 )  # fmt: skip
 
 

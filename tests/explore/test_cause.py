@@ -18,6 +18,7 @@ import redis.asyncio as redis_asyncio
 from upstash_redis import Redis
 
 from pytest_fakecloud import BrokenPromiseError, Cloud, History, KVServer, always
+from pytest_fakecloud.explore.schedule import Kind
 from pytest_fakecloud.explore.simulation.strands import distinct_places
 from pytest_fakecloud.reporting.page import page
 from pytest_fakecloud.reporting.report import report_of
@@ -411,3 +412,45 @@ def test_the_order_of_equal_requests_is_a_cause_if_it_decides_a_result(
 
     clients = {"ann": lambda: redis.incr("n"), "bob": lambda: redis.incr("n")}
     assert "bob's INCR n" in failure(cloud, clients, check).cause
+
+
+@pytest.mark.parametrize(("plain", "words"), [("respond", "SET paid 1"), ("crash", "GET paid")])
+@pytest.mark.parametrize("serve", ["function", "asgi", "worker"])
+def test_a_plainer_event_at_a_later_call_is_the_cause(
+    cloud: Cloud, redis: Redis, serve: str, plain: Kind, words: str
+) -> None:
+    mails: list[str] = []
+
+    def charge(_: object = None) -> int:
+        if not redis.get("paid"):
+            mails.append("receipt")
+            redis.set("paid", "1")
+        return 200
+
+    async def charge_in_application() -> None:
+        charge()
+
+    run: Any = lambda: None  # noqa: E731
+    if serve == "asgi":
+        run = publishes_to_asgi(cloud, charge_in_application)
+    elif serve == "function":
+        queue = cloud.queue()
+        queue.destinations.call("https://app.example.com/hook", charge)
+        run = partial(queue.publish, "https://app.example.com/hook")
+
+    def check() -> None:
+        assert mails.count("receipt") <= 1
+
+    # A rotated token takes effect at the next call, here also at that of another client.
+    workers = {"visitor": lambda: redis.get("page"), "clerk": charge} if serve == "worker" else {}
+    found = failure(
+        cloud,
+        run,
+        check,
+        workers=workers,
+        setup=mails.clear,
+        kinds=("rotate_token", plain),
+        budget=300,
+    )
+    assert "rotate_token" not in found.schedule
+    assert words in found.cause

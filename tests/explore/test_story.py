@@ -6,13 +6,16 @@ import asyncio
 import contextlib
 import json
 import re
+import shutil
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import httpx
 import pytest
 import redis as redis_py
+import upstash_redis
 from upstash_redis import Redis
 from upstash_redis.asyncio import Redis as AsyncRedis
 from upstash_redis.errors import UpstashError
@@ -489,3 +492,49 @@ def test_a_report_has_requests_logs_warnings_and_output_of_the_failing_schedule_
     if client == "destination":
         assert text.count("* test queue.publish(") == 1
         assert "(x" not in text.partition("* test queue.publish(")[2].partition("application")[0]
+
+
+@pytest.mark.parametrize("place", ["vendor", "lib/site-packages", "__pypackages__/3.12/lib"])
+@pytest.mark.parametrize("has_metadata", [True, False])
+def test_an_installed_application_has_its_lines_and_a_vendored_client_has_none(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, place: str, has_metadata: bool
+) -> None:
+    site = pytester.mkdir("root") / place
+    shutil.copytree(Path(upstash_redis.__file__).parent, site / "upstash_redis")
+    (site / "shop.py").write_text(
+        "def view(redis):\n    redis.set('views', int(redis.get('views')) + 1)\n\n"
+        "def checked(redis):\n    view(redis)\n    assert redis.get('views') != '8'\n"
+    )
+    if has_metadata:
+        pytester.makepyprojecttoml('[project]\nname = "shop"')
+        for name, files in (("shop", ["shop.py"]), ("client", [*site.glob("upstash_redis/**/*")])):
+            metadata = site / f"{name}-1.0.dist-info"
+            metadata.mkdir()
+            lines = (f"{Path(site / file).relative_to(site)},,\n" for file in files)
+            (metadata / "RECORD").write_text("".join(lines))
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    pytester.makepyfile(
+        """
+        import shop
+        from upstash_redis import Redis
+
+        def explore(kv_server, fakecloud, view):
+            redis = Redis(kv_server.url, kv_server.token)
+            kv_server.load({"views": "7"})
+            clients = {name: lambda: view(redis) for name in ("ann", "bob")}
+            fakecloud.explore(clients, budget=40)
+
+        def test_anomaly(kv_server, fakecloud):
+            explore(kv_server, fakecloud, shop.view)
+
+        def test_assertion(kv_server, fakecloud):
+            explore(kv_server, fakecloud, shop.checked)
+        """
+    )
+    result = pytester.runpytest_subprocess("-pno:randomly", "-pno:cacheprovider", "-pno:xdist")
+    result.assert_outcomes(failed=2)
+    output = result.stdout.str()
+    assert "anomaly: lost update (views): ann: GET views" in output
+    assert "the promise was broken" in output, "the assertion of the application is its promise"
+    assert 'GET views → "7" (shop.py:2)' in output
+    assert "http.py" not in output

@@ -24,7 +24,7 @@ from typing import Any
 
 from ...core.errors import ContractError, importing
 from ...core.timers import monotonic
-from ..run import Redundant, Run
+from ..run import Point, Redundant, Run
 from ..schedule import AT_DELIVERIES, EDGE, ENDS, ORDERS, SWITCHES, TRIED, Event, Kind, Schedule
 from .dpor import Interleavings
 from .events import Pairs, RandomRuns, Singles, delayed_again, likelihood, paused_again
@@ -281,6 +281,8 @@ SHRINK_SECONDS = 5.0
 """Wall-clock seconds for shrinking a failing schedule, in addition to the budget."""
 MOST_SWITCHES = 40
 """Maximum number of single switches that are tried instead of several events."""
+_NEXT_POINTS = 4
+"""Number of points of one strand, and of all others, at which a plainer event is tried instead."""
 REPLAYS = 5
 """Number of times a failing schedule is replayed before it is reported."""
 
@@ -298,14 +300,45 @@ def smallest(player: Player, run: Run, undisturbed: Run) -> Run:
     if run.is_stuck or breaks(run.schedule) is None:
         return run
     found = shrink(run.schedule, breaks, lambda: monotonic() < until, player.subject.kinds)
-    again = player.play(found)
+    again = player.play(found, notes=True)
     if again.broken is None:
         return run
+    for plainer in _plainer(again, undisturbed):
+        if monotonic() >= until:
+            break
+        if (applied := breaks(plainer)) is not None and len(applied) == len(again.fired):
+            again = player.play(applied)
+            break
     if len(again.fired) > 1:
         for switch in itertools.islice(_single_switches(again, undisturbed), MOST_SWITCHES):
             if (applied := breaks(switch)) is not None and len(applied) == 1:
                 return player.play(switch)
     return again
+
+
+def _plainer(run: Run, undisturbed: Run) -> Iterator[Schedule]:
+    """Yield schedules with an event of a plainer kind in the place of another: at the same point, or
+    at a later one, because some kinds take effect at a later call, perhaps of another strand.
+    """
+    for event in run.fired:
+        points = _points_from(event, run)
+        # A call that is rejected in the run is a point of the undisturbed run only.
+        points += [one for one in _points_from(event, undisturbed) if one not in points]
+        own = [one for one in points if one.strand == event.strand]
+        others = [one for one in points if one.strand != event.strand]
+        near = own[:_NEXT_POINTS] + others[:_NEXT_POINTS]
+        kinds = () if event.kind in ORDERS else TRIED[: TRIED.index(event.kind)]
+        for kind, point in itertools.product([one for one in kinds if one not in ORDERS], near):
+            for instead in point.events():
+                if instead.kind == kind:
+                    yield Schedule(instead if one == event else one for one in run.fired)
+
+
+def _points_from(event: Event, run: Run) -> list[Point]:
+    """Return the points of a run from that of an event on."""
+    places = [(point.strand, point.number) for point in run.points]
+    here = event.strand, event.point
+    return run.points[places.index(here) :] if here in places else []
 
 
 def _single_switches(run: Run, undisturbed: Run) -> Iterator[Schedule]:

@@ -13,7 +13,8 @@ from types import FrameType
 from typing import Any, TypeAlias
 
 from ...core.errors import broken_promise
-from ...core.recorder import is_library, stack_of
+from ...core.libraries import is_library
+from ...core.recorder import stack_of
 from ..fakes import Fakes
 from ..footprint import READS_CLOCK
 from .clock import RunClock

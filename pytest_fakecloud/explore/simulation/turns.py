@@ -16,7 +16,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from ...core.errors import ContractError, report_failure
-from ...core.recorder import is_library
+from ...core.libraries import is_library
 from ...core.timers import monotonic
 from .strands import (
     NOT_WAITING,

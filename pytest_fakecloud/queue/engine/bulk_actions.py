@@ -8,9 +8,8 @@ adds its id to the response.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from ...core.structs import Struct
 from ..model import DAY
 
 Source = Literal["qstash", "workflow"]
@@ -18,7 +17,7 @@ _KEPT_US = 7 * DAY
 """How long an action can be read (vendor's page on bulk actions)."""
 
 
-class BulkAction(Struct):
+class BulkAction(NamedTuple):
     """A finished bulk action. ``filters`` are the values of its filters by name."""
 
     id: str
