@@ -99,6 +99,8 @@ class Timekeeper:
         """The time of a frozen clock; None if the clock runs."""
         self._held_us: int | None = None
         """The time during an advance, which stands at the due time of the timer that fires."""
+        self._firing: Planned | None = None
+        """The timer that an advance fires, until its callback has returned."""
         self._offset_us: int
         """The time of a running clock minus the process's."""
         self._live_us: int | None
@@ -260,17 +262,22 @@ class Timekeeper:
                 moved = target_us > now
                 if moved:
                     self._check_free()
-                while (timer := self._pop(lanes, target_us)) is not None:
+                self._firing = None
+                while (timer := self._pop(lanes, target_us, keep=True)) is not None:
                     if timer.due_us > self._held_us:
                         self._held_us = timer.due_us
                         self._moved()
                     yield timer
+                    self._firing = None
                     if turns.breach is not None or done():
                         break
                 else:
                     if moved and target_us > self._held_us:
                         self._held_us = target_us
             finally:
+                if (firing := self._firing) is not None:
+                    self._firing = None
+                    self._plan_again(firing)
                 try:
                     self._release()
                 except BaseException:
@@ -299,6 +306,9 @@ class Timekeeper:
             for timer in steps:
                 at_us = self.now_us()
                 fired.append(Fired(at_us, timer.label, timer.callback(timer.due_us)))
+        except Exception:
+            self._firing = None  # The callback has failed, and is not repeated.
+            raise
         finally:
             # Close the iterator now, because an exception with a traceback would keep it alive.
             # Not with closing(), whose __exit__() is written in Python and can be interrupted.
@@ -556,14 +566,29 @@ class Timekeeper:
             for planned in self._lanes.values():
                 planned.clear()
 
-    def _pop(self, lanes: tuple[Lane, ...], until_us: int) -> Timer | None:
-        """Remove and return the first timer of the lanes that is due by ``until_us``, or None."""
+    def _pop(self, lanes: tuple[Lane, ...], until_us: int, keep: bool = False) -> Timer | None:
+        """Remove and return the first timer of the lanes that is due by ``until_us``, or None.
+
+        With ``keep``, it becomes ``_firing``.
+        """
         with self._lock:
             heads = [head for lane in lanes if (head := self._head(lane)) is not None]
             first = min(heads, default=None)
             if first is None or first[0] > until_us:
                 return None
+            if keep:
+                self._firing = first
             return heapq.heappop(self._lanes[first[2].lane])[2]
+
+    def _plan_again(self, planned: Planned) -> None:
+        """Plan a timer again that a signal's handler may have interrupted before its callback began.
+
+        A callback that had begun finds that there is nothing left to do.
+        """
+        with self._lock:
+            lane = self._lanes[planned[2].lane]
+            if planned not in lane:
+                heapq.heappush(lane, planned)
 
     def _head(self, lane: Lane) -> Planned | None:
         planned = self._lanes[lane]
@@ -752,6 +777,9 @@ async def drive(
             else:
                 result = timer.callback(timer.due_us)
             fired.append(Fired(at_us, timer.label, result))
+    except Exception:
+        clock._firing = None
+        raise
     finally:
         steps.close()
     return fired

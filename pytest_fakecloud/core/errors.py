@@ -117,7 +117,8 @@ def print_error(error: BaseException) -> None:
 class report_failure:
     """Turn an ``Exception`` in a with-block into one line for ``report``, which begins with ``failed``.
 
-    A time-out of pytest-timeout, ``KeyboardInterrupt`` and the like are raised. Reports call code of the test, and an exception in a pytest hook would abort the whole run.
+    A time-out of pytest-timeout, ``KeyboardInterrupt`` and the like are raised. Reports call code of
+    the test, and an exception in a pytest hook would abort the whole run.
     """
 
     def __init__(self, failed: str, report: Callable[[str], object]) -> None:

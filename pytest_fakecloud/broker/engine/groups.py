@@ -71,11 +71,8 @@ class MemoryGroups:
                 "session": self._session_over,
             }
             with state, state.lock:
-                try:
-                    state.due_us = at_us
-                    on_due[kind](owner)
-                finally:
-                    state.due_us = None
+                state.now_us = at_us
+                on_due[kind](owner)
 
         # Wake the calls that wait in this group, because the new timer may be due first.
         group = owner if isinstance(owner, ConsumerGroup) else owner.group

@@ -95,7 +95,7 @@ class PartitionLog:
         self._by_client.extend(repeat(by_client, len(new.values)))
 
     def cut(self, end: int) -> None:
-        """Take back the records from an offset on, also those of an ``append()`` that was interrupted."""
+        """Remove the records from an offset on, also those of an interrupted ``append()``."""
         for name in self._COLUMNS:
             del getattr(self, name)[end - self._base :]
 

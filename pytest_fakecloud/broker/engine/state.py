@@ -279,17 +279,19 @@ class BrokerState:
         self.topics: dict[str, Topic] = {}
         self.groups: dict[str, ConsumerGroup] = {}
         self.woken: set[Signal] = set()
-        self.due_us: int | None = None
-        """The time at which a timer was due, during its callback."""
+        self._times_us: dict[int, int] = {}
+        """The time of the operation that each thread makes, by the thread's ID."""
         self._events: list[tuple[EventKind, str, int, dict[str, Any]]] = []
         self.lock = threading.Lock()
         """A lock that is taken and released by code written in C. A signal's handler can raise in
         ``__enter__`` and ``__exit__`` below, but then only delays what they do.
         """
 
-    def __enter__(self) -> None: ...
+    def __enter__(self) -> None:
+        self._times_us.pop(threading.get_ident(), None)
 
     def __exit__(self, *error: object) -> None:
+        self._times_us.pop(threading.get_ident(), None)
         if not self.woken and not self._events:
             return
         with self.lock:
@@ -305,8 +307,18 @@ class BrokerState:
 
     @property
     def now_us(self) -> int:
-        """The clock's time; in a timer's callback, the time at which the timer was due."""
-        return self.clock.now_us() if self.due_us is None else self.due_us
+        """The time of the operation: the clock's when it is first read while the state is locked, or
+        in a timer's callback, which sets it, the time at which the timer was due.
+        """
+        thread = threading.get_ident()
+        now_us = self._times_us.get(thread)
+        if now_us is None:
+            now_us = self._times_us[thread] = self.clock.now_us()
+        return now_us
+
+    @now_us.setter
+    def now_us(self, now_us: int) -> None:
+        self._times_us[threading.get_ident()] = now_us
 
     def topic(self, name: str) -> Topic:
         """Return a topic without expired records; raise ``BrokerError`` if it is unknown."""

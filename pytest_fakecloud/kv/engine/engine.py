@@ -194,7 +194,7 @@ class Engine:
             return self.execute_locked(session, argv)
         finally:
             if is_outer:
-                try:
+                try:  # noqa: SIM105 - suppress() is written in Python, so it can be interrupted.
                     self.lock.release()
                 except RuntimeError:
                     pass  # It was not taken.
@@ -310,7 +310,7 @@ class Engine:
                     return
             finally:
                 if is_outer:
-                    try:
+                    try:  # noqa: SIM105 - suppress() is written in Python, so it can be interrupted.
                         self.lock.release()
                     except RuntimeError:
                         pass  # It was not taken.

@@ -170,8 +170,10 @@ class Engine(Publisher):
             message = self.pending.get(message_id)
             if message is None or message.state == "ACTIVE" or self.closed:
                 return None
-            self.timers.pop(message_id, None)
             now = self.clock.now_us()
+            if message.due_us is not None and message.due_us > now:
+                return None  # An interrupted attempt's timer was planned again.
+            self.timers.pop(message_id, None)
             settings = message.settings
             is_limited = (
                 message.queue_name is not None

@@ -137,13 +137,23 @@ class Namespace:
 
     def _append(self, id: str) -> int:
         row = len(self.stored)
-        self._slots.append(self._next_slot)
-        self._next_slot += 1
-        self.stored.append(VectorRecord(id))
-        self._rows[id] = row
-        if self.matrix is not None:
-            self.matrix.append(None)
-        self._hide(row)
+        try:
+            self._slots.append(self._next_slot)
+            self._next_slot += 1
+            self.stored.append(VectorRecord(id))
+            if self.matrix is not None:
+                self.matrix.append(None)
+            self._hide(row)
+            self._rows[id] = row
+        except BaseException:
+            # A signal's handler, such as that of pytest-timeout, may raise between two columns.
+            del self._slots[row:], self.stored[row:]
+            if self.matrix is not None:
+                self.matrix.count = row
+            self._hidden.discard(row)
+            self._hidden_rows = None
+            self._rows.pop(id, None)
+            raise
         return row
 
     def _write(self, row: int, record: VectorRecord) -> None:
