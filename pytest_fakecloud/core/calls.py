@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache, partial
+from functools import partial
 from itertools import zip_longest
-from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast, get_args
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 from .errors import CannotTell, ContractError, cut, did_you_mean, shown, unknown_name
 from .field_types import (
@@ -151,81 +148,11 @@ def _folded(headers: Headers) -> dict[str, list[str]]:
     return {name.lower(): headers.getlist(name) for name in headers}
 
 
-SYNC_TOKEN = "Upstash-Sync-Token"
-"""The only header of most responses of the key-value service. Its value is a number."""
-SYNC_TOKENS = frozenset({SYNC_TOKEN.lower(), "service-sync-token"})
-"""The names under which clients send the number of their latest response, in lower case."""
-is_number = re.compile("0|[1-9][0-9]{0,17}").fullmatch
-"""Returns None unless an integer can stand for a sync token."""
-number_of = lru_cache(maxsize=64)(int)
-"""Return a sync token as an integer. A client sends the token of its latest response, so the journal
-keeps one object for both. (The cache calls no function in Python.)
-"""
 NO_HEADERS = Headers()
+_NOTHING_CUT: Mapping[str, int] = MappingProxyType({})
 
 
-class VariedHeaders(Headers):
-    """The headers of an earlier request, with another sync token."""
-
-    __slots__ = ("_earlier", "_token")
-
-    def __init__(self, earlier: Sequence[tuple[str, str]], token: int) -> None:
-        self._earlier, self._token = earlier, token
-
-    @property
-    def pairs(self) -> Sequence[tuple[str, str]]:  # type: ignore[override]
-        return tuple(
-            (name, str(self._token) if name.lower() in SYNC_TOKENS else value)
-            for name, value in self._earlier
-        )
-
-    def __reduce__(self) -> tuple[type[Headers], tuple[Sequence[tuple[str, str]]]]:
-        return Headers, (self.pairs,)
-
-
-class _Rare(NamedTuple):
-    """The values of the fields that few calls set. All other calls share one object."""
-
-    fault: str | None = None
-    faults: Sequence[Mapping[str, str]] = ()
-    problem: str | None = None
-    note: str = ""
-    cut: Mapping[str, int] = MappingProxyType({})
-    until: int = 0
-
-
-_NOTHING_RARE = _Rare()
-_setting_rare = threading.Lock()
-
-
-def _rare(name: str) -> Any:
-    def set_rare(call: Call, value: Any) -> None:
-        # Another thread may set another field of the same call.
-        with _setting_rare:
-            call._rare = call._rare._replace(**{name: value})
-
-    return property(attrgetter(f"_rare.{name}"), set_rare)
-
-
-class _RareFields:
-    """The fields of ``_Rare`` as attributes of a call.
-
-    Few calls set any of them, and a slot for each would make every entry of the journal a tenth
-    larger. Reading a property of an ``attrgetter`` calls no function in Python, because a report reads
-    these fields of every call several times.
-    """
-
-    if not TYPE_CHECKING:  # Type checkers would look for the fields in the slots.
-        __slots__ = ()
-    fault: str | None = _rare("fault")
-    faults: Sequence[Mapping[str, str]] = _rare("faults")
-    problem: str | None = _rare("problem")
-    note: str = _rare("note")
-    cut: Mapping[str, int] = _rare("cut")
-    _until: int = _rare("until")
-
-
-class Call(_RareFields):
+class Call:
     """One request and its response.
 
     ``at_us`` is its time on the cloud's clock, ``target`` the request target as sent,
@@ -241,9 +168,9 @@ class Call(_RareFields):
 
     # Slots, because a server's journal keeps thousands of calls.
     __slots__ = (
-        "_rare", "_read_facts", "_response_headers", "at_us", "client", "handle", "method", "number",
-        "outcome", "reached", "request_body", "request_headers", "response_body", "route", "service",
-        "status", "target",
+        "_read_facts", "_until", "at_us", "client", "cut", "fault", "faults", "handle", "method", "note",
+        "number", "outcome", "problem", "reached", "request_body", "request_headers", "response_body",
+        "response_headers", "route", "service", "status", "target",
     )  # fmt: skip
 
     def __init__(
@@ -271,13 +198,19 @@ class Call(_RareFields):
         self._read_facts = read_facts
         """The facts, or the function that reads them."""
         self.status: int | None = None
-        self._response_headers: Headers | int = NO_HEADERS
-        """The headers, or the sync token that is the only one, because an integer is much smaller."""
+        self.response_headers = NO_HEADERS
+        """The headers of the response; none until it was sent."""
         self.response_body = b""
         self.route = ""
         self.outcome: Outcome = "open"
         self.reached = False
-        self._rare = _NOTHING_RARE
+        self.fault: str | None = None
+        self.faults: Sequence[Mapping[str, str]] = ()
+        self.problem: str | None = None
+        self.note = ""
+        self.cut: Mapping[str, int] = _NOTHING_CUT
+        self._until = 0
+        """The journal number that was reserved when the effects of faults had ended."""
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -286,12 +219,6 @@ class Call(_RareFields):
         if not isinstance(facts, dict):
             facts = self._read_facts = {} if facts is None else facts(self)
         return facts
-
-    @property
-    def response_headers(self) -> Headers:
-        """The headers of the response; none until it was sent."""
-        headers = self._response_headers
-        return Headers(((SYNC_TOKEN, str(headers)),)) if isinstance(headers, int) else headers
 
     @property
     def at(self) -> datetime:
@@ -412,11 +339,8 @@ def parts_of(call: Call) -> dict[str, Any]:
     }
 
 
-keep_headers: Callable[[Call, Headers | int], None] = vars(Call)["_response_headers"].__set__
-"""Set the headers of a call's response, or the sync token that is the only one."""
 _UNANSWERED = Call(0, 0, "", "", "", "")
-_NAMES = ("response_headers", *_RareFields.__annotations__, *Call.__slots__)
-_PUBLIC = sorted(name for name in _NAMES if name[0] != "_")
+_PUBLIC = sorted(name for name in Call.__slots__ if name[0] != "_")
 _OF_REQUESTS = frozenset({
     "at_us", "client", "handle", "method", "number", "request_body", "request_headers", "service",
     "target",

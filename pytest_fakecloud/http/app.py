@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import orjson
 
-from ..core.calls import SYNC_TOKEN, Call, Headers, is_number, keep_headers, number_of, record_cut
+from ..core.calls import Call, Headers, record_cut
 from ..core.errors import ContractError, ServiceError, formatted, raised_by_test, shown
 from ..core.matching import Field
 from ..core.problems import Problems, shortened
@@ -28,10 +28,6 @@ if TYPE_CHECKING:
 
 
 _LARGEST_KEYS = 64 * 1024  # characters of the keys that a violation can be allowed by
-_SHORTEST = 64
-"""Maximum bytes of a body that can be shared by several calls."""
-_REMEMBERED = 64  # number of these bodies
-_bodies: dict[bytes, bytes] = {}
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -243,13 +239,8 @@ class App:
         response: AnyResponse
         unauthenticated = altered = False
         try:
-            if self.chain.members:
-                serve = partial(self._serve, request, endpoint)
-                response, altered = self.chain.run(request, serve, self._admit)
-            else:
-                request.principal = self._authenticated(request)
-                response = self._finished(endpoint(request))
-                call.reached = bool(request.route)
+            serve = partial(self._serve, request, endpoint)
+            response, altered = self.chain.run(request, serve, self._admit)
         except ServiceError as error:
             response = self._finished(self.render_error(error))
             unauthenticated = error.status == 401 and request.principal is None
@@ -413,24 +404,11 @@ class App:
     def _record(self, call: Call, response: AnyResponse, altered: bool = False) -> None:
         if isinstance(response, Answer):
             call.status = response.status
-            if headers := response.headers:
-                name, value = headers[0]
-                is_token = name == SYNC_TOKEN and len(headers) == 1 and is_number(value)
-                keep_headers(call, number_of(value) if is_token else Headers(tuple(headers)))
+            if response.headers:
+                call.response_headers = Headers(tuple(response.headers))
             body: bytes = response.body  # type: ignore[assignment]
             # Copy a short result of orjson, which allocates at least 4 KB, because the journal keeps it.
-            # Many of the shortest are equal, so these share one object.
-            size = len(body)
-            if size > _SHORTEST:
-                kept = b"%b" % body if size < 4096 else body
-            elif (known := _bodies.get(body)) is not None:
-                kept = known
-            else:
-                if len(_bodies) >= _REMEMBERED:
-                    _bodies.clear()
-                kept = b"%b" % body
-                _bodies[kept] = kept
-            call.response_body = kept
+            call.response_body = b"%b" % body if len(body) < 4096 else body
             call.outcome = "altered" if altered else "answered"
         elif isinstance(response, Stream):
             call.status = response.status

@@ -10,11 +10,12 @@ import json
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import httptools
 
-from ..core.calls import SYNC_TOKENS, Call, Headers, Outcome, VariedHeaders, is_number, number_of
+from ..core.calls import Call, Headers, Outcome
 from ..core.errors import ContractError, ServiceError, shown
 
 HeaderPairs: TypeAlias = Sequence[tuple[str, str]]
@@ -288,15 +289,8 @@ _BEGINNING = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}( .*)?|\x16"
 """The beginning of a request line, or the first byte of a TLS connection."""
 _END_OF_HEAD = rb"\n\r?\n"
 _END_OF_CHUNKS = rb"\r\n\r\n"
-# Maximum number and length of headers that are cached: most requests repeat the previous ones.
-_REMEMBERED = 64
-_LONGEST_REMEMBERED = 512
-# Maximum number and length of heads that are cached: many requests differ only in their body.
-_REMEMBERED_HEADS = 32
-_LONGEST_HEAD = 2048
-_COPIED = 16 * 1024
-"""Maximum size of a body that is copied out of the buffer for received bytes."""
-_FRAMING = frozenset({"expect", "transfer-encoding", "content-length"})
+_LONGEST_CACHED = 512
+"""Maximum length of the value of a header that is decoded only once."""
 _HEAD = "request line and headers"
 _TAIL = "trailers and chunk extensions"
 _TWO_HOSTS = "more than one Host header"
@@ -350,23 +344,6 @@ class RequestReader:
         self.messages: deque[Message] = deque()
         self.pending: Message | None
         self.refusal: Refusal | None = None
-        self._is_1_1 = False
-        self._known: dict[tuple[bytes, bytes], tuple[str, str]] = {}
-        """Decoded headers of earlier requests."""
-        self._host = "", ""
-        """The only Host header in ``_known``."""
-        self._heads: dict[bytes, tuple[Message, int]] = {}
-        """Earlier requests without their bodies, with the bodies' lengths, by the bytes of heads."""
-        self._changing: dict[bytes, tuple[Message, int, str]] = {}
-        """The same for heads with a sync token, which changes with each request of a client, by the
-        heads without it. The string is the name of its header in lower case.
-        """
-        self._marker = b""
-        """The line break and the name before the sync token of a head; empty without one."""
-        self._learning: bytes | None = None
-        """The head that is being parsed, if it may be added to ``_heads``."""
-        self._missing = 0
-        """The number of missing bytes in the body of a request whose head is cached."""
         self._line = b""
         """The beginning of a request whose first line is incomplete."""
         self._restart()
@@ -383,7 +360,6 @@ class RequestReader:
         self.pending = None
         self._target = b""
         self._headers: list[tuple[str, str]] = []
-        self._framing: dict[str, str] = {}
         self._body: bytes | bytearray = b""
         self._length: int | None = None
         """The size of the body; None if it is sent in chunks."""
@@ -396,9 +372,7 @@ class RequestReader:
     def feed(self, data: bytes) -> None:
         try:
             while data and self.refusal is None:
-                if self._missing:
-                    data = self._continue(data)
-                elif self._begun and not self._line:
+                if self._begun and not self._line:
                     end = self._end_of_part(data)
                     self._parse(data[:end])
                     data = data[end:]
@@ -411,12 +385,6 @@ class RequestReader:
         """Read the beginning of a request, at least its whole first line; return the other bytes."""
         data = (self._line + data).lstrip(b"\r\n")
         self._line, self._begun = b"", False
-        end = data.find(b"\r\n\r\n") + 4
-        template = self._heads.get(data[:end]) if end > 3 else None
-        if template is None and end > 3 and self._marker:
-            template = self._with_token(data[:end])
-        if template is not None:
-            return self._begin_with(template, data[end:])
         length = data.find(b"\n") + 1
         if not length and re.fullmatch(_BEGINNING, data, re.DOTALL):
             # Wait for the rest of the line, so that the response does not depend on how TCP splits it.
@@ -428,18 +396,6 @@ class RequestReader:
         end = self._end_of_part(data)
         self._parse(data[:end])
         return data[end:]
-
-    def _begin_with(self, template: tuple[Message, int], data: bytes) -> bytes:
-        """Begin a request whose head is cached, so that only its body is left to read."""
-        cached, self._missing = template
-        message = Message.__new__(Message)
-        message.__dict__.update(cached.__dict__)
-        message.params = {}
-        if self._missing:
-            self.pending = message
-        else:
-            self.messages.append(message)
-        return data
 
     def _end_of_part(self, data: bytes) -> int:
         """Return the number of bytes to parse next: no more than to the end of the request, because the
@@ -458,46 +414,9 @@ class RequestReader:
 
     def _run_out_of_memory(self, error: MemoryError) -> None:
         """Reject the request that did not fit into memory, and free what was read of it."""
-        self._missing, self._body, self._line = 0, b"", b""
+        self._body = self._line = b""
         reason = f"the request does not fit into memory: {shown(error)}"
         self.refusal = Refusal(500, reason)
-
-    def _with_token(self, head: bytes) -> tuple[Message, int] | None:
-        """Return a cached request with the sync token of a head, and the length of its body."""
-        key, value = self._without_token(head)
-        known = self._changing.get(key)
-        if known is None or not is_number(value):
-            return None
-        template, length, name = known
-        message = Message.__new__(Message)
-        message.__dict__.update(template.__dict__)
-        message.headers = VariedHeaders(template.headers.pairs, number_of(value))
-        message.fields = {**template.fields, name: value}
-        return message, length
-
-    def _without_token(self, head: bytes) -> tuple[bytes, str]:
-        """Return a head without its sync token, and the token."""
-        before, marker, rest = head.partition(self._marker)
-        value, _, rest = rest.partition(b"\r\n")
-        return b"%b%b\r\n%b" % (before, marker, rest), value.decode("latin-1")
-
-    def _continue(self, data: bytes) -> bytes:
-        """Read the body of a request whose head is cached; return the bytes after the body."""
-        assert self.pending is not None
-        part = data[: self._missing]
-        self._missing -= len(part)
-        if self._body or self._missing:
-            self._add(part)
-        elif part is data and len(part) <= _COPIED:
-            # The journal keeps the body, which shares its memory with the buffer that received it.
-            self._body = b"%b" % part
-        else:
-            self._body = part
-        if not self._missing:
-            self.pending.body = bytes(self._body)
-            self.messages.append(self.pending)
-            self.pending, self._body = None, b""
-        return data[len(part) :]
 
     def _add(self, part: bytes) -> None:
         # Use a bytearray from the second part on: a body can arrive in millions of parts.
@@ -510,15 +429,6 @@ class RequestReader:
 
     def _parse(self, data: bytes) -> None:
         fresh = not self._begun
-        if fresh:
-            end = data.find(b"\r\n\r\n") + 4
-            # Cache only a head that begins and ends in this data. Data that begins with empty lines
-            # is excluded, because the search would find the end of a head too early.
-            whole = 3 < end <= _LONGEST_HEAD and data[:1].isalpha()
-            self._learning = data[:end] if whole else None
-            # Read the version from the data: the parser would build it from two numbers, which
-            # takes as long as all its other work. The request line ends with " HTTP/1.1".
-            self._is_1_1 = data.startswith(b" HTTP/1.1", data.find(b"\r\n") - 9)
         self._behind_body += len(data)
         try:
             self._parser.feed_data(data)
@@ -584,27 +494,8 @@ class RequestReader:
             if self._trailers > self.head_limit:
                 raise self._too_large(_TAIL)
             return
-        self._headers.append(self._known.get((name, value)) or self._learn(name, value))
-
-    def _learn(self, name: bytes, value: bytes) -> tuple[str, str]:
-        header = name.decode("latin-1"), value.rstrip(b" \t").decode("latin-1")
-        lower = header[0].lower()
-        if lower in _FRAMING:
-            # Framing headers are not cached: they are checked per request, and joined if repeated.
-            before = self._framing.get(lower)
-            self._framing[lower] = header[1] if before is None else f"{before}, {header[1]}"
-            return header
-        if lower == "host":
-            if self._host in self._headers:
-                raise Refusal(400, _TWO_HOSTS)
-            # Cache only one Host header, so that a second one in a request always arrives here.
-            self._known = {raw: known for raw, known in self._known.items() if known != self._host}
-            self._host = header
-        if len(value) <= _LONGEST_REMEMBERED:
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[name, value] = header
-        return header
+        decode = _cached_header if len(value) <= _LONGEST_CACHED else _decoded_header
+        self._headers.append(decode(name, value))
 
     def on_headers_complete(self) -> None:
         parser = self._parser
@@ -615,7 +506,7 @@ class RequestReader:
             b"",
             self.client,
         )
-        version = message.version = "1.1" if self._is_1_1 else parser.get_http_version()
+        version = message.version = parser.get_http_version()
         message.expects = False
         size = len(self._target) + sum([len(n) + len(v) + 4 for n, v in self._headers])
         message.head_bytes = size
@@ -626,26 +517,26 @@ class RequestReader:
             raise Refusal(431, f"a request is limited to {HEADERS_LIMIT} headers")
         if version not in ("1.1", "1.0"):
             raise Refusal(505, f"HTTP/{version} is not supported, only HTTP/1.1")
-        hosts = self._headers.count(self._host)
-        if hosts != 1:
-            if hosts:
-                raise Refusal(400, _TWO_HOSTS)
-            if version == "1.1":
-                raise Refusal(400, "an HTTP/1.1 request needs a Host header")
-        self._length = 0
-        if self._framing:
-            self._frame(message, self._framing)
+        hosts = message.headers.getlist("Host")
+        if len(hosts) > 1:
+            raise Refusal(400, _TWO_HOSTS)
+        if not hosts and version == "1.1":
+            raise Refusal(400, "an HTTP/1.1 request needs a Host header")
+        self._frame(message)
         self.pending = message
 
-    def _frame(self, message: Message, framing: dict[str, str]) -> None:
-        coding = framing.get("transfer-encoding")
+    def _frame(self, message: Message) -> None:
+        def value_of(name: str) -> str | None:
+            return ", ".join(message.headers.getlist(name)) if name in message.fields else None
+
+        coding = value_of("transfer-encoding")
         if coding is not None and coding.lower() != "chunked":
             raise Refusal(501, f"transfer coding {coding!r} is not supported, only 'chunked'")
-        length = int(framing.get("content-length", "0"))
+        length = int(message.fields.get("content-length", "0"))
         self._length = length if coding is None else None
         if length > self.body_limit:
             raise Refusal(413, f"a body is limited to {self.body_limit} bytes, got {length}")
-        expect = framing.get("expect")
+        expect = value_of("expect")
         if expect is not None and message.version == "1.1":
             if {each.strip().lower() for each in expect.split(",")} != {"100-continue"}:
                 raise Refusal(
@@ -670,36 +561,17 @@ class RequestReader:
             # Check for "close", which the parser lets "keep-alive" override (RFC 9112, 9.3).
             message.keep_alive = not asks_to_close(",".join(message.headers.getlist("Connection")))
         self.messages.append(message)
-        learning, self._learning = self._learning, None
-        if not message.keep_alive:
-            # The parser must check any bytes after the last request; a cached head would bypass it.
-            self._heads.clear()
-            self._changing.clear()
-        elif learning is not None:
-            self._learn_head(learning, message)
         self._start()
 
-    def _learn_head(self, head: bytes, message: Message) -> None:
-        plain = self._framing.keys() <= {"content-length"} and message.method != "CONNECT"
-        # Skip heads with other line endings: the parser finds their end at a different position.
-        if not plain or "upgrade" in message.fields or head.count(b"\n") != head.count(b"\r\n"):
-            return
-        template = Message(
-            message.method, message.target, message.headers, b"", self.client, message.fields
-        )
-        template.version, template.keep_alive, template.expects = message.version, True, False
-        template.head_bytes = message.head_bytes
-        for heads in (self._heads, self._changing):
-            if len(heads) >= _REMEMBERED_HEADS:
-                heads.clear()
-        names = [name for name, _ in message.headers.pairs if name.lower() in SYNC_TOKENS]
-        if not names:
-            self._heads[head] = template, len(message.body)
-        elif len(names) == 1:  # With two of these headers, two values would change.
-            self._marker = f"\r\n{names[0]}: ".encode("latin-1")
-            key, value = self._without_token(head)
-            if is_number(value):
-                self._changing[key] = template, len(message.body), names[0].lower()
+
+def _decoded_header(name: bytes, value: bytes) -> tuple[str, str]:
+    return name.decode("latin-1"), value.rstrip(b" \t").decode("latin-1")
+
+
+_cached_header = lru_cache(maxsize=256)(_decoded_header)
+"""Clients send the same headers repeatedly, and the journal keeps them. Without this cache, it takes
+half as much memory again.
+"""
 
 
 def _no_method(data: bytes) -> Refusal | None:

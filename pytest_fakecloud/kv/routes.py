@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar, 
 
 import orjson
 
-from ..core.calls import SYNC_TOKEN
 from ..core.field_types import OneOf
 from ..core.ids import new_token
 from ..core.matching import Field
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 Headers = list[tuple[str, str]]
 METHODS = "GET HEAD POST PUT"
+SYNC_TOKEN = "Upstash-Sync-Token"
 _SYNC_TOKEN_NEUTRAL = "Service-Sync-Token"
 _NEUTRAL_FIELD = _SYNC_TOKEN_NEUTRAL.lower()
 

@@ -24,7 +24,6 @@ from itertools import chain
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
-from ..core.calls import SYNC_TOKENS, is_number, number_of
 from ..core.errors import ContractError
 from ..http.messages import Request
 from ..http.server import phrase
@@ -32,7 +31,6 @@ from .replace import Function, Hook, Hooks
 from .shortcut import (
     PORTS,
     Detour,
-    Head,
     NoAnswer,
     Origin,
     Shortcut,
@@ -186,7 +184,9 @@ def _planned(
     if shortcut is None or not is_plain(transport, request):
         return None, sending
     target = url.raw_path.decode("ascii")
-    head = _head_of(request.headers.raw)
+    head = head_of(
+        [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw]
+    )
     if head is None or (planned := shortcut.plan(request.method, target, head)) is None:
         return None, sending
     is_async = kind == "AsyncHTTPTransport"
@@ -296,27 +296,6 @@ def is_plain(transport: Any, request: Any) -> bool:
     return len(extensions) == 1 and are_timeouts(*timeouts.values())
 
 
-_TOKEN_NAMES = frozenset(map(str.encode, SYNC_TOKENS))
-
-
-def _head_of(raw: list[tuple[bytes, bytes]]) -> Head | None:
-    """Return the headers of a request; None if they need the socket."""
-    tokens = [pair for pair in raw if pair[0].lower() in _TOKEN_NAMES]
-    if len(tokens) != 1 or not is_number(value := tokens[0][1].decode("latin-1")):
-        return _known_raw(tuple(raw))
-    # A client sends another sync token with each request, so a cache of tokens would find none.
-    name = tokens[0][0]
-    raw[raw.index(tokens[0])] = name, b"0" * len(value)
-    if (head := _known_raw(tuple(raw))) is None:
-        return None
-    return head.with_token(name.decode("latin-1").lower(), number_of(value))
-
-
-@functools.lru_cache(maxsize=256)  # because clients send the same headers repeatedly
-def _known_raw(raw: tuple[tuple[bytes, bytes], ...]) -> Head | None:
-    return head_of([(name.decode("latin-1"), value.decode("latin-1")) for name, value in raw])
-
-
 _READING = ("preload_content", "decode_content", "enforce_content_length", "retries")
 """The options of ``_make_request`` that its response gets too."""
 _BODIES = frozenset({bytes, str, type(None)})
@@ -324,14 +303,11 @@ _BODIES = frozenset({bytes, str, type(None)})
 _EXPECT_NO_BODY = frozenset({"GET", "HEAD", "DELETE", "TRACE", "OPTIONS", "CONNECT"})
 
 
-_known_head = functools.lru_cache(maxsize=256)(head_of)
-
-
 def _planned_exchange(
     shortcut: Shortcut, method: str, target: str, headers: list[tuple[str, str]], body: bytes
 ) -> Function | None:
     """Return a function that answers a request; None if the request needs the socket."""
-    head = _known_head(tuple(headers))
+    head = head_of(headers)
     if head is None or head.length != len(body):
         return None
     request = shortcut.plan(method, target, head)

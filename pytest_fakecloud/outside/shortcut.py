@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from ..core.calls import Headers, VariedHeaders
+from ..core.calls import Headers
 from ..core.errors import ContractError
 from ..core.field_types import TOKEN
 from ..http.messages import Answer, Request
@@ -44,11 +44,6 @@ class Head(NamedTuple):
     headers: Headers
     fields: Mapping[str, str]
     length: int
-
-    def with_token(self, name: str, token: int) -> Head:
-        """Return the headers with another sync token; ``name`` is that of its header in lower case."""
-        headers = VariedHeaders(self.headers.pairs, token)
-        return Head(headers, {**self.fields, name: str(token)}, self.length)
 
 
 class NoAnswer(ConnectionError):
@@ -120,7 +115,7 @@ class Shortcut:
 
 
 def head_of(pairs: Sequence[tuple[str, str]]) -> Head | None:
-    """Return the headers of a request; None if they need the socket. Callers cache the result."""
+    """Return the headers of a request; None if they need the socket."""
     size = sum(len(name) + len(value) for name, value in pairs)
     if not 0 < len(pairs) <= _MOST_HEADERS or size > _MOST_HEADER_BYTES:
         return None

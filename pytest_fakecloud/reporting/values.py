@@ -23,7 +23,7 @@ from typing import Any
 from unicodedata import category, normalize
 
 from ..base_cloud import BaseCloud, secrets_in
-from ..core.calls import ITEMS_OF_CUT, Call, Event, Headers, keep_headers, set_facts
+from ..core.calls import ITEMS_OF_CUT, Call, Event, Headers, set_facts
 from ..core.errors import listed
 from ..core.timers import to_datetime
 from .applications import ServedRequest
@@ -142,7 +142,7 @@ class Mask:
         masked.request_headers = Headers(self.headers(call.request_headers.pairs))
         masked.request_body = self.body(call)
         masked.response_body = self.data(call.response_body)
-        keep_headers(masked, Headers(self.headers(call.response_headers.pairs)))
+        masked.response_headers = Headers(self.headers(call.response_headers.pairs))
         masked.note = self.text(call.note)
         set_facts(masked, self.value(call.facts))
         return masked

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import re
-import sys
 from typing import Any
 
 import pytest
@@ -17,11 +16,9 @@ from pytest_fakecloud.core.calls import (
     CutBytes,
     Headers,
     NamesOf,
-    VariedHeaders,
     end_faults,
     faults_ended,
     field_of,
-    is_number,
     parts_of,
     record_cut,
     set_facts,
@@ -227,34 +224,6 @@ def test_the_parts_of_a_call_are_what_was_set() -> None:
     again = copy.copy(one)
     assert (faults_ended(again), again.facts, parts_of(again)) == (12, {}, parts_of(one))
     assert repr(again) == "<Call 1 demo_1 GET / -> 200>"
-
-
-def test_what_few_calls_have_takes_no_memory_in_the_others() -> None:
-    plain = call(fault="drop", note="why")
-    assert sys.getsizeof(plain) <= 17 * 8 + 32
-    copied = copy.copy(plain)
-    copied.note, copied.problem = "other", "bug"
-    assert (copied.fault, copied.note, copied.problem) == ("drop", "other", "bug")
-    assert (plain.fault, plain.note, plain.problem) == ("drop", "why", None)
-    assert (call().fault, call().note, call().problem) == (None, "", None)
-
-
-def test_headers_with_another_sync_token_are_like_any_others() -> None:
-    name = "Upstash-Sync-Token"
-    pairs = (("Host", "h"), (name, "6"), ("X", "1"))
-    varied = VariedHeaders(pairs, 7)
-    whole = Headers((("Host", "h"), (name, "7"), ("X", "1")))
-    for one in (varied, copy.copy(varied), copy.deepcopy(varied)):
-        assert (one, list(one.pairs), repr(one)) == (whole, list(whole.pairs), repr(whole))
-        assert (one[name], one.getlist(name.upper()), len(one)) == ("7", ["7"], 3)
-    assert varied != VariedHeaders(pairs, 8)
-
-
-@pytest.mark.parametrize("value", ["", "07", "-7", " 7", "7a", "٧", "1" * 19])
-def test_a_sync_token_that_its_number_would_not_restore_is_kept_as_it_is(value: str) -> None:
-    assert not is_number(value)
-    assert is_number("0")
-    assert is_number("9" * 18)
 
 
 # -- names -----------------------------------------------------------------------------------------

@@ -71,21 +71,12 @@ def test_each_request_has_its_own_version(cut: int) -> None:
     assert [m.version for m in reader.messages] == ["1.0", "1.1", "1.0", "1.1", "1.0", "1.0"]
 
 
-def test_a_connection_remembers_little() -> None:
-    reader = RequestReader()
-    for number in range(1000):
-        reader.feed(b"GET / HTTP/1.1\r\nHost: h\r\nX: %d\r\nY: %b\r\n\r\n" % (number, b"y" * 600))
-    assert len(reader._known) <= messages._REMEMBERED
-    assert all(len(value) < 600 for _, value in reader._known)
-    assert [m.headers.get("x") for m in reader.messages] == [str(number) for number in range(1000)]
-
-
 ONE_HOST = b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n"
 
 
 @pytest.mark.parametrize("before", [[], [b"a"], [b"b"], [b"a", b"b"], [b"b", b"a"], [b"a"] * 3])
 @pytest.mark.parametrize("lines", ["Host: a|Host: b", "Host: a|Host: a", "host: b|HOST: a", ""])
-def test_one_host_whatever_the_connection_remembers(before: list[bytes], lines: str) -> None:
+def test_a_request_has_one_host(before: list[bytes], lines: str) -> None:
     reader = read_all(*(ONE_HOST % host for host in before))
     assert (len(reader.messages), reader.refusal) == (len(before), None)
     head = "".join(f"{line}\r\n" for line in lines.split("|") if line)
@@ -108,9 +99,6 @@ def test_the_body_limit_is_64_mib() -> None:
     assert reader.refusal.status == 413
 
 
-# -- heads that come again -----------------------------------------------------------------------
-
-
 def described(reader: RequestReader) -> list[tuple[object, ...]]:
     return [
         (m.method, m.target, m.headers.pairs, m.fields, m.body, m.version, m.keep_alive, m.expects)
@@ -121,15 +109,6 @@ def described(reader: RequestReader) -> list[tuple[object, ...]]:
 def reasons(reader: RequestReader) -> tuple[object, ...]:
     refusal = reader.refusal
     return reader.pending is None, refusal and refusal.status, refusal and refusal.reason
-
-
-class Forgetful(RequestReader):
-    """Parses every head without the cache."""
-
-    def feed(self, data: bytes) -> None:
-        self._heads.clear()
-        self._changing.clear()
-        super().feed(data)
 
 
 REQUESTS = [
@@ -156,82 +135,17 @@ REQUESTS = [
     st.lists(st.sampled_from(REQUESTS), min_size=1, max_size=12),
     st.lists(st.integers(0, 700), max_size=20),
 )
-def test_a_head_that_comes_again_is_read_as_it_was_the_first_time(
+def test_requests_are_read_alike_however_their_bytes_arrive(
     requests: list[bytes], cuts: list[int]
 ) -> None:
     data = b"".join(requests)
     edges = [0, *sorted(cut for cut in cuts if cut < len(data)), len(data)]
-    parts = [data[a:b] for a, b in pairwise(edges) if a < b]
-    readers = RequestReader(), Forgetful()
-    for part in parts:
-        for reader in readers:
-            if reader.refusal is None:
-                reader.feed(part)
-    assert described(readers[0]) == described(readers[1])
-    assert reasons(readers[0]) == reasons(readers[1])
-
-
-def test_a_head_is_parsed_once_while_only_its_sync_token_changes() -> None:
-    class Counting(RequestReader):
-        parsed = 0
-
-        def on_headers_complete(self) -> None:
-            self.parsed += 1
-            super().on_headers_complete()
-
-    reader = Counting()
-    for number in range(100):
-        reader.feed(
-            b"POST / HTTP/1.1\r\nHost: h\r\nUpstash-Sync-Token: %d\r\nContent-Length: 2\r\n\r\n"
-            b"hi" % number
-        )
-    found = [message.fields["upstash-sync-token"] for message in reader.messages]
-    assert (found, reader.parsed) == ([str(number) for number in range(100)], 1)
-
-
-@given(st.data())
-def test_damage_after_known_heads_is_seen(data: st.DataObject) -> None:
-    known = data.draw(st.lists(st.sampled_from(REQUESTS), min_size=1, max_size=4))
-    last = bytearray(data.draw(st.sampled_from(known)))
-    for _ in range(data.draw(st.integers(1, 3))):
-        last[data.draw(st.integers(0, len(last) - 1))] = data.draw(st.integers(0, 255))
-    readers = RequestReader(), Forgetful()
-    for reader in readers:
-        for part in (*known, bytes(last)):
-            if reader.refusal is None:
-                reader.feed(part)
-    assert described(readers[0]) == described(readers[1])
-    assert reasons(readers[0]) == reasons(readers[1])
-
-
-@pytest.mark.parametrize(
-    "head",
-    [
-        b"GET /a HTTP/1.1\nHost: h\n\n",
-        b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 4\n\n\r\n\r\n",
-        b"POST /a HTTP/1.1\nHost: h\nContent-Length: 4\n\n\r\n\r\n",
-    ],
-)
-def test_lines_that_end_otherwise_are_not_remembered(head: bytes) -> None:
-    reader, forgetful = read_all(head, head), Forgetful()
-    for _ in range(2):
-        if forgetful.refusal is None:
-            forgetful.feed(head)
-    assert described(reader) == described(forgetful)
-    assert not reader._heads
-
-
-def test_few_heads_are_remembered_and_no_long_ones() -> None:
-    reader = RequestReader()
-    for number in range(500):
-        reader.feed(b"GET /%d HTTP/1.1\r\nHost: h\r\n\r\n" % number)
-    assert 0 < len(reader._heads) <= messages._REMEMBERED_HEADS
-    reader = RequestReader()
-    reader.feed(b"GET / HTTP/1.1\r\nHost: h\r\nX: %b\r\n\r\n" % (b"x" * 3000))
-    assert not reader._heads
-    reader.feed(b"GET / HTTP/1.1\r\nHost: h\r\nUpstash-Sync-Token: 1\r\n\r\n")
-    reader.feed(b"GET / HTTP/1.1\r\nHost: h\r\nUpstash-Sync-Token: %b\r\n\r\n" % (b"1" * 70_000))
-    assert reader.refusal is not None
+    whole, parts = read_all(data), RequestReader()
+    for start, end in pairwise(edges):
+        if start < end and parts.refusal is None:
+            parts.feed(data[start:end])
+    assert described(whole) == described(parts)
+    assert reasons(whole) == reasons(parts)
 
 
 def test_an_expectation_may_be_said_twice() -> None:
