@@ -33,7 +33,8 @@ class KVSettings(TypedDict, total=False):
     int_text: Literal['integer', 'int']
     engine: str | None
     isolation: Literal['prefix', 'database', 'none']
-    max_request_size: int | None
+    max_request_size: int | Literal['dialect'] | None
+    max_matching_keys: int | Literal['dialect'] | None
     daily_limit: int | None
     max_pipeline_length: int | None
     max_requests_per_second: int | None

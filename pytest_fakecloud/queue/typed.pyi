@@ -115,6 +115,7 @@ class AttemptFields(TypedDict, total=False):
     kind: object
     message_id: object
     number: object
+    run_error: object
     sequence: object
     state: object
     status: object

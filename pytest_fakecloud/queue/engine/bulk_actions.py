@@ -8,7 +8,8 @@ adds its id to the response.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from ..model import DAY
 
@@ -17,7 +18,8 @@ _KEPT_US = 7 * DAY
 """How long an action can be read (vendor's page on bulk actions)."""
 
 
-class BulkAction(NamedTuple):
+@dataclass(frozen=True)
+class BulkAction:
     """A finished bulk action. ``filters`` are the values of its filters by name."""
 
     id: str
