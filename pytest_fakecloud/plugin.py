@@ -60,9 +60,9 @@ class Default(str):
 SETTINGS: dict[str, tuple[str, Any]] = {
     "fakecloud_strict": (
         "strict-mode violations that fail a passing test: true, false, or some of "
-        "'unrouted unstubbed bug unused_fault unmet rejected_step no_workflow assertion "
+        "'unrouted unstubbed bug unused_fault unmet rejected_step assertion no_workflow "
         "undelivered'; "
-        "true means all except undelivered",
+        "true means all except no_workflow and undelivered",
         ["true"],
     ),
     "fakecloud_clock": ("the clock's mode: running or frozen", Default("running")),

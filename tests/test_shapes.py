@@ -55,7 +55,7 @@ FREE = {
     "calls": "dlq event fault group index instance key name namespace note problem run",
     "messages": "schedule_id timeline",
     "dead letters": "timeline",
-    "attempts": "wait_reason where",
+    "attempts": "run_error wait_reason where",
     "schedules": "error id",
     "deliveries": "query text",
     "records": "key",

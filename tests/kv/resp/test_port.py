@@ -829,12 +829,15 @@ def test_bytes_of_a_browser_run_nothing(server: KVServer, name: str, size: int) 
         f"\r\nAUTH {address.password}\r\nSET k v\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n"
     )
     data = OF_BROWSERS[name].replace(b"<commands>", commands.encode())
-    with socket.create_connection((address.hostname, address.port), timeout=30) as sock:
-        with suppress(OSError):  # The server may end the connection before everything is sent.
-            for at in range(0, len(data), size):
-                sock.sendall(data[at : at + size])
-            while sock.recv(4096):
-                pass
+    # The server may end the connection before everything is sent.
+    with (
+        socket.create_connection((address.hostname, address.port), timeout=30) as sock,
+        suppress(OSError),
+    ):
+        for at in range(0, len(data), size):
+            sock.sendall(data[at : at + size])
+        while sock.recv(4096):
+            pass
     assert server.keys() == []
 
 
