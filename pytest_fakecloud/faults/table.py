@@ -28,7 +28,7 @@ from ..core.ids import RandomStream
 from ..core.matching import Field, Query, Question, check_fields
 from ..core.recorder import Recorder, code_place, is_own, stack_of
 from ..core.settings import optional, whole
-from ..core.timers import monotonic
+from ..core.timers import Signal, monotonic
 from ..http.app import FAULTS, App
 from ..http.messages import Answer, AnyResponse, HeaderPairs, Request, Serve
 from .answers import AnswerMaker, Response
@@ -38,7 +38,7 @@ WAIT, CUT, SPOIL, REPLACE = range(4)
 Respond: TypeAlias = Callable[[Serve], AnyResponse]
 """Returns the response to a request on which a rule fires. ``serve()`` is the usual response."""
 _COMMON = frozenset({"times", "skip", "route", "when"})
-_closing = threading.Condition()
+_closing = Signal()
 """Wakes the delays of all fakes when one of them closes."""
 
 
@@ -431,16 +431,17 @@ class FaultTable:
     def pause(self, seconds: float) -> None:
         """Wait for the given real seconds, or until the fake closes."""
         deadline = monotonic() + seconds
-        with _closing:
-            while not self._closed and (left := deadline - monotonic()) > 0:
-                _closing.wait(left)
+        while (left := deadline - monotonic()) > 0:
+            seen = _closing.version
+            if self._closed:
+                return
+            _closing.sleep(seen, left)
 
     def close(self) -> None:
         """End all delays that are in progress, and all later ones."""
         self.gate = None
-        with _closing:
-            self._closed = True
-            _closing.notify_all()
+        self._closed = True
+        _closing.notify()
 
     def claim(
         self, kind: str, subject: Any, fits: Callable[[Any], bool] = lambda rule: True

@@ -119,9 +119,7 @@ class Connection:
     def leave(self) -> None:
         self.inside = False
         if self.ended:
-            handler_returned = self.mount.hub.handler_returned
-            with handler_returned:
-                handler_returned.notify_all()
+            self.mount.hub.handler_returned.notify()
 
     @contextlib.contextmanager
     def watched(self, gone: Callable[[], None], *, reads: bool = False) -> Iterator[None]:

@@ -22,6 +22,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from ...core.errors import FakecloudError
 from ...core.threads import DaemonThread
 from ...core.timers import monotonic
+from ...core.timers import Signal, monotonic
 from ..model import Delivery, HeaderList, Outcome
 from ..wire.values import as_text
 
@@ -42,7 +43,8 @@ class Deadlines:
     def __init__(self, cap: float, time_passes: Callable[[], bool] = lambda: False) -> None:
         self.cap = cap
         self._time_passes = time_passes
-        self._condition = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = Signal()
         self._planned: dict[int, tuple[float, Callable[[], object]]] = {}
         self._awaited = math.inf
         """The time until which the thread sleeps."""
@@ -53,27 +55,27 @@ class Deadlines:
     def start(self, callback: Callable[[], object], seconds: float | None = None) -> int:
         """Call a function after a delay (default: the cap). Returns a number for ``cancel()``."""
         due = monotonic() + (self.cap if seconds is None else seconds)
-        with self._condition:
+        with self._lock:
             number = next(self._numbers)
             self._planned[number] = due, callback
             if self._thread is None and not self._closed:
                 self._thread = DaemonThread("queue-deadlines", self._watch)
                 self._thread.start()
             elif due < self._awaited:
-                self._condition.notify()
+                self._changed.notify()
         return number
 
     def cancel(self, number: int) -> bool:
         """Cancel a callback; return False if it has already been called."""
-        with self._condition:
+        with self._lock:
             return self._planned.pop(number, None) is not None
 
     def close(self) -> None:
         """End the thread and forget all callbacks, also those that are started later."""
-        with self._condition:
+        with self._lock:
             self._closed = True
             self._planned.clear()
-            self._condition.notify()
+            self._changed.notify()
             thread, self._thread = self._thread, None
         if thread is not None and thread is not threading.current_thread():
             thread.join(2)
@@ -127,7 +129,8 @@ class Deadlines:
 
     def _watch(self) -> None:
         while True:
-            with self._condition:
+            seen = self._changed.version
+            with self._lock:
                 if self._closed:
                     return
                 # Few deadlines are planned at a time, so a search is fast enough.
@@ -136,10 +139,10 @@ class Deadlines:
                     default=(math.inf, 0),
                 )
                 left = self._awaited - monotonic()
-                if left > 0:
-                    self._condition.wait(min(left, threading.TIMEOUT_MAX))
-                    continue
-                _, callback = self._planned.pop(number)
+                callback = None if left > 0 else self._planned.pop(number)[1]
+            if callback is None:
+                self._changed.sleep(seen, min(left, threading.TIMEOUT_MAX))
+                continue
             try:
                 callback()
             except Exception:
