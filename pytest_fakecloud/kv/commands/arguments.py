@@ -20,6 +20,7 @@ from ..errors import CommandError, Template
 from ..reply import NIL_ARRAY, Blocked, Reply
 from ..table.registry import REST, TTL_OPTIONS, Args, CommandSpec, Unit
 from ..table.syntax import I64_MAX, I64_MIN, parse_cursor, parse_int, parse_long_double
+from ..table.versions import ALL_KEYS_AGAIN
 from ..values.containers import HashValue, SetValue
 from ..values.zset import SortedSet
 
@@ -341,7 +342,7 @@ def try_or_wait(
     keys: list[bytes],
     timeout_ms: int | None,
     attempt: Callable[[list[bytes]], Reply],
-    kind: type,
+    kind: type[Any],
     empty: Reply = NIL_ARRAY,
 ) -> Reply:
     """Run a command that may block; return its reply or, without one, ``Blocked`` or ``empty``.
@@ -359,12 +360,15 @@ def try_or_wait(
     if timeout_ms is None or not session.may_block:
         return empty
 
-    def again() -> Reply:
-        found = [(key, session.db.find(key)) for key in keys]
+    def again(ready: list[bytes]) -> Reply:
+        retried = keys if session.engine.table.knows[ALL_KEYS_AGAIN] else ready
+        found = [(key, session.db.find(key)) for key in retried]
         fitting = [key for key, value in found if value is None or isinstance(value, kind)]
         return attempt(fitting) if fitting else None
 
-    return Blocked(keys, timeout_ms, again, NIL_ARRAY)
+    # A reader of a group also waits for the end of its stream, and matches values of any type.
+    awaits = ("stream", "gone") if kind is object else (kind.type_name,)
+    return Blocked(keys, timeout_ms, again, NIL_ARRAY, awaits=awaits)
 
 
 def pop_several(

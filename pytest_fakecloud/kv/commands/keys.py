@@ -246,7 +246,7 @@ def _wait_for(session: Session, replicas: int, timeout_ms: int, reply: Reply) ->
     """
     if replicas <= 0 or not session.may_block:
         return reply
-    return Blocked([], timeout_ms, lambda: None, on_timeout=reply)
+    return Blocked([], timeout_ms, lambda ready: None, on_timeout=reply)
 
 
 @command("WAIT")

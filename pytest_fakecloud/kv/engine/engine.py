@@ -443,9 +443,9 @@ class Engine:
             self.waiters[session.id] = waiter
             self.record_changes()
             # Another client may have written a key since the command ran, so retry once now.
-            for key in blocked.keys:
-                session.db.touch(key, "")
+            self._retry(waiter, blocked.keys)
             self._serve_waiters()
+            self._plan_expiry()
             return waiter
 
     def unblock(self, waiter: Waiter) -> Reply:
@@ -481,26 +481,29 @@ class Engine:
         if self.tracking:
             self.tracking.invalidate_changed(writer)
             self.tracking.keep_within_bounds()
-            self._plan_expiry()
         if self.waiters:
             self._serve_waiters()
         else:
             for keyspace in self.databases:
-                if keyspace.touched:
-                    keyspace.touched.clear()
+                if keyspace.ready:
+                    keyspace.ready.clear()
+        self._plan_expiry()
 
     def _serve_waiters(self) -> None:
-        """Retry the commands blocked on changed keys."""
-        while touched := {(db.index, key) for db in self.databases for key in db.touched or ()}:
+        """Retry the commands blocked on each ready key, the client that has waited longest first."""
+        while ready := [(db, *item) for db in self.databases for item in (db.ready or {}).items()]:
             for db in self.databases:
-                if db.touched is not None:
-                    db.touched.clear()
-            for waiter in list(self.waiters.values()):
-                index = waiter.session.db.index
-                if any((index, key) in touched for key in waiter.blocked.keys):
-                    self._retry(waiter)
+                if db.ready is not None:
+                    db.ready.clear()
+            # As on a real server, it does not matter which keys a client awaits a type for.
+            awaited = {kind for waiter in self.waiters.values() for kind in waiter.blocked.awaits}
+            for db, key, kinds in ready:
+                if kinds & awaited:
+                    for waiter in list(self.waiters.values()):
+                        if waiter.session.db is db and key in waiter.blocked.keys:
+                            self._retry(waiter, [key])
 
-    def _retry(self, waiter: Waiter) -> None:
+    def _retry(self, waiter: Waiter, ready: list[bytes]) -> None:
         # A real server handles disconnected and timed-out clients before it runs later commands.
         if waiter.has_left:
             self.waiters.pop(waiter.session.id, None)
@@ -510,7 +513,7 @@ class Engine:
             return
         waiter.session.db.now_ms = self.now_ms
         try:
-            reply = waiter.blocked.attempt()
+            reply = waiter.blocked.attempt(ready)
         except CommandError as error:
             reply = as_reply(error)
         if reply is not None:
@@ -528,8 +531,9 @@ class Engine:
         self.notifications.publish(keyspace.index, key, event)
 
     def _plan_expiry(self) -> None:
-        """Set a timer for the next expiry, so that its event does not need an access to the key."""
-        if not self.notifications.include_expiry and not self.tracking:
+        """Set a timer for the next expiry, so that its effect does not need an access to the key."""
+        needs_timer = self.notifications.include_expiry or self.tracking or self.waiters
+        if not needs_timer or not self.active_expire:
             return
         dues = [due for each in self.databases if (due := each.next_expiry()) is not None]
         due_us = min(dues, default=0) * 1000
