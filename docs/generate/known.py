@@ -73,7 +73,7 @@ def _versions() -> Iterator[str]:
         "the commands and options that they have are known.",
         f"The vendor's dialect reports version {announced}, the protocol level that the vendor "
         "documents, and has more commands and options than that version. Documented by the vendor: "
-        f"{_code(documented)}. Not documented, and decided here: {_code(others)}; except for `MSETEX`, "
+        f"{_code(documented)}. Not documented, and decided here: {_code(others)}; "
         "only Valkey has these. `documented_only=True` rejects the undocumented commands.",
         "`kv/table/versions.py` and `kv/table/commands.txt` contain the version in which each command "
         "and option was added.",

@@ -24,8 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError, call_all, print_error
 from ..core.threads import DaemonThread, WorkerPool, place_of
-from ..core.timers import give_way, monotonic
-from ..core.threads import WorkerPool, place_of
 from ..core.timers import Signal, give_way, monotonic
 from .app import App
 from .messages import BODY_LIMIT

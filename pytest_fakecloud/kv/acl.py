@@ -317,20 +317,16 @@ def categories_of(table: Table) -> tuple[str, ...]:
     return (*CATEGORIES, *(name for name in _MORE_CATEGORIES if table.members_of(f"@{name}")))
 
 
-def make_token(name: bytes, secret: bytes) -> bytes:
-    """Return a token for a user. It ends with a checksum of the name and the rest of the token."""
-    digits = password_hash(b"%b:%b" % (name, secret))
-    return f"{digits}{_checksum(name, digits)}".encode()
+def make_token(secret: bytes) -> bytes:
+    """Return a token of ACL GENTOKEN, which ends with a checksum of its other digits."""
+    digits = password_hash(secret)
+    return f"{digits}{password_hash(digits.encode())[:16]}".encode()
 
 
-def is_token(name: bytes, password: bytes) -> bool:
-    """Return whether ``make_token()`` has made a password for the user with this name."""
-    digits = password[:64].decode("latin-1")
-    return password == f"{digits}{_checksum(name, digits)}".encode("latin-1")
-
-
-def _checksum(name: bytes, digits: str) -> str:
-    return password_hash(name + digits.encode("latin-1"))[:16]
+def is_token(password: bytes) -> bool:
+    """Return whether ``make_token()`` has made a password."""
+    digits, checksum = password[:64], password[64:].decode("latin-1")
+    return password_hash(digits)[:16] == checksum
 
 
 _REFUSED = (
@@ -339,14 +335,16 @@ _REFUSED = (
 """The rules of stock servers that the vendor's service does not support."""
 
 
-def check_rules(name: bytes, rules: list[bytes]) -> None:
+def check_rules(rules: list[bytes]) -> None:
     """Raise ``CommandError`` for a rule that the vendor's service does not support."""
     for rule in rules:
         reason = errors.ACL_NOT_SUPPORTED if re.fullmatch(_REFUSED, rule) else ""
-        if rule[:1] == b">" and not is_token(name, rule[1:]):
+        if rule[:1] == b">" and not is_token(rule[1:]):
             reason = errors.ACL_NO_TOKEN
         if reason:
-            raise CommandError(errors.bad_acl_rule(rule, reason))
+            # The rest of these rules is a secret, which reports must not show.
+            shown = rule[:1] if rule[:1] in (b">", b"#") else rule
+            raise CommandError(errors.bad_acl_rule(shown, reason))
 
 
 class _Invalid(Exception):

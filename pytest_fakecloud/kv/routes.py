@@ -28,7 +28,7 @@ from .engine.engine import Engine
 from .errors import CommandError, RestError, as_reply
 from .model import TURN_SECONDS, CommandLimits
 from .races import Arrival, Interruptions, Sender
-from .reply import LARGEST, OK, STREAMED, Reply, resp_parts, size_of, to_json, to_resp
+from .reply import OK, STREAMED, Reply, resp_parts, size_of, to_json, to_resp
 from .settings import KVConfig
 from .table.registry import COMMANDS
 
@@ -247,7 +247,7 @@ class KVApp(App):
                 elif reply is not OK:
                     size += size_of(reply)
                 # The whole response will be rejected as too large, so discard this reply.
-                replies.append(reply if size <= LARGEST else None)
+                replies.append(reply if size <= limits.largest_reply else None)
             except CommandError as error:
                 replies.append(as_reply(error))
         return replies, size

@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.kv import errors
+from pytest_fakecloud.kv.acl import make_token
 from pytest_fakecloud.kv.errors import RestError
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.routes import commands_of_body
@@ -264,8 +265,9 @@ class TestStreams:
     def test_a_stream_ends_with_its_permission(
         self, server: KVServer, path: str, rules: list[str]
     ) -> None:
-        server.execute("ACL", "SETUSER", "u", "on", ">pw", "+@all", "&news")
-        token = server.execute("ACL", "RESTTOKEN", "u", "pw")
+        password = make_token(b"secret").decode()
+        server.execute("ACL", "SETUSER", "u", "on", f">{password}", "+@all", "&news")
+        token = server.execute("ACL", "RESTTOKEN", "u", password)
         with listening(server, path, token) as lines:
             next(lines)
             server.execute("ACL", *rules)

@@ -410,10 +410,8 @@ class Users(dict[str, AclUser]):
             user = self.get(held.user)
             return user if user is not None and user.accepts_hash(held.hash) else None
         password = token.encode("utf-8", "surrogatepass")
-        for name, user in self.items():
-            if is_token(encoded(name), password) and user.accepts(password):
-                return user
-        return None
+        holders = (user for user in self.values() if user.accepts(password))
+        return next(holders, None) if is_token(password) else None
 
     def permit(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise NOPERM, and log it for ACL LOG, unless the session's user may run a command line."""

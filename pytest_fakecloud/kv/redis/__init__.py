@@ -55,6 +55,8 @@ from .rewriting import DEFAULT_USERS, Answered, Prefixes, Prepared, RedisScripts
 _TOKEN = "acl-"
 RECONNECT = 0.2
 """Seconds between attempts to reconnect."""
+_UNKNOWN = b"ERR unknown command ", b"ERR unknown subcommand "
+"""The beginnings of errors for which the vendor's service has its own."""
 _MONITOR_PATIENCE = 2.0
 """Maximum number of seconds to wait for the server's confirmation of MONITOR."""
 
@@ -412,7 +414,11 @@ class RedisEngine:
             # As on a real server, a nested MULTI does not abort the transaction.
             if session.queue is not None and name != "MULTI":
                 session.aborted = True
-            raise CommandError(self._prefixes.without(error.text)) from None
+            text = self._prefixes.without(error.text)
+            if self.settings.dialect == "vendor" and text.startswith(_UNKNOWN):
+                words = argv[: 1 if EVERYTHING.find_family(argv) is None else 2]
+                text = errors.not_available(b" ".join(words).upper())
+            raise CommandError(text) from None
         if name == "ACL DELUSER":
             removed = {word.decode("utf-8", "replace") for word in argv[2:]}
             for each in tuple(self.streaming):

@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from ...core.errors import ContractError
 from ...core.timers import monotonic
+from ..acl import make_token
 from ..errors import CommandError
 from ..reply import Converted, Reply, Status, word, word_pairs
 from ..settings import Isolation
@@ -79,7 +80,7 @@ class Namespace:
     def _create_script_user(self) -> Login | None:
         if not self.prefixes.shared:
             return None
-        login = (self.prefixes.users[:-1] + b"+scripts", secrets.token_hex(16).encode())
+        login = (self.prefixes.users[:-1] + b"+scripts", make_token(secrets.token_bytes()))
         rules = [b"reset", b"on", b">" + login[1], b"~" + self.prefixes.everything,
                  b"&" + escaped(self.prefixes.channels) + b"*", b"+@all", b"-@dangerous", b"-select",
                  b"+keys", b"+sort", b"+sort_ro", b"+info"]  # fmt: skip
