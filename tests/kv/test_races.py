@@ -484,7 +484,7 @@ class TestPositions:
 
         for run, told in (
             (rival, "ValueError('of the test')"),
-            (["NOPE"], "unknown command 'NOPE'"),
+            (["NOPE"], "Command is not available"),
         ):
             with server.between(2, run=run):
                 answer = self.post(server)

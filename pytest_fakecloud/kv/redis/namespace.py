@@ -21,6 +21,7 @@ from ..acl import make_token
 from ..errors import CommandError
 from ..reply import Converted, Reply, Status, word, word_pairs
 from ..settings import Isolation
+from ..values.json import JsonValue
 from .links import Link, Login, Unreachable, open_link
 from .rewriting import Prefixes, escaped
 
@@ -165,6 +166,9 @@ class Namespace:
         type_name = reply.text.decode() if isinstance(reply, Status) else "none"
         if type_name == "none":
             return None
+        if type_name == "json":
+            # The vendor's name for the type, which stock servers call ReJSON-RL.
+            type_name = JsonValue.type_name
         if type_name not in _READERS:
             raise ContractError(
                 f"{key!r} is of type {type_name!r}, which cannot be converted to Python: read it "
