@@ -339,6 +339,7 @@ class HTTPHandler:
         reader = self.reader
         while reader.messages:
             message = reader.messages.popleft()
+            message.rejection = None  # The body has been read after all.
             if message.expects:
                 self.sock.sendall(_CONTINUE)
             if not self._answer(message) or not message.keep_alive:
