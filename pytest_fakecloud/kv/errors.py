@@ -563,6 +563,7 @@ MAX_DAILY_REQUESTS = b"ERR max daily request limit exceeded"
 MAX_REQUESTS = b"ERR max requests limit exceeded. "  # The vendor's text ends with a space.
 MAX_RECORD_SIZE = b"ERR max single record size exceeded"
 MAX_DATA_SIZE = b"ERR DB capacity quota exceeded"
+MAX_CLIENTS = b"ERR max number of clients reached"
 MAX_CONNECTIONS = b"ERR max concurrent connections exceeded"
 METHOD_NOT_ALLOWED = "ERR method not allowed: use GET, POST, PUT or HEAD"
 BAD_JSON = "ERR failed to parse the request body as JSON"

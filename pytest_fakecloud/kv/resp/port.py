@@ -143,11 +143,18 @@ class PortHandler:
         kind = protocol_of(self._begun)
         if kind == "http":
             self._chosen = HTTPHandler(self._connection)
-        elif kind is not None and self._app.is_full():
+        elif kind is not None and (self._app.is_full() or self._exceeds_maxclients()):
             self._is_refused = True
-            self._connection.sock.sendall(to_resp(CommandError(errors.MAX_CONNECTIONS)))
+            self._engine.statistics.rejected_connections += 1
+            is_stock = self._engine.dialect == "redis"
+            text = errors.MAX_CLIENTS if is_stock else errors.MAX_CONNECTIONS
+            self._connection.sock.sendall(to_resp(CommandError(text)))
         elif kind is not None:
             self._chosen = PortConnection(self._engine, self._app, self._connection)
+
+
+    def _exceeds_maxclients(self) -> bool:
+        return len(self._app.clients) >= self._engine.config.number("maxclients")
 
 
 class PortConnection:
