@@ -568,6 +568,7 @@ rest_token_failed = Template('ERR Wrong password or user "<name>" does not exist
 
 REST_UNAUTHORIZED = "WRONGPASS invalid or missing auth token"
 MAX_REQUEST_SIZE = b"ERR max request size exceeded"
+MAX_CLIENTS = b"ERR max number of clients reached"
 METHOD_NOT_ALLOWED = "ERR method not allowed: use GET, POST, PUT or HEAD"
 BAD_JSON = "ERR failed to parse the request body as JSON"
 BAD_ARGUMENTS = "ERR invalid command arguments"

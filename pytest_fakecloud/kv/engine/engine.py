@@ -124,6 +124,8 @@ class Engine:
         """Whether keyspaces record changed keys, because a client or an index depends on them."""
         self._expiry_timer_us: int | None = None
         """Time in microseconds of the pending timer for the next expiry, or None."""
+        self._disconnect_timer_us: int | None = None
+        """Time in microseconds of the pending timer that disconnects idle clients, or None."""
         self.running: CommandSpec | None = None
         """The running command or, between commands, the last one."""
         self.line: list[bytes] = []
@@ -161,6 +163,7 @@ class Engine:
         session = Session(self, user, self.databases[0], transport, address, number, at_us)
         if transport == "port":
             self.connected[session.id] = session
+            self._plan_disconnect()
         self.memory.left -= OVERHEAD * size
         return session
 
@@ -554,6 +557,36 @@ class Engine:
             self.remove_expired()
             self._plan_expiry()
 
+    def _plan_disconnect(self) -> None:
+        """Set a timer for the first client that may have been idle for ``timeout`` seconds."""
+        timeout_us = self.config.number("timeout") * 1_000_000
+        idle_since = [session.last_us for session in self.connected.copy().values()]
+        if not timeout_us or not idle_since:
+            return
+        # A client that may stay idle, because it listens or is blocked, is looked at again later.
+        due_us = max(min(idle_since), self.clock.now_us() - timeout_us + 1_000_000) + timeout_us
+        if self._disconnect_timer_us is None or due_us < self._disconnect_timer_us:
+            self._disconnect_timer_us = due_us
+            disconnect = partial(Engine._disconnect_idle, weakref.ref(self))
+            self.clock.call_at(due_us, disconnect, lane="background", label="idle clients")
+
+    @staticmethod
+    def _disconnect_idle(engine: weakref.ref[Engine], due_us: int) -> None:
+        """Disconnect the clients that have been idle for ``timeout`` seconds."""
+        self = engine()
+        if self is None:
+            return
+        with self.lock:
+            if self._disconnect_timer_us == due_us:
+                self._disconnect_timer_us = None
+            timeout_us = self.config.number("timeout") * 1_000_000
+            for session in self.connected.copy().values():
+                is_idle = self.clock.now_us() - session.last_us >= timeout_us > 0
+                if is_idle and not (session.listens or session.id in self.waiters):
+                    session.disconnect()
+                    self.connected.pop(session.id, None)
+            self._plan_disconnect()
+
     # -- data --------------------------------------------------------------------------------------
 
     def database(self, index: int) -> Keyspace:
@@ -628,6 +661,7 @@ class Engine:
         for keyspace in self.databases:
             keyspace.notify = publish if self.notifications else None
         self._plan_expiry()
+        self._plan_disconnect()
         number = self.config.number
         self.memory.limit = number("maxmemory")
         self._needs_replicas = bool(

@@ -139,6 +139,11 @@ class Session:
         return self.db.now_ms
 
     @property
+    def listens(self) -> bool:
+        """Whether the server sends messages to this client: it has subscribed, or runs MONITOR."""
+        return self.monitor is not None or any(self.subscriptions.values())
+
+    @property
     def may_block(self) -> bool:
         """Whether a blocking command of this client may wait instead of replying immediately."""
         return self.transport == "port" and not self.in_exec and not self.in_script

@@ -153,11 +153,18 @@ class PortHandler:
             self._app.refused(400, "received TLS, but the database port uses none: use redis://")
         elif kind == "http":
             self._chosen = HTTPHandler(self._connection)
-        elif kind is not None and self._app.is_full():
+        elif kind is not None and (self._app.is_full() or self._exceeds_maxclients()):
             self._is_refused = True
-            self._connection.sock.sendall(to_resp(CommandError(self._app.too_many_connections())))
+            self._engine.statistics.rejected_connections += 1
+            is_stock = self._engine.dialect == "redis"
+            text = errors.MAX_CLIENTS if is_stock else self._app.too_many_connections()
+            self._connection.sock.sendall(to_resp(CommandError(text)))
         elif kind is not None:
             self._chosen = PortConnection(self._engine, self._app, self._connection)
+
+
+    def _exceeds_maxclients(self) -> bool:
+        return len(self._app.clients) >= self._engine.config.number("maxclients")
 
 
 class PortConnection:
