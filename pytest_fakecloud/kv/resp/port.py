@@ -29,7 +29,7 @@ from ...core.timers import monotonic
 from ...http.hub import Mount
 from ...http.messages import OUTCOME_OF_EFFECT, Answer, AnyResponse, Request, Stream
 from ...http.ports import is_free
-from ...http.server import Connection, HTTPHandler, has_arrived
+from ...http.server import Connection, HTTPHandler
 from .. import errors
 from ..acl import ANONYMOUS
 from ..command_fields import facts_of
@@ -565,7 +565,7 @@ class PortConnection:
         if isinstance(sock, ssl.SSLSocket):
             return False
         try:
-            if not has_arrived(sock):
+            if not self.connection.has_arrived():
                 return False
             data = sock.recv(READ_BYTES)
         except OSError:
