@@ -106,7 +106,7 @@ class Disturbances:
             restore()
 
 
-_HORIZON_US = 30 * 86_400 * 1_000_000
+HORIZON_US = 30 * 86_400 * 1_000_000
 """Microseconds after the start until which deliveries are made, as in ``run_until_idle``."""
 
 
@@ -118,7 +118,7 @@ class Deliveries:
 
     def __init__(self, queues: Sequence[Queue], start_us: int) -> None:
         self._queues = queues
-        self._end_us = start_us + _HORIZON_US
+        self._end_us = start_us + HORIZON_US
         self._ordinals: dict[str, int] = {}
         self._ended: list[tuple[Schedules, Schedule]] = []
 

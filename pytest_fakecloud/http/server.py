@@ -87,7 +87,7 @@ class Connection:
 
     ``sock`` is the blocking socket (a TLS socket if the mount has a context), ``address`` the
     client's address. A protocol calls ``enter()`` before it calls the engine, then ``leave()``. A
-    connection in memory overrides ``stream()``, ``send_later()`` and ``hang()``.
+    connection in memory overrides what uses the socket itself, and what needs a thread of its own.
     """
 
     def __init__(self, sock: socket.socket, address: Any, mount: Mount) -> None:
@@ -134,6 +134,10 @@ class Connection:
                 watch.stop()
         else:
             yield
+
+    def has_arrived(self) -> bool:
+        """Return whether bytes or the end can be read without waiting; not for a TLS socket."""
+        return has_arrived(self.sock)
 
     def has_hung_up(self) -> bool:
         """Return whether the client has closed its side, without waiting and without reading.

@@ -153,16 +153,6 @@ class TestEncoding:
         assert calls[0].response_headers == sent
         assert calls.where(response_headers={"Upstash-Sync-Token": answers[1]}) == [calls[1]]
 
-    def test_equal_short_answers_are_one_object(self, server: KVServer, http: httpx.Client) -> None:
-        for key in ("a", "b"):
-            http.post("/", json=["SET", key, key])
-        first, second = (call.response_body for call in server.journal.calls())
-        assert first is second
-        for number in range(200):
-            http.get(f"/echo/{number}")
-        bodies = [json.loads(call.response_body) for call in server.journal.calls()[2:]]
-        assert bodies == [{"result": str(number)} for number in range(200)]
-
 
 class TestTokens:
     def test_resetting_the_password_revokes_both(self, server: KVServer) -> None:

@@ -29,7 +29,7 @@ from ...core.timers import monotonic
 from ...http.hub import Mount
 from ...http.messages import OUTCOME_OF_EFFECT, Answer, AnyResponse, Request, Stream
 from ...http.ports import is_free
-from ...http.server import Connection, HTTPHandler, has_arrived
+from ...http.server import Connection, HTTPHandler
 from .. import errors
 from ..acl import ANONYMOUS
 from ..command_fields import facts_of
@@ -161,7 +161,6 @@ class PortHandler:
             self._connection.sock.sendall(to_resp(CommandError(text)))
         elif kind is not None:
             self._chosen = PortConnection(self._engine, self._app, self._connection)
-
 
     def _exceeds_maxclients(self) -> bool:
         return len(self._app.clients) >= self._engine.config.number("maxclients")
@@ -573,7 +572,7 @@ class PortConnection:
         if isinstance(sock, ssl.SSLSocket):
             return False
         try:
-            if not has_arrived(sock):
+            if not self.connection.has_arrived():
                 return False
             data = sock.recv(READ_BYTES)
         except OSError:
