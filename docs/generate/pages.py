@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks import site
 
-from . import api, control, decided, errors, known, kv_commands, options, settings
+from . import api, control, differences, errors, kv_commands, options, settings
 
 DOCS = Path(__file__).resolve().parents[1]
 PAGES: Mapping[str, Callable[[], str]] = {
@@ -22,6 +22,5 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/kv-commands.md": kv_commands.page,
     "reference/errors.md": errors.page,
     "reference/measured.md": site.page,
-    "fidelity/known.md": known.page,
-    "fidelity/decided.md": decided.page,
+    "fidelity/differences.md": differences.page,
 }
