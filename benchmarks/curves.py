@@ -1,7 +1,7 @@
 """The cost of one operation as the number of keys, vectors, records, messages and clients grows.
 
 Run ``python -m benchmarks.curves``. There are no limits here; the parts of the services limit
-growth. ``python -m benchmarks curves --plots DIR`` draws the curves.
+growth. ``python -m benchmarks curves --json FILE`` writes the points.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def test_every_route_of_the_broker_is_in_the_guide() -> None:
 
 
 def test_every_assertion_is_in_the_guide() -> None:
-    table = section("what-happened.md", "Choose an assertion")
+    table = section("assertions.md", "Choose an assertion")
     told = {
         name: set(re.findall(r"`(assert_\w+)`", names))
         for name, names in re.findall(r"^\| (.+?) \| (.+) \|$", table, re.M)

@@ -1,4 +1,6 @@
-"""Generate the page of known differences from real servers, from the comparison's tables."""
+"""Generate the page of known differences from real servers, from the comparison's tables, and of
+behavior decided by this project.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from pytest_fakecloud.kv.table.versions import LATER, MODULES, VENDOR, is_later
 from tests.kv.comparison.known import KNOWN
 from tests.kv.comparison.normalise import RULES
 
+from . import decided
 from .markdown import HEAD, table
 
 VALKEYS = (
@@ -24,10 +27,12 @@ def page() -> str:
     """Return the page as Markdown."""
     return "".join(
         [
-            f"{HEAD}\n# Known differences\n\n",
-            "Differences that the comparison of the key-value engine with Redis 7.0 and Valkey 9.1 "
-            "([Fidelity](index.md)) finds and that are not fixed.\n\n",
-            "## Differences that are not fixed\n\nThey count as differences in the figures.\n\n",
+            f"{HEAD}\n# Differences and decisions\n\n",
+            "Where the fakes differ from real servers, and what was [decided here](#decided-here) "
+            "because no source describes it.\n\n",
+            "## Differences that are not fixed\n\nThe comparison of the key-value engine with Redis "
+            "7.0 and Valkey 9.1 ([Fidelity](index.md)) finds these. They count as differences in the "
+            "figures.\n\n",
             *(f"- {known.reason[:1].upper()}{known.reason[1:]}.\n" for known in KNOWN),
             *_versions(),
             "\n## What is not compared\n\nTwo real servers also differ from each other in these parts "
@@ -39,6 +44,7 @@ def page() -> str:
                     for rule in RULES
                 ),
             ),
+            *decided.section(),
         ]
     )
 
