@@ -137,9 +137,7 @@ class Connection:
                 poll = select.poll()
                 poll.register(self.sock, hung_up)
                 return bool(poll.poll(0))
-            return has_arrived(self.sock) and not socket.socket.recv(
-                self.sock, 1, socket.MSG_PEEK
-            )
+            return has_arrived(self.sock) and not socket.socket.recv(self.sock, 1, socket.MSG_PEEK)
         except OSError:
             return True
 

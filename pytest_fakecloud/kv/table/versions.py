@@ -18,7 +18,8 @@ SHORTEST_DOUBLES = "doubles are printed with the fewest digits"
 
 _ADDITIONS = {
     "7.2.0": (
-        "CLIENT LIST lib-name", "TIME is constant in scripts and transactions", "CONFIG set-max-listpack-entries", "CONFIG set-max-listpack-value",
+        "CLIENT LIST lib-name", "TIME is constant in scripts and transactions",
+        "CONFIG set-max-listpack-entries", "CONFIG set-max-listpack-value",
         "LPOS rejects the lowest rank", "XINFO CONSUMERS inactive",
         "XSETID checks the highest deleted id", "ZRANK WITHSCORE", "ZREVRANK WITHSCORE",
         "`os.clock` in scripts", ALL_KEYS_AGAIN, "deleted groups are reported with the usual error",

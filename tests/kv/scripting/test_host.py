@@ -120,7 +120,8 @@ def test_numbers_have_a_decimal_point_in_every_locale(run: Run) -> None:
     for expression in (
         "tostring(1.5)", "tostring(tonumber('1.5'))", "1.5 .. ''", "tostring('0.5' + 1)",
         "string.format('%.1f', 1.5)", "string.format('%s', 1.5)", "cjson.encode(1.5)",
-        "tostring(cjson.decode('1.5'))", "redis.call('ECHO', 1.5)", "tostring(loadstring('return 1.5')())",
+        "tostring(cjson.decode('1.5'))", "redis.call('ECHO', 1.5)",
+        "tostring(loadstring('return 1.5')())",
         "redis.sha1hex(1.5) == redis.sha1hex('1.5') and '1.5'",
     ):  # fmt: skip
         assert run("EVAL", f"return {expression}", 0) == b"1.5", expression
