@@ -102,7 +102,8 @@ class Selector:
             words = self.first_words.get(spec)
             if not words or len(argv) < 2 or argv[1].lower() not in words:
                 return "command", 0
-        if not self.all_keys:
+        # As on a real server, a line has no keys if a part of them cannot be found.
+        if not self.all_keys and not spec.lacks_keys(argv):
             for place, reads, writes in keys_of(spec, argv):
                 if not any(each.allows(argv[place], reads, writes) for each in self.keys):
                     return "key", place
@@ -457,13 +458,14 @@ def has_space(pattern: bytes) -> bool:
 
 
 def _add_keys(selector: Selector, rule: bytes) -> None:
-    found = re.fullmatch(rb"(?is)(?:%(R|W|RW|WR))?~(.*)", rule)
-    if found is None:
-        raise _Invalid(errors.ACL_SYNTAX)
-    letters, pattern = (found[1] or b"RW").upper(), found[2]
-    reads, writes = b"R" in letters, b"W" in letters
     if selector.all_keys:
         raise _Invalid(errors.ACL_PATTERN_AFTER_ALL_KEYS)
+    # As on a real server, a rule such as `%R` has an empty pattern.
+    found = re.fullmatch(rb"(?is)~(.*)|%(R|W|RW|WR)(?:~(.*))?", rule)
+    if found is None:
+        raise _Invalid(errors.ACL_SYNTAX)
+    letters, pattern = (found[2] or b"RW").upper(), found[1] or found[3] or b""
+    reads, writes = b"R" in letters, b"W" in letters
     if has_space(pattern):
         raise _Invalid(errors.ACL_SYNTAX)
     for at, known in enumerate(selector.keys):

@@ -124,9 +124,8 @@ class Blocked:
     ``keys`` are the keys whose change can end the wait, ``timeout_ms`` is the time limit (0 for
     none). ``attempt`` takes the keys that are ready, retries the command under the engine's lock,
     and returns None if the command still has to wait. ``awaits`` is what has to happen to a key: the
-    creation of a value of a type, or ``"gone"`` for the end of a stream. ``on_timeout`` is the
-    reply at the time limit. Commands return this only to
-    sessions with ``may_block``.
+    creation of a value of a type, or ``"gone"`` for the end of a stream. ``on_timeout`` is the reply
+    at the time limit. Commands return this only to sessions with ``may_block``.
     """
 
     def __init__(

@@ -52,6 +52,12 @@ _GIVE_WAY_TIMEOUT = 0.2
 """Maximum wall-clock time in seconds that ``give_way()`` waits."""
 
 
+_MAY_WHILE_SUBSCRIBED = frozenset({
+    "PING", "PSUBSCRIBE", "PUNSUBSCRIBE", "QUIT", "RESET", "SSUBSCRIBE", "SUBSCRIBE",
+    "SUNSUBSCRIBE", "UNSUBSCRIBE",
+})  # fmt: skip
+
+
 class EngineCopy(NamedTuple):
     """A copy of everything that commands can change."""
 
@@ -210,6 +216,8 @@ class Engine:
             or not spec.is_plain
             or session.queue is not None
             or not session.user.unrestricted
+            or session.subscriptions
+            or session.monitor is not None
             or self._may_reject
             or self.memory.left < 0
             or not spec.least <= len(argv) <= spec.most
@@ -394,11 +402,22 @@ class Engine:
         arity_is_free = spec.name == "UNLINK" and self.dialect == "vendor"
         if not spec.least <= len(argv) <= spec.most and not arity_is_free:
             raise CommandError(errors.wrong_arity(spec.full_name))
+        if spec.protection and self.config.text(spec.protection) != "yes":
+            raise CommandError(errors.disabled_by_option(spec.name.split()[0], spec.protection))
         if not session.user.unrestricted:
             self.users.permit(session, spec, argv)
+        if not during_script:
+            self._check_resources(session, spec, argv)
+        listens = session.resp == 2 and any(session.subscriptions.values())
+        if listens and spec.name not in _MAY_WHILE_SUBSCRIBED:
+            raise CommandError(errors.listeners_may_not(spec.full_name))
         if during_script:
             self.scripting.check_during_script(spec)
-            return
+        if session.monitor is not None and (spec.write or spec.readonly):
+            raise CommandError(errors.MONITORS_MAY_NOT)
+
+    def _check_resources(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise ``CommandError`` for a line that needs memory or replicas which are missing."""
         queued = session.queue
         if self.lacks_memory(session):
             needs_memory = "denyoom" in spec.flags

@@ -77,10 +77,6 @@ _SHOWN_WORDS = 256
 SHOWN_BYTES = 256
 """Number of bytes that the journal keeps of each of these words, and of a large reply."""
 
-_MAY_WHILE_SUBSCRIBED = frozenset({
-    "PING", "PSUBSCRIBE", "PUNSUBSCRIBE", "QUIT", "RESET", "SSUBSCRIBE", "SUBSCRIBE",
-    "SUNSUBSCRIBE", "UNSUBSCRIBE",
-})  # fmt: skip
 _PLAIN: frozenset[type] = frozenset({Status, bytes, int, type(None)})
 """The types of most replies, which need no checks unless they are large."""
 _INVALIDATIONS = frozenset({b"invalidate", b"tracking-redir-broken"})
@@ -446,9 +442,8 @@ class PortConnection:
         try:
             self._executing = self._thread
             try:
-                is_checked = session.subscriptions or session.monitor is not None
-                if is_checked or size > self._unchecked_size:
-                    self._check(argv)
+                if size > self._unchecked_size:
+                    self._check_limits(argv)
                 if has_lock:
                     reply = engine.execute_locked(session, argv)
                 else:
@@ -467,18 +462,13 @@ class PortConnection:
         with engine.lock:
             return self._encode_reply(argv, mode, put, reply)
 
-    def _check(self, argv: list[bytes]) -> None:
-        """Raise ``CommandError`` if the connection's state or a limit forbids a command."""
+    def _check_limits(self, argv: list[bytes]) -> None:
+        """Raise ``CommandError`` if a limit forbids a command."""
         session = self.session
         spec = self.engine.table.find(argv)
         if spec is None or not spec.least <= len(argv) <= spec.most:
             return  # The engine reports an unknown command and a wrong number of arguments.
         try:
-            listens = session.resp == 2 and any(session.subscriptions.values())
-            if listens and spec.name not in _MAY_WHILE_SUBSCRIBED:
-                raise CommandError(errors.listeners_may_not(spec.full_name))
-            if session.monitor is not None and (spec.write or spec.readonly):
-                raise CommandError(errors.MONITORS_MAY_NOT)
             if spec.group not in _UNCOUNTED:
                 self.app.command_limits.check(argv)
         except CommandError:

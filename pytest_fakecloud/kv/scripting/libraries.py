@@ -109,10 +109,8 @@ class Libraries(dict[bytes, Library]):
         self.functions: dict[bytes, LibraryFunction] = {}
         """All functions, keyed by their names in lower case, because calls are case-insensitive."""
 
-    def load(self, library: Library, replace: bool) -> bytes:
-        """Add a library and return its name. If this raises ``CommandError``, nothing changes."""
-        if not replace and library.name in self:
-            raise CommandError(errors.library_exists(library.name))
+    def load(self, library: Library) -> bytes:
+        """Add or replace a library and return its name; if this raises, nothing changes."""
         self.replace_all([each for each in self.values() if each.name != library.name] + [library])
         return library.name
 

