@@ -24,7 +24,14 @@ from ..core.settings import DeliveryMode
 from ..handle import Handle
 from ..outside.replace import replace
 from ..services import SERVICES, find, settings_class
-from .options import PER_TEST_SETTINGS, SESSION_SETTINGS, RunOptions, fixture_of, misuse
+from .options import (
+    PER_TEST_SETTINGS,
+    SESSION_SETTINGS,
+    RunOptions,
+    fixture_of,
+    misuse,
+    without_traceback,
+)
 
 
 def new_cloud(settings: Mapping[str, Any], delivery: DeliveryMode) -> Cloud:
@@ -41,6 +48,10 @@ def new_cloud(settings: Mapping[str, Any], delivery: DeliveryMode) -> Cloud:
     )
     context_of(cloud).fixture_settings = settings
     return cloud
+
+
+fake_in = without_traceback(fixture_fake)
+"""Returns the fake of a fixture in a cloud."""
 
 
 def publish_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
