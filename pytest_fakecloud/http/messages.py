@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
+from urllib.parse import unquote_to_bytes
 
 import httptools
 
@@ -184,9 +185,6 @@ def decode_bytes(raw: str) -> bytes:
     """Return the bytes of a raw path segment, without its percent-encoding."""
     if "%" not in raw:
         return raw.encode("latin-1")
-    # Imported here, because few requests of a first fake are percent-encoded.
-    from urllib.parse import unquote_to_bytes
-
     return unquote_to_bytes(raw.encode("latin-1"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import urllib.request
 from collections.abc import Callable, Container, Generator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -84,8 +85,6 @@ def _replace_default_opener() -> Callable[[], None]:
     return a function that restores it. Since Python 3.12, the shared opener keeps the first TLS
     context. An application's own opener stays.
     """
-    import urllib.request
-
     opener: Any = getattr(urllib.request, "_opener", None)
     default: Any = urllib.request.build_opener()
     usual = [*map(type, default.handlers)]

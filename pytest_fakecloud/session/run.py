@@ -491,11 +491,8 @@ NOT_OF_A_TEST = ("__main__", "cli", "kafka", "redis", "standalone", "support", "
 """Modules that ``import_fakes()`` leaves out: tests only need them with a library or a server."""
 
 
-IMPORTED_LATER = (
-    "cronsim", "decimal", "difflib", "email.utils", "fractions", "jwt", "ssl", "sysconfig", "tomllib",
-    "zipfile", "zoneinfo",
-)  # fmt: skip
-"""Modules that functions of this package import when they are first called."""
+IMPORTED_LATER = ("cronsim", "jwt")
+"""Libraries that functions of this package import when they are first called."""
 
 
 def import_fakes() -> None:
