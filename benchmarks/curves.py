@@ -18,7 +18,7 @@ from time import perf_counter
 import numpy as np
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.broker.engine import MemoryEngine
+from pytest_fakecloud.broker.engine.engine import MemoryEngine
 from pytest_fakecloud.broker.model import ProducerRecord, TopicConfig, TopicPartition
 from pytest_fakecloud.broker.settings import BrokerConfig
 from pytest_fakecloud.core.clock import Timekeeper
