@@ -25,7 +25,7 @@ from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.settings import KVConfig
-from pytest_fakecloud.vector.engine import VectorEngine
+from pytest_fakecloud.vector.engine.engine import VectorEngine
 from pytest_fakecloud.vector.model import Include, VectorQuery, VectorRecord
 
 from .timing import curve
