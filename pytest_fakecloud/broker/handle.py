@@ -19,7 +19,7 @@ from ..core.matching import Condition, Field, Query
 from ..core.settings import choice, whole
 from ..core.timers import Duration, weakly
 from ..handle import Aio, Context, action
-from .engine import MemoryEngine
+from .engine.engine import MemoryEngine
 from .errors import AsMisuse, string, strings
 from .model import (
     AUTO_OFFSET_RESETS,

@@ -17,6 +17,9 @@ import json
 import os
 import re
 import sys
+import sysconfig
+import tomllib
+import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
@@ -78,8 +81,6 @@ def _belongs_to_nobody(site: str) -> bool:
 
 @lru_cache
 def _standard_library() -> tuple[str, ...]:
-    import sysconfig  # imported here, because a first fake does not need it
-
     paths = sysconfig.get_paths()
     return tuple(paths[name].rstrip(os.sep) + os.sep for name in ("stdlib", "platstdlib"))
 
@@ -186,8 +187,6 @@ def _declared_names(folder: str) -> Iterator[str]:
     if _SITES.intersection(folder.split(os.sep)):
         return
     if text := _text(folder, "pyproject.toml"):
-        import tomllib
-
         with suppress(tomllib.TOMLDecodeError, AttributeError):
             document: Any = tomllib.loads(text)
             tools = document.get("tool", {})
@@ -235,8 +234,6 @@ def _list(folder: str) -> Iterable[str]:
         archive, inside = _archive_of(folder)
         if not archive:
             raise
-    import zipfile
-
     with zipfile.ZipFile(archive) as opened:
         start = f"{inside}/" if inside else ""
         names = [name for name in opened.namelist() if name.startswith(start)]
@@ -252,8 +249,6 @@ def _read(path: str) -> bytes:
         archive, inside = _archive_of(path)
         if not archive:
             return b""
-    import zipfile
-
     with suppress(KeyError), zipfile.ZipFile(archive) as opened:
         return opened.read(inside)
     return b""
@@ -268,7 +263,5 @@ def _archive_of(path: str) -> tuple[str, str]:
     archive = next(filter(exists, (path, *_parents(path))), "")
     if not isfile(archive):
         return "", ""
-    import zipfile
-
     inside = path[len(archive) + 1 :].replace(os.sep, "/")
     return (archive, inside) if zipfile.is_zipfile(archive) else ("", "")

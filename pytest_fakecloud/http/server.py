@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import http
 import select
 import socket
+import ssl
 import sys
 import threading
 import weakref
@@ -53,13 +55,6 @@ def has_arrived(sock: socket.socket) -> bool:
     poll = _poll()
     poll.register(sock, select.POLLIN)
     return bool(poll.poll(0))
-
-
-def tls_error() -> type[OSError]:
-    """Return the exception class of TLS errors, for an ``except`` clause that evaluates it lazily."""
-    import ssl  # Importing ssl takes 3 ms, and most connections have no TLS.
-
-    return ssl.SSLError
 
 
 class Handler(Protocol):
@@ -161,10 +156,8 @@ class Connection:
                 self.handler = mount.protocol(self)
                 with contextlib.closing(self.handler):
                     self.handler.serve()
-        except (TimeoutError, ConnectionError):
+        except (TimeoutError, ConnectionError, ssl.SSLError):
             # The client disconnected, or the mount was closed while serving.
-            pass
-        except tls_error():
             pass
         except BaseException as error:
             # pytest.fail() in a handler must not end this thread, which belongs to a pool.
@@ -445,7 +438,7 @@ class HTTPHandler:
                         sock.sendall(chunk(part) if chunked else part)
                 if chunked:
                     sock.sendall(LAST_CHUNK)
-        except (ConnectionError, tls_error()):
+        except (ConnectionError, ssl.SSLError):
             return False
         except Exception as error:
             self.app.stream_failed(message, error)
@@ -539,9 +532,6 @@ def phrase(status: int) -> str:
     """Return the reason phrase that the server sends with a status."""
     if status == 200:
         return "OK"
-    # Imported here, because it takes a millisecond and most fakes send no other status.
-    import http
-
     try:
         return http.HTTPStatus(status).phrase
     except ValueError:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, KeysView, Set
 from copy import copy
 from functools import cache, cached_property
+from hashlib import sha256
 from typing import Any, Literal, NamedTuple, get_args
 
 from . import errors
@@ -31,8 +32,6 @@ _TO_CHANNELS = frozenset({"SUBSCRIBE", "SSUBSCRIBE", "PSUBSCRIBE"})
 
 def password_hash(password: bytes) -> str:
     """Return the stored form of a password: its SHA-256 in lower-case hexadecimal digits."""
-    from hashlib import sha256  # imported here, because OpenSSL takes 4 ms to load
-
     return sha256(password).hexdigest()
 
 

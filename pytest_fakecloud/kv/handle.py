@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, Unpack, cast
+from urllib.parse import quote
 
 from ..core.errors import ContractError, did_you_mean, importing, listed
 from ..core.field_types import check_function
@@ -154,9 +155,6 @@ class KVServer(Handle):
     def _address_of(self, port: Mount) -> str:
         scheme = "redis" if port.tls is None else "rediss"
         place = port.url.partition("://")[2]
-        # Imported here, because few tests use the Redis protocol.
-        from urllib.parse import quote
-
         return f"{scheme}://default:{quote(self._password, safe='')}@{place}"
 
     def _open_port(self, engine: AnyEngine, port: int = 0) -> Mount:

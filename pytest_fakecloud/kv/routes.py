@@ -11,6 +11,7 @@ from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property, partial
+from hashlib import sha256
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar, cast
 
@@ -54,8 +55,6 @@ def read_only_token(token: str) -> str:
     It depends only on the standard token, so that a ``.env`` file with a chosen token stays valid
     after a restart.
     """
-    from hashlib import sha256  # imported here, because OpenSSL takes 4 ms to load
-
     return sha256(f"read-only {token}".encode()).hexdigest()
 
 

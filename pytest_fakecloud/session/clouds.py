@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import urllib.request
 from collections.abc import Callable, Container, Generator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -24,7 +25,14 @@ from ..core.settings import DeliveryMode
 from ..handle import Handle
 from ..outside.replace import replace
 from ..services import SERVICES, find, settings_class
-from .options import PER_TEST_SETTINGS, SESSION_SETTINGS, RunOptions, fixture_of, misuse
+from .options import (
+    PER_TEST_SETTINGS,
+    SESSION_SETTINGS,
+    RunOptions,
+    fixture_of,
+    misuse,
+    without_traceback,
+)
 
 
 def new_cloud(settings: Mapping[str, Any], delivery: DeliveryMode) -> Cloud:
@@ -41,6 +49,10 @@ def new_cloud(settings: Mapping[str, Any], delivery: DeliveryMode) -> Cloud:
     )
     context_of(cloud).fixture_settings = settings
     return cloud
+
+
+fake_in = without_traceback(fixture_fake)
+"""Returns the fake of a fixture in a cloud."""
 
 
 def publish_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
@@ -73,8 +85,6 @@ def _replace_default_opener() -> Callable[[], None]:
     return a function that restores it. Since Python 3.12, the shared opener keeps the first TLS
     context. An application's own opener stays.
     """
-    import urllib.request
-
     opener: Any = getattr(urllib.request, "_opener", None)
     default: Any = urllib.request.build_opener()
     usual = [*map(type, default.handlers)]

@@ -18,7 +18,7 @@ from ...reporting.data import (
     page_of_names,
     plain,
 )
-from ..engine import MemoryEngine
+from ..engine.engine import MemoryEngine
 from ..handle import Broker
 from ..model import Record, TopicPartition
 from ..views import GroupView

@@ -8,6 +8,7 @@ Flask or Django converted to a 500.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import itertools
@@ -98,8 +99,6 @@ class Deadlines:
         """Await work in the running loop (asyncio or trio); raise ``CapReached`` at the cap."""
         if not asyncio_is_running():
             return await self._within_cap_trio(work)
-        import asyncio
-
         loop = asyncio.get_running_loop()
         task = asyncio.ensure_future(work)
         # Cancel the task from this thread: a tool may have frozen the loop's own timers.
@@ -150,9 +149,7 @@ class Deadlines:
 
 
 def asyncio_is_running() -> bool:
-    # Do not import asyncio here. Code that runs a loop has already imported it.
-    asyncio = sys.modules.get("asyncio")
-    return asyncio is not None and asyncio._get_running_loop() is not None
+    return asyncio._get_running_loop() is not None
 
 
 def loop_is_running() -> bool:
@@ -394,7 +391,7 @@ class _AsgiAnswer:
         self.body = bytearray()
         self.complete = False
         # An event of the library whose loop is running.
-        self.finished = sys.modules["asyncio" if asyncio_is_running() else "trio"].Event()
+        self.finished: Any = (asyncio if asyncio_is_running() else sys.modules["trio"]).Event()
         self._request: Event | None = {
             "type": "http.request",
             "body": delivery.body,

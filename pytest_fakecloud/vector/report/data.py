@@ -23,7 +23,7 @@ from ...reporting.data import (
     page_of_names,
     plain,
 )
-from ..engine import VectorEngine
+from ..engine.engine import VectorEngine
 from ..handle import VectorIndex
 from ..model import VectorRecord
 
