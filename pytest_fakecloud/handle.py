@@ -461,8 +461,8 @@ class Handle:
     def _left_behind(self) -> list[Problem]:
         """Return the strict-mode violations that are known only at the end of a test."""
         name, found = self.name, []
-        for rule in table_of(self.faults).unused():
-            text = f"{name}: the fault {shown(rule)} {rule.shortfall}; remove it"
+        for fault in self.faults.unused():
+            text = f"{name}: the fault {shown(fault)} {fault._shortfall}; remove it"
             found.append(new_problem("unused_fault", text, {"handle": name}))
         for text in self._unmet():
             found.append(new_problem("unmet", f"{name}: {text}", {"handle": name}))

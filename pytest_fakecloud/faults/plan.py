@@ -22,13 +22,13 @@ from .table import (
     REPLACE,
     SPOIL,
     WAIT,
-    CallRule,
+    CallFault,
+    DownFault,
     Fault,
     FaultTable,
-    RandomRule,
-    RateLimitRule,
+    RandomFault,
+    RateLimitFault,
     Respond,
-    Rule,
 )
 
 if TYPE_CHECKING:
@@ -117,20 +117,15 @@ class FaultPlan:
         the connections of matching requests are reset.
         """
         if status is None:
-            effect = Effect("refuse", reset=True)
-            rule = Rule(self._table, "down", "down", matchers, lambda serve: effect, CUT)
-            rule.refuses_all = not rule.limits  # with matchers, other requests are still served
-            # A refused connection leaves no trace, so the rule may seem never to have fired.
-            rule.must_fire = not rule.refuses_all
-            return self._add(rule)
+            return self._add(DownFault(self._table, matchers))
         respond = self._table.answers.responder(status)
         return self._inject("down", f"down {status}", matchers, respond)
 
     def up(self) -> None:
         """Remove all faults that ``down()`` injected."""
-        for rule in self._table.active:
-            if rule.kind == "down":
-                self._table.withdraw(rule, sys._getframe(1))
+        for fault in self._table.active:
+            if fault.kind == "down":
+                self._table.withdraw(fault, sys._getframe(1))
 
     def rate_limit(
         self,
@@ -158,7 +153,7 @@ class FaultPlan:
         def responder(usual: HeaderPairs) -> Respond:
             return answers.responder(status, body, usual if headers is None else headers)
 
-        return self._add(RateLimitRule(self._table, limit, per_us, responder, matchers))
+        return self._add(RateLimitFault(self._table, limit, per_us, responder, matchers))
 
     def sequence(self, steps: Iterable[Step], **matchers: Unpack[Matchers]) -> Fault:
         """Apply the steps in turn, one to each matching request: ``[503, None, 429, "drop"]``.
@@ -188,9 +183,8 @@ class FaultPlan:
         """
         rate = number(0, 1).read("rate", rate)
         taken = self._table.answers.step(step)
-        rule = RandomRule(self._table, "random", f"random {step} at {rate:g}", matchers, taken)
-        rule.rate = rate
-        return self._add(rule)
+        description = f"random {step} at {rate:g}"
+        return self._add(RandomFault(self._table, rate, description, taken, matchers))
 
     def call(
         self,
@@ -204,10 +198,10 @@ class FaultPlan:
         """
         check_function(function, "to call()")
         choice("before", "after").read("moment", moment)
-        return self._add(CallRule(self._table, function, moment, matchers))
+        return self._add(CallFault(self._table, function, moment, matchers))
 
     def __iter__(self) -> Iterator[Fault]:
-        return iter([rule.fault for rule in self._table.active])
+        return iter(self._table.active)
 
     def __len__(self) -> int:
         return len(self._table.active)
@@ -219,7 +213,7 @@ class FaultPlan:
 
     def unused(self) -> list[Fault]:
         """Return the faults that never fired, or less often than planned."""
-        return [rule.fault for rule in self._table.unused()]
+        return self._table.unused()
 
     def clear(self) -> None:
         """Remove all faults."""
@@ -234,19 +228,19 @@ class FaultPlan:
         respond: Respond,
         order: int = REPLACE,
     ) -> Fault:
-        return self._add(Rule(self._table, kind, description, matchers, respond, order))
+        return self._add(Fault(self._table, kind, description, matchers, respond, order))
 
-    def _add(self, rule: Rule) -> Fault:
-        self._table.add(rule)
+    def _add(self, fault: Fault) -> Fault:
+        self._table.add(fault)
         # The caller is behind the methods of this class and of a service's subclass.
         own = {cls.__module__ for cls in type(self).__mro__}
         caller: FrameType = sys._getframe(1)
         while is_own(caller) and caller.f_globals["__name__"] in own and caller.f_back is not None:
             caller = caller.f_back
         self._table.record_change(
-            "add_fault", caller, fault=rule.description, arguments=rule.limits
+            "add_fault", caller, fault=fault.description, arguments=fault._limits
         )
-        return rule.fault
+        return fault
 
 
 def table_of(plan: FaultPlan) -> FaultTable:

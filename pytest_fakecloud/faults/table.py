@@ -1,9 +1,9 @@
-"""Faults, the rules behind them, and the order in which requests pass through the rules of a fake.
+"""Faults, and the order in which requests pass through the faults of a fake.
 
 The table is applied between authentication and the endpoint. A request passes through every
-matching rule, level by level: rules that delay it or call the test's code, that break the
+matching fault, level by level: faults that delay it or call the test's code, that break the
 connection before the engine, that damage the response, and that respond instead of the endpoint.
-Rules of the same level apply in the order they were added, so ``answer(503, times=1)`` followed by
+Faults of the same level apply in the order they were added, so ``answer(503, times=1)`` followed by
 ``answer(429)`` gives one 503 and then 429s.
 """
 
@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from functools import cached_property, partial
+from functools import partial
 from types import FrameType, MappingProxyType
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
@@ -30,156 +30,16 @@ from ..core.recorder import Recorder, code_place, is_own, stack_of
 from ..core.settings import optional, whole
 from ..core.timers import monotonic
 from ..http.app import FAULTS, App
-from ..http.messages import Answer, AnyResponse, HeaderPairs, Request, Serve
+from ..http.messages import Answer, AnyResponse, Effect, HeaderPairs, Request, Serve
 from .answers import AnswerMaker, Response
 
-# Levels of rules, in the order in which a request passes through them (see the module ``table``).
+# Levels of faults, in the order in which a request passes through them (see the module ``table``).
 WAIT, CUT, SPOIL, REPLACE = range(4)
 Respond: TypeAlias = Callable[[Serve], AnyResponse]
-"""Returns the response to a request on which a rule fires. ``serve()`` is the usual response."""
+"""Returns the response to a request on which a fault fires. ``serve()`` is the usual response."""
 _COMMON = frozenset({"times", "skip", "route", "when"})
 _closing = threading.Condition()
 """Wakes the delays of all fakes when one of them closes."""
-
-
-class Rule:
-    """The rule behind a fault, with its effect (``respond``) and its level (``order``). ``hits``
-    counts how often it fired; a strict test fails if ``used`` is less than ``planned``.
-    """
-
-    claimed_by_service: ClassVar[bool] = False
-    """Whether the service applies the rule itself, so that requests skip it."""
-    must_fire: bool = True
-    """Whether the rule must be used as often as planned."""
-    deed: ClassVar[str] = "fired"
-    """What ``used`` counts, as a verb in the past tense."""
-    refuses_all: bool = False
-    """Whether the fake stops listening while the rule is active, instead of serving requests."""
-
-    def __init__(
-        self,
-        table: FaultTable,
-        kind: str,
-        description: str,
-        matchers: Mapping[str, Any],
-        respond: Respond = lambda serve: serve(),
-        order: int = REPLACE,
-    ) -> None:
-        self.order = order
-        self._respond = respond
-        self.table = table
-        self.kind = kind
-        self.description = description
-        self.hits = 0
-        self.seen = 0
-        self.origin = _caller()
-        check_fields(matchers, {*_COMMON, *self.fields}, "fault")
-        self.times = optional(whole(1)).read("times", matchers.get("times"))
-        self.skip = optional(whole(0)).read("skip", matchers.get("skip")) or 0
-        self.route: str | re.Pattern[str] | None = matchers.get("route")
-        self.when: Callable[[Any], object] | None = matchers.get("when")
-        if self.when is not None and not callable(self.when):
-            raise ContractError(
-                f"when={shown(self.when)} is not a function: pass a predicate on the request"
-            )
-        self.facts = {
-            name: wanted
-            for name, wanted in matchers.items()
-            if wanted is not None and name not in _COMMON
-        }
-        self._query = self._query_of_calls()
-        self._when = None if self.when is None else Question("when", self.when)
-        self.removed = False
-
-    def _query_of_calls(self) -> Query:
-        """Return the conditions on the call of a request."""
-        fields = {
-            name: self.fields[name]._replace(read=partial(field_of, name=name))
-            for name in self.facts
-        }
-        if self.route is None:
-            return Query(self.facts, fields, "fault")
-        app = self.table.answers.app
-        names = CallNames(tuple if app is None else app.words)
-        fields["route"] = Field(names, NamesOf, parts=NamesOf.each_command)
-        return Query({"route": self.route, **self.facts}, fields, "fault")
-
-    @property
-    def fields(self) -> Mapping[str, Field]:
-        """The facts that the rule can match."""
-        return self.table.fact_fields
-
-    @property
-    def active(self) -> bool:
-        return not self.removed and (self.times is None or self.hits < self.times)
-
-    @property
-    def planned(self) -> int:
-        """The number of times that the rule must fire: ``times``, or once if there is no limit."""
-        if not self.must_fire:
-            return 0
-        return 1 if self.times is None else self.times
-
-    @property
-    def used(self) -> int:
-        """The number that is compared with ``planned``."""
-        return self.hits
-
-    @property
-    def shortfall(self) -> str:
-        """A description of an unused rule: ``never fired``, ``fired 1 of 2 planned times``."""
-        return shortfall(self.deed, self.used, self.planned)
-
-    @property
-    def applied(self) -> dict[str, str]:
-        """The entry that is added to ``faults`` of a call when the rule fires on it."""
-        return {"kind": self.kind, "description": self.description}
-
-    @cached_property
-    def fault(self) -> Fault:
-        """The object that represents this rule in the test."""
-        return Fault(self)
-
-    @property
-    def limits(self) -> list[str]:
-        """The given matchers, as ``name=value``."""
-        counts = {"times": self.times, "skip": self.skip or None}
-        given = {**counts, "route": self.route, **self.facts, "when": self.when}
-        return [f"{name}={brief(value)}" for name, value in given.items() if value is not None]
-
-    def __repr__(self) -> str:
-        given = ", ".join(self.limits)
-        limits = f" [{given}]" if given else ""
-        text = f"{self.description}{limits}, {counted(self.hits, 'hit')}"
-        return f"<{text}, set {self.origin}>" if self.origin else f"<{text}>"
-
-    def matches(self, request: Any) -> bool:
-        """Return whether the fault matches; raise ``ContractError`` if a predicate raises."""
-        try:
-            # The test's function is last, because it is slowest.
-            return self._query(request.call) and (self._when is None or self._when.agrees(request))
-        except ContractError as error:
-            raise ContractError(f"a predicate of {shown(self)} failed: {error}") from error
-
-    def decide(self) -> bool:
-        """Return whether to fire. Called for each matching request, with the table's lock held."""
-        return True
-
-    def apply(self, request: Request, serve: Serve) -> AnyResponse:
-        """Return the response to a request on which the fault fires."""
-        return self._respond(serve)
-
-
-class ServiceRule(Rule):
-    """A rule of a service's own kind, which the service applies with ``FaultTable.claim()``."""
-
-    claimed_by_service = True
-
-    @property
-    def fields(self) -> Mapping[str, Field]:
-        """The facts of requests, or of the service's own subjects, that the rule can match."""
-        table = self.table
-        return table.fact_fields if table.service_fields is None else table.service_fields
 
 
 class Fault:
@@ -190,45 +50,157 @@ class Fault:
     removed at the end.
     """
 
-    def __init__(self, rule: Rule) -> None:
-        self._rule = rule
+    kind: str
+    """The name of the method of ``faults`` that injected the fault."""
+    description: str
+    """A description of the fault's effect."""
+    hits: int
+    """The number of times that the fault has fired."""
+    _applied_by_service: ClassVar[bool] = False
+    """Whether the service applies the fault itself, so that requests skip it."""
+    _must_fire: bool = True
+    """Whether the fault must be used as often as planned."""
+    _deed: ClassVar[str] = "fired"
+    """What ``_used`` counts, as a verb in the past tense."""
+    _refuses_all: bool = False
+    """Whether the fake stops listening while the fault is active, instead of serving requests."""
 
-    @property
-    def kind(self) -> str:
-        """The name of the method of ``faults`` that injected the fault."""
-        return self._rule.kind
-
-    @property
-    def description(self) -> str:
-        """A description of the fault's effect."""
-        return self._rule.description
-
-    @property
-    def hits(self) -> int:
-        """The number of times that the fault has fired."""
-        return self._rule.hits
+    def __init__(
+        self,
+        table: FaultTable,
+        kind: str,
+        description: str,
+        matchers: Mapping[str, Any],
+        respond: Respond = lambda serve: serve(),
+        order: int = REPLACE,
+    ) -> None:
+        self.kind = kind
+        self.description = description
+        self.hits = 0
+        self._table = table
+        self._order = order
+        self._respond = respond
+        self._seen = 0
+        self._removed = False
+        self._origin = _caller()
+        check_fields(matchers, {*_COMMON, *self._fields}, "fault")
+        self._times = optional(whole(1)).read("times", matchers.get("times"))
+        self._skip = optional(whole(0)).read("skip", matchers.get("skip")) or 0
+        self._route: str | re.Pattern[str] | None = matchers.get("route")
+        self._when: Callable[[Any], object] | None = matchers.get("when")
+        if self._when is not None and not callable(self._when):
+            raise ContractError(
+                f"when={shown(self._when)} is not a function: pass a predicate on the request"
+            )
+        self._facts = {
+            name: wanted
+            for name, wanted in matchers.items()
+            if wanted is not None and name not in _COMMON
+        }
+        self._query = self._query_of_calls()
+        self._predicate = None if self._when is None else Question("when", self._when)
 
     @property
     def active(self) -> bool:
         """Whether the fault can still fire."""
-        return self._rule.active
+        return not self._removed and (self._times is None or self.hits < self._times)
 
     def remove(self) -> None:
         """Remove the fault, so that it never fires again."""
-        self._rule.table.withdraw(self._rule, sys._getframe(1))
+        self._table.withdraw(self, sys._getframe(1))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._rule.table.withdraw(self._rule, sys._getframe(1))
+        self._table.withdraw(self, sys._getframe(1))
 
     def __repr__(self) -> str:
-        return repr(self._rule)
+        given = ", ".join(self._limits)
+        limits = f" [{given}]" if given else ""
+        text = f"{self.description}{limits}, {counted(self.hits, 'hit')}"
+        return f"<{text}, set {self._origin}>" if self._origin else f"<{text}>"
+
+    def _query_of_calls(self) -> Query:
+        """Return the conditions on the call of a request."""
+        fields = {
+            name: self._fields[name]._replace(read=partial(field_of, name=name))
+            for name in self._facts
+        }
+        if self._route is None:
+            return Query(self._facts, fields, "fault")
+        app = self._table.answers.app
+        names = CallNames(tuple if app is None else app.words)
+        fields["route"] = Field(names, NamesOf, parts=NamesOf.each_command)
+        return Query({"route": self._route, **self._facts}, fields, "fault")
+
+    @property
+    def _fields(self) -> Mapping[str, Field]:
+        """The facts that the fault can match."""
+        return self._table.fact_fields
+
+    @property
+    def _limits(self) -> list[str]:
+        """The given matchers, as ``name=value``."""
+        counts = {"times": self._times, "skip": self._skip or None}
+        given = {**counts, "route": self._route, **self._facts, "when": self._when}
+        return [f"{name}={brief(value)}" for name, value in given.items() if value is not None]
+
+    @property
+    def _planned(self) -> int:
+        """The number of times that the fault must fire: ``times``, or once if there is no limit."""
+        if not self._must_fire:
+            return 0
+        return 1 if self._times is None else self._times
+
+    @property
+    def _used(self) -> int:
+        """The number that is compared with ``_planned``."""
+        return self.hits
+
+    @property
+    def _shortfall(self) -> str:
+        """A description of an unused fault: ``never fired``, ``fired 1 of 2 planned times``."""
+        return shortfall(self._deed, self._used, self._planned)
+
+    @property
+    def _applied(self) -> dict[str, str]:
+        """The entry that is added to ``faults`` of a call when the fault fires on it."""
+        return {"kind": self.kind, "description": self.description}
+
+    def _allow_unused(self) -> None:
+        """Do not require that the fault fires."""
+        self._must_fire = False
+
+    def _matches(self, request: Any) -> bool:
+        """Return whether the fault matches; raise ``ContractError`` if a predicate raises."""
+        try:
+            # The test's function is last, because it is slowest.
+            return self._query(request.call) and (
+                self._predicate is None or self._predicate.agrees(request)
+            )
+        except ContractError as error:
+            raise ContractError(f"a predicate of {shown(self)} failed: {error}") from error
+
+    def _decide(self) -> bool:
+        """Return whether to fire. Called for each matching request, with the table's lock held."""
+        return True
+
+    def _apply(self, request: Request, serve: Serve) -> AnyResponse:
+        """Return the response to a request on which the fault fires."""
+        return self._respond(serve)
 
 
-def rule_of(fault: Fault) -> Rule:
-    return fault._rule
+class ServiceFault(Fault):
+    """A fault of a service's own kind, which the service applies with ``FaultTable.claim()``."""
+
+    _applied_by_service = True
+
+    @property
+    def _fields(self) -> Mapping[str, Field]:
+        """The facts of requests, or of the service's own subjects, that the fault can match."""
+        table = self._table
+        return table.fact_fields if table.service_fields is None else table.service_fields
 
 
 setting_over: ContextVar[str] = ContextVar("setting_over", default="")
@@ -238,30 +210,50 @@ setting_over: ContextVar[str] = ContextVar("setting_over", default="")
 def _caller() -> str:
     if way := setting_over.get():
         return f"over {way}"
-    frame = next((one for one in stack_of(sys._getframe(1)) if not is_own(one)), None)
+    frame = next((frame for frame in stack_of(sys._getframe(1)) if not is_own(frame)), None)
     return f"at {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame else ""
 
 
-class RandomRule(Rule):
+class DownFault(Fault):
+    """Refuses connections: without matchers all of them, otherwise those of matching requests."""
+
+    def __init__(self, table: FaultTable, matchers: Mapping[str, Any]) -> None:
+        effect = Effect("refuse", reset=True)
+        super().__init__(table, "down", "down", matchers, lambda serve: effect, CUT)
+        self._refuses_all = not self._limits  # with matchers, other requests are still served
+        # A refused connection leaves no trace, so the fault may seem never to have fired.
+        self._must_fire = not self._refuses_all
+
+
+class RandomFault(Fault):
     """Applies a step to a random share of the requests.
 
     Decided here: strict mode requires as many draws as hits are planned, because chance may prevent
     hits, and too few requests are a mistake of the test.
     """
 
-    deed = "was drawn"
-    rate = 1.0
-    """The probability with which the rule fires."""
+    _deed = "was drawn"
+
+    def __init__(
+        self,
+        table: FaultTable,
+        rate: float,
+        description: str,
+        respond: Respond,
+        matchers: Mapping[str, Any],
+    ) -> None:
+        super().__init__(table, "random", description, matchers, respond)
+        self._rate = rate
 
     @property
-    def used(self) -> int:
-        return max(0, self.seen - self.skip)
+    def _used(self) -> int:
+        return max(0, self._seen - self._skip)
 
-    def decide(self) -> bool:
-        return self.table.stream.random() < self.rate
+    def _decide(self) -> bool:
+        return self._table.stream.random() < self._rate
 
 
-class RateLimitRule(Rule):
+class RateLimitFault(Fault):
     """Lets a number of requests pass in each period of the fake's clock."""
 
     def __init__(
@@ -279,24 +271,24 @@ class RateLimitRule(Rule):
         self._per_us = per_us
         self._responder = responder
         self._end_us = table.clock.now_us()
-        self._used = 0
+        self._requests = 0
 
-    def decide(self) -> bool:
-        now = self.table.clock.now_us()
+    def _decide(self) -> bool:
+        now = self._table.clock.now_us()
         if now >= self._end_us:
             self._end_us = now + self._per_us
-            self._used = 0
-        self._used += 1
-        return self._used > self._limit
+            self._requests = 0
+        self._requests += 1
+        return self._requests > self._limit
 
-    def apply(self, request: Request, serve: Serve) -> AnyResponse:
-        seconds = str(max(1, math.ceil((self._end_us - self.table.clock.now_us()) / 1_000_000)))
+    def _apply(self, request: Request, serve: Serve) -> AnyResponse:
+        seconds = str(max(1, math.ceil((self._end_us - self._table.clock.now_us()) / 1_000_000)))
         limit = ("RateLimit-Limit", str(self._limit)), ("RateLimit-Remaining", "0")
         headers = [("Retry-After", seconds), *limit, ("RateLimit-Reset", seconds)]
         return self._responder(headers)(serve)
 
 
-class CallRule(Rule):
+class CallFault(Fault):
     """Calls the test's function before or after the endpoint."""
 
     def __init__(
@@ -313,18 +305,18 @@ class CallRule(Rule):
         self._takes_request = bool(positional_parameters(function))
 
     @property
-    def applied(self) -> dict[str, str]:
-        return {**super().applied, "function": self._name, "moment": self._moment}
+    def _applied(self) -> dict[str, str]:
+        return {**super()._applied, "function": self._name, "moment": self._moment}
 
-    def apply(self, request: Request, serve: Serve) -> AnyResponse:
+    def _apply(self, request: Request, serve: Serve) -> AnyResponse:
         if self._moment == "before":
-            given = self._run(request)
-            return serve() if given is None else given
+            replacement = self._run(request)
+            return serve() if replacement is None else replacement
         response = serve()
         if isinstance(response, Answer):
             request.call.status = response.status
-        given = self._run(request)
-        return response if given is None else given
+        replacement = self._run(request)
+        return response if replacement is None else replacement
 
     def _run(self, request: Request) -> AnyResponse | None:
         """Call the function; return the response with which it replaces the endpoint's, or None."""
@@ -339,14 +331,14 @@ class CallRule(Rule):
         if not isinstance(result, Response):
             return None
         try:
-            return self.table.answers.prepared(result)
+            return self._table.answers.prepared(result)
         except ContractError as error:
             raise ContractError(f"the response of {shown(self)}: {error}") from error
 
 
 class FaultTable:
-    """The rules of one fake. ``fact_fields`` are the facts of requests that rules can match,
-    ``service_fields`` those of the service's own rules, if these do not match requests.
+    """The faults of one fake. ``fact_fields`` are the facts of requests that faults can match,
+    ``service_fields`` those of the service's own faults, if these do not match requests.
     """
 
     fact_fields: Mapping[str, Field] = MappingProxyType({})
@@ -357,18 +349,18 @@ class FaultTable:
 
     def __init__(self, stream: RandomStream, clock: Timekeeper) -> None:
         self.stream = stream
-        """The random stream from which rules draw."""
+        """The random stream from which faults draw."""
         self.clock = clock
         self.gate: Callable[[bool], None] | None = None
         """Makes the fake stop (True) or start (False) listening; None if it has no server."""
         self.answers = AnswerMaker()
         self._lock = threading.Lock()
         self._gate_lock = threading.Lock()
-        self.active: tuple[Rule, ...] = ()
-        """The rules that can still fire, in the order in which a request passes through them."""
+        self.active: tuple[Fault, ...] = ()
+        """The faults that can still fire, in the order in which a request passes through them."""
         self._leave: Callable[[], None] | None = None
         """Removes the table from its app's chain; None if it is not in the chain."""
-        self._all: list[Rule] = []
+        self._all: list[Fault] = []
 
     def attach(self, app: App) -> None:
         """Take names, error format and facts from the app."""
@@ -389,40 +381,40 @@ class FaultTable:
     def _recorder(self) -> Recorder | None:
         return getattr(self.answers.app, "recorder", None)
 
-    def add(self, rule: Rule) -> None:
+    def add(self, fault: Fault) -> None:
         with self._lock:
-            self._activate(sorted((*self.active, rule), key=lambda each: each.order))
-            self._all.append(rule)
+            self._activate(sorted((*self.active, fault), key=lambda fault: fault._order))
+            self._all.append(fault)
         self._update_refusing()
 
-    def remove(self, rule: Rule) -> None:
+    def remove(self, fault: Fault) -> None:
         with self._lock:
-            rule.removed = True
-            self._retire(rule)
+            fault._removed = True
+            self._retire(fault)
         self._update_refusing()
 
-    def withdraw(self, rule: Rule, caller: FrameType) -> None:
-        """Remove a rule, and record this if the test did."""
-        self.remove(rule)
-        self.record_change("remove_fault", caller, fault=rule.description)
+    def withdraw(self, fault: Fault, caller: FrameType) -> None:
+        """Remove a fault, and record this if the test did."""
+        self.remove(fault)
+        self.record_change("remove_fault", caller, fault=fault.description)
 
     def clear(self) -> None:
-        """Remove all rules, including those that are unused."""
+        """Remove all faults, including those that are unused."""
         with self._lock:
             gone = self.active
             self._activate(())
             self._all.clear()
-        for rule in gone:
-            rule.removed = True
+        for fault in gone:
+            fault._removed = True
         self._update_refusing()
 
-    def kept(self) -> list[Rule]:
-        """Return the rules that were not removed, also those that cannot fire any more."""
-        return [rule for rule in self._all if not rule.removed]
+    def kept(self) -> list[Fault]:
+        """Return the faults that were not removed, also those that cannot fire any more."""
+        return [fault for fault in self._all if not fault._removed]
 
-    def unused(self) -> list[Rule]:
-        """Return the rules that were used less often than planned."""
-        return [rule for rule in self._all if rule.used < rule.planned]
+    def unused(self) -> list[Fault]:
+        """Return the faults that were used less often than planned."""
+        return [fault for fault in self._all if fault._used < fault._planned]
 
     def __bool__(self) -> bool:
         # True if any fault can fire. Requests then use the socket.
@@ -443,20 +435,20 @@ class FaultTable:
             _closing.notify_all()
 
     def claim(
-        self, kind: str, subject: Any, fits: Callable[[Any], bool] = lambda rule: True
-    ) -> Rule | None:
+        self, kind: str, subject: Any, fits: Callable[[Any], bool] = lambda fault: True
+    ) -> Fault | None:
         """Count a hit of the first fault of a service's kind that fires on a subject; return it.
 
-        ``fits`` returns whether a rule applies to the subject, apart from its matchers. The
+        ``fits`` returns whether a fault applies to the subject, apart from its matchers. The
         subject's ``call`` has ``facts``, ``route``, ``method``, ``path`` and ``fault``.
         """
-        for rule in self.active:
-            if rule.kind == kind and fits(rule) and self._fires(rule, subject):
-                return rule
+        for fault in self.active:
+            if fault.kind == kind and fits(fault) and self._fires(fault, subject):
+                return fault
         return None
 
     def run(self, request: Request, serve: Serve) -> AnyResponse:
-        """Return the response to a request from the active rules or ``serve()``."""
+        """Return the response to a request from the active faults or ``serve()``."""
         try:
             return self._apply(self.active, request, serve)
         finally:
@@ -464,37 +456,39 @@ class FaultTable:
             if recorder is not None:
                 end_faults(request.call, recorder.reserve())
 
-    def _apply(self, rules: Sequence[Rule], request: Request, serve: Serve) -> AnyResponse:
-        for index, rule in enumerate(rules):
-            if not rule.claimed_by_service and self._fires(rule, request):
-                return rule.apply(request, partial(self._apply, rules[index + 1 :], request, serve))
+    def _apply(self, faults: Sequence[Fault], request: Request, serve: Serve) -> AnyResponse:
+        for index, fault in enumerate(faults):
+            if not fault._applied_by_service and self._fires(fault, request):
+                return fault._apply(
+                    request, partial(self._apply, faults[index + 1 :], request, serve)
+                )
         return serve()
 
-    def _fires(self, rule: Rule, request: Any) -> bool:
-        """Count a matching request; return whether the rule fires on it."""
+    def _fires(self, fault: Fault, request: Any) -> bool:
+        """Count a matching request; return whether the fault fires on it."""
         # Call the predicate without the lock, because it is the test's code and may read the plan.
-        if not rule.active or not rule.matches(request):
+        if not fault.active or not fault._matches(request):
             return False
         with self._lock:
-            if not rule.active:
+            if not fault.active:
                 return False
-            rule.seen += 1
-            if rule.seen <= rule.skip or not rule.decide():
+            fault._seen += 1
+            if fault._seen <= fault._skip or not fault._decide():
                 return False
-            rule.hits += 1
-            if not rule.active:
-                self._retire(rule)
-        call, description = request.call, rule.description
+            fault.hits += 1
+            if not fault.active:
+                self._retire(fault)
+        call, description = request.call, fault.description
         call.fault = description if call.fault is None else f"{call.fault}, {description}"
-        call.faults = (*call.faults, rule.applied)
+        call.faults = (*call.faults, fault._applied)
         return True
 
-    def _retire(self, rule: Rule) -> None:
-        self._activate(each for each in self.active if each is not rule)
+    def _retire(self, fault: Fault) -> None:
+        self._activate(active for active in self.active if active is not fault)
 
-    def _activate(self, rules: Iterable[Rule]) -> None:
-        """Set the rules that can fire. The app's chain contains the table only while there are any."""
-        self.active = tuple(rules)
+    def _activate(self, faults: Iterable[Fault]) -> None:
+        """Set the faults that can fire. The app's chain contains the table only while there are any."""
+        self.active = tuple(faults)
         app, leave = self.answers.app, self._leave
         if self.active and leave is None and app is not None:
             self._leave = app.chain.add(FAULTS, self.run)
@@ -505,15 +499,15 @@ class FaultTable:
     def _update_refusing(self) -> None:
         if self._must_refuse() is self.refusing:
             return
-        # Call the gate with a lock and check again afterwards: two threads may change the rules.
+        # Call the gate with a lock and check again afterwards: two threads may change the faults.
         with self._gate_lock:
             while self.gate is not None and (down := self._must_refuse()) is not self.refusing:
                 self.refusing = down
                 try:
                     self.gate(down)
                 except BaseException:
-                    self.refusing = not down  # so that the next change of the rules tries again
+                    self.refusing = not down  # so that the next change of the faults tries again
                     raise
 
     def _must_refuse(self) -> bool:
-        return any(rule.refuses_all for rule in self.active)
+        return any(fault._refuses_all for fault in self.active)

@@ -21,7 +21,7 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.faults.answers import Response
 from pytest_fakecloud.faults.plan import FaultPlan, table_of
-from pytest_fakecloud.faults.table import Fault, FaultTable, ServiceRule
+from pytest_fakecloud.faults.table import Fault, FaultTable, ServiceFault
 from pytest_fakecloud.handle import Context, app_of
 from pytest_fakecloud.http.messages import Request
 
@@ -594,7 +594,7 @@ def test_what_a_call_returns_and_nobody_can_send_is_the_tests_own_problem(
 
 class OwnPlan(FaultPlan):
     def duplicate(self, **matchers: Any) -> Fault:
-        return self._add(ServiceRule(self._table, "duplicate", "duplicate", matchers))
+        return self._add(ServiceFault(self._table, "duplicate", "duplicate", matchers))
 
 
 def test_a_service_adds_kinds_and_asks_for_them(table: FaultTable) -> None:
@@ -605,8 +605,7 @@ def test_a_service_adds_kinds_and_asks_for_them(table: FaultTable) -> None:
     attempt = SimpleNamespace(call=call)
     assert table.claim("reorder", attempt) is None
     claimed = table.claim("duplicate", attempt)
-    assert claimed is not None
-    assert claimed.fault is fault
+    assert claimed is fault
     assert table.claim("duplicate", attempt) is None
     assert fault.hits == 1
     assert call.fault == "duplicate"
@@ -619,10 +618,10 @@ def test_a_service_adds_kinds_and_asks_for_them(table: FaultTable) -> None:
 
 def test_a_services_own_kind_does_not_touch_requests(demo: Demo, client: httpx.Client) -> None:
     table = table_of(demo.faults)
-    rule = ServiceRule(table, "tamper", "tamper", {})
-    table.add(rule)
+    fault = ServiceFault(table, "tamper", "tamper", {})
+    table.add(fault)
     assert statuses(client, 2) == [200, 200]
-    assert rule.hits == 0
+    assert fault.hits == 0
 
 
 # -- a plan that is made on first use --------------------------------------------------------------

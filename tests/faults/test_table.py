@@ -12,7 +12,7 @@ from pytest_fakecloud.core.field_types import TEXT
 from pytest_fakecloud.core.matching import Field
 from pytest_fakecloud.faults.answers import Response
 from pytest_fakecloud.faults.plan import FaultPlan, fault_words
-from pytest_fakecloud.faults.table import Fault, FaultTable, rule_of
+from pytest_fakecloud.faults.table import Fault, FaultTable
 from pytest_fakecloud.http.app import App
 from pytest_fakecloud.http.messages import Answer, Effect, Request
 
@@ -115,7 +115,7 @@ def test_a_fault_that_fired_less_often_than_planned_is_unused(
     fault = getattr(plan, kind)(*ARGUMENTS[kind], times=2, skip=1)
     found = []
     for _ in range(4):
-        found.append([rule_of(one).shortfall for one in plan.unused()])
+        found.append([fault._shortfall for fault in plan.unused()])
         assert plan.unused() in ([], [fault])
         sent(table)
     done = "was drawn" if kind == "random" else "fired"
@@ -127,7 +127,7 @@ def test_every_step_of_a_sequence_is_planned(plan: FaultPlan, table: FaultTable)
     fault = plan.sequence([503, None, 429])
     sent(table)
     sent(table)
-    assert [rule_of(one).shortfall for one in plan.unused()] == ["fired 2 of 3 planned times"]
+    assert [fault._shortfall for fault in plan.unused()] == ["fired 2 of 3 planned times"]
     fault.remove()
     assert plan.unused() == [fault]
 

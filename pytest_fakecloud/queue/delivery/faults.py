@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from ...core.field_types import MESSAGE_ID, URL, OneOf
 from ...core.matching import Field, Question
 from ...core.settings import whole
-from ...faults.table import Fault, FaultTable, ServiceRule
+from ...faults.table import Fault, FaultTable, ServiceFault
 from ...http.messages import Answer, Serve
 from ..errors import rate_limited
 from ..model import KINDS, Delivery, DeliveryInterceptor, Kind, Message
@@ -70,7 +70,7 @@ class DeliverySubject:
             "topic": message.topic_name,
             "message_id": self.message_id,
         }
-        # Fault rules read these attributes of a recorded call.
+        # Faults read these attributes of a recorded call.
         self.call = SimpleNamespace(
             facts=facts,
             method=method,
@@ -174,11 +174,11 @@ class QueueFaults(FaultPlan):
         return self._refusal("daily", limit, matchers)
 
     def _delivery(self, kind: str, matchers: Mapping[str, Any]) -> Fault:
-        rule = ServiceRule(self._table, kind, kind, matchers)
-        if kind == "drop_callback" and isinstance(rule.facts.get("kind"), str):
+        fault = ServiceFault(self._table, kind, kind, matchers)
+        if kind == "drop_callback" and isinstance(fault._facts.get("kind"), str):
             # Reject other kinds, because the fault would never apply to them.
-            Question("kind", rule.facts["kind"], OneOf("kind", ("callback", "failure_callback")))
-        return self._add(rule)
+            Question("kind", fault._facts["kind"], OneOf("kind", ("callback", "failure_callback")))
+        return self._add(fault)
 
     def _refusal(self, kind: str, limit: int, matchers: Mapping[str, Any]) -> Fault:
         whole(0).read("limit", limit)

@@ -19,7 +19,7 @@ from ...core.calls import Call, parts_of
 from ...core.errors import ContractError, shown, unknown_name
 from ...core.field_types import TOKEN
 from ...faults.plan import fault_kinds, table_of
-from ...faults.table import Fault, rule_of
+from ...faults.table import Fault
 from ...handle import HANDLE_FIELDS, Handle, app_of
 from ...http.app import GUARD, Route
 from ...http.messages import Answer, Effect, Request
@@ -131,16 +131,15 @@ class HandleRoutes:
         return number
 
     def _fault(self, fault: Fault) -> shapes.Fault:
-        rule = rule_of(fault)
-        where = rule.facts if rule.route is None else {"route": rule.route, **rule.facts}
+        where = fault._facts if fault._route is None else {"route": fault._route, **fault._facts}
         return {
             "id": self._number_of(fault),
             "kind": fault.kind,
             "text": repr(fault),
-            "description": rule.description,
+            "description": fault.description,
             "where": {name: str(wanted) for name, wanted in where.items()},
-            "times": rule.times,
-            "skip": rule.skip,
+            "times": fault._times,
+            "skip": fault._skip,
             "hits": fault.hits,
             "active": fault.active,
             "made": self._made.get(fault),
@@ -246,8 +245,8 @@ def describe(handle: Any) -> shapes.HandleEntry:
 
 def _kept(handle: Handle) -> list[Fault]:
     table = table_of(handle.faults)
-    used_up = [rule for rule in table.kept() if not rule.active]
-    return [rule.fault for rule in (*table.active, *used_up[-_MOST_USED_UP:])]
+    used_up = [fault for fault in table.kept() if not fault.active]
+    return [*table.active, *used_up[-_MOST_USED_UP:]]
 
 
 def _headers(handle: Handle, given: Mapping[str, str]) -> list[tuple[str, str]]:
