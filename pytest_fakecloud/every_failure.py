@@ -442,7 +442,7 @@ class _Watch:
             # Only one of the fakes has the target.
             fault._allow_unused()
             self._faults.append(fault)
-            added.callback(fault._table.remove, fault)
+            added.callback(handle.faults._remove, fault)
 
     def _is_target(self, request: Any) -> bool:
         if only_prepares(request.call):

@@ -22,8 +22,7 @@ from .core.problems import Allowances, Problem, Problems, new_problem
 from .core.recorder import CodePlace, Recorder, arguments_shown, code_place, is_own
 from .core.settings import DeliveryMode, HandleConfig, read
 from .core.timers import Instant, Registry
-from .faults.plan import FaultPlan, table_of
-from .faults.table import FaultTable
+from .faults.plan import FaultPlan
 from .http.app import App
 from .http.hub import default_hub
 
@@ -282,18 +281,13 @@ class Handle:
 
     def _new_faults(self) -> FaultPlan:
         """Return the plan for the faults of this service, still without faults."""
-        return FaultPlan(self._new_fault_table())
-
-    def _new_fault_table(self) -> FaultTable:
-        return FaultTable(self._context.ids.stream(self.name, "faults"), self._time)
+        return FaultPlan(self._context.ids.stream(self.name, "faults"), self._time)
 
     def _connect(self, plan: FaultPlan) -> None:
         """Apply the faults of a plan to the requests of this fake, until it closes."""
         self.faults = plan
-        table = table_of(plan)
-        table.attach(self._app)
-        table.gate = partial(_gate, self._mounts)
-        self._mount.on_close.append(table.close)
+        plan._attach(self._app, partial(_gate, self._mounts))
+        self._mount.on_close.append(plan._close)
 
     def _configure(self, context: Context, declared: type[C], given: Mapping[str, Any]) -> C:
         """Parse the constructor's keywords and choose a name if none is given."""

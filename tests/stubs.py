@@ -41,7 +41,7 @@ from pytest_fakecloud.core.problems import ALLOWABLE, PROBLEM_FIELDS, Problem
 from pytest_fakecloud.core.recorder import Recorder
 from pytest_fakecloud.core.settings import settings_of
 from pytest_fakecloud.every_failure import Failure
-from pytest_fakecloud.faults.plan import FaultPlan, table_of
+from pytest_fakecloud.faults.plan import FaultPlan
 from pytest_fakecloud.handle import HANDLE_FIELDS, Handle
 from pytest_fakecloud.kv.command_fields import COMMAND_FIELDS
 from pytest_fakecloud.kv.search.index import Search
@@ -169,11 +169,11 @@ def stubs() -> dict[Path, str]:
 
 
 def _service_classes(fake: Any) -> str:
-    own, table = PREFIXES[fake.service], table_of(fake.faults)
+    own, plan = PREFIXES[fake.service], fake.faults
     classes = [
         *map(_settings, SETTINGS[fake.service]),
         *_keywords_of_journal(recorder_of(fake.journal), own),
-        _keywords(f"{own}Matchers", table.fact_fields, "Matchers"),
+        _keywords(f"{own}Matchers", plan._fact_fields, "Matchers"),
         *_listed(fake.service),
         _results(f"{own}Calls", "Call", f"{own}CallFields"),
         _results(f"{own}Events", "Event", f"{own}EventWhere"),
@@ -185,8 +185,8 @@ def _service_classes(fake: Any) -> str:
         _repeated(FaultPlan, own, results),
         _repeated(Handle, own, results, attributes),
     ]
-    if table.service_fields:
-        classes.append(_keywords(f"{own}ServiceMatchers", table.service_fields, "Matchers"))
+    if plan._service_fields:
+        classes.append(_keywords(f"{own}ServiceMatchers", plan._service_fields, "Matchers"))
     return "\n".join(classes)
 
 

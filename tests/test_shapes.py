@@ -23,7 +23,7 @@ from pytest_fakecloud.core.field_types import MESSAGE_ID, PATH, TARGET, TEXT, UR
 from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.core.matching import Field, Question
 from pytest_fakecloud.core.problems import ALLOWABLE
-from pytest_fakecloud.faults.plan import fault_words, table_of
+from pytest_fakecloud.faults.plan import fault_words
 from pytest_fakecloud.kv.command_fields import COMMAND_FIELDS
 from pytest_fakecloud.kv.search.views import SEARCH_FIELDS
 from pytest_fakecloud.queue.attempt_reports import AttemptDetails
@@ -125,7 +125,7 @@ def tables(cloud: Cloud) -> dict[str, Fields]:
         "problems": fields_of_list(cloud.problems()),
         **{f"allow {kind}": fields for kind, fields in ALLOWABLE.items()},
         **{
-            f"faults of {each.name}": table_of(each.faults).fact_fields
+            f"faults of {each.name}": each.faults._fact_fields
             for each in map(partial(fixture_fake, cloud), ("kv_server", "broker", "queue"))
         },
         "faults of deliveries": DELIVERY_FACTS,
@@ -270,10 +270,10 @@ def asked(cloud: Cloud) -> dict[str, tuple[Fields, Ask]]:
         own = recorder_of(each.journal).call_fields
         found[f"{each.name}.assert_not_called"] = own, each.assert_not_called
     for each in (kv, index, broker, queue):
-        table = table_of(each.faults)
+        plan = each.faults
         for word in fault_words(type(each.faults)):
-            own_facts = table.service_fields if word in OF_DELIVERIES else None
-            facts = table.fact_fields if own_facts is None else own_facts
+            own_facts = plan._service_fields if word in OF_DELIVERIES else None
+            facts = plan._fact_fields if own_facts is None else own_facts
             method = getattr(each.faults, word)
             found[f"{each.name}.faults.{word}"] = facts, bound_fault(word, method)
     for kind, fields in ALLOWABLE.items():

@@ -1,11 +1,4 @@
-"""Faults, and the order in which requests pass through the faults of a fake.
-
-The table is applied between authentication and the endpoint. A request passes through every
-matching fault, level by level: faults that delay it or call the test's code, that break the
-connection before the engine, that damage the response, and that respond instead of the endpoint.
-Faults of the same level apply in the order they were added, so ``answer(503, times=1)`` followed by
-``answer(429)`` gives one 503 and then 429s.
-"""
+"""One injected fault, and the kinds of faults that need more than a function."""
 
 from __future__ import annotations
 
@@ -13,33 +6,29 @@ import math
 import os
 import re
 import sys
-import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import partial
-from types import FrameType, MappingProxyType
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from types import FrameType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
-from ..core.calls import CallNames, NamesOf, end_faults, field_of
-from ..core.clock import Timekeeper
+from ..core.calls import CallNames, NamesOf, field_of
 from ..core.errors import ContractError, brief, counted, shortfall, shown
 from ..core.field_types import discard_awaitable, positional_parameters
-from ..core.ids import RandomStream
 from ..core.matching import Field, Query, Question, check_fields
-from ..core.recorder import Recorder, code_place, is_own, stack_of
+from ..core.recorder import is_own, stack_of
 from ..core.settings import optional, whole
-from ..core.timers import monotonic
-from ..http.app import FAULTS, App
 from ..http.messages import Answer, AnyResponse, Effect, HeaderPairs, Request, Serve
-from .answers import AnswerMaker, Response
+from .answers import Response
 
-# Levels of faults, in the order in which a request passes through them (see the module ``table``).
+if TYPE_CHECKING:
+    from .plan import FaultPlan
+
+# Levels of faults, in the order in which a request passes through them (see the module ``plan``).
 WAIT, CUT, SPOIL, REPLACE = range(4)
 Respond: TypeAlias = Callable[[Serve], AnyResponse]
 """Returns the response to a request on which a fault fires. ``serve()`` is the usual response."""
 _COMMON = frozenset({"times", "skip", "route", "when"})
-_closing = threading.Condition()
-"""Wakes the delays of all fakes when one of them closes."""
 
 
 class Fault:
@@ -67,7 +56,7 @@ class Fault:
 
     def __init__(
         self,
-        table: FaultTable,
+        plan: FaultPlan,
         kind: str,
         description: str,
         matchers: Mapping[str, Any],
@@ -77,7 +66,7 @@ class Fault:
         self.kind = kind
         self.description = description
         self.hits = 0
-        self._table = table
+        self._plan = plan
         self._order = order
         self._respond = respond
         self._seen = 0
@@ -107,13 +96,13 @@ class Fault:
 
     def remove(self) -> None:
         """Remove the fault, so that it never fires again."""
-        self._table.withdraw(self, sys._getframe(1))
+        self._withdraw(sys._getframe(1))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._table.withdraw(self, sys._getframe(1))
+        self._withdraw(sys._getframe(1))
 
     def __repr__(self) -> str:
         given = ", ".join(self._limits)
@@ -129,7 +118,7 @@ class Fault:
         }
         if self._route is None:
             return Query(self._facts, fields, "fault")
-        app = self._table.answers.app
+        app = self._plan._answers.app
         names = CallNames(tuple if app is None else app.words)
         fields["route"] = Field(names, NamesOf, parts=NamesOf.each_command)
         return Query({"route": self._route, **self._facts}, fields, "fault")
@@ -137,7 +126,7 @@ class Fault:
     @property
     def _fields(self) -> Mapping[str, Field]:
         """The facts that the fault can match."""
-        return self._table.fact_fields
+        return self._plan._fact_fields
 
     @property
     def _limits(self) -> list[str]:
@@ -168,6 +157,15 @@ class Fault:
         """The entry that is added to ``faults`` of a call when the fault fires on it."""
         return {"kind": self.kind, "description": self.description}
 
+    def _withdraw(self, caller: FrameType) -> None:
+        """Remove the fault, and record this if the test did."""
+        self._plan._remove(self)
+        self._plan._record_change("remove_fault", caller, fault=self.description)
+
+    def _end(self) -> None:
+        """Let the fault never fire again. Only its plan calls this."""
+        self._removed = True
+
     def _allow_unused(self) -> None:
         """Do not require that the fault fires."""
         self._must_fire = False
@@ -182,8 +180,27 @@ class Fault:
         except ContractError as error:
             raise ContractError(f"a predicate of {shown(self)} failed: {error}") from error
 
+    def _fires(self, request: Any) -> bool:
+        """Count a matching request; return whether the fault fires on it."""
+        # Call the predicate without the lock, because it is the test's code and may read the plan.
+        if not self.active or not self._matches(request):
+            return False
+        with self._plan._lock:
+            if not self.active:
+                return False
+            self._seen += 1
+            if self._seen <= self._skip or not self._decide():
+                return False
+            self.hits += 1
+            if not self.active:
+                self._plan._retire(self)
+        call = request.call
+        call.fault = self.description if call.fault is None else f"{call.fault}, {self.description}"
+        call.faults = (*call.faults, self._applied)
+        return True
+
     def _decide(self) -> bool:
-        """Return whether to fire. Called for each matching request, with the table's lock held."""
+        """Return whether to fire. Called for each matching request, with the plan's lock held."""
         return True
 
     def _apply(self, request: Request, serve: Serve) -> AnyResponse:
@@ -192,15 +209,15 @@ class Fault:
 
 
 class ServiceFault(Fault):
-    """A fault of a service's own kind, which the service applies with ``FaultTable.claim()``."""
+    """A fault of a service's own kind, which the service applies with ``FaultPlan._claim()``."""
 
     _applied_by_service = True
 
     @property
     def _fields(self) -> Mapping[str, Field]:
         """The facts of requests, or of the service's own subjects, that the fault can match."""
-        table = self._table
-        return table.fact_fields if table.service_fields is None else table.service_fields
+        plan = self._plan
+        return plan._fact_fields if plan._service_fields is None else plan._service_fields
 
 
 setting_over: ContextVar[str] = ContextVar("setting_over", default="")
@@ -217,9 +234,9 @@ def _caller() -> str:
 class DownFault(Fault):
     """Refuses connections: without matchers all of them, otherwise those of matching requests."""
 
-    def __init__(self, table: FaultTable, matchers: Mapping[str, Any]) -> None:
+    def __init__(self, plan: FaultPlan, matchers: Mapping[str, Any]) -> None:
         effect = Effect("refuse", reset=True)
-        super().__init__(table, "down", "down", matchers, lambda serve: effect, CUT)
+        super().__init__(plan, "down", "down", matchers, lambda serve: effect, CUT)
         self._refuses_all = not self._limits  # with matchers, other requests are still served
         # A refused connection leaves no trace, so the fault may seem never to have fired.
         self._must_fire = not self._refuses_all
@@ -236,13 +253,13 @@ class RandomFault(Fault):
 
     def __init__(
         self,
-        table: FaultTable,
+        plan: FaultPlan,
         rate: float,
         description: str,
         respond: Respond,
         matchers: Mapping[str, Any],
     ) -> None:
-        super().__init__(table, "random", description, matchers, respond)
+        super().__init__(plan, "random", description, matchers, respond)
         self._rate = rate
 
     @property
@@ -250,7 +267,7 @@ class RandomFault(Fault):
         return max(0, self._seen - self._skip)
 
     def _decide(self) -> bool:
-        return self._table.stream.random() < self._rate
+        return self._plan._stream.random() < self._rate
 
 
 class RateLimitFault(Fault):
@@ -258,23 +275,23 @@ class RateLimitFault(Fault):
 
     def __init__(
         self,
-        table: FaultTable,
+        plan: FaultPlan,
         requests: int,
         per_us: int,
         responder: Callable[[HeaderPairs], Respond],
         matchers: Mapping[str, Any],
     ) -> None:
         super().__init__(
-            table, "rate_limit", f"rate_limit {requests} per {per_us / 1e6:g} s", matchers
+            plan, "rate_limit", f"rate_limit {requests} per {per_us / 1e6:g} s", matchers
         )
         self._limit = requests
         self._per_us = per_us
         self._responder = responder
-        self._end_us = table.clock.now_us()
+        self._end_us = plan._clock.now_us()
         self._requests = 0
 
     def _decide(self) -> bool:
-        now = self._table.clock.now_us()
+        now = self._plan._clock.now_us()
         if now >= self._end_us:
             self._end_us = now + self._per_us
             self._requests = 0
@@ -282,7 +299,7 @@ class RateLimitFault(Fault):
         return self._requests > self._limit
 
     def _apply(self, request: Request, serve: Serve) -> AnyResponse:
-        seconds = str(max(1, math.ceil((self._end_us - self._table.clock.now_us()) / 1_000_000)))
+        seconds = str(max(1, math.ceil((self._end_us - self._plan._clock.now_us()) / 1_000_000)))
         limit = ("RateLimit-Limit", str(self._limit)), ("RateLimit-Remaining", "0")
         headers = [("Retry-After", seconds), *limit, ("RateLimit-Reset", seconds)]
         return self._responder(headers)(serve)
@@ -293,13 +310,13 @@ class CallFault(Fault):
 
     def __init__(
         self,
-        table: FaultTable,
+        plan: FaultPlan,
         function: Callable[..., object],
         moment: Literal["before", "after"],
         matchers: Mapping[str, Any],
     ) -> None:
         self._name = getattr(function, "__name__", type(function).__name__)
-        super().__init__(table, "call", f"call {self._name} {moment}", matchers, order=WAIT)
+        super().__init__(plan, "call", f"call {self._name} {moment}", matchers, order=WAIT)
         self._function = function
         self._moment = moment
         self._takes_request = bool(positional_parameters(function))
@@ -331,183 +348,6 @@ class CallFault(Fault):
         if not isinstance(result, Response):
             return None
         try:
-            return self._table.answers.prepared(result)
+            return self._plan._answers.prepared(result)
         except ContractError as error:
             raise ContractError(f"the response of {shown(self)}: {error}") from error
-
-
-class FaultTable:
-    """The faults of one fake. ``fact_fields`` are the facts of requests that faults can match,
-    ``service_fields`` those of the service's own faults, if these do not match requests.
-    """
-
-    fact_fields: Mapping[str, Field] = MappingProxyType({})
-    service_fields: ClassVar[Mapping[str, Field] | None] = None
-    refusing = False
-    """Whether ``down()`` currently refuses all connections."""
-    _closed = False
-
-    def __init__(self, stream: RandomStream, clock: Timekeeper) -> None:
-        self.stream = stream
-        """The random stream from which faults draw."""
-        self.clock = clock
-        self.gate: Callable[[bool], None] | None = None
-        """Makes the fake stop (True) or start (False) listening; None if it has no server."""
-        self.answers = AnswerMaker()
-        self._lock = threading.Lock()
-        self._gate_lock = threading.Lock()
-        self.active: tuple[Fault, ...] = ()
-        """The faults that can still fire, in the order in which a request passes through them."""
-        self._leave: Callable[[], None] | None = None
-        """Removes the table from its app's chain; None if it is not in the chain."""
-        self._all: list[Fault] = []
-
-    def attach(self, app: App) -> None:
-        """Take names, error format and facts from the app."""
-        self.fact_fields = app.fact_fields
-        with self._lock:
-            active = self.active
-            self._activate(())  # Leave the chain of the former app, if there is one.
-            self.answers.app = app
-            app.faults = self
-            self._activate(active)
-
-    def record_change(self, kind: str, caller: FrameType, **data: object) -> None:
-        """Record for reports that the test, not this package, changed a fault."""
-        recorder = self._recorder()
-        if recorder is not None and not is_own(caller):
-            recorder.record_action(kind, code_place(caller), recorder.reserve(), None, data)
-
-    def _recorder(self) -> Recorder | None:
-        return getattr(self.answers.app, "recorder", None)
-
-    def add(self, fault: Fault) -> None:
-        with self._lock:
-            self._activate(sorted((*self.active, fault), key=lambda fault: fault._order))
-            self._all.append(fault)
-        self._update_refusing()
-
-    def remove(self, fault: Fault) -> None:
-        with self._lock:
-            fault._removed = True
-            self._retire(fault)
-        self._update_refusing()
-
-    def withdraw(self, fault: Fault, caller: FrameType) -> None:
-        """Remove a fault, and record this if the test did."""
-        self.remove(fault)
-        self.record_change("remove_fault", caller, fault=fault.description)
-
-    def clear(self) -> None:
-        """Remove all faults, including those that are unused."""
-        with self._lock:
-            gone = self.active
-            self._activate(())
-            self._all.clear()
-        for fault in gone:
-            fault._removed = True
-        self._update_refusing()
-
-    def kept(self) -> list[Fault]:
-        """Return the faults that were not removed, also those that cannot fire any more."""
-        return [fault for fault in self._all if not fault._removed]
-
-    def unused(self) -> list[Fault]:
-        """Return the faults that were used less often than planned."""
-        return [fault for fault in self._all if fault._used < fault._planned]
-
-    def __bool__(self) -> bool:
-        # True if any fault can fire. Requests then use the socket.
-        return bool(self.active)
-
-    def pause(self, seconds: float) -> None:
-        """Wait for the given real seconds, or until the fake closes."""
-        deadline = monotonic() + seconds
-        with _closing:
-            while not self._closed and (left := deadline - monotonic()) > 0:
-                _closing.wait(left)
-
-    def close(self) -> None:
-        """End all delays that are in progress, and all later ones."""
-        self.gate = None
-        with _closing:
-            self._closed = True
-            _closing.notify_all()
-
-    def claim(
-        self, kind: str, subject: Any, fits: Callable[[Any], bool] = lambda fault: True
-    ) -> Fault | None:
-        """Count a hit of the first fault of a service's kind that fires on a subject; return it.
-
-        ``fits`` returns whether a fault applies to the subject, apart from its matchers. The
-        subject's ``call`` has ``facts``, ``route``, ``method``, ``path`` and ``fault``.
-        """
-        for fault in self.active:
-            if fault.kind == kind and fits(fault) and self._fires(fault, subject):
-                return fault
-        return None
-
-    def run(self, request: Request, serve: Serve) -> AnyResponse:
-        """Return the response to a request from the active faults or ``serve()``."""
-        try:
-            return self._apply(self.active, request, serve)
-        finally:
-            recorder = self._recorder()
-            if recorder is not None:
-                end_faults(request.call, recorder.reserve())
-
-    def _apply(self, faults: Sequence[Fault], request: Request, serve: Serve) -> AnyResponse:
-        for index, fault in enumerate(faults):
-            if not fault._applied_by_service and self._fires(fault, request):
-                return fault._apply(
-                    request, partial(self._apply, faults[index + 1 :], request, serve)
-                )
-        return serve()
-
-    def _fires(self, fault: Fault, request: Any) -> bool:
-        """Count a matching request; return whether the fault fires on it."""
-        # Call the predicate without the lock, because it is the test's code and may read the plan.
-        if not fault.active or not fault._matches(request):
-            return False
-        with self._lock:
-            if not fault.active:
-                return False
-            fault._seen += 1
-            if fault._seen <= fault._skip or not fault._decide():
-                return False
-            fault.hits += 1
-            if not fault.active:
-                self._retire(fault)
-        call, description = request.call, fault.description
-        call.fault = description if call.fault is None else f"{call.fault}, {description}"
-        call.faults = (*call.faults, fault._applied)
-        return True
-
-    def _retire(self, fault: Fault) -> None:
-        self._activate(active for active in self.active if active is not fault)
-
-    def _activate(self, faults: Iterable[Fault]) -> None:
-        """Set the faults that can fire. The app's chain contains the table only while there are any."""
-        self.active = tuple(faults)
-        app, leave = self.answers.app, self._leave
-        if self.active and leave is None and app is not None:
-            self._leave = app.chain.add(FAULTS, self.run)
-        elif leave is not None and not self.active:
-            self._leave = None
-            leave()
-
-    def _update_refusing(self) -> None:
-        if self._must_refuse() is self.refusing:
-            return
-        # Call the gate with a lock and check again afterwards: two threads may change the faults.
-        with self._gate_lock:
-            while self.gate is not None and (down := self._must_refuse()) is not self.refusing:
-                self.refusing = down
-                try:
-                    self.gate(down)
-                except BaseException:
-                    self.refusing = not down  # so that the next change of the faults tries again
-                    raise
-
-    def _must_refuse(self) -> bool:
-        return any(fault._refuses_all for fault in self.active)

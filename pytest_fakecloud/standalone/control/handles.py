@@ -18,7 +18,7 @@ from ...cloud import Cloud
 from ...core.calls import Call, parts_of
 from ...core.errors import ContractError, shown, unknown_name
 from ...core.field_types import TOKEN
-from ...faults.plan import fault_kinds, table_of
+from ...faults.plan import fault_kinds
 from ...faults.table import Fault
 from ...handle import HANDLE_FIELDS, Handle, app_of
 from ...http.app import GUARD, Route
@@ -244,9 +244,8 @@ def describe(handle: Any) -> shapes.HandleEntry:
 
 
 def _kept(handle: Handle) -> list[Fault]:
-    table = table_of(handle.faults)
-    used_up = [fault for fault in table.kept() if not fault.active]
-    return [*table.active, *used_up[-_MOST_USED_UP:]]
+    used_up = [fault for fault in handle.faults._kept() if not fault.active]
+    return [*handle.faults, *used_up[-_MOST_USED_UP:]]
 
 
 def _headers(handle: Handle, given: Mapping[str, str]) -> list[tuple[str, str]]:
