@@ -25,7 +25,7 @@ from .core.errors import (
 from .core.field_types import check_returned, discard_awaitable
 from .core.journal import Results, recorder_of
 from .core.timers import finished
-from .faults.table import Fault
+from .faults.fault import Fault
 from .kv.command_fields import keys_of, only_prepares
 
 if TYPE_CHECKING:

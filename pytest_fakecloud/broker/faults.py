@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from ..core.errors import ContractError
 from ..core.journal import Results, results_of
 from ..core.settings import optional, whole
-from ..faults.table import Fault, ServiceFault
+from ..faults.fault import Fault, ServiceFault
 from ..handle import action_as
 from ..http.messages import Request
 from .engine.groups import mixed

@@ -31,7 +31,7 @@ from ..core.timers import Duration, duration_us, monotonic
 from ..http.app import FAULTS, App
 from ..http.messages import AnyResponse, Effect, HeaderPairs, Request, Serve
 from .answers import AnswerMaker, Step, lost, truncated
-from .table import (
+from .fault import (
     CUT,
     REPLACE,
     SPOIL,

@@ -19,7 +19,7 @@ from ..core.errors import ContractError, ServiceError
 from ..core.ids import new_token
 from ..core.problems import Problem, Problems, shortened
 from ..core.recorder import Recorder
-from ..faults.table import setting_over
+from ..faults.fault import setting_over
 from ..http.app import FAULTS, App, Route, RouteTable
 from ..http.messages import Answer, AnyResponse, Effect, Request, Serve, bearer_token, same
 from ..services import services_by_word

@@ -9,8 +9,8 @@ from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.field_types import TEXT
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.matching import Field
+from pytest_fakecloud.faults.fault import Fault, ServiceFault
 from pytest_fakecloud.faults.plan import FaultPlan
-from pytest_fakecloud.faults.table import Fault, ServiceFault
 from pytest_fakecloud.http.messages import Answer, AnyResponse, Request
 from tests.harness import one_tls_context as one_tls_context
 

@@ -12,8 +12,8 @@ import pytest
 
 import pytest_fakecloud
 from pytest_fakecloud.core.calls import Call
+from pytest_fakecloud.faults.fault import setting_over
 from pytest_fakecloud.faults.plan import FaultPlan
-from pytest_fakecloud.faults.table import setting_over
 
 from ..harness import error_of
 

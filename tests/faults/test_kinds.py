@@ -10,8 +10,8 @@ import pytest
 
 from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.faults.answers import lost, truncated
+from pytest_fakecloud.faults.fault import Fault
 from pytest_fakecloud.faults.plan import FaultPlan
-from pytest_fakecloud.faults.table import Fault
 from pytest_fakecloud.http.messages import Answer, Effect, Request, Stream
 
 from ..harness import error_of

@@ -20,8 +20,8 @@ from pytest_fakecloud.core.calls import Call, faults_ended
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.faults.answers import Response
+from pytest_fakecloud.faults.fault import Fault, ServiceFault
 from pytest_fakecloud.faults.plan import FaultPlan
-from pytest_fakecloud.faults.table import Fault, ServiceFault
 from pytest_fakecloud.handle import Context, app_of
 from pytest_fakecloud.http.messages import Request
 

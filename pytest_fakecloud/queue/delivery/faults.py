@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from ...core.field_types import MESSAGE_ID, URL, OneOf
 from ...core.matching import Field, Question
 from ...core.settings import whole
-from ...faults.table import Fault, ServiceFault
+from ...faults.fault import Fault, ServiceFault
 from ...http.messages import Answer, Serve
 from ..errors import rate_limited
 from ..model import KINDS, Delivery, DeliveryInterceptor, Kind, Message

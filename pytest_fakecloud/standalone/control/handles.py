@@ -18,8 +18,8 @@ from ...cloud import Cloud
 from ...core.calls import Call, parts_of
 from ...core.errors import ContractError, shown, unknown_name
 from ...core.field_types import TOKEN
+from ...faults.fault import Fault
 from ...faults.plan import fault_kinds
-from ...faults.table import Fault
 from ...handle import HANDLE_FIELDS, Handle, app_of
 from ...http.app import GUARD, Route
 from ...http.messages import Answer, Effect, Request

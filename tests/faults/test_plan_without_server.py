@@ -11,8 +11,8 @@ from pytest_fakecloud.core.errors import ServiceError
 from pytest_fakecloud.core.field_types import TEXT
 from pytest_fakecloud.core.matching import Field
 from pytest_fakecloud.faults.answers import Response
+from pytest_fakecloud.faults.fault import Fault
 from pytest_fakecloud.faults.plan import FaultPlan, fault_words
-from pytest_fakecloud.faults.table import Fault
 from pytest_fakecloud.http.app import App
 from pytest_fakecloud.http.messages import Answer, Effect, Request
 
