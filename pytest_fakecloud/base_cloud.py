@@ -17,7 +17,7 @@ from .core.clock import STANDS, Clock, Mode, Timekeeper
 from .core.errors import ContractError, call_all, shown
 from .core.field_types import OneOf
 from .core.ids import Ids
-from .core.journal import Journal, Results, recorder_of, results_of
+from .core.journal import Journal, Results, results_of
 from .core.matching import Field
 from .core.problems import PROBLEM_FIELDS, Problem, with_allowance
 from .core.settings import DELIVERY, PROCESS_TIME, SWITCH, TRANSPORT, DeliveryMode, reject_unknown
@@ -434,7 +434,7 @@ def show_same(copy: BaseCloud, cloud: BaseCloud) -> None:
         context.former_secrets |= secrets_of(handle)
         if handle.name in copies:
             copies[handle.name].restore(handle.snapshot())
-    recorder_of(copy.journal).adopt(recorder_of(cloud.journal))
+    copy.journal._recorder.adopt(cloud.journal._recorder)
     context.problems.extend(context_of(cloud).problems)
 
 

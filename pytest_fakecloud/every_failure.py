@@ -23,7 +23,7 @@ from .core.errors import (
     unknown_name,
 )
 from .core.field_types import check_returned, discard_awaitable
-from .core.journal import Results, recorder_of
+from .core.journal import Results
 from .core.timers import finished
 from .faults.fault import Fault
 from .kv.command_fields import keys_of, only_prepares
@@ -168,7 +168,7 @@ class _Runs:
                 )
         self._handles = chosen_handles(cloud, services)
         first = self._handles[0] if self._handles else cloud
-        self._recorder = recorder_of(first.journal)
+        self._recorder = first.journal._recorder
 
     async def fail_each_call(self) -> Results[Failure]:
         __tracebackhide__ = True

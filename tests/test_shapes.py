@@ -20,7 +20,6 @@ from pytest_fakecloud.broker.views import GROUP_FIELDS, TOPIC_FIELDS
 from pytest_fakecloud.core.calls import EVENT_FIELDS, EVENT_KINDS
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.field_types import MESSAGE_ID, PATH, TARGET, TEXT, URL, FieldType
-from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.core.matching import Field, Question
 from pytest_fakecloud.core.problems import ALLOWABLE
 from pytest_fakecloud.faults.plan import fault_words
@@ -106,7 +105,7 @@ def cloud() -> Iterator[Cloud]:
 
 def tables(cloud: Cloud) -> dict[str, Fields]:
     return {
-        "calls": recorder_of(cloud.journal).call_fields,
+        "calls": cloud.journal._recorder.call_fields,
         "messages": MESSAGES,
         "dead letters": DEAD_LETTERS,
         "attempts": ATTEMPTS,
@@ -267,7 +266,7 @@ def asked(cloud: Cloud) -> dict[str, tuple[Fields, Ask]]:
         "cloud.journal.events": (known["events"], cloud.journal.events),
     }
     for each in cloud.fakes():
-        own = recorder_of(each.journal).call_fields
+        own = each.journal._recorder.call_fields
         found[f"{each.name}.assert_not_called"] = own, each.assert_not_called
     for each in (kv, index, broker, queue):
         plan = each.faults

@@ -18,7 +18,6 @@ import requests
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.calls import Call, faults_ended
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.faults.answers import Response
 from pytest_fakecloud.faults.fault import Fault, ServiceFault
 from pytest_fakecloud.faults.plan import FaultPlan
@@ -261,7 +260,7 @@ def test_down_refuses_connections_until_up(demo: Demo, client: httpx.Client) -> 
 def test_up_is_recorded_like_remove(demo: Demo) -> None:
     demo.faults.down()
     demo.faults.up()
-    actions = recorder_of(demo.context.journal).shared.actions
+    actions = demo.context.journal._recorder.shared.actions
     assert [action.kind for action in actions] == ["add_fault", "remove_fault"]
 
 
@@ -271,7 +270,7 @@ def test_faults_of_a_services_own_kinds_are_recorded_too() -> None:
         faults.drop()
         faults.unsigned()
         faults.burst_limit(3)
-        actions = recorder_of(cloud.journal).shared.actions
+        actions = cloud.journal._recorder.shared.actions
         assert [each.data["fault"] for each in actions] == ["drop", "unsigned", "burst_limit 3"]
 
 
