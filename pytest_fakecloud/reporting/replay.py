@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple
 
-from ..base_cloud import BaseCloud, context_of
+from ..base_cloud import BaseCloud
 from ..core.calls import Action, Call, Entry, Event
 from ..core.clock import Timekeeper
 from ..core.errors import report_failure
@@ -43,7 +43,7 @@ def record_times(cloud: BaseCloud) -> None:
     Without these times, the replay of a running clock is exact only to the millisecond.
     """
     reads = deque[tuple[int, int]](maxlen=_MOST_READS)
-    context_of(cloud).clock.reads = cloud.journal._recorder.shared.reads = reads
+    cloud._context.clock.reads = cloud.journal._recorder.shared.reads = reads
 
 
 class Inexact(Exception):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from .. import __path__
-from ..base_cloud import close_with_fixtures, context_of, fixture_fake
+from ..base_cloud import close_with_fixtures, fixture_fake
 from ..cloud import Cloud
 from ..core.errors import ContractError, unknown_name
 from ..core.libraries import add_test
@@ -198,7 +198,7 @@ class Run:
             cloud = each.cloud
             if cloud is None or cloud is requested:
                 continue
-            if context_of(cloud).recorder.entries or cloud.problems():
+            if cloud._context.recorder.entries or cloud.problems():
                 clouds.append(cloud)
         return clouds
 
@@ -318,7 +318,7 @@ class Run:
                         "clock"
                     )
             elif not is_of_all:
-                used = context_of(test.cloud).fixture_handles
+                used = test.cloud._context.fixture_handles
                 unused = names.intersection(SERVICES).difference(used)
                 if unused:
                     raise misuse(
@@ -393,7 +393,7 @@ class Observation:
         options = self._options
         if cloud is not self._cloud:
             self._cloud = cloud
-            recorded = context_of(cloud).recorder.shared
+            recorded = cloud._context.recorder.shared
             recorded.find_site = None
             if options.wants_call_sites(item):
                 from ..outside.call_sites import call_site
