@@ -567,15 +567,3 @@ def _close_client(client: Any) -> None:
         # Skip asynchronous clients: they have aclose() instead, which needs their event loop.
         if close is not None and not hasattr(connections, "aclose"):
             close()
-
-
-def engine_of(handle: Handle) -> Any:
-    return handle._engine
-
-
-def time_of(handle: Handle) -> Timekeeper:
-    return handle._time
-
-
-def app_of(handle: Handle) -> Any:
-    return handle._app

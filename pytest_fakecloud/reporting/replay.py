@@ -19,7 +19,7 @@ from ..core.clock import Timekeeper
 from ..core.errors import report_failure
 from ..core.ids import Ids
 from ..core.timers import Instant
-from ..handle import Context, Handle, action_method, app_of
+from ..handle import Context, Handle, action_method
 from ..http.messages import Request
 from ..services import report_part
 from .calls import executed_at
@@ -135,7 +135,7 @@ class Copy:
         request = Request(call.method, target, headers, call.request_body, call.client)
         # The server reads the clock once before it records the call.
         self.time.expect(call.at_us, number=call.number)
-        answer = app_of(self.fake).answer(request)
+        answer = self.fake._app.answer(request)
         if call.fault is not None:
             return
         same = getattr(answer, "status", None) == call.status

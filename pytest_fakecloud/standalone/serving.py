@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from ..core.errors import ContractError, shown, unknown_name
 from ..core.settings import connection_settings
 from ..core.timers import monotonic
-from ..handle import app_of
 from ..http.app import GUARD
 from ..http.ports import keep, release
 from ..reporting.values import make_private
@@ -407,7 +406,7 @@ def _served(
                 continue
             handle = cloud._start(fixture, settings)
             if handle.name in options.guarded:
-                app_of(handle).chain.add(GUARD, hosts.guard)
+                handle._app.chain.add(GUARD, hosts.guard)
         if options.journal_entries is not None:
             # A server with a limited journal may run for long, so limit its problems, too.
             problems = cloud._context.problems

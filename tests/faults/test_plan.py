@@ -21,7 +21,7 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.faults.answers import Response
 from pytest_fakecloud.faults.fault import Fault, ServiceFault
 from pytest_fakecloud.faults.plan import FaultPlan
-from pytest_fakecloud.handle import Context, app_of
+from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Request
 
 from ..demo import Demo, Raw
@@ -626,7 +626,7 @@ def test_threads_that_use_the_faults_first_share_them() -> None:
             found: list[FaultPlan] = []
             in_threads(*[lambda: found.append(kv.faults)] * 4)  # noqa: B023
             assert [one is kv.faults for one in found] == [True] * 4
-            assert app_of(kv).faults is kv.faults
+            assert kv._app.faults is kv.faults
 
 
 def test_faults_of_a_closed_fake_that_had_none_delay_nothing() -> None:

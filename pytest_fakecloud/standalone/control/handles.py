@@ -20,7 +20,7 @@ from ...core.errors import ContractError, shown, unknown_name
 from ...core.field_types import TOKEN
 from ...faults.fault import Fault
 from ...faults.plan import fault_kinds
-from ...handle import HANDLE_FIELDS, Handle, app_of
+from ...handle import HANDLE_FIELDS, Handle
 from ...http.app import GUARD, Route
 from ...http.messages import Answer, Effect, Request
 from ...public_names import PART_NAMES, PUBLIC_NAMES
@@ -104,7 +104,7 @@ class HandleRoutes:
         headers, content = _headers(handle, body.get("headers", {})), _sent(body.get("body", ""))
         # The request goes through the fake's whole pipeline, but not through a socket.
         sent = Request(method, target, headers, content, ("127.0.0.1", 0))
-        answer = app_of(handle).answer(sent)
+        answer = handle._app.answer(sent)
         if isinstance(answer, Answer):
             found = answer.body if isinstance(answer.body, bytes) else _sent(answer.body)
             return {
@@ -225,7 +225,7 @@ def start(cloud: Cloud, hosts: Hosts, fixture: str, settings: Mapping[str, Any])
         hosts.check_fake(word, settings)
     handle = cloud._start(fixture, settings)
     if has_public_credentials(word, settings):
-        app_of(handle).chain.add(GUARD, hosts.guard)
+        handle._app.chain.add(GUARD, hosts.guard)
     return handle
 
 
