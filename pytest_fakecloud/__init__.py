@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     )
     from .explore.run import History as History
     from .every_failure import BrokenRunsError as BrokenRunsError
-    from .faults.table import Fault as Fault
+    from .faults.fault import Fault as Fault
     from .faults.plan import FaultPlan as FaultPlan
     from .faults.answers import Response as Response
     from .handle import Handle as Handle, Snapshot as Snapshot

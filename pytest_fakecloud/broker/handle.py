@@ -142,7 +142,7 @@ class Broker(Handle):
     def _new_faults(self) -> BrokerFaults:
         from .faults import BrokerFaults
 
-        return BrokerFaults(self._new_fault_table(), self)
+        return BrokerFaults(self._context.ids.stream(self.name, "faults"), self._time, self)
 
     # -- credentials and clients -----------------------------------------------------------------
 

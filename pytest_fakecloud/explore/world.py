@@ -462,7 +462,7 @@ async def _around(world: World, handle: Handle, exchange: Callable[[], T]) -> T:
 class _ExploredDeliveries(DeliveryInterceptor):
     """The innermost interceptor of deliveries, which adds faults and losses of the schedule."""
 
-    active = ("the schedule",)
+    active = True
 
     def __init__(self, world: World, queue: Any) -> None:
         self._world = world

@@ -128,7 +128,7 @@ class App:
     recorder: Recorder
     problems: Problems
     faults: Any = ()
-    """The ``FaultTable`` of the fake. Empty, as long as no fault was injected."""
+    """The ``FaultPlan`` of the fake. Empty while no fault can fire."""
     name: str = ""
     token: str = ""
     """The token that authenticates requests, for a service with one token."""

@@ -12,7 +12,6 @@ import pytest
 from ..base_cloud import (
     begin_test,
     close_with_fixtures,
-    context_of,
     credentials_of,
     fixture_fake,
     keep_only,
@@ -47,7 +46,7 @@ def new_cloud(settings: Mapping[str, Any], delivery: DeliveryMode) -> Cloud:
         tls=settings["tls"],
         share_tls_context=settings["share_tls_context"],
     )
-    context_of(cloud).fixture_settings = settings
+    cloud._context.fixture_settings = settings
     return cloud
 
 
@@ -74,7 +73,7 @@ def publish_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], N
         if cloud.authority is not None and is_first:
             ends.append(_replace_default_opener())
 
-    ends.append(context_of(cloud).listeners.add(publish))
+    ends.append(cloud._context.listeners.add(publish))
     for handle in cloud.fakes():
         publish(handle)
     return partial(call_all, ends)
@@ -144,10 +143,10 @@ class _Changes:
 
     def __init__(self, cloud: Cloud, *, is_from_start: bool = False) -> None:
         self._cloud = cloud
-        self._recorder = context_of(cloud).recorder
+        self._recorder = cloud._context.recorder
         self._began = 0 if is_from_start else self._recorder.reserve()
         self._plans = {} if is_from_start else {one: one._plans() for one in cloud.fakes()}
-        self._allowed = 0 if is_from_start else len(context_of(cloud).allowed)
+        self._allowed = 0 if is_from_start else len(cloud._context.allowed)
         self._last: dict[Handle, int] = {}
         """The journal number of the last change of each fake."""
 
@@ -156,7 +155,7 @@ class _Changes:
         for entry in (*self._recorder.entries, *self._recorder.shared.actions):
             if entry.number > self._began:
                 numbers[entry.handle] = max(entry.number, numbers.get(entry.handle, 0))
-        is_allowed = len(context_of(self._cloud).allowed) > self._allowed
+        is_allowed = len(self._cloud._context.allowed) > self._allowed
         for handle in self._cloud.fakes():
             if is_allowed or handle._plans() != self._plans.get(handle, []):
                 numbers[handle.name] = max(self._began, numbers.get(handle.name, 0))
@@ -243,7 +242,7 @@ class LastingCloud:
         begin_test(cloud)
         restore_credentials(cloud, self._credentials)
         seed = self._options.defaults["seed"] or item.nodeid
-        context_of(cloud).ids.reseed(seed if self._seed is None else self._seed)
+        cloud._context.ids.reseed(seed if self._seed is None else self._seed)
 
     def begin_call(self) -> None:
         """Mark calls recorded before the test's own code, and remember the fakes that exist. Those

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from ..base_cloud import context_of, undelivered
+from ..base_cloud import undelivered
 from ..cloud import Cloud
 from ..core.calls import Call
 from ..core.errors import ContractError, chain_of, counted, encodable, ends_the_test, report_failure
@@ -144,7 +144,7 @@ def _described(clouds: list[Cloud], kinds: set[str]) -> list[str]:
 def _refused_clients(cloud: Cloud) -> list[str]:
     """Describe clients whose credentials were rejected, unless the test allows it."""
 
-    context = context_of(cloud)
+    context = cloud._context
 
     def meant(call: Call) -> bool:
         facts = {"path": call.path, "method": call.method, "handle": call.handle}
@@ -273,7 +273,7 @@ def _adds_to_recording(
     """Return whether to write the calls of a test: at the end of its code or of a failed set-up, and
     again if its teardown has added some. It may also have reset the fakes, and their journals.
     """
-    entries = [one for cloud in clouds for one in context_of(cloud).recorder.entries]
+    entries = [one for cloud in clouds for one in cloud._context.recorder.entries]
     recorded = run.test.recorded
     if call.when == "teardown":
         is_due = len(entries) > len(recorded) and entries[: len(recorded)] == recorded

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from .. import __path__
-from ..base_cloud import close_with_fixtures, context_of
+from ..base_cloud import close_with_fixtures
 from ..cloud import Cloud
 from ..core.errors import ContractError, unknown_name
 from ..core.libraries import add_test
@@ -190,7 +190,7 @@ class Run:
             cloud = each.cloud
             if cloud is None or cloud is requested:
                 continue
-            if context_of(cloud).recorder.entries or cloud.problems():
+            if cloud._context.recorder.entries or cloud.problems():
                 clouds.append(cloud)
         return clouds
 
@@ -310,7 +310,7 @@ class Run:
                         "clock"
                     )
             elif not is_of_all:
-                used = context_of(test.cloud).fixture_handles
+                used = test.cloud._context.fixture_handles
                 unused = names.intersection(SERVICES).difference(used)
                 if unused:
                     raise misuse(
@@ -385,7 +385,7 @@ class Observation:
         options = self._options
         if cloud is not self._cloud:
             self._cloud = cloud
-            recorded = context_of(cloud).recorder.shared
+            recorded = cloud._context.recorder.shared
             recorded.find_site = None
             if options.wants_call_sites(item):
                 from ..outside.call_sites import call_site

@@ -16,7 +16,6 @@ import redis
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import did_you_mean
-from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.core.threads import place_of
 from pytest_fakecloud.explore.simulation.turns import describe_places, describe_stuck
 from pytest_fakecloud.outside.call_sites import call_site
@@ -102,7 +101,7 @@ def test_a_search_for_the_line_of_a_call_never_fails_the_call(
     cloud: Cloud, find: Callable[[], Any]
 ) -> None:
     server = cloud.kv_server()
-    recorder_of(cloud.journal).shared.find_site = find
+    cloud.journal._recorder.shared.find_site = find
     for _ in range(2):
         answer = httpx.post(server.url, json=["PING"], headers=server.headers)
         assert answer.json() == {"result": "PONG"}
@@ -132,7 +131,7 @@ class Proxy:
 
 def test_a_task_that_awaits_a_proxy_has_no_line_of_the_proxy(cloud: Cloud) -> None:
     server = cloud.kv_server()
-    shared = recorder_of(cloud.journal).shared
+    shared = cloud.journal._recorder.shared
     shared.find_site = call_site
 
     async def waits() -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import ContractError, broken_promise, ends_the_test, shown
 from ...core.field_types import check_returned
-from ...core.journal import recorder_of
 from ...core.timers import Duration, duration_us, monotonic
 from ...queue.delivery.routes import Url
 from ..anomalies import LAST, Allowed, Anomaly, AnomalyError, Record, find_anomalies
@@ -266,7 +265,7 @@ class Player:
         Raises ``Redundant`` if the strategy ends the run.
         """
         world = self.world
-        recorder = recorder_of(world.cloud.journal)
+        recorder = world.cloud.journal._recorder
         if keep:
             self.forget_shown()
         number, forget_observations = recorder.reserve(), mark()

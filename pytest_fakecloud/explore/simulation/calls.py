@@ -19,7 +19,6 @@ from ...core.errors import (
     shown,
 )
 from ...faults.answers import lost
-from ...faults.plan import table_of
 from ...handle import Handle
 from ...http.messages import Answer, AnyResponse, Effect, Request, Serve
 from ...kv.command_fields import only_prepares
@@ -379,7 +378,7 @@ class Calls(Part):
             session = session_of(handle, request)
             if session is not None:
                 return _loading(session)
-            return table_of(handle.faults).answers.render(ServiceError(503, "Service Unavailable"))
+            return handle.faults._answers.render(ServiceError(503, "Service Unavailable"))
         response = serve()
         if fault == "lose_response":
             return lost(response)
