@@ -114,21 +114,32 @@ def print_error(error: BaseException) -> None:
 class report_failure:
     """Turn an ``Exception`` in a with-block into one line for ``report``, which begins with ``failed``.
 
-    A time-out of pytest-timeout, ``KeyboardInterrupt`` and the like are raised. Reports call code of
-    the test, and an exception in a pytest hook would abort the whole run.
+    A time-out of pytest-timeout, ``KeyboardInterrupt`` and the like are raised. In a hook of pytest
+    (``in_hook``), only ``KeyboardInterrupt`` is: reports call code of the test, whose outcomes would
+    abort the whole run there.
     """
 
-    def __init__(self, failed: str, report: Callable[[str], object]) -> None:
+    def __init__(
+        self, failed: str, report: Callable[[str], object], *, in_hook: bool = False
+    ) -> None:
         self._failed = failed
         self._report = report
+        self._in_hook = in_hook
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if not isinstance(error, Exception):
+        if error is None or isinstance(error, KeyboardInterrupt):
+            return False
+        if not self._in_hook and not isinstance(error, Exception):
             return False
         self._report(f"{self._failed}: {describe_error(error)}")
         return True
+
+
+def report_hook_failure(failed: str, report: Callable[[str], object]) -> report_failure:
+    """Return a `report_failure` for code that runs in a hook of pytest."""
+    return report_failure(failed, report, in_hook=True)
 
 
 def call_all(functions: Iterable[Callable[[], object]]) -> None:

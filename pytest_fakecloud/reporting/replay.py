@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ..base_cloud import BaseCloud
 from ..core.calls import Action, Call, Entry, Event
 from ..core.clock import Timekeeper
-from ..core.errors import report_failure
+from ..core.errors import report_hook_failure
 from ..core.ids import Ids
 from ..core.timers import Instant
 from ..handle import Context, Handle, action_method
@@ -64,7 +64,7 @@ def states(cloud: BaseCloud, report: Report) -> dict[str, Any]:
     followed = [one for one in with_data if one.name not in reasons]
     found: dict[str, Any] = {"steps": []}
     if followed:
-        with report_failure("the states could not be replayed", failures.append):
+        with report_hook_failure("the states could not be replayed", failures.append):
             found = _replayed(cloud, report, followed, reasons)
     notes = [f"The data of {name} is not shown: {reason}." for name, reason in reasons.items()]
     return {**found, "note": "\n".join([*notes, *failures])}

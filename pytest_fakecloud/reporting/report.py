@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ..base_cloud import BaseCloud, closed_addresses
 from ..core.calls import Action, Call, Entry, Event
-from ..core.errors import chain_of, describe_error, report_failure
+from ..core.errors import chain_of, describe_error, report_hook_failure
 from ..core.problems import Problem
 from ..handle import Handle
 from ..services import SERVICES, report_part
@@ -61,13 +61,13 @@ def report_of(
     every: list[Row] = []
     found: list[Finding] = []
     left: list[Finding] = []
-    with report_failure("the lookups failed", failures.append):
+    with report_hook_failure("the lookups failed", failures.append):
         lookups = lookups_of(cloud, list(cloud.journal.entries), mask)
-    with report_failure("the findings failed", failures.append):
+    with report_hook_failure("the findings failed", failures.append):
         found = find(ObservedTest(cloud, lookups, idle_s, raised, served))
-    with report_failure("the calls cannot be shown", failures.append):
+    with report_hook_failure("the calls cannot be shown", failures.append):
         every = rows(cloud, served=served, lookups=lookups, mask=mask)
-    with report_failure("what is unfinished cannot be shown", failures.append):
+    with report_hook_failure("what is unfinished cannot be shown", failures.append):
         left = unfinished(cloud, lookups, found)
     shared, closed = cloud._context, closed_addresses(cloud).items()
     # A delivery has two journal numbers.
@@ -154,7 +154,7 @@ def unfinished(
     for handle in cloud._context.handles.items:
         detect = getattr(report_part(handle.fixture, "findings"), "unfinished", None)
         failures: list[str] = []
-        with report_failure("what waits cannot be shown", failures.append):
+        with report_hook_failure("what waits cannot be shown", failures.append):
             found += detect(handle, lookups) if detect is not None else ()
         found += [Finding("failed", handle.name, values={"text": text}) for text in failures]
     left_out = {_EXPLAINED[one.kind] for one in explaining if one.kind in _EXPLAINED}
