@@ -32,7 +32,7 @@ from pytest_fakecloud.explore import patches
 from pytest_fakecloud.outside.surroundings import changes_for
 from pytest_fakecloud.session import FakecloudWarning
 
-from .stories import repeated
+from .notations import repeated
 
 # A run in this process forgets the modules it imported. Import everything it may need once, here,
 # because it is faster and numpy cannot be imported twice.
