@@ -216,6 +216,27 @@ class RestPlayer(Player):
         return Fetched(answer.status, dict(headers), answer.body)
 
 
+def sections(file: Path) -> dict[str, list[str]]:
+    """Return the lines of a text file, without empty ones, by the headings ``== NAME`` above them."""
+    return {
+        name: [line for line in lines if line]
+        for name, *lines in map(str.splitlines, re.split(r"(?m)^== ", file.read_text("utf-8"))[1:])
+    }
+
+
+def rows(file: Path, heading: str) -> list[tuple[str, str]]:
+    r"""Return the lines ``<text> => <result>`` below a heading; ``{x*9}`` repeats a part of a text, and
+    ``\n``, ``\x00`` and ``\uff11`` are characters. Lines that begin with ``# `` are comments.
+    """
+    found = []
+    for line in sections(file)[heading]:
+        if not line.startswith("# "):
+            text, _, result = line.partition(" => ")
+            text = re.sub(r"\\(n|x..|u....)", lambda one: ast.literal_eval(f'"{one[0]}"'), text)
+            found.append((repeated(text), result))
+    return found
+
+
 def alternatives(text: str) -> list[str]:
     """Return a line for each combination of the alternatives in braces."""
     pieces = _ALTERNATIVES.split(text)

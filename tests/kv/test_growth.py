@@ -24,9 +24,9 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.settings import VERSION, KVConfig
 from pytest_fakecloud.kv.table.registry import COMMANDS, command_table
-from tests.harness import sections
 from tests.kv.conftest import NOW, argv
 from tests.kv.scenarios import alternatives
+from tests.notations import sections
 
 SIZES = (600, 1800, 5400)
 SMALL_SIZES = (200, 600, 1800)

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.harness import sections
 from tests.kv.comparison.values import JUNK, Values
+from tests.notations import sections
 
 TEMPLATES = sections(Path(__file__).with_name("templates.txt"))
 

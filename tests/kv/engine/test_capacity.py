@@ -15,8 +15,9 @@ from pytest_fakecloud.kv.errors import OOM, CommandError
 from pytest_fakecloud.kv.settings import KVConfig
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from pytest_fakecloud.kv.values.measures import content_size, usage
-from tests.harness import check_each, sections
+from tests.harness import check_each
 from tests.kv.conftest import NOW, argv
+from tests.notations import sections
 
 
 def _case(text: str) -> tuple[list[str], str, int]:

@@ -17,7 +17,7 @@ from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.settings import KVConfig
 from tests.harness import wait_until
 
-from ...harness import sections
+from ...notations import sections
 from ..conftest import Run
 from ..scenarios import alternatives
 

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
-from tests.harness import sections, wait_until
+from tests.harness import wait_until
 from tests.kv.comparison.faces import Port
 from tests.kv.comparison.servers import running
 from tests.kv.comparison.wire import Error, words
+from tests.notations import sections
 
 HERE = Path(__file__).parent
 GONE = Error(b"UNBLOCKED the stream key no longer exists")

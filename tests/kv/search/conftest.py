@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.harness import sections
 from tests.kv.conftest import Run
+from tests.notations import sections
 
 SCHEMA = (
     "title TEXT plain TEXT NOSTEM code TEXT NOTOKENIZE price F64 FAST stock U64 FAST delta I64 FAST "
