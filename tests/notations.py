@@ -20,9 +20,11 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from difflib import ndiff
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,7 @@ from _pytest.mark import ParameterSet
 
 from pytest_fakecloud.http.messages import Answer, Request
 
+ROOT = Path(__file__).parents[1]
 _REPLY = re.compile(r"(\d{3})?\s*(has |lacks )?(.*)", re.DOTALL)
 _HEADERS = re.compile(r"(?: \| [\w-]+:[^|]*)+$")
 _ALTERNATIVES = re.compile(r'\{([^\s{}|"]+(?:\|[^\s{}|"]+)+)\}')
@@ -77,20 +80,19 @@ def cases(folder: Path, *left_out: str) -> list[ParameterSet]:
 
 
 class Player(ABC):
-    """A scenario on its way: sends its requests, and checks the responses."""
+    """Plays a scenario; `step` says what a line is."""
 
     def __init__(self) -> None:
         self.kept: dict[str, str] = {}
-        self.request = ""
-
-    @abstractmethod
-    def send(self, method: str, path: str, headers: list[tuple[str, str]], body: bytes) -> Fetched:
-        """Send one request."""
 
     @property
     @abstractmethod
     def fake(self) -> Any:
         """The fake of the scenario."""
+
+    @abstractmethod
+    def step(self, line: str, reply: str) -> None:
+        """Play a line that is none of those that all scenarios have, and check its reply."""
 
     def play(self, lines: list[str]) -> None:
         """Play the lines, each with the indented ones below it."""
@@ -113,13 +115,29 @@ class Player(ABC):
         elif line[0] == "@":
             self.move(line[2:], below)
         else:
-            self.requests(line, reply)
+            self.step(line, reply)
 
     def move(self, how: str, below: list[str]) -> None:
         """Move the clock."""
         self.fake.clock.advance(how)
 
-    def requests(self, line: str, reply: str) -> None:
+    def filled(self, text: str) -> str:
+        """Return a line with its repeated texts, and with the values that were kept."""
+        return re.sub(r"\$(\w+)", lambda found: self.kept.get(found[1], found[0]), repeated(text))
+
+
+class RequestPlayer(Player):
+    """Sends the requests of a scenario, and checks the responses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.request = ""
+
+    @abstractmethod
+    def send(self, method: str, path: str, headers: list[tuple[str, str]], body: bytes) -> Fetched:
+        """Send one request."""
+
+    def step(self, line: str, reply: str) -> None:
         """Send the request of a line, and check its response."""
         count, times, rest = line.partition("x ")
         if not (times and count.isdecimal()):
@@ -135,10 +153,6 @@ class Player(ABC):
     def parts(self, line: str) -> tuple[str, list[tuple[str, str]], bytes]:
         """Return the target, the headers and the body of a line."""
         return parts(line)
-
-    def filled(self, text: str) -> str:
-        """Return a line with its repeated texts, and with the values that were kept."""
-        return re.sub(r"\$(\w+)", lambda found: self.kept.get(found[1], found[0]), repeated(text))
 
     def check(self, answer: Fetched, reply: str) -> None:
         """Compare a response."""
@@ -188,7 +202,7 @@ class Player(ABC):
             assert value == expected, (value, expected)
 
 
-class RestPlayer(Player):
+class RestPlayer(RequestPlayer):
     """Plays the scenarios of a fake in process; no request may be a bug."""
 
     def __init__(self, fake: Any) -> None:
@@ -235,6 +249,35 @@ def rows(file: Path, heading: str) -> list[tuple[str, str]]:
             text = re.sub(r"\\(n|x..|u....)", lambda one: ast.literal_eval(f'"{one[0]}"'), text)
             found.append((repeated(text), result))
     return found
+
+
+def golden(file: Path, text: str | list[str], heading: str = "") -> None:
+    """Compare a text with a file, or lines with those below a heading of a file that has several.
+
+    A heading without lines is left out. `FAKECLOUD_WRITE_GOLDEN=1` (without `-n`) writes what differs.
+    """
+    parts = sections(file) if heading and file.exists() else {}
+    if heading:
+        expected = "\n".join(parts.get(heading, []))
+    else:
+        expected = file.read_text("utf-8") if file.exists() else ""
+    actual = text if isinstance(text, str) else "\n".join(text)
+    if actual == expected:
+        return
+    if os.environ.get("FAKECLOUD_WRITE_GOLDEN"):
+        parts[heading] = actual.splitlines()
+        found = ["\n".join([f"== {name}", *lines, ""]) for name, lines in parts.items() if lines]
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("".join(found) if heading else actual, encoding="utf-8")
+        return
+    differences = ndiff(expected.splitlines(), actual.splitlines())
+    below = f", below `== {heading}`" if heading else ""
+    pytest.fail(
+        f"{file.relative_to(ROOT) if file.is_relative_to(ROOT) else file}{below} has other lines. "
+        "If the new ones are right, add those with `+` and remove those with `-`, or run the test "
+        "with FAKECLOUD_WRITE_GOLDEN=1:\n" + "\n".join(differences),
+        pytrace=False,
+    )
 
 
 def alternatives(text: str) -> list[str]:

@@ -44,10 +44,10 @@ class BrokerPlayer(RestPlayer):
         topics = [(topic.name, topic.end_offsets) for topic in self.fake.topics()]
         return topics, self.fake._engine.groups.names()
 
-    def requests(self, line: str, reply: str) -> None:
+    def step(self, line: str, reply: str) -> None:
         is_error = reply[:1] == "4"
         before = (self.unchanged or self.state()) if is_error else None
-        super().requests(line, reply)
+        super().step(line, reply)
         self.unchanged = self.state() if is_error else None
         assert self.unchanged == before
 

@@ -31,7 +31,7 @@ from typing import Any
 
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, Response
 
-from ...notations import Fetched, Player, repeated
+from ...notations import Fetched, RequestPlayer, repeated
 from ...notations import parts as plain_parts
 from ...notations import scenarios as scenarios_of
 from ..scene import CALLBACK, DEST, FAILURE, NOW_MS, Scene
@@ -55,7 +55,7 @@ def play(settings: dict[str, Any], lines: list[str]) -> None:
         _Player(scene).play(lines)
 
 
-class _Player(Player):
+class _Player(RequestPlayer):
     def __init__(self, scene: Scene) -> None:
         super().__init__()
         self.scene = scene

@@ -21,7 +21,7 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.standalone.api import ControlApp
 
-from ...notations import Fetched, Player, RestPlayer
+from ...notations import Fetched, RequestPlayer, RestPlayer
 
 FOLDER = Path(__file__).parent
 NOW = "2026-01-01T00:00:00Z"
@@ -37,7 +37,7 @@ class Reply(Fetched):
         return str(self.json()["error"]["message"])
 
 
-class ControlPlayer(Player):
+class ControlPlayer(RequestPlayer):
     """Plays requests to the control API of a cloud in this process."""
 
     def __init__(self, cloud: Cloud) -> None:
