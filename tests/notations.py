@@ -23,6 +23,7 @@ import json
 import os
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import ndiff
 from itertools import product
@@ -238,16 +239,22 @@ def sections(file: Path) -> dict[str, list[str]]:
     }
 
 
-def rows(file: Path, heading: str) -> list[tuple[str, str]]:
-    r"""Return the lines ``<text> => <result>`` below a heading; ``{x*9}`` repeats a part of a text, and
-    ``\n``, ``\x00`` and ``\uff11`` are characters. Lines that begin with ``# `` are comments.
+def rows(file: Path, heading: str, *, python: bool = False) -> list[tuple[str, str]]:
+    r"""Return the lines ``<text> => <result>`` below a heading.
+
+    ``{x*9}`` repeats a part of a text, and ``\n``, ``\x00`` and ``\uff11`` are characters, unless the
+    texts are Python. Lines that begin with ``# `` are comments.
     """
     found = []
     for line in sections(file)[heading]:
         if not line.startswith("# "):
             text, _, result = line.partition(" => ")
-            text = re.sub(r"\\(n|x..|u....)", lambda one: ast.literal_eval(f'"{one[0]}"'), text)
-            found.append((repeated(text), result))
+            if not python:
+                text = re.sub(
+                    r"\\(n|x..|u....)", lambda char: ast.literal_eval(f'"{char[0]}"'), text
+                )
+                text = repeated(text)
+            found.append((text, result))
     return found
 
 
@@ -273,11 +280,21 @@ def golden(file: Path, text: str | list[str], heading: str = "") -> None:
     differences = ndiff(expected.splitlines(), actual.splitlines())
     below = f", below `== {heading}`" if heading else ""
     pytest.fail(
-        f"{file.relative_to(ROOT) if file.is_relative_to(ROOT) else file}{below} has other lines. "
+        f"{_shown(file)}{below} has other lines. "
         "If the new ones are right, add those with `+` and remove those with `-`, or run the test "
         "with FAKECLOUD_WRITE_GOLDEN=1:\n" + "\n".join(differences),
         pytrace=False,
     )
+
+
+def complete(file: Path, missing: Iterable[str]) -> None:
+    """Fail with the lines that a file has to have, unless there are none."""
+    if lines := list(missing):
+        pytest.fail(f"add to {_shown(file)}:\n" + "\n".join(lines), pytrace=False)
+
+
+def _shown(file: Path) -> str:
+    return str(file.relative_to(ROOT) if file.is_relative_to(ROOT) else file)
 
 
 def alternatives(text: str) -> list[str]:
