@@ -239,22 +239,22 @@ def sections(file: Path) -> dict[str, list[str]]:
     }
 
 
-def rows(file: Path, heading: str, *, python: bool = False) -> list[tuple[str, str]]:
+def rows(file: Path, heading: str, *, raw: bool = False) -> list[tuple[str, str]]:
     r"""Return the lines ``<text> => <result>`` below a heading.
 
     ``{x*9}`` repeats a part of a text, and ``\n``, ``\x00`` and ``\uff11`` are characters, unless the
-    texts are Python. Lines that begin with ``# `` are comments.
+    texts are raw. Lines that begin with ``# `` are comments.
     """
     found = []
     for line in sections(file)[heading]:
         if not line.startswith("# "):
-            text, _, result = line.partition(" => ")
-            if not python:
+            text, _, result = line.partition(" =>")
+            if not raw:
                 text = re.sub(
                     r"\\(n|x..|u....)", lambda char: ast.literal_eval(f'"{char[0]}"'), text
                 )
                 text = repeated(text)
-            found.append((text, result))
+            found.append((text, result.lstrip()))
     return found
 
 

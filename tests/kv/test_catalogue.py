@@ -28,9 +28,9 @@ class TestTable:
         check_each(self.row_agrees, catalogue.COMMANDS)
 
     @staticmethod
-    def row_agrees(name: str, arity: int, access: str, words: str) -> None:
+    def row_agrees(name: str, arity: int, access: str, words: list[str]) -> None:
         spec = TABLE[name]
-        assert (spec.arity, set(spec.options)) == (arity, set(words.split()))
+        assert (spec.arity, set(spec.options)) == (arity, set(words))
         assert spec.flags & {"readonly", "write"} == {access} - {"-"}
 
     def test_every_command_has_a_function(self) -> None:

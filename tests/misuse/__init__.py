@@ -147,7 +147,7 @@ def errors() -> Iterator[tuple[list[str], list[tuple[str, str]]]]:
     calls: list[str] = []
     for call in sections(ERRORS_FILE):
         calls.append(call)
-        if cases := rows(ERRORS_FILE, call, python=True):
+        if cases := rows(ERRORS_FILE, call, raw=True):
             yield calls, [(arguments, _pattern(error)) for arguments, error in cases]
             calls = []
 
