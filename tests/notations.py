@@ -1,5 +1,15 @@
-r"""HTTP requests to a fake with their responses, as text: the part of the notation that services share.
+r"""The notations of tests that are written as text: scenarios, rows and golden texts.
 
+A scenario (`== <name> {"setting": 1}`) has lines `<line> => <reply>`, and its player (`Player`) decides
+what a line is: a request, a command, `client: command`, or a method. `@ 5s` advances the clock, `save`
+and `restore` make and restore a snapshot, `$name` is a value of an earlier reply, `{x*9}` repeats a
+text, and `{a|b}` plays the line for each alternative. Indented lines belong to the line above them. The
+lines before the first scenario are played before each of them. A line that begins with `#` is a comment.
+
+Rows (`rows`) are lines `<text> => <result>` under a heading (`== <heading>`), and the table of commands,
+`tests/kv/commands.txt`, has rows for each command. Golden texts (`golden`) are compared and written.
+
+A `RequestPlayer` plays HTTP requests with their responses.
 `POST /v2/publish/DEST | -Retries: 0 < hello => 200 {"messageId": "$m"}` is a request with a header, a
 body and its response. All three are optional; the status is 2xx if none is given. A body may be a Python
 literal, `b"\xff"`. A line that begins with `<` sends the last request with another body, `3x` before a
@@ -7,13 +17,8 @@ request sends it three times, and `{GET|PUT} /info` sends one request for each a
 
 A response is the whole JSON, `has <JSON>` for a part of it (of a list of objects, a part of each), or
 `lacks <keys>`. After a status it may also be the text of the error, or `has` and a part of this text.
-A string that ends in `...` matches by its beginning. The first `$name` in a response keeps a value,
-which `$name` is from then on. A response may end with headers, ` | X-A: 1`, of which one without a
-value is absent. `@ 5s` advances the clock, `save` and `restore` make and restore a snapshot, `{x*9}`
-repeats a text.
-
-Each scenario (`== <name> <settings>`) has a fake of its own, with settings as JSON. The lines before
-the first scenario are played before each of them. A line that begins with `#` is a comment.
+A string that ends in `...` matches by its beginning. The first `$name` in a response keeps a value. A
+response may end with headers, ` | X-A: 1`, of which one without a value is absent.
 """
 
 from __future__ import annotations
@@ -245,8 +250,17 @@ def rows(file: Path, heading: str, *, raw: bool = False) -> list[tuple[str, str]
     ``{x*9}`` repeats a part of a text, and ``\n``, ``\x00`` and ``\uff11`` are characters, unless the
     texts are raw. Lines that begin with ``# `` are comments.
     """
+    return _rows(sections(file)[heading], raw)
+
+
+def tables(file: Path, *, raw: bool = False) -> dict[str, list[tuple[str, str]]]:
+    """Return the rows of a file by their headings."""
+    return {heading: _rows(lines, raw) for heading, lines in sections(file).items()}
+
+
+def _rows(lines: list[str], raw: bool) -> list[tuple[str, str]]:
     found = []
-    for line in sections(file)[heading]:
+    for line in lines:
         if not line.startswith("# "):
             text, _, result = line.partition(" =>")
             if not raw:

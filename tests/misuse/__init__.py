@@ -39,7 +39,7 @@ from pytest_fakecloud.cloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Handle
 
-from ..notations import rows, sections
+from ..notations import tables
 from ..stubs import PARTS
 from .world import World
 
@@ -117,9 +117,9 @@ def methods() -> dict[str, Method]:
     parts: dict[str, dict[str, set[str]]] = {}
     calls: dict[str, Method] = {}
     passed = set(KINDS)
-    for heading in sections(CALLS_FILE):
+    for heading, parameters in tables(CALLS_FILE).items():
         accepted: dict[str, set[str]] = {}
-        for names, kinds in rows(CALLS_FILE, heading):
+        for names, kinds in parameters:
             if names in parts:
                 accepted |= parts[names]
             else:
@@ -145,9 +145,9 @@ def _kinds(text: str, groups: Mapping[str, set[str]]) -> set[str]:
 def errors() -> Iterator[tuple[list[str], list[tuple[str, str]]]]:
     """Yield the calls of each list of ``errors.txt``, with its arguments and patterns of errors."""
     calls: list[str] = []
-    for call in sections(ERRORS_FILE):
+    for call, cases in tables(ERRORS_FILE, raw=True).items():
         calls.append(call)
-        if cases := rows(ERRORS_FILE, call, raw=True):
+        if cases:
             yield calls, [(arguments, _pattern(error)) for arguments, error in cases]
             calls = []
 
