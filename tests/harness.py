@@ -10,7 +10,6 @@ import importlib.metadata
 import inspect
 import os
 import pkgutil
-import re
 import sys
 import time
 import warnings
@@ -31,8 +30,6 @@ from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.explore import patches
 from pytest_fakecloud.outside.surroundings import changes_for
 from pytest_fakecloud.session import FakecloudWarning
-
-from .stories import repeated
 
 # A run in this process forgets the modules it imported. Import everything it may need once, here,
 # because it is faster and numpy cannot be imported twice.
@@ -127,27 +124,6 @@ def check_each(check: Callable[..., None], rows: Iterable[tuple[Any, ...]]) -> N
             told.append(f"{row!r}: {type(error).__name__}: {error}")
     assert seen, "there is no row to check"
     assert not told, f"{len(told)} of {seen} rows do not hold:\n" + "\n".join(told)
-
-
-def sections(file: Path) -> dict[str, list[str]]:
-    """Return the lines of a text file, without empty ones, by the headings ``== NAME`` above them."""
-    return {
-        name: [line for line in lines if line]
-        for name, *lines in map(str.splitlines, re.split(r"(?m)^== ", file.read_text("utf-8"))[1:])
-    }
-
-
-def rows(file: Path, heading: str) -> list[tuple[str, str]]:
-    r"""Return the lines ``<text> => <result>`` below a heading; ``{x*9}`` repeats a part of a text, and
-    ``\n``, ``\x00`` and ``\uff11`` are characters. Lines that begin with ``# `` are comments.
-    """
-    found = []
-    for line in sections(file)[heading]:
-        if not line.startswith("# "):
-            text, _, result = line.partition(" => ")
-            text = re.sub(r"\\(n|x..|u....)", lambda one: ast.literal_eval(f'"{one[0]}"'), text)
-            found.append((repeated(text), result))
-    return found
 
 
 def error_of(

@@ -13,7 +13,7 @@ from pytest_fakecloud.explore.explore import explore
 
 from ..budget import cases
 from ..harness import explore_searches_fewer_modules as explore_searches_fewer_modules
-from ..reporting.findings.cases import read
+from ..notations import sections
 from ..reporting.judged import ALWAYS, COLUMNS, judge
 from .blocks import DOCS
 from .recipes import Recipe, recipes
@@ -60,7 +60,7 @@ def test_recipe(recipe: Recipe, pytester: pytest.Pytester, monkeypatch: pytest.M
 
 
 def test_every_judged_fact_is_of_a_recipe() -> None:
-    assert read(JUDGED).keys() <= {str(recipe) for recipe in RECIPES}
+    assert sections(JUDGED).keys() <= {str(recipe) for recipe in RECIPES}
 
 
 def test_every_page_is_in_the_table_of_contents() -> None:

@@ -2,7 +2,7 @@
 
 Work is counted, not timed: the bytecode instructions that run, and the memory that is allocated in
 the meantime. Elements are strings whose methods are written in Python, so a loop in C that uses the
-elements counts as well, and so does one that copies them. Each line of `growth.txt` runs first
+elements counts as well, and so does one that copies them. Each line of `commands.txt` runs first
 without being counted: what the first one builds for later ones (an order, a sum) is paid once.
 """
 
@@ -13,7 +13,6 @@ import sys
 import tracemalloc
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -24,16 +23,18 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.settings import VERSION, KVConfig
 from pytest_fakecloud.kv.table.registry import COMMANDS, command_table
-from tests.harness import sections
+from tests.kv.catalogue import COMMANDS_FILE, ROWS
 from tests.kv.conftest import NOW, argv
 from tests.kv.scenarios import alternatives
+from tests.notations import complete
 
 SIZES = (600, 1800, 5400)
 SMALL_SIZES = (200, 600, 1800)
 """For work that is linear, which differs enough at sizes that are counted in less time."""
+CLASS_NAMES = ("constant", "constant, with maxmemory", "logarithmic", "linear", "at most linear")
 GROWTH = {
-    name: [line for text in lines for line in alternatives(text)]
-    for name, lines in sections(Path(__file__).with_name("growth.txt")).items()
+    name: [line for _, column, text in ROWS if column == name for line in alternatives(text)]
+    for name in CLASS_NAMES
 }
 GROUPS = {
     *(
@@ -229,13 +230,13 @@ def of_line(line: str) -> Callable[[Filled], int]:
     return run
 
 
-CLASSES = {
-    "constant": is_constant,
-    "constant, with maxmemory": is_constant,
-    "logarithmic": is_logarithmic,
-    "linear": is_linear,
-    "at most linear": is_at_most_linear,
-}
+CLASSES = dict(
+    zip(
+        CLASS_NAMES,
+        (is_constant, is_constant, is_logarithmic, is_linear, is_at_most_linear),
+        strict=True,
+    )
+)
 
 
 @pytest.fixture(scope="module")
@@ -272,7 +273,14 @@ def test_every_command_with_data_has_its_class() -> None:
     data = {
         spec.name for spec in COMMANDS.values() if spec.group in GROUPS and not spec.subcommands
     }
-    assert sorted(data - measured) == sorted(UNMEASURED)
+    complete(
+        COMMANDS_FILE,
+        (
+            f"== {name}\n{' | '.join(CLASS_NAMES)} => {name} <arguments>"
+            for name in sorted(data - measured - UNMEASURED)
+        ),
+    )
+    assert not measured & UNMEASURED
 
 
 @pytest.fixture(scope="module")

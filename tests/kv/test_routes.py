@@ -1,6 +1,6 @@
 """The REST interface, by the rules of its specification.
 
-``stories.txt`` has requests with their answers, in the notation of ``tests/stories.py``: `/set/k?EX=9 <
+``stories.txt`` has requests with their answers, in a notation of ``tests/notations.py``: `/set/k?EX=9 <
 v => "OK"`. A reply is the JSON of the result, an error (`-ERR ...`) with the status 400 unless one is
 given, or the bytes of the whole answer after a status; those of a pipeline are in a list. `$token`,
 `$read_only` and `$command` are the tokens of the server and the name of the command in the path; a
@@ -33,7 +33,7 @@ from pytest_fakecloud.kv.routes import commands_of_body
 from pytest_fakecloud.kv.sse import EventStream
 from tests.harness import wait_until
 
-from ..stories import Fetched, RestPlayer, scenarios
+from ..notations import Fetched, RestPlayer, scenarios
 
 NOW = "2026-01-01T23:59:50Z"
 EVENTS = {"Accept": "text/event-stream"}

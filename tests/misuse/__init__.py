@@ -1,25 +1,25 @@
-"""Wrong arguments of public calls: one table of values, and the readers of two tables of calls.
+"""Wrong arguments of public calls: a table of values, and two files of rows (`tests/notations.py`).
 
 ``methods.txt`` lists the kinds of values that each parameter of a call accepts. Every other kind of
 ``KINDS`` must raise ``ContractError`` and change nothing: an assertion that accepts a condition that
 cannot match would pass with ``times=0``::
 
-    broker.commit(group='g', topic='orders', partition=0, offset=0)
-        group, topic: str
-        partition, offset: 1
+    == broker.commit(group='g', topic='orders', partition=0, offset=0)
+    group, topic => str
+    partition, offset => 1
 
-The first line is a valid call. Each further line gives other values to one argument after the other,
-and names the kinds that it may have; ``-`` stands for none, and the argument ``*`` is the first,
-without its name. ``NAME = KINDS`` defines a group of kinds, ``(NAME)`` below a call includes the lines
-below ``(NAME)`` at the margin, and ``!! KINDS`` names kinds that the calls below do not get.
+The heading is a valid call. Each row gives other values to one argument after the other, and names the
+kinds that it may have; ``-`` stands for none, and the argument ``*`` is the first, without its name.
+The heading ``kinds`` defines groups of kinds, ``(NAME)`` below a call includes the rows of the heading
+``(NAME)``, and a heading that begins with ``not passed`` names kinds that the calls below do not get.
 
 ``errors.txt`` has the error of each wrong call, below the call that it belongs to::
 
     == queue.publish(**{'url': DEST, **dict(?)})
-    url=5  ->  url=5 is not a string
+    url=5 => has url=5 is not a string
 
-The error must contain the text on the right, in which ``…`` stands for any characters; ``=>`` instead
-of ``->`` compares the whole error. Each of several calls above a list must raise these errors.
+The result is the error, or a part of it after ``has``; ``…`` stands for any characters. Each of several
+headings above the rows must raise these errors.
 """
 
 from __future__ import annotations
@@ -39,10 +39,12 @@ from pytest_fakecloud.cloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.handle import Handle
 
+from ..notations import tables
 from ..stubs import PARTS
 from .world import World
 
-HERE = Path(__file__).parent
+CALLS_FILE = Path(__file__).with_name("methods.txt")
+ERRORS_FILE = Path(__file__).with_name("errors.txt")
 
 
 class Matcher:
@@ -113,27 +115,24 @@ def methods() -> dict[str, Method]:
     """Return the calls of ``methods.txt`` by their text."""
     groups: dict[str, set[str]] = {}
     parts: dict[str, dict[str, set[str]]] = {}
-    found: dict[str, tuple[dict[str, set[str]], set[str]]] = {}
-    own: dict[str, set[str]] = {}
+    calls: dict[str, Method] = {}
     passed = set(KINDS)
-    for line in (HERE / "methods.txt").read_text("utf-8").splitlines():
-        if not line or line.startswith("#"):
-            continue
-        if name := re.fullmatch(r"(\w+) = (.*)", line):
-            groups[name[1]] = _kinds(name[2], groups)
-        elif line.startswith("!! "):
-            passed = KINDS.keys() - _kinds(line[3:], groups)
-        elif line.startswith("("):
-            own = parts[line] = {}
-        elif line[0] != " ":
-            own = {}
-            found[line] = own, passed
-        elif line.strip() in parts:
-            own |= parts[line.strip()]
+    for heading, parameters in tables(CALLS_FILE).items():
+        accepted: dict[str, set[str]] = {}
+        for names, kinds in parameters:
+            if names in parts:
+                accepted |= parts[names]
+            else:
+                accepted |= {name: _kinds(kinds, groups) for name in names.split(", ")}
+        if heading == "kinds":
+            groups = accepted
+        elif heading.startswith("not passed"):
+            passed = KINDS.keys() - accepted["values"]
+        elif heading.startswith("("):
+            parts[heading] = accepted
         else:
-            names, kinds = line.split(": ", 1)
-            own |= {name: _kinds(kinds, groups) for name in names.strip().split(", ")}
-    return {call: Method(call, *rest) for call, rest in found.items()}
+            calls[heading] = Method(heading, accepted, passed)
+    return calls
 
 
 def _kinds(text: str, groups: Mapping[str, set[str]]) -> set[str]:
@@ -146,18 +145,16 @@ def _kinds(text: str, groups: Mapping[str, set[str]]) -> set[str]:
 def errors() -> Iterator[tuple[list[str], list[tuple[str, str]]]]:
     """Yield the calls of each list of ``errors.txt``, with its arguments and patterns of errors."""
     calls: list[str] = []
-    rows: list[tuple[str, str]] = []
-    for line in (HERE / "errors.txt").read_text("utf-8").splitlines():
-        if line.startswith("== "):
-            if rows:
-                yield calls, rows
-                calls, rows = [], []
-            calls.append(line[3:])
-        elif line and not line.startswith("#"):
-            arguments, sign, text = re.split("  (->|=>)  ", line, maxsplit=1)
-            pattern = ".*".join(map(re.escape, text.split("…")))
-            rows.append((arguments, f"(?s)^{pattern}$" if sign == "=>" else f"(?s){pattern}"))
-    yield calls, rows
+    for call, cases in tables(ERRORS_FILE, raw=True).items():
+        calls.append(call)
+        if cases:
+            yield calls, [(arguments, _pattern(error)) for arguments, error in cases]
+            calls = []
+
+
+def _pattern(error: str) -> str:
+    pattern = ".*".join(map(re.escape, error.removeprefix("has ").split("…")))
+    return f"(?s){pattern}" if error.startswith("has ") else f"(?s)^{pattern}$"
 
 
 def bound(call: str, world: World) -> tuple[Callable[..., object], dict[str, Any]]:

@@ -17,7 +17,7 @@ from pytest_fakecloud.queue.delivery.routes import DeliveredRequest
 from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.queue.model import Attempt
 
-from ..stories import Fetched as Fetched
+from ..notations import Fetched as Fetched
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NOW_MS = 1_767_225_600_000

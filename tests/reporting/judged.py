@@ -1,17 +1,15 @@
 """Findings in tests that pass, each compared with its test by a person.
 
 A file has a section for each test or run: ``== TITLE``, then one finding per line. When a line is
-new, check that the finding is true of its test, and then write it with ``FAKECLOUD_WRITE_FACTS=1``
-(without ``-n``).
+new, check that the finding is true of its test before you write it.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
-from .findings.cases import read
+from ..notations import golden
 
 ALWAYS = ("--fakecloud-journal=always", "-rP")
 """Options that make pytest show the findings of tests that pass, on a terminal ``COLUMNS`` wide."""
@@ -40,14 +38,4 @@ def reported(text: str) -> set[str]:
 
 def judge(file: Path, title: str, text: str) -> None:
     """Fail if the findings in pytest's output differ from those in the file under this title."""
-    found, judged = sorted(reported(text)), read(file)
-    if os.environ.get("FAKECLOUD_WRITE_FACTS"):
-        judged[title] = found
-        lines = [
-            line
-            for one, facts in sorted(judged.items())
-            if facts
-            for line in (f"== {one}\n", *(f"{fact}\n" for fact in facts))
-        ]
-        file.write_text("".join(lines), encoding="utf-8")
-    assert found == judged.get(title, [])
+    golden(file, sorted(reported(text)), title)

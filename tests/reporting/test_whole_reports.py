@@ -1,13 +1,9 @@
-"""Complete reports of scenes with every kind of row, as text and as JSON.
-
-FAKECLOUD_WRITE_REPORTS=1 rewrites the files in ``expected/``; read them before you commit them.
-"""
+"""Complete reports of scenes with every kind of row, as text and as JSON."""
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -23,6 +19,7 @@ from pytest_fakecloud.reporting.as_json import as_json, write
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import text
 
+from ..notations import golden
 from .shown import deliver
 
 TEXTS = Path(__file__).parent / "expected"
@@ -137,10 +134,7 @@ def test_a_report_shows_what_happened(cloud: Cloud, scene: Callable[[Cloud], Non
     scene(cloud)
     report = report_of(cloud, test="test_a.py::test_it", failure="E   assert False")
     found = re.sub(r"(127\.0\.0\.1| ):\d{4,5}\b", r"\1:10000", text(report, width=100)) + "\n"
-    expected = TEXTS / f"{scene.__name__}.txt"
-    if os.environ.get("FAKECLOUD_WRITE_REPORTS"):
-        expected.write_text(found, encoding="utf-8")
-    assert found == expected.read_text(encoding="utf-8")
+    golden(TEXTS / f"{scene.__name__}.txt", found)
     data = json.loads(json.dumps(as_json(report)))
     assert list(wrong(data, SCHEMA)) == []
     assert len(data["rows"]) == len(report.rows)

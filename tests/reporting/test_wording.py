@@ -22,7 +22,8 @@ from pytest_fakecloud.reporting.text import section, text
 from pytest_fakecloud.reporting.values import scalar, shortened
 from pytest_fakecloud.reporting.wording import sentence
 
-from .findings.cases import commands, compare
+from ..notations import golden
+from .findings.cases import commands
 from .shown import lines, shown
 
 EXPECTED = Path(__file__).parent / "expected" / "rows.txt"
@@ -30,7 +31,7 @@ HOOK = "https://app.example.com/hook"
 
 
 def judge(name: str, found: list[str]) -> None:
-    compare(EXPECTED, name, found)
+    golden(EXPECTED, found, name)
 
 
 # -- key-value server ------------------------------------------------------------------------------
@@ -77,7 +78,7 @@ def test_an_absolute_expiry_is_shown_as_a_date(command: str, date: str) -> None:
     [("120d", "120 d"), ("36h", "1.5 d"), ("10h", "10 h"), ("100us", "less than 1 ms")],
 )
 def test_the_time_since_an_expiry(cloud: Cloud, after: str, expected: str) -> None:
-    commands(f"SET k 1 EX 1 | +1s | +{after} | GET k")(cloud)
+    commands(f"SET k 1 EX 1 | @ 1s | @ {after} | GET k")(cloud)
     assert f"k was read {expected} after it had expired" in " ".join(section(cloud).split())
 
 

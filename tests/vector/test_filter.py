@@ -21,7 +21,8 @@ from pytest_fakecloud.vector.filter import (
     glob_matcher,
     why_not,
 )
-from tests.harness import check_each, rows
+from tests.harness import check_each
+from tests.notations import rows
 
 TABLES = Path(__file__).with_name("filters.txt")
 

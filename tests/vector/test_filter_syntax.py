@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud.vector.errors import VectorError
 from pytest_fakecloud.vector.filter import KEYWORDS, FieldTest, Joined, parse
-from tests.harness import check_each, rows
+from tests.harness import check_each
+from tests.notations import rows
 
 TABLES = Path(__file__).with_name("filters.txt")
 

@@ -1,9 +1,8 @@
 """Play the scenarios of ``groups.txt``: consumer groups over REST, with a clock that only tests move.
 
-A scenario (``== NAME``) can begin with settings (``with NAME=VALUE, ...``). Each step is a method of
-``Scenario`` with its arguments. ``STEP -> RESULT`` compares its result, ``STEP ! ERROR`` expects an
-error with this text, which a client gets if it begins with a status. The number in a name is that
-of a rule of group behaviour. An instance is in group ``g``, or written as ``GROUP/INSTANCE``.
+The notation is that of `tests/notations.py`. A line is a method of ``GroupPlayer`` with its arguments,
+and its result. A client gets an error with a status (``404 has <text>``), the test one without
+(``raise has <text>``). An instance is in group ``g``, or written as ``GROUP/INSTANCE``.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from pytest_fakecloud.broker.handle import Broker
 from pytest_fakecloud.broker.views import GroupView
 from pytest_fakecloud.core.errors import ContractError
 from tests.harness import wait_until
+from tests.notations import Player, scenarios
 
 from ..conftest import MANUAL, Make, Parked, Rest, park_consume, until_parked
 
-HEADINGS = re.split(r"^== (.*)\n", Path(__file__).with_name("groups.txt").read_text(), flags=re.M)
-SCENARIOS = dict(zip(HEADINGS[1::2], HEADINGS[2::2], strict=True))
+SCENARIOS = scenarios(Path(__file__).with_name("groups.txt"))
 
 
 def who(text: str) -> tuple[str, str]:
@@ -54,8 +53,11 @@ def shares(instances: Mapping[str, Mapping[str, Sequence[int]]]) -> str:
     )
 
 
-class Scenario:
+class GroupPlayer(Player):
+    """Plays the actions of clients and of the test."""
+
     def __init__(self, broker: Broker) -> None:
+        super().__init__()
         self.broker = broker
         self.rest = Rest(broker)
         self.polls: list[Parked] = []
@@ -63,21 +65,23 @@ class Scenario:
         self.status = 200
         """The status that the next response must have."""
 
-    def play(self, line: str) -> None:
-        step, _, expected = line.partition(" -> ")
-        step, _, error = step.partition(" ! ")
-        word, *words = step.split()
-        status = re.match(r"(\d{3}) ", error)
-        self.status = int(status[1]) if status else 200
-        if error and not status:
-            with pytest.raises(ContractError, match=re.escape(error)):
+    @property
+    def fake(self) -> Broker:
+        return self.broker
+
+    def step(self, line: str, reply: str) -> None:
+        word, *words = line.split()
+        error = re.fullmatch(r"(\d{3}|raise) has (.*)", reply)
+        if error and error[1] == "raise":
+            with pytest.raises(ContractError, match=re.escape(error[2])):
                 getattr(self, word)(*words)
             return
+        self.status = int(error[1]) if error else 200
         found = getattr(self, word)(*words)
-        if status:
-            assert (found["status"], error[4:] in found["error"]) == (self.status, True), found
-        elif expected:
-            assert str(found) == expected
+        if error:
+            assert (found["status"], error[2] in found["error"]) == (self.status, True), found
+        elif reply:
+            assert str(found) == reply
 
     # -- requests of clients ---------------------------------------------------------------------
 
@@ -149,9 +153,6 @@ class Scenario:
 
     # -- actions of the test ---------------------------------------------------------------------
 
-    def advance(self, duration: str) -> None:
-        self.broker.clock.advance(duration)
-
     def crash(self, instance: str) -> None:
         self.broker.faults.crash(*who(instance))
 
@@ -207,12 +208,6 @@ class Scenario:
     def add(self, topic: str, count: str = "1") -> None:
         self.broker.topic(topic).add_partitions(int(count))
 
-    def save(self) -> None:
-        self.saved = self.broker.snapshot()
-
-    def restore(self) -> None:
-        self.broker.restore(self.saved)
-
     def reset(self) -> None:
         self.broker.reset()
 
@@ -258,14 +253,8 @@ class Scenario:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_scenario(make_broker: Make, name: str) -> None:
-    lines = [line for line in SCENARIOS[name].splitlines() if line and not line.startswith("#")]
-    settings = eval(f"dict({lines.pop(0)[5:]})") if lines[0].startswith("with ") else {}
-    scenario = Scenario(make_broker(**settings))
-    for number, line in enumerate(lines):
-        try:
-            scenario.play(line)
-        except AssertionError as error:
-            pytest.fail(f"step {number}, {line!r}: {error}")
+    settings, lines = SCENARIOS[name]
+    GroupPlayer(make_broker(**settings)).play(lines)
 
 
 # -- rules that text does not state -------------------------------------------------------------

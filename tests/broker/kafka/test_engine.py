@@ -44,7 +44,7 @@ from pytest_fakecloud.handle import Context
 from pytest_fakecloud.outside import surroundings
 
 from ...harness import check_each, wait_until
-from ...stories import Fetched, cases
+from ...notations import Fetched, cases
 from .. import test_routes
 from ..conftest import MANUAL, START_MS, Make, Parked, Rest, closing_brokers, until_parked
 from ..scenarios import FOLDER, BrokerPlayer, settings_of

@@ -1,4 +1,4 @@
-"""HTTP requests to a broker with their responses, as text, in the notation of `tests/stories.py`.
+"""HTTP requests to a broker with their responses, as text, in the notation of `tests/notations.py`.
 
 A broker has the topic `orders` with three partitions unless its settings say otherwise. A request
 without a method is a POST, and `NOW` is the time in Unix milliseconds. `records orders => ab/c` are the
@@ -13,7 +13,7 @@ from typing import Any
 from pytest_fakecloud.broker.handle import Broker
 from pytest_fakecloud.handle import Context
 
-from ...stories import Fetched, RestPlayer
+from ...notations import Fetched, RestPlayer
 from ..conftest import START, START_MS
 
 FOLDER = Path(__file__).parent
@@ -44,10 +44,10 @@ class BrokerPlayer(RestPlayer):
         topics = [(topic.name, topic.end_offsets) for topic in self.fake.topics()]
         return topics, self.fake._engine.groups.names()
 
-    def requests(self, line: str, reply: str) -> None:
+    def step(self, line: str, reply: str) -> None:
         is_error = reply[:1] == "4"
         before = (self.unchanged or self.state()) if is_error else None
-        super().requests(line, reply)
+        super().step(line, reply)
         self.unchanged = self.state() if is_error else None
         assert self.unchanged == before
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ...stories import cases
+from ...notations import cases
 from . import FOLDER, play
 
 

@@ -10,12 +10,19 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
-from tests.harness import sections
+from pytest_fakecloud.kv.table.registry import COMMANDS
+from tests.kv.catalogue import ROWS
 from tests.kv.comparison.values import JUNK, Values
 
-TEMPLATES = sections(Path(__file__).with_name("templates.txt"))
+TEMPLATES: dict[str, list[str]] = {}
+"""The templates of ``tests/kv/commands.txt`` by the group among whose lines they are."""
+for command, column, template in ROWS:
+    words = column.split()
+    if words[0] == "compared":
+        TEMPLATES.setdefault(words[-1] if words[1:] else COMMANDS[command].group, []).append(
+            template
+        )
 
 NOT_COMPARED = {
     "they may wait": "BLMOVE BLMPOP BLPOP BRPOP BRPOPLPUSH BZMPOP BZPOPMAX BZPOPMIN",

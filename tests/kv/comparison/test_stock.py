@@ -17,8 +17,8 @@ from pytest_fakecloud.kv.acl import CATEGORIES
 from pytest_fakecloud.kv.settings import VERSION
 from pytest_fakecloud.kv.table.config import PARAMETERS
 from tests.budget import cases
-from tests.harness import sections
 from tests.kv.backing import free_port
+from tests.notations import sections
 
 from .faces import Face, InProcess, Port
 from .servers import RealServer, running

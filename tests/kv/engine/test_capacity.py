@@ -15,21 +15,18 @@ from pytest_fakecloud.kv.errors import OOM, CommandError
 from pytest_fakecloud.kv.settings import KVConfig
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from pytest_fakecloud.kv.values.measures import content_size, usage
-from tests.harness import check_each, sections
+from tests.harness import check_each
 from tests.kv.conftest import NOW, argv
+from tests.notations import rows
 
 
-def _case(text: str) -> tuple[list[str], str, int]:
-    """Return the commands before, the command, and the size that just fits."""
-    commands, size = text.split(" => ")
-    *before, line = commands.split(" ; ")
-    return before, line, int(size)
-
-
-CASES = {
-    name: [*map(_case, lines)]
-    for name, lines in sections(Path(__file__).with_name("capacity.txt")).items()
-}
+def cases(heading: str) -> list[tuple[list[str], str, int]]:
+    """Return the commands before, the command, and the size that just fits, of each row."""
+    split = [
+        (commands.split(" ; "), int(size))
+        for commands, size in rows(Path(__file__).with_name("capacity.txt"), heading, raw=True)
+    ]
+    return [(before, line, size) for (*before, line), size in split]
 
 
 class Bounded:
@@ -82,10 +79,10 @@ def test_a_record_may_be_as_large_as_the_bound() -> None:
         bounded.clock.advance(1)
         assert bounded.refusal(line) == errors.max_record_size(size - 1, size).decode()
 
-    check_each(check, CASES["records"])
+    check_each(check, cases("records"))
 
 
-@pytest.mark.parametrize(("before", "line", "size"), CASES["databases"])
+@pytest.mark.parametrize(("before", "line", "size"), cases("databases"))
 def test_a_database_may_hold_as_much_as_the_bound(before: list[str], line: str, size: int) -> None:
     for bound in (size, size - 1):
         bounded = Bounded(*before, max_data_size=bound)

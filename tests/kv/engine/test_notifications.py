@@ -17,11 +17,11 @@ from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.settings import KVConfig
 from tests.harness import wait_until
 
-from ...harness import sections
+from ...notations import rows
 from ..conftest import Run
 from ..scenarios import alternatives
 
-EVENTS = sections(Path(__file__).with_name("events.txt"))
+EVENTS = Path(__file__).with_name("events.txt")
 """One session's commands in order, each with its events: those of Redis 7.0 (``stock``), and for
 field expiry those of Valkey 9.1. Alternatives in braces are commands with the same events.
 """
@@ -69,8 +69,7 @@ def test_every_command_sends_the_events_of_a_real_server(name: str, version: str
     engine.execute(session, [b"CONFIG", b"SET", b"notify-keyspace-events", b"KAmn"])
     listener = Listener(engine)
     wrong = {}
-    for case in EVENTS[name]:
-        lines, _, expected = case.partition(" =>")
+    for lines, expected in rows(EVENTS, name, raw=True):
         for line in alternatives(lines):
             with suppress(CommandError):
                 engine.execute(session, [word.encode() for word in shlex.split(line)])

@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 
+from ...notations import rows
 from ..conftest import Run
 from .packing import sealed, text
 
-GOLDEN = [
-    line.split(" => ")
-    for line in Path(__file__).with_name("payloads.txt").read_text("utf-8").splitlines()
-]
+PAYLOADS = rows(Path(__file__).with_name("payloads.txt"), "Redis 7.0.15")
 READ_ONLY = [
     (
         "1202020a0a0000000100816102ff010f706c61696e706c61696e706c61696e0a004ba4dec11213104c",
@@ -46,7 +44,7 @@ LIBRARY_DUMP = (
 
 
 @pytest.mark.dialect("redis")
-@pytest.mark.parametrize(("line", "payload"), GOLDEN)
+@pytest.mark.parametrize(("line", "payload"), PAYLOADS)
 def test_values_are_dumped_as_redis_dumps_them(run: Run, line: str, payload: str) -> None:
     run(line)
     assert run("DUMP k").hex() == payload

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
-from tests.harness import sections, wait_until
+from tests.harness import wait_until
 from tests.kv.comparison.faces import Port
 from tests.kv.comparison.servers import running
 from tests.kv.comparison.wire import Error, words
+from tests.notations import sections
 
 HERE = Path(__file__).parent
 GONE = Error(b"UNBLOCKED the stream key no longer exists")
@@ -46,9 +47,13 @@ class Wait:
     """A client that waits for the reply to lines, while another one sends lines."""
 
     def __init__(self, connect: Any, lines: list[str]) -> None:
-        """``> LINE`` among the lines is the one that waits. The lines before it come first."""
-        at = next(at for at, line in enumerate(lines) if line.startswith("> "))
-        self.before, self.line, self.then = lines[:at], lines[at][2:], lines[at + 1 :]
+        """``waiting: LINE`` among the lines waits. The lines before it come first."""
+        at = next(at for at, line in enumerate(lines) if line.startswith("waiting: "))
+        self.before, self.line, self.then = (
+            lines[:at],
+            lines[at].removeprefix("waiting: "),
+            lines[at + 1 :],
+        )
         self.one, self.other = connect(), connect()
 
     def reply(self) -> Any:

@@ -28,10 +28,11 @@ from pytest_fakecloud.http.messages import Answer, AnyResponse, Request, Serve
 from pytest_fakecloud.kv import errors
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.resp.wire import Outbox
-from tests.harness import in_threads, sections, wait_until
+from tests.harness import in_threads, wait_until
 from tests.kv.comparison import wire
 from tests.kv.comparison.wire import Error, NilArray, Status, Typed
 from tests.kv.conftest import NOW, Exercised
+from tests.notations import sections
 
 OK = Status(b"OK")
 PATIENCE = 10.0

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness import sections
 from tests.kv.conftest import Run
+from tests.notations import rows
 
 SCHEMA = (
     "title TEXT plain TEXT NOSTEM code TEXT NOTOKENIZE price F64 FAST stock U64 FAST delta I64 FAST "
@@ -36,12 +35,9 @@ PRODUCTS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-_CASES = sections(Path(__file__).with_name("cases.txt"))
-
-
 def cases(heading: str) -> list[tuple[str, str]]:
-    """Return the cases of ``cases.txt`` under a heading, in two parts: ``<request> => <result>``."""
-    return [(left, right) for left, right in (re.split(" => ?", line) for line in _CASES[heading])]
+    """Return the rows of ``cases.txt`` under a heading: requests with their results."""
+    return rows(Path(__file__).with_name("cases.txt"), heading, raw=True)
 
 
 class Searching:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from ...harness import Run
-from . import cases, play
+from ...notations import cases
+from . import FOLDER, play
 
 
-@pytest.mark.parametrize(("shared", "text"), cases())
-def test_a_run(run: Run, pytester: pytest.Pytester, shared: str, text: str) -> None:
-    play(run, pytester, shared, text)
+@pytest.mark.parametrize(("settings", "lines"), cases(FOLDER))
+def test_a_run(
+    run: Run, pytester: pytest.Pytester, settings: dict[str, str], lines: list[str]
+) -> None:
+    play(run, pytester, settings, lines)

@@ -19,7 +19,8 @@ from pytest_fakecloud.queue.engine.schedules import Cron
 from pytest_fakecloud.queue.errors import QueueError
 from pytest_fakecloud.queue.model import SECOND
 from pytest_fakecloud.queue.wire.values import LATEST_US
-from tests.harness import check_each, rows
+from tests.harness import check_each
+from tests.notations import rows
 
 TABLES = Path(__file__).with_name("cron.txt")
 

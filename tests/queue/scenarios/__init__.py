@@ -1,6 +1,6 @@
 r"""HTTP requests to a queue with their responses and deliveries, as text.
 
-The notation of requests and responses is that of `tests/stories.py`; a header that begins with `-` is
+The notation of requests and responses is that of `tests/notations.py`; a header that begins with `-` is
 one of `Upstash`. `NOW+1000` is a time in Unix milliseconds, counted from the start.
 
 `@ 5s` advances the clock, `@ due` delivers what is due, `@ idle` delivers everything. Indented lines
@@ -31,9 +31,9 @@ from typing import Any
 
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, Response
 
-from ...stories import Fetched, Player, repeated
-from ...stories import parts as plain_parts
-from ...stories import scenarios as scenarios_of
+from ...notations import Fetched, RequestPlayer, repeated
+from ...notations import parts as plain_parts
+from ...notations import scenarios as scenarios_of
 from ..scene import CALLBACK, DEST, FAILURE, NOW_MS, Scene
 
 FOLDER = Path(__file__).parent
@@ -55,7 +55,7 @@ def play(settings: dict[str, Any], lines: list[str]) -> None:
         _Player(scene).play(lines)
 
 
-class _Player(Player):
+class _Player(RequestPlayer):
     def __init__(self, scene: Scene) -> None:
         super().__init__()
         self.scene = scene

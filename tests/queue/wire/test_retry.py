@@ -20,7 +20,8 @@ from pytest_fakecloud.queue.wire.waits import (
     go_duration_us,
     next_wait,
 )
-from tests.harness import check_each, rows
+from tests.harness import check_each
+from tests.notations import rows
 
 TABLES = Path(__file__).with_name("retry.txt")
 

@@ -1,16 +1,14 @@
 """Cases of findings, and the findings expected in each.
 
 A file in ``expected/`` has a section for each case: ``== NAME``, and for each finding a line with
-its kind and values and a line with its sentence. A section without lines is a case without
-findings. ``FAKECLOUD_WRITE_REPORTS=1`` (without ``-n``) rewrites the findings; read them before you
-commit them. In ``commands.txt`` the name is followed by the scene, which `commands` reads.
+its kind and values and a line with its sentence. `golden` in `tests/notations.py` compares and
+rewrites them.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import shlex
 from collections.abc import Callable
@@ -30,9 +28,11 @@ from pytest_fakecloud.reporting.report import ObservedTest, find
 from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.reporting.wording import sentence
 
+from ...notations import Player, golden
 from ..shown import deliver
 
 EXPECTED = Path(__file__).parent / "expected"
+SCENES = Path(__file__).parents[1] / "scenarios"
 HOOK = "https://app.example.com/hook"
 Scene = Callable[[Cloud], object]
 Inject = Callable[[FaultPlan], object]
@@ -68,24 +68,7 @@ def judge(file: str, name: str, cloud: Cloud) -> None:
         assert set(one.rows) <= numbers
         lines += [f"{one.kind} {json.dumps(one.values)}", f"  {sentence(one, lookups)}"]
     assert "failed:" not in section(cloud)
-    compare(EXPECTED / f"{file}.txt", name, lines)
-
-
-def compare(path: Path, name: str, found: list[str]) -> None:
-    """Compare lines with the section of a file that has this name."""
-    known = read(path)
-    if os.environ.get("FAKECLOUD_WRITE_REPORTS"):
-        known[name] = found
-        path.parent.mkdir(exist_ok=True)
-        sections = ("\n".join([f"== {case}", *lines, ""]) for case, lines in known.items())
-        path.write_text("".join(sections), encoding="utf-8")
-    assert found == known.get(name)
-
-
-def read(path: Path) -> dict[str, list[str]]:
-    """Return the expected lines of a file, by the text after ``==`` above them."""
-    sections = path.read_text(encoding="utf-8").split("== ")[1:] if path.exists() else ()
-    return {one.splitlines()[0]: one.splitlines()[1:] for one in sections}
+    golden(EXPECTED / f"{file}.txt", lines, name)
 
 
 def check(file: str, cases: dict[str, Scene]) -> Any:
@@ -99,61 +82,75 @@ def check(file: str, cases: dict[str, Scene]) -> Any:
     return test_findings
 
 
-def commands(text: str, **settings: Any) -> Scene:
-    """Return a scene in which a key-value server receives commands, which are separated by ``|``.
-
-    ``settings`` are those of the server.
+class CommandPlayer(Player):
+    """Sends the commands of a scenario to a key-value server.
 
     - ``CLIENT: COMMAND`` is sent on that client's own connection. A client ``~NAME`` uses the Redis
       protocol, ``NAME64`` receives Base64, and ``read-only`` uses the read-only token.
     - ``pipeline: COMMAND & COMMAND`` and ``multi-exec: …`` are one request.
     - ``attempts 500 200: COMMAND & COMMAND`` is a message whose handler sends the commands at each
       attempt and answers with the statuses in turn; ``{n}`` is the number of the attempt.
-    - ``load KEY VALUE`` sets a key without a call, ``fault 503 COMMAND`` makes a command fail, and
-      ``+61s`` advances the clock.
+    - ``load KEY VALUE`` sets a key without a call, ``fault 503 COMMAND`` makes a command fail.
     - ``m{40}=v`` stands for ``m0 v m1 v …``, and ``1=m{5}`` for ``1 m0 1 m1 …``.
     """
 
+    def __init__(self, cloud: Cloud, stack: ExitStack, **settings: Any) -> None:
+        super().__init__()
+        self.cloud = cloud
+        self.server = cloud.kv_server(**settings)
+        self.stack = stack
+        self.clients: dict[str, Any] = {}
+        self.queues: list[Any] = []
+
+    @property
+    def fake(self) -> Any:
+        return self.cloud
+
+    def client(self, name: str) -> Any:
+        if name not in self.clients:
+            headers = {**self.server.headers}
+            if name.endswith("64"):
+                headers["Upstash-Encoding"] = "base64"
+            if name == "read-only":
+                headers["Authorization"] = f"Bearer {self.server.read_only_token}"
+            self.clients[name] = self.stack.enter_context(
+                redis.Redis.from_url(self.server.database_url, single_connection_client=True)
+                if name[:1] == "~"
+                else httpx.Client(headers=headers)
+            )
+        return self.clients[name]
+
+    def step(self, line: str, reply: str) -> None:
+        name, _, line = line.rpartition(": ")
+        lines = [_words(command) for command in line.split(" & ")]
+        if name.startswith("attempts "):
+            self.queues = self.queues or [self.cloud.queue()]
+            _deliver(self.queues[0], self.server, list(map(int, name.split()[1:])), lines)
+        elif name in ("pipeline", "multi-exec"):
+            self.client("").post(f"{self.server.url}/{name}", json=lines)
+        elif name[:1] == "~":
+            self.client(name).connection.send_command(*lines[0])
+            with suppress(redis.ResponseError):
+                self.client(name).connection.read_response()
+        elif line.startswith("load "):
+            self.server.load({lines[0][1]: lines[0][2]})
+        elif line.startswith("fault "):
+            self.server.faults.respond(int(lines[0][1]), command=lines[0][2])
+        else:
+            self.client(name).post(self.server.url, json=lines[0])
+
+
+def commands(text: str, **settings: Any) -> Scene:
+    """Return a scene of commands: the lines of a scenario, separated by ``|``."""
+    return scene(text.split(" | "), **settings)
+
+
+def scene(lines: list[str], **settings: Any) -> Scene:
+    """Return a scene of commands: the lines of a scenario, for a server with these settings."""
+
     def run(cloud: Cloud) -> None:
-        server = cloud.kv_server(**settings)
         with ExitStack() as stack:
-            clients: dict[str, Any] = {}
-            queues: list[Any] = []
-
-            def client(name: str) -> Any:
-                if name not in clients:
-                    headers = {**server.headers}
-                    if name.endswith("64"):
-                        headers["Upstash-Encoding"] = "base64"
-                    if name == "read-only":
-                        headers["Authorization"] = f"Bearer {server.read_only_token}"
-                    clients[name] = stack.enter_context(
-                        redis.Redis.from_url(server.database_url, single_connection_client=True)
-                        if name[:1] == "~"
-                        else httpx.Client(headers=headers)
-                    )
-                return clients[name]
-
-            for step in text.split(" | "):
-                name, _, line = step.rpartition(": ")
-                lines = [_words(one) for one in line.split(" & ")]
-                if name.startswith("attempts "):
-                    queues = queues or [cloud.queue()]
-                    _deliver(queues[0], server, list(map(int, name.split()[1:])), lines)
-                elif name in ("pipeline", "multi-exec"):
-                    client("").post(f"{server.url}/{name}", json=lines)
-                elif name[:1] == "~":
-                    client(name).connection.send_command(*lines[0])
-                    with suppress(redis.ResponseError):
-                        client(name).connection.read_response()
-                elif line[0] == "+":
-                    cloud.clock.advance(line[1:])
-                elif line.startswith("load "):
-                    server.load({lines[0][1]: lines[0][2]})
-                elif line.startswith("fault "):
-                    server.faults.respond(int(lines[0][1]), command=lines[0][2])
-                else:
-                    client(name).post(server.url, json=lines[0])
+            CommandPlayer(cloud, stack, **settings).play(lines)
 
     return run
 

@@ -247,7 +247,7 @@ def call_everything(cloud: Cloud, padding: str, truncated: tuple[str, str] = (""
         ("delete", ["none", padding]),
     ):  # fmt: skip
         httpx.post(f"{index.url}/{path}", json=body, headers=index.headers)
-    commands(f"SET a 1 EX 9 | pipeline: DEL a & SET b {padding} & GET b | +10s | GET a")(cloud)
+    commands(f"SET a 1 EX 9 | pipeline: DEL a & SET b {padding} & GET b | @ 10s | GET a")(cloud)
     for ending in "ab":
         headers = {**queue.headers, "Upstash-Cron": "0 9 * * *"}
         url = f"{queue.url}/v2/schedules/{HOOK}"

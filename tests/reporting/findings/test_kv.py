@@ -1,6 +1,6 @@
 """Findings about the key-value store, and similar cases without a finding.
 
-Cases that consist only of commands are in ``expected/commands.txt``.
+Cases that consist only of commands are in ``../scenarios/commands.txt``.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ from pytest_fakecloud.reporting.report import MOST
 from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.reporting.wording import sentence
 
-from .cases import EXPECTED, Scene, check, commands, found, judge, kinds, loses_answer, read
+from ...notations import scenarios
+from .cases import SCENES, Scene, check, commands, found, judge, kinds, loses_answer, scene
 
-SCENES = list(read(EXPECTED / "commands.txt"))
+SCENARIOS = scenarios(SCENES / "commands.txt")
 
 
-@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.partition(": ")[0])
-def test_findings_about_commands(cloud: Cloud, scene: str) -> None:
-    commands(scene.partition(": ")[2])(cloud)
-    judge("commands", scene, cloud)
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_findings_about_commands(cloud: Cloud, name: str) -> None:
+    settings, lines = SCENARIOS[name]
+    scene(lines, **settings)(cloud)
+    judge("commands", name, cloud)
 
 
 def answer_lost(path: str, *bodies: Any) -> Scene:
@@ -88,7 +90,7 @@ def test_a_script_that_is_sent_after_its_unknown_hash_is_not_an_error(
 
 def test_the_newest_finding_comes_first_and_there_are_ten_at_most(cloud: Cloud) -> None:
     late = [
-        f"SET {key} 1 EX {at} | +{at}s | GET {key}" for at, key in enumerate("abcdefghijklmno", 1)
+        f"SET {key} 1 EX {at} | @ {at}s | GET {key}" for at, key in enumerate("abcdefghijklmno", 1)
     ]
     commands(" | ".join(late))(cloud)
     every = found(cloud)
@@ -103,7 +105,7 @@ def test_findings_that_differ_in_the_numbers_of_their_keys_are_one(cloud: Cloud)
 
 
 def test_a_finding_is_a_cause_before_it_is_a_hint(cloud: Cloud) -> None:
-    commands("SET lock:a me NX | SET k 1 EX 9 | +10s | GET k")(cloud)
+    commands("SET lock:a me NX | SET k 1 EX 9 | @ 10s | GET k")(cloud)
     assert kinds(cloud) == ["lock_without_ttl", "read_after_expiry"]
 
 
@@ -241,11 +243,11 @@ SEARCHES: dict[str, Scene] = {
     "a search that counts its reads": search("red", "HSET p.1 t red", search_ready_after_reads=2),
     "a search of a change that is indexed later": commands(
         "SEARCH.CREATE i ON HASH PREFIX 1 p. SCHEMA t TEXT | HSET p.1 t red | "
-        'SEARCH.COUNT i \'{"t":"red"}\' | +2s | SEARCH.COUNT i \'{"t":"red"}\'',
+        'SEARCH.COUNT i \'{"t":"red"}\' | @ 2s | SEARCH.COUNT i \'{"t":"red"}\'',
         **SLOW,
     ),
-    "a search with a hit": search("red", "HSET p.1 t red | +2s | HSET p.2 t red", **SLOW),
-    "a search of an indexed word": search("blue", "HSET p.1 t red | +2s", **SLOW),
+    "a search with a hit": search("red", "HSET p.1 t red | @ 2s | HSET p.2 t red", **SLOW),
+    "a search of an indexed word": search("blue", "HSET p.1 t red | @ 2s", **SLOW),
     "a search after SEARCH.WAITINDEXING": search(
         "red", "HSET p.1 t red | SEARCH.WAITINDEXING i", **SLOW
     ),

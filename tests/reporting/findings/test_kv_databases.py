@@ -11,17 +11,17 @@ from pytest_fakecloud.kv.errors import CommandError
 from .cases import Scene, commands, kinds
 
 SCENES = {
-    "read_after_expiry": "~a: SETEX k 5 v | +6s | ~b: GET k",
+    "read_after_expiry": "~a: SETEX k 5 v | @ 6s | ~b: GET k",
     "check_then_set": "~b: GET k | ~a: GET k | ~a: SET k 1 | ~b: SET k 2",
     "lost_update": "~b: SET k 0 | ~a: SET k 0 | ~a: GET k | ~b: SET k 1 | ~a: SET k 2",
-    "lock_of_another": "~a: SET lock a NX EX 5 | +6s | ~b: SET lock b NX EX 5 | ~b: DEL lock",
+    "lock_of_another": "~a: SET lock a NX EX 5 | @ 6s | ~b: SET lock b NX EX 5 | ~b: DEL lock",
     "ttl_removed": "~a: SET k a EX 50 | ~b: SET k b",
-    "ttl_renewed": "~a: INCR k | ~b: INCR n | ~b: SET k 1 EX 9 | +5s | ~b: EXPIRE k 9 | "
-    "+5s | ~b: EXPIRE k 9",
+    "ttl_renewed": "~a: INCR k | ~b: INCR n | ~b: SET k 1 EX 9 | @ 5s | ~b: EXPIRE k 9 | "
+    "@ 5s | ~b: EXPIRE k 9",
     "found_nothing": "~a: SET k 1 | ~b: EXPIRE K 60",
     "newest_first": "~a: RPUSH k 1 2 | ~b: RPOP k",
     "started_late": "~a: XADD k * a 1 | ~b: XGROUP CREATE k g $",
-    "recreated": "~a: SET k 1 EX 5 | +6s | ~b: INCR k",
+    "recreated": "~a: SET k 1 EX 5 | @ 6s | ~b: INCR k",
     "key_mismatch": "~a: SET user:alice:x v | ~b: GET user:alicex",
 }
 """For each kind of finding, commands that cause it if both clients use the same database."""
@@ -57,17 +57,17 @@ def test_another_database_hides_no_finding(cloud: Cloud, kind: str) -> None:
 @pytest.mark.parametrize(
     "steps",
     [
-        "~a: MULTI | ~a: SELECT 1 | ~a: SETEX k 5 v | ~a: EXEC | +6s | ~b: GET k",
-        "~a: SETEX k 5 v | ~b: SELECT 1 | +6s | ~b: GET k",
-        "~a: SETEX k 5 v | ~a: SWAPDB 0 1 | ~b: SETEX k 50 v | ~a: SWAPDB 0 1 | +6s | ~b: GET k",
-        "~a: SETEX k 5 v | ~a: MOVE k 1 | ~b: SELECT 1 | ~b: PERSIST k | ~b: MOVE k 0 | +6s | "
+        "~a: MULTI | ~a: SELECT 1 | ~a: SETEX k 5 v | ~a: EXEC | @ 6s | ~b: GET k",
+        "~a: SETEX k 5 v | ~b: SELECT 1 | @ 6s | ~b: GET k",
+        "~a: SETEX k 5 v | ~a: SWAPDB 0 1 | ~b: SETEX k 50 v | ~a: SWAPDB 0 1 | @ 6s | ~b: GET k",
+        "~a: SETEX k 5 v | ~a: MOVE k 1 | ~b: SELECT 1 | ~b: PERSIST k | ~b: MOVE k 0 | @ 6s | "
         "~b: DEL k | ~b: GET k",
         "~b: SETEX k 5 v | ~b: GET k | ~a: SELECT 1 | ~a: SET other v | ~a: COPY other k DB 0 REPLACE"
-        " | ~a: SELECT 0 | +6s | ~b: DEL k | ~b: GET k",
+        " | ~a: SELECT 0 | @ 6s | ~b: DEL k | ~b: GET k",
         "~a: SELECT 1 | ~a: SET x v | ~b: SETEX k 5 v | ~a: EVAL "
-        "\"redis.call('SELECT', 0) redis.call('DEL', 'k')\" 0 | +6s | ~b: GET k",
+        "\"redis.call('SELECT', 0) redis.call('DEL', 'k')\" 0 | @ 6s | ~b: GET k",
         "~a: SELECT 1 | ~b: SETEX k 5 v | ~a: FUNCTION LOAD '#!lua name=l\nredis.register_function("
-        '"f", function() redis.call("SELECT", 0) redis.call("DEL", "k") end)\' | ~a: FCALL f 0 | +6s | '
+        '"f", function() redis.call("SELECT", 0) redis.call("DEL", "k") end)\' | ~a: FCALL f 0 | @ 6s | '
         "~b: GET k",
     ],
 )

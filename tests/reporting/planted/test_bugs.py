@@ -1,20 +1,19 @@
 """Bugs in small applications, with the complete report of each.
 
 Each file in ``bugs/`` is an application with a bug and the test that fails because of it; the text
-file next to it is the expected report. ``FAKECLOUD_WRITE_REPORTS=1`` rewrites the reports; read
-them before you commit them.
+file next to it is the expected report.
 """
 
 from __future__ import annotations
 
 import gc
-import os
 import re
 from pathlib import Path
 
 import pytest
 
 from ...harness import Run
+from ...notations import golden
 
 pytestmark = pytest.mark.slow
 
@@ -53,11 +52,7 @@ def test_the_report_shows_the_cause(name: str, run: Run, monkeypatch: pytest.Mon
     # Collect the clients that the application left open now, while their warnings are ignored.
     gc.collect()
     result.assert_outcomes(failed=1)
-    found = report(result.outlines)
-    expected = BUGS / f"{name}.txt"
-    if os.environ.get("FAKECLOUD_WRITE_REPORTS"):
-        expected.write_text(found, encoding="utf-8")
-    assert found == expected.read_text(encoding="utf-8")
+    golden(BUGS / f"{name}.txt", report(result.outlines))
 
 
 def test_there_are_at_least_sixteen_and_their_reports_are_short() -> None:

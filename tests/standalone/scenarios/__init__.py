@@ -1,4 +1,4 @@
-r"""Requests to the control API with their responses, as text, in the notation of `tests/stories.py`.
+r"""Requests to the control API with their responses, as text, in the notation of `tests/notations.py`.
 
 A server has all four services and a frozen clock; the settings of a scenario are those of services. A
 path is one below `/__control__`, and the text of an error is its message. `kv SET k v => "OK"` is a
@@ -21,7 +21,7 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.standalone.api import ControlApp
 
-from ...stories import Fetched, Player, RestPlayer
+from ...notations import Fetched, RequestPlayer, RestPlayer
 
 FOLDER = Path(__file__).parent
 NOW = "2026-01-01T00:00:00Z"
@@ -37,7 +37,7 @@ class Reply(Fetched):
         return str(self.json()["error"]["message"])
 
 
-class ControlPlayer(Player):
+class ControlPlayer(RequestPlayer):
     """Plays requests to the control API of a cloud in this process."""
 
     def __init__(self, cloud: Cloud) -> None:

@@ -1,4 +1,4 @@
-"""HTTP requests to an index with their results, as text, in the notation of `tests/stories.py`.
+"""HTTP requests to an index with their results, as text, in the notation of `tests/notations.py`.
 
 A response of 200 is the JSON of `result`. An index has two dimensions unless its settings say otherwise.
 `/query` without a method is a POST, and `vectors` lists the ids in a namespace. After each error, the
@@ -14,7 +14,7 @@ from typing import Any
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.vector.handle import VectorIndex
 
-from ...stories import Fetched, RestPlayer
+from ...notations import Fetched, RestPlayer
 
 FOLDER = Path(__file__).parent
 

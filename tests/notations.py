@@ -1,5 +1,15 @@
-r"""HTTP requests to a fake with their responses, as text: the part of the notation that services share.
+r"""The notations of tests that are written as text: scenarios, rows and golden texts.
 
+A scenario (`== <name> {"setting": 1}`) has lines `<line> => <reply>`, and its player (`Player`) decides
+what a line is: a request, a command, `client: command`, or a method. `@ 5s` advances the clock, `save`
+and `restore` make and restore a snapshot, `$name` is a value of an earlier reply, `{x*9}` repeats a
+text, and `{a|b}` plays the line for each alternative. Indented lines belong to the line above them. The
+lines before the first scenario are played before each of them. A line that begins with `#` is a comment.
+
+Rows (`rows`) are lines `<text> => <result>` under a heading (`== <heading>`), and the table of commands,
+`tests/kv/commands.txt`, has rows for each command. Golden texts (`golden`) are compared and written.
+
+A `RequestPlayer` plays HTTP requests with their responses.
 `POST /v2/publish/DEST | -Retries: 0 < hello => 200 {"messageId": "$m"}` is a request with a header, a
 body and its response. All three are optional; the status is 2xx if none is given. A body may be a Python
 literal, `b"\xff"`. A line that begins with `<` sends the last request with another body, `3x` before a
@@ -7,22 +17,20 @@ request sends it three times, and `{GET|PUT} /info` sends one request for each a
 
 A response is the whole JSON, `has <JSON>` for a part of it (of a list of objects, a part of each), or
 `lacks <keys>`. After a status it may also be the text of the error, or `has` and a part of this text.
-A string that ends in `...` matches by its beginning. The first `$name` in a response keeps a value,
-which `$name` is from then on. A response may end with headers, ` | X-A: 1`, of which one without a
-value is absent. `@ 5s` advances the clock, `save` and `restore` make and restore a snapshot, `{x*9}`
-repeats a text.
-
-Each scenario (`== <name> <settings>`) has a fake of its own, with settings as JSON. The lines before
-the first scenario are played before each of them. A line that begins with `#` is a comment.
+A string that ends in `...` matches by its beginning. The first `$name` in a response keeps a value. A
+response may end with headers, ` | X-A: 1`, of which one without a value is absent.
 """
 
 from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import ndiff
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -32,6 +40,7 @@ from _pytest.mark import ParameterSet
 
 from pytest_fakecloud.http.messages import Answer, Request
 
+ROOT = Path(__file__).parents[1]
 _REPLY = re.compile(r"(\d{3})?\s*(has |lacks )?(.*)", re.DOTALL)
 _HEADERS = re.compile(r"(?: \| [\w-]+:[^|]*)+$")
 _ALTERNATIVES = re.compile(r'\{([^\s{}|"]+(?:\|[^\s{}|"]+)+)\}')
@@ -77,20 +86,19 @@ def cases(folder: Path, *left_out: str) -> list[ParameterSet]:
 
 
 class Player(ABC):
-    """A scenario on its way: sends its requests, and checks the responses."""
+    """Plays a scenario; `step` says what a line is."""
 
     def __init__(self) -> None:
         self.kept: dict[str, str] = {}
-        self.request = ""
-
-    @abstractmethod
-    def send(self, method: str, path: str, headers: list[tuple[str, str]], body: bytes) -> Fetched:
-        """Send one request."""
 
     @property
     @abstractmethod
     def fake(self) -> Any:
         """The fake of the scenario."""
+
+    @abstractmethod
+    def step(self, line: str, reply: str) -> None:
+        """Play a line that is none of those that all scenarios have, and check its reply."""
 
     def play(self, lines: list[str]) -> None:
         """Play the lines, each with the indented ones below it."""
@@ -113,13 +121,29 @@ class Player(ABC):
         elif line[0] == "@":
             self.move(line[2:], below)
         else:
-            self.requests(line, reply)
+            self.step(line, reply)
 
     def move(self, how: str, below: list[str]) -> None:
         """Move the clock."""
         self.fake.clock.advance(how)
 
-    def requests(self, line: str, reply: str) -> None:
+    def filled(self, text: str) -> str:
+        """Return a line with its repeated texts, and with the values that were kept."""
+        return re.sub(r"\$(\w+)", lambda found: self.kept.get(found[1], found[0]), repeated(text))
+
+
+class RequestPlayer(Player):
+    """Sends the requests of a scenario, and checks the responses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.request = ""
+
+    @abstractmethod
+    def send(self, method: str, path: str, headers: list[tuple[str, str]], body: bytes) -> Fetched:
+        """Send one request."""
+
+    def step(self, line: str, reply: str) -> None:
         """Send the request of a line, and check its response."""
         count, times, rest = line.partition("x ")
         if not (times and count.isdecimal()):
@@ -135,10 +159,6 @@ class Player(ABC):
     def parts(self, line: str) -> tuple[str, list[tuple[str, str]], bytes]:
         """Return the target, the headers and the body of a line."""
         return parts(line)
-
-    def filled(self, text: str) -> str:
-        """Return a line with its repeated texts, and with the values that were kept."""
-        return re.sub(r"\$(\w+)", lambda found: self.kept.get(found[1], found[0]), repeated(text))
 
     def check(self, answer: Fetched, reply: str) -> None:
         """Compare a response."""
@@ -188,7 +208,7 @@ class Player(ABC):
             assert value == expected, (value, expected)
 
 
-class RestPlayer(Player):
+class RestPlayer(RequestPlayer):
     """Plays the scenarios of a fake in process; no request may be a bug."""
 
     def __init__(self, fake: Any) -> None:
@@ -214,6 +234,81 @@ class RestPlayer(Player):
         assert not [each for each in self.fake._context.problems if each.kind == "bug"]
         headers = [*answer.headers, ("Content-Type", answer.content_type or "")]
         return Fetched(answer.status, dict(headers), answer.body)
+
+
+def sections(file: Path) -> dict[str, list[str]]:
+    """Return the lines of a text file, without empty ones, by the headings ``== NAME`` above them."""
+    return {
+        name: [line for line in lines if line]
+        for name, *lines in map(str.splitlines, re.split(r"(?m)^== ", file.read_text("utf-8"))[1:])
+    }
+
+
+def rows(file: Path, heading: str, *, raw: bool = False) -> list[tuple[str, str]]:
+    r"""Return the lines ``<text> => <result>`` below a heading.
+
+    ``{x*9}`` repeats a part of a text, and ``\n``, ``\x00`` and ``\uff11`` are characters, unless the
+    texts are raw. Lines that begin with ``# `` are comments.
+    """
+    return _rows(sections(file)[heading], raw)
+
+
+def tables(file: Path, *, raw: bool = False) -> dict[str, list[tuple[str, str]]]:
+    """Return the rows of a file by their headings."""
+    return {heading: _rows(lines, raw) for heading, lines in sections(file).items()}
+
+
+def _rows(lines: list[str], raw: bool) -> list[tuple[str, str]]:
+    found = []
+    for line in lines:
+        if not line.startswith("# "):
+            text, _, result = line.partition(" =>")
+            if not raw:
+                text = re.sub(
+                    r"\\(n|x..|u....)", lambda char: ast.literal_eval(f'"{char[0]}"'), text
+                )
+                text = repeated(text)
+            found.append((text, result.lstrip()))
+    return found
+
+
+def golden(file: Path, text: str | list[str], heading: str = "") -> None:
+    """Compare a text with a file, or lines with those below a heading of a file that has several.
+
+    A heading without lines is left out. `FAKECLOUD_WRITE_GOLDEN=1` (without `-n`) writes what differs.
+    """
+    parts = sections(file) if heading and file.exists() else {}
+    if heading:
+        expected = "\n".join(parts.get(heading, []))
+    else:
+        expected = file.read_text("utf-8") if file.exists() else ""
+    actual = text if isinstance(text, str) else "\n".join(text)
+    if actual == expected:
+        return
+    if os.environ.get("FAKECLOUD_WRITE_GOLDEN"):
+        parts[heading] = actual.splitlines()
+        found = ["\n".join([f"== {name}", *lines, ""]) for name, lines in parts.items() if lines]
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("".join(found) if heading else actual, encoding="utf-8")
+        return
+    differences = ndiff(expected.splitlines(), actual.splitlines())
+    below = f", below `== {heading}`" if heading else ""
+    pytest.fail(
+        f"{_shown(file)}{below} has other lines. "
+        "If the new ones are right, add those with `+` and remove those with `-`, or run the test "
+        "with FAKECLOUD_WRITE_GOLDEN=1:\n" + "\n".join(differences),
+        pytrace=False,
+    )
+
+
+def complete(file: Path, missing: Iterable[str]) -> None:
+    """Fail with the lines that a file has to have, unless there are none."""
+    if lines := list(missing):
+        pytest.fail(f"add to {_shown(file)}:\n" + "\n".join(lines), pytrace=False)
+
+
+def _shown(file: Path) -> str:
+    return str(file.relative_to(ROOT) if file.is_relative_to(ROOT) else file)
 
 
 def alternatives(text: str) -> list[str]:
