@@ -53,6 +53,7 @@ from ..reply import (
     to_resp,
 )
 from ..routes import KVApp
+from ..table.versions import MESSAGES_FOLLOW
 from .wire import (
     RESP_TYPE,
     SEND_BYTES,
@@ -198,6 +199,8 @@ class PortConnection:
         )
         self._confirmations: dict[int, bytes] = {}
         """Encoded confirmations of SUBSCRIBE to include in the reply to EXEC, by its elements."""
+        self._messages: dict[int, bytes] = {}
+        """Encoded messages to include in the reply to EXEC, each before one of its elements."""
         self._after_reply: list[bytes] = []
         """Encoded messages to send after the reply of the running command."""
         self._thread = 0
@@ -484,14 +487,14 @@ class PortConnection:
             reply.__class__ in _PLAIN
             and (reply.__class__ is not bytes or len(reply) <= LIGHT)
             and session.reply_mode == "on"
-            and not (self._confirmations or self._after_reply)
+            and not (self._confirmations or self._messages or self._after_reply)
         ):
             data = to_resp(reply, session.resp)
             if put:
                 self.outbox.put(data)
             return 200, data
         reply = self.app.with_int_text(reply)
-        reply = self._with_confirmations(reply)
+        reply = self._with_messages(reply)
         size = size_of(reply)
         try:
             self.app.command_limits.check_reply(size)
@@ -511,15 +514,21 @@ class PortConnection:
             self.outbox.put(data)
         return 400 if isinstance(reply, CommandError) else 200, data
 
-    def _with_confirmations(self, reply: Reply) -> Reply:
-        """Return the reply to EXEC with the confirmations in place of the replies to SUBSCRIBE."""
+    def _with_messages(self, reply: Reply) -> Reply:
+        """Return the reply to EXEC with the confirmations in place of the replies to SUBSCRIBE.
+
+        Before 7.2, messages stand where the transaction published them, before the next reply.
+        """
         confirmations, self._confirmations = self._confirmations, {}
-        if not confirmations or not isinstance(reply, list):
+        messages, self._messages = self._messages, {}
+        if not (confirmations or messages) or not isinstance(reply, list):
             return reply
-        return [
-            Encoded(confirmations[at]) if at in confirmations else one
-            for at, one in enumerate(reply)
-        ]
+        replies: list[Reply] = list(reply)
+        for at, confirmation in confirmations.items():
+            replies[at] = Encoded(confirmation)
+        for at, message in messages.items():
+            replies[at] = Encoded(message + to_resp(replies[at], self.session.resp))
+        return replies
 
     def _take_after_reply(self) -> bytes:
         data = b"".join(self._after_reply)
@@ -618,8 +627,13 @@ class PortConnection:
             or message[0] in _INVALIDATIONS
             or message[1:2] == [b"__redis__:invalidate"]
         )
-        # In a transaction, it also follows if it is a message that the transaction published.
-        is_later = is_later or bool(session.in_exec)
+        if session.in_exec and not is_later:
+            # It is a message that the transaction published.
+            if not self.engine.table.knows[MESSAGES_FOLLOW]:
+                at = session.exec_position
+                self._messages[at] = self._messages.get(at, b"") + data
+                return
+            is_later = True
         if is_own and is_later and not self.engine.tracking.evicting:
             self._after_reply.append(data)
             return
