@@ -159,6 +159,8 @@ class RunState:
                 self.switches.setdefault((event.strand, event.point), []).append(event)
         self.outside_ports: set[int] = set()
         """Local ports that threads use which began before the exploration."""
+        self.left_ports: set[int] = set()
+        """Local ports that threads use which work for a strand of an earlier run."""
         self._names = {one.name for one in subject.programs}
         self._parkings = itertools.count(1)
         for one in subject.programs:
@@ -210,6 +212,11 @@ class RunState:
         strand = carried_strand.get()
         return strand if strand in self.strands and strand.state != "ended" else None
 
+    def is_left_over(self) -> bool:
+        """Return whether this thread works for a strand of an earlier run, which has ended."""
+        strand = carried_strand.get()
+        return strand is not None and strand not in self.strands
+
     def working_for(self) -> Strand | None:
         """Return the strand on whose behalf this thread works, also if the thread is not explored:
         the running strand, or one that waits, if the thread's context does not name it.
@@ -224,6 +231,10 @@ class RunState:
         thread that a strand of an earlier run has left running.
         """
         if self.turns.here() is not None:
+            return False
+        if self.is_left_over():
+            if port:  # A socket pair, with which a thread wakes a loop, has none.
+                self.left_ports.add(port)
             return False
         thread = threading.current_thread()
         if self.outsiders.notes(thread):
