@@ -163,6 +163,9 @@ def test_calls_through_a_running_client_of_an_application_are_those_of_the_reque
     lines = re.findall(r"(\w+): SET owner (\w+)", story)
     assert lines == [("ann", "ann"), ("bob", "bob")]
     assert found.tried == 20
+    if kind != "plain":
+        loop = "the event loop of a running TestClient, which began before explore()"
+        assert f"not explored: the order of calls in {loop}" in found.notes
 
 
 @pytest.mark.parametrize("kinds", ["lose_response", "drop"])

@@ -95,6 +95,12 @@ class Outsiders:
         return is_asleep and _stack(thread) == self._resting[thread]
 
 
+def _description(thread: threading.Thread) -> str:
+    if thread.name.startswith("asyncio-portal-"):
+        return "the order of calls in the event loop of a running TestClient"
+    return f"the thread {thread.name}"
+
+
 def _is_of_infrastructure(thread: threading.Thread) -> bool:
     """Return whether a test runner or the like runs a thread, which makes no calls for the code."""
     frame = sys._current_frames().get(thread.ident or 0)
@@ -238,7 +244,7 @@ class RunState:
             return False
         thread = threading.current_thread()
         if self.outsiders.notes(thread):
-            note = f"not explored: the thread {thread.name}, which began before explore()"
+            note = f"not explored: {_description(thread)}, which began before explore()"
             self.run.notes[note] = None
             self.outside_ports.add(port)
             return True
