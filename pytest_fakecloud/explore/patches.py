@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 from types import FrameType, MemberDescriptorType, SimpleNamespace
 from typing import Any, Literal
@@ -304,6 +305,9 @@ def _thread_patches(world: World) -> Iterator[_Patch]:
         if (here := world.here()) is not None:
             start(*here, thread)
             return
+        if world.simulation is not None and world.simulation.state.carried() is not None:
+            # Threads that begin in one which is not explored work for the same strand.
+            thread.run = partial(copy_context().run, thread.run)  # type: ignore[method-assign]
         if threading.get_ident() in world.waiting_threads and not _is_thread_of_a_fake(thread):
             thread.run = partial(world.run_in_check, thread.run)  # type: ignore[method-assign]
         real_start(thread)
