@@ -115,7 +115,7 @@ if TYPE_CHECKING:
         PublishedMessage as PublishedMessage,
         ScheduleView as ScheduleView,
     )
-    from .recordings import Difference as Difference
+    from .recordings.archives import Difference as Difference
     from .vector.errors import VectorError as VectorError
     from .vector.handle import VectorIndex as VectorIndex, VectorSettings as VectorSettings
     from .vector.settings import VectorLimits as VectorLimits

@@ -52,7 +52,7 @@ queue.handle Queue QueueSettings
 queue.model Attempt
 queue.settings DestinationSettings
 queue.views DeadLetterView PublishedMessage ScheduleView
-recordings Difference
+recordings.archives Difference
 session FakecloudWarning
 vector.errors VectorError
 vector.handle VectorIndex VectorSettings

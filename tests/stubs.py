@@ -66,7 +66,7 @@ from pytest_fakecloud.queue.views import (
     PublishedMessage,
     ScheduleView,
 )
-from pytest_fakecloud.recordings import Difference
+from pytest_fakecloud.recordings.archives import Difference
 from pytest_fakecloud.vector.handle import QUERY_FIELDS, UPSERT_FIELDS
 from pytest_fakecloud.vector.model import VectorRecord
 from pytest_fakecloud.vector.settings import VectorConfig, VectorLimits

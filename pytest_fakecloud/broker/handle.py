@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     import httpx
 
     from .faults import BrokerFaults
-    from .kafka import KafkaEngine
+    from .kafka.engine import KafkaEngine
     from .typed import BrokerHandle as Handle
     from .typed import BrokerSettings as BrokerSettings
     from .typed import ListedFields, RecordFields
@@ -124,7 +124,7 @@ class Broker(Handle):
             self._engine = MemoryEngine(context.clock, context.ids, config, self.name)
         else:
             with importing(f"engine={config.engine.partition('://')[0]!r}", extra="kafka"):
-                from .kafka import KafkaEngine
+                from .kafka.engine import KafkaEngine
             self._engine = KafkaEngine(context.clock, config, config.engine)
         try:
             for topic, options in (config.topics or {}).items():

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from ..core.journal import Results
     from ..http.hub import Mount
-    from .redis import RedisEngine
+    from .redis.engine import RedisEngine
     from .search.index import Search
     from .search.views import SearchIndexView
     from .typed import CommandFields, SearchFields
@@ -82,7 +82,7 @@ class KVServer(Handle):
         real: RedisEngine | None = None
         if config.engine is not None:
             with importing(f"engine={config.engine.partition('://')[0]!r}", extra="redis"):
-                from .redis import RedisEngine
+                from .redis.engine import RedisEngine
             app.created_engine = real = RedisEngine(clock, context.ids, config.engine, config)
         self._port: Mount | None = None
         super().__init__(context, app, config)

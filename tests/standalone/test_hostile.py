@@ -19,7 +19,7 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.base_cloud import begin_test
 from pytest_fakecloud.core.problems import Problems
 from pytest_fakecloud.http.messages import Answer, Request, Stream
-from pytest_fakecloud.recordings import archive
+from pytest_fakecloud.recordings.archives import archive
 from pytest_fakecloud.standalone.addresses import Hosts
 from pytest_fakecloud.standalone.api import FILES, PREFIX, ControlApp
 from pytest_fakecloud.standalone.control import data

@@ -133,7 +133,7 @@ class Libraries(dict[bytes, Library]):
 
     def dump(self, config: Config, version: str) -> bytes:
         """Return all libraries as a FUNCTION DUMP payload, in the format of a server version."""
-        from ..rdb import dump_libraries
+        from ..rdb.payloads import dump_libraries
 
         return dump_libraries(list(self.sources()), config, rdb_version(version))
 
@@ -156,7 +156,7 @@ class Libraries(dict[bytes, Library]):
 
 
 def sources_in(payload: bytes, version: str) -> list[bytes]:
-    from ..rdb import is_sealed, load_libraries
+    from ..rdb.payloads import is_sealed, load_libraries
 
     if not is_sealed(payload, rdb_version(version)):
         raise CommandError(BAD_DUMP)

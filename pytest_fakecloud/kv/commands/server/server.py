@@ -411,7 +411,7 @@ def _debug_sleep(session: Session, seconds: bytes) -> Reply:
 
 
 def _object(session: Session, key: bytes) -> Reply:
-    from ...rdb import SHELL, dump
+    from ...rdb.payloads import SHELL, dump
 
     # While active expiry is off, Redis describes an expired key until the key is removed.
     find = session.db.peek if session.engine.active_expire else session.db.values.get
