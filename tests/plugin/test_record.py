@@ -13,7 +13,6 @@ import requests
 
 from pytest_fakecloud import Cloud, ContractError, Results
 from pytest_fakecloud.base_cloud import fixture_fake
-from pytest_fakecloud.recordings import archive, write
 from pytest_fakecloud.recordings.archives import archive, write
 
 from ..harness import Run, apart
