@@ -352,7 +352,8 @@ def try_or_wait(
 
     As in Redis, the first attempt may raise WRONGTYPE. A client that is already blocked keeps
     waiting if a key is created with a type other than ``kind``. Any other error, e.g. about the
-    destination of a move, ends the wait.
+    destination of a move, ends the wait. Since 7.2, so does the wrong type of a key before the ready
+    one.
     """
     reply = attempt(keys)
     if reply is not None:
@@ -361,10 +362,10 @@ def try_or_wait(
         return empty
 
     def again(ready: list[bytes]) -> Reply:
-        retried = keys if session.engine.table.knows[ALL_KEYS_AGAIN] else ready
-        found = [(key, session.db.find(key)) for key in retried]
-        fitting = [key for key, value in found if value is None or isinstance(value, kind)]
-        return attempt(fitting) if fitting else None
+        fitting = [key for key in ready if isinstance(session.db.find(key), kind)]
+        if not fitting:
+            return None
+        return attempt(keys if session.engine.table.knows[ALL_KEYS_AGAIN] else fitting)
 
     # A reader of a group also waits for the end of its stream, and matches values of any type.
     awaits = ("stream", "gone") if kind is object else (kind.type_name,)
