@@ -11,7 +11,7 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.handle import app_of
 from pytest_fakecloud.http.app import RouteTable
 from pytest_fakecloud.kv.table.registry import COMMANDS
-from pytest_fakecloud.verify.catalogue import COMPARISONS
+from pytest_fakecloud.verify.catalogue.scenarios import COMPARISONS
 from pytest_fakecloud.verify.run import plan
 
 from .page import PAGE, TARGETS, page
