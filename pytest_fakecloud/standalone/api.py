@@ -24,9 +24,10 @@ from ..http.app import FAULTS, App, Route, RouteTable
 from ..http.messages import Answer, AnyResponse, Effect, Request, Serve, bearer_token, same
 from ..services import services_by_word
 from .addresses import TOKEN_VARIABLE, URL_VARIABLE, Hosts
-from .control import PREFIX, Refused, contract, fields, handle_named, shapes
+from .control import shapes
 from .control.clouds import CloudRoutes, IsolatedClouds, clock_view
 from .control.data import DataRoutes
+from .control.endpoints import PREFIX, Refused, contract, fields, handle_named
 from .control.handles import HandleRoutes, describe
 
 T = TypeVar("T", bound=AnyResponse)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from pytest_fakecloud.verify.catalogue import COMPARISONS
+from pytest_fakecloud.verify.catalogue.scenarios import COMPARISONS
 from pytest_fakecloud.verify.run import FOLLOWS, KNOWN, NOT_OFFERED, Result, plan, verify
 from pytest_fakecloud.verify.sides import Target
 from tests.kv.comparison.servers import RealServer, available

@@ -10,7 +10,7 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.http.app import RouteTable
 from pytest_fakecloud.kv.table.registry import COMMANDS
-from pytest_fakecloud.verify.catalogue import COMPARISONS
+from pytest_fakecloud.verify.catalogue.scenarios import COMPARISONS
 from pytest_fakecloud.verify.run import plan
 
 from .page import PAGE, TARGETS, page

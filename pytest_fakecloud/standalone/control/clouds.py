@@ -21,7 +21,8 @@ from ...http.messages import Request
 from ...reporting.data import Change, State, changes_of, short_change, state_of
 from ...services import find, report_part
 from ..state_file import checked_state, load_state
-from . import PREFIX, Refused, contract, fields, handle_named, shapes
+from . import shapes
+from .endpoints import PREFIX, Refused, contract, fields, handle_named
 
 if TYPE_CHECKING:
     from ..api import ControlApp

@@ -37,7 +37,8 @@ from ...reporting.data import (
 from ...reporting.rows import began, rows
 from ...reporting.values import Mask, printable
 from ...services import find, imported, report_part
-from . import PREFIX, Refused, contract, named, shapes
+from . import shapes
+from .endpoints import PREFIX, Refused, contract, named
 
 
 class DataRoutes:

@@ -28,7 +28,8 @@ from ...reporting.data import whole_number
 from ...services import find
 from ..addresses import Hosts, has_public_credentials
 from ..state_file import inject
-from . import PREFIX, Refused, contract, fields, handle_named, named, shapes
+from . import shapes
+from .endpoints import PREFIX, Refused, contract, fields, handle_named, named
 
 _METHOD = re.compile(r"[A-Za-z]{1,20}")
 _TARGET = re.compile(r"/[!-~]*")
