@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import shutil
 import socket
 import ssl
@@ -32,7 +33,7 @@ from tests.harness import in_threads, wait_until
 from tests.kv.comparison import wire
 from tests.kv.comparison.wire import Error, NilArray, Status, Typed
 from tests.kv.conftest import NOW, Exercised
-from tests.notations import sections
+from tests.notations import Player, scenarios
 
 OK = Status(b"OK")
 PATIENCE = 10.0
@@ -122,7 +123,7 @@ def blocked(server: KVServer, count: int = 1) -> None:
     wait_until(lambda: len(server._engine.waiters) == count)
 
 
-DIALOGUES = sections(Path(__file__).with_name("dialogues.txt"))
+DIALOGUES = scenarios(Path(__file__).with_name("dialogues.txt"))
 
 
 def shown(reply: Any) -> str:
@@ -138,33 +139,48 @@ def shown(reply: Any) -> str:
     return "nil" if reply is None else repr(reply).removeprefix("b")
 
 
+class Dialogue(Player):
+    """Plays actions of clients and of the test; ``stack`` closes the clients."""
+
+    def __init__(self, server: KVServer, stack: ExitStack, lines: list[str]) -> None:
+        super().__init__()
+        self.server = server
+        self.stack = stack
+        self.values = set(re.findall(r"\$(\w+)", "\n".join(lines)))
+        self.kept["password"] = server.database_url.rpartition("@")[0].rpartition(":")[2]
+        self.clients: dict[str, Client] = {}
+
+    @property
+    def fake(self) -> KVServer:
+        return self.server
+
+    def client(self, name: str) -> Client:
+        if name not in self.clients:
+            client = self.clients[name] = Client(self.server, login=name != "new")
+            self.stack.callback(client.close)
+            if name in self.values:
+                self.kept[name] = str(client("CLIENT ID"))
+        return self.clients[name]
+
+    def step(self, line: str, reply: str) -> None:
+        name, _, words = line.partition(": ")
+        if name == "test":
+            self.server.execute(*words.split())
+        elif name.startswith("blocked "):
+            blocked(self.server, int(name.split()[1]))
+        elif name == "running":
+            wait_until(lambda: self.server._engine.scripting.running)
+        else:
+            say(self.client(name), words, reply, raw=name == "raw")
+
+
 @pytest.mark.parametrize("name", DIALOGUES)
 def test_dialogue(name: str) -> None:
     context = Context.alone(now=NOW)
     context.clock.wait_cap = 60.0
-    clients: dict[str, Client] = {}
-    ids: dict[str, Any] = {}
-    dialect: Any = "redis" if name.startswith("stock: ") else "vendor"
-    with KVServer(context, dialect=dialect) as server, ExitStack() as stack:
-        for line in DIALOGUES[name]:
-            action, _, expected = line.partition(" => ")
-            who, _, words = action.partition(" ")
-            if who == "test":
-                server.execute(*words.split())
-            elif who == "blocked":
-                blocked(server, int(words))
-            elif who == "running":
-                wait_until(lambda: server._engine.scripting.running)
-            elif who == "advance":
-                server.clock.advance(int(words))
-            else:
-                if who not in clients:
-                    clients[who] = client = Client(server, login=who != "new")
-                    stack.callback(client.close)
-                    if f"{{{who}}}" in str(DIALOGUES[name]):
-                        ids[who] = client("CLIENT ID")
-                words = words.format(**ids, password=client.password) if "{" in words else words
-                say(clients[who], words, expected, raw=who == "raw")
+    settings, lines = DIALOGUES[name]
+    with KVServer(context, **settings) as server, ExitStack() as stack:
+        Dialogue(server, stack, lines).play(lines)
         assert context.problems == []
 
 
