@@ -151,7 +151,7 @@ def _is_early(config: pytest.Config) -> bool:
         return bool(config.getini("fakecloud_early"))
     except (TypeError, ValueError, pytest.UsageError):
         # Imported here, because few runs have such a value.
-        from .session import ini_value
+        from .session.options import ini_value
 
         return bool(ini_value(config, "fakecloud_early"))
 

@@ -17,8 +17,8 @@ from .rdb.payloads import Contents, Record, dump, read_file, write_file
 from .rdb.source import RdbError
 from .rdb.types import OLDEST
 from .table.config import Config
-from .values import type_name
 from .values.json import JsonValue, write_json
+from .values.types import type_name
 
 if TYPE_CHECKING:
     from .handle import AnyEngine

@@ -5,8 +5,6 @@ This module has the warnings of the run, because a filter of warnings imports it
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 
@@ -28,17 +26,3 @@ def warn(item: pytest.Item, text: str) -> None:
     )
 
     item.warn(FakecloudWarning(encodable(text)))
-
-
-def ini_value(config: pytest.Config, name: str) -> Any:
-    """Return the value of an ini setting. In TOML, it may be a boolean, a number, a string or a list,
-    whichever of them the setting is declared with.
-    """
-    try:
-        return config.getini(name)
-    except (TypeError, ValueError, pytest.UsageError):
-        # pytest checks the types of values in the table [tool.pytest], but does not convert them.
-        given: Any = getattr(config, "_inicfg", {}).get(name)
-        if given is None:
-            raise
-        return given.value

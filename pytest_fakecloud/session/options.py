@@ -28,7 +28,6 @@ from ..core.settings import (
 )
 from ..core.timers import Instant, instant_us
 from ..services import SERVICES, named, settings_class
-from . import ini_value
 
 Node: TypeAlias = pytest.Item | pytest.Collector
 P = ParamSpec("P")
@@ -39,6 +38,20 @@ SESSION_SETTINGS = "fakecloud_session_settings"
 """The fixture that a suite overrides to give the settings of the session's fakes."""
 PER_TEST_SETTINGS = ("strict", "env")
 """Settings that one test may have although its fakes outlive it."""
+
+
+def ini_value(config: pytest.Config, name: str) -> Any:
+    """Return the value of an ini setting. In TOML, it may be a boolean, a number, a string or a list,
+    whichever of them the setting is declared with.
+    """
+    try:
+        return config.getini(name)
+    except (TypeError, ValueError, pytest.UsageError):
+        # pytest checks the types of values in the table [tool.pytest], but does not convert them.
+        given: Any = getattr(config, "_inicfg", {}).get(name)
+        if given is None:
+            raise
+        return given.value
 
 
 def folder_of(config: pytest.Config, option: str) -> Path | None:

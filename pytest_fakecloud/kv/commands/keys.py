@@ -15,10 +15,10 @@ from ..table.config import Config
 from ..table.registry import UNITS, Args, command, variant
 from ..table.syntax import I64_MAX, parse_cursor, parse_float, parse_int, try_int
 from ..table.versions import rdb_version
-from ..values import type_name
 from ..values.containers import HashValue, QuickList, SetValue
 from ..values.json import JsonValue
 from ..values.measures import UnpackedInteger, usage
+from ..values.types import type_name
 from ..values.zset import SortedSet
 from .arguments import (
     allows_expiry,

@@ -33,7 +33,7 @@ from ..table.registry import (
     function_of,
 )
 from ..table.versions import SHORTEST_DOUBLES
-from ..values import type_name
+from ..values.types import type_name
 from .keyspace import Frequencies, Keyspace, KeyspaceCopy
 from .limits import OVERHEAD, Capacity, Memory, Sizes
 from .messages import Notifications, PubSub, Tracking

@@ -32,10 +32,10 @@ from ..engine.keyspace import Keyspace
 from ..handle import KVServer
 from ..reply import Converted, encode, python_value, word
 from ..search.index import SearchIndex
-from ..values import type_name
 from ..values.containers import HashValue
 from ..values.measures import usage
 from ..values.stream import Stream, format_id
+from ..values.types import type_name
 
 PREVIEW = 200
 """Maximum number of characters of a value in a row of keys."""

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from ...core.budget import Budgeted, OverBudget, spend
 from ..engine.keyspace import Keyspace
 from ..table.syntax import encoded
-from ..values import type_name
+from ..values.types import type_name
 from .schema import KEY_TYPES, Definition, Document, SearchError, make_document
 
 _STEPS, _STEPS_PER_BYTE = 100, 3

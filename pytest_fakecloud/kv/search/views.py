@@ -13,7 +13,7 @@ from ...core.journal import Results, expect, results_of
 from ...core.matching import Field, Query
 from ..engine.keyspace import Keyspace
 from ..table.syntax import decoded, encoded
-from ..values import type_name
+from ..values.types import type_name
 from .filters import parse_filter
 from .index import Search, SearchIndex, find_index
 from .schema import KEY_TYPES, SearchError, make_document

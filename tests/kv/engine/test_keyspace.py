@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud.kv.engine.keyspace import Keyspace
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.values import type_name
 from pytest_fakecloud.kv.values.containers import HashValue, ScanOrder, SetValue
+from pytest_fakecloud.kv.values.types import type_name
 
 
 class TestAccess:
