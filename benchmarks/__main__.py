@@ -1,6 +1,4 @@
-"""Run all benchmarks: ``python -m benchmarks [PART…] [--quick] [--json FILE] [--plots DIR]``.
-
-``--site`` runs all parts and rewrites the page *Measured* of the documentation.
+"""Run all benchmarks: ``python -m benchmarks [PART…] [--quick] [--json FILE]``.
 
 ``python -m benchmarks compare OLD NEW [PART…]`` compares two commits instead.
 """
@@ -18,7 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from . import commits, plots, report, site
+from . import commits, report
 from .part import known
 
 
@@ -34,15 +32,7 @@ def main() -> int:
         help="see that everything runs, in under a minute: small sizes side by side, and no limits",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
-    parser.add_argument("--plots", type=Path, metavar="DIR", help="draw tables and curves there")
-    parser.add_argument(
-        "--site",
-        action="store_true",
-        help="write the page Measured of the documentation anew, its figures and its pictures",
-    )
     given = parser.parse_args()
-    if given.site and (given.quick or given.parts):
-        parser.error("--site shows all parts, and measured in full")
     unknown = [name for name in given.parts if name not in known()]
     if unknown:
         parser.error(f"{', '.join(unknown)} is unknown; known are: {', '.join(known())}")
@@ -54,6 +44,7 @@ def main() -> int:
         if told is None:
             broken.append(name)
         else:
+            del told["package"]  # a path of this machine, which only ``compare`` needs
             parts.append(told)
             if code:
                 missed.append(name)
@@ -62,11 +53,6 @@ def main() -> int:
     if given.json is not None:
         given.json.parent.mkdir(parents=True, exist_ok=True)
         given.json.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-    if given.plots is not None:
-        for path in plots.draw(parts, given.plots).values():
-            print(f"drawn: {path}")
-    if given.site and not broken:
-        print(f"written: {site.write(whole)}")
     took = ", ".join(f"{part['part']} {part['seconds']:.0f} s" for part in parts)
     print(f"\n{took}")
     if broken:

@@ -22,7 +22,7 @@ from typing import Any
 
 import httpx
 
-from pytest_fakecloud.broker.engine import MemoryEngine
+from pytest_fakecloud.broker.engine.engine import MemoryEngine
 from pytest_fakecloud.broker.handle import Broker
 from pytest_fakecloud.broker.model import (
     ConsumeRequest,

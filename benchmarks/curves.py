@@ -1,7 +1,7 @@
 """The cost of one operation as the number of keys, vectors, records, messages and clients grows.
 
 Run ``python -m benchmarks.curves``. There are no limits here; the parts of the services limit
-growth. ``python -m benchmarks curves --plots DIR`` draws the curves.
+growth. ``python -m benchmarks curves --json FILE`` writes the points.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from time import perf_counter
 import numpy as np
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.broker.engine import MemoryEngine
+from pytest_fakecloud.broker.engine.engine import MemoryEngine
 from pytest_fakecloud.broker.model import ProducerRecord, TopicConfig, TopicPartition
 from pytest_fakecloud.broker.settings import BrokerConfig
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.settings import KVConfig
-from pytest_fakecloud.vector.engine import VectorEngine
+from pytest_fakecloud.vector.engine.engine import VectorEngine
 from pytest_fakecloud.vector.model import Include, VectorQuery, VectorRecord
 
 from .timing import curve

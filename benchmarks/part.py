@@ -22,7 +22,7 @@ from .timing import Results, results
 FIRST = ("users", "kernel", "start", "plugin", "kv", "port", "search", "vector", "broker", "queue")
 """The first parts in their order; the others follow."""
 LAST = ("load", "week")
-TOOLS = frozenset({"commits", "explorers", "part", "plots", "raw", "report", "site", "timing"})
+TOOLS = frozenset({"commits", "explorers", "part", "raw", "report", "timing"})
 """Modules of this folder that are not parts."""
 
 

@@ -27,7 +27,7 @@ import numpy as np
 import requests
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.vector.engine import VectorEngine
+from pytest_fakecloud.vector.engine.engine import VectorEngine
 
 from .timing import NOT_INSTALLED, Table, compare, line
 from .vector import PEERS as VECTOR_PEERS

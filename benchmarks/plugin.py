@@ -28,7 +28,7 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.base_cloud import Transport
-from pytest_fakecloud.handle import Handle, app_of
+from pytest_fakecloud.handle import Handle
 from pytest_fakecloud.http.messages import Request
 from pytest_fakecloud.outside.surroundings import changes_for
 
@@ -303,7 +303,7 @@ def first_requests() -> list[bool]:
             with Cloud(1, delivery="driven") as cloud:
                 settings = {"topics": {"t": 1}} if fixture == "broker" else {}
                 fake: Handle = getattr(cloud, fixture)(**settings)
-                app, headers = app_of(fake), list(fake.headers.items())
+                app, headers = fake._app, list(fake.headers.items())
                 times = [perf_counter()]
                 for _ in range(2):
                     app.answer(Request("POST", target, headers, body))

@@ -27,8 +27,8 @@ from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
-from pytest_fakecloud.vector.engine import VectorEngine
 from pytest_fakecloud.vector.engine import vectors as dense
+from pytest_fakecloud.vector.engine.engine import VectorEngine
 from pytest_fakecloud.vector.handle import VectorIndex
 from pytest_fakecloud.vector.model import Include, VectorQuery, VectorRecord
 

@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     )
     from .explore.run import History as History
     from .every_failure import BrokenRunsError as BrokenRunsError
-    from .faults.table import Fault as Fault
+    from .faults.fault import Fault as Fault
     from .faults.plan import FaultPlan as FaultPlan
     from .faults.answers import Response as Response
     from .handle import Handle as Handle, Snapshot as Snapshot
@@ -115,7 +115,7 @@ if TYPE_CHECKING:
         PublishedMessage as PublishedMessage,
         ScheduleView as ScheduleView,
     )
-    from .recordings import Difference as Difference
+    from .recordings.archives import Difference as Difference
     from .vector.errors import VectorError as VectorError
     from .vector.handle import VectorIndex as VectorIndex, VectorSettings as VectorSettings
     from .vector.settings import VectorLimits as VectorLimits

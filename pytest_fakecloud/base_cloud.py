@@ -17,7 +17,7 @@ from .core.clock import STANDS, Clock, Mode, Timekeeper
 from .core.errors import ContractError, call_all, shown
 from .core.field_types import OneOf
 from .core.ids import Ids
-from .core.journal import Journal, Results, recorder_of, results_of
+from .core.journal import Journal, Results, results_of
 from .core.matching import Field
 from .core.problems import PROBLEM_FIELDS, Problem, with_allowance
 from .core.settings import DELIVERY, PROCESS_TIME, SWITCH, TRANSPORT, DeliveryMode, reject_unknown
@@ -340,11 +340,6 @@ class BaseCloud:
         )
 
 
-def context_of(cloud: BaseCloud) -> Context:
-    """Return what the fakes of a cloud share. For this package, not for tests."""
-    return cloud._context
-
-
 # -- for pytest's fixtures and the server ----------------------------------------------------------
 
 
@@ -367,7 +362,7 @@ def replace_early_fakes(cloud: BaseCloud, early: BaseCloud) -> list[tuple[Handle
     addresses. Closes the earlier cloud; returns each of its fakes with its replacement.
     """
     replaced = []
-    context, formers = context_of(cloud), context_of(early).fixture_handles
+    context, formers = cloud._context, early._context.fixture_handles
     try:
         for former in formers.values():
             for mount in former._mounts:
@@ -393,7 +388,7 @@ def close_with_fixtures(cloud: BaseCloud) -> None:
 
 def keep_only(cloud: BaseCloud, known: Iterable[Handle]) -> None:
     """Close all fakes except the given fakes and the fixtures' fakes."""
-    kept = {id(handle) for handle in (*known, *context_of(cloud).fixture_handles.values())}
+    kept = {id(handle) for handle in (*known, *cloud._context.fixture_handles.values())}
     for handle in cloud.fakes():
         if id(handle) not in kept:
             handle.close()
@@ -414,7 +409,7 @@ def restore_credentials(cloud: BaseCloud, kept: Mapping[Handle, tuple[str, ...]]
 
 def begin_test(cloud: BaseCloud, now: Instant | None = None, clock: Mode | None = None) -> None:
     """Prepare a cloud for another test: end all requests, rewind the clock, reset every fake."""
-    context = context_of(cloud)
+    context = cloud._context
     for handle in context.handles.items:
         handle._renew_connections()
     context.clock.rewind(now, clock)
@@ -425,7 +420,7 @@ def show_same(copy: BaseCloud, cloud: BaseCloud) -> None:
     """Give a new cloud the data, the journal, the violations and the time of another one. Its clock
     is frozen, and it delivers nothing until somebody moves it.
     """
-    context = context_of(copy)
+    context = copy._context
     context.clock.on_background = None
     context.clock.rewind(cloud.clock.now(), "frozen")
     copies = {handle.name: handle for handle in copy.fakes()}
@@ -434,8 +429,8 @@ def show_same(copy: BaseCloud, cloud: BaseCloud) -> None:
         context.former_secrets |= secrets_of(handle)
         if handle.name in copies:
             copies[handle.name].restore(handle.snapshot())
-    recorder_of(copy.journal).adopt(recorder_of(cloud.journal))
-    context.problems.extend(context_of(cloud).problems)
+    copy.journal._recorder.adopt(cloud.journal._recorder)
+    context.problems.extend(cloud._context.problems)
 
 
 def undelivered(cloud: BaseCloud, strict: Container[str]) -> list[str]:
@@ -457,12 +452,12 @@ def undelivered(cloud: BaseCloud, strict: Container[str]) -> list[str]:
 def closed_addresses(cloud: BaseCloud) -> dict[str, tuple[str, str]]:
     """Return the fixture and the address of each closed fake of a cloud, by name."""
     closed = {each.name: (each.fixture, each.url) for each in cloud._closed_together}
-    return context_of(cloud).closed_addresses | closed
+    return cloud._context.closed_addresses | closed
 
 
 def secrets_in(cloud: BaseCloud) -> set[str]:
     """Return the credentials of all fakes of a cloud, of closed ones too."""
-    context = context_of(cloud)
+    context = cloud._context
     fakes = (*context.handles.items, *cloud._closed_together)
     return {*context.former_secrets}.union(*map(secrets_of, fakes))
 

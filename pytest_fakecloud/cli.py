@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 
 from .core.errors import ContractError, importing, one_line
 from .subcommands import EXIT_CANNOT_START, EXIT_USAGE, Parser, Subparsers, Usage, complain
@@ -65,8 +66,6 @@ def _add_verify(subparsers: Subparsers) -> None:
 
 
 def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
     try:
         return version("pytest-fakecloud")
     except PackageNotFoundError:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .explore.explore import Checks, ExploreOptions
     from .explore.programs import Runs
     from .explore.result.exploration import Exploration
-    from .recordings import Difference, ReplayOptions
+    from .recordings.archives import Difference, ReplayOptions
 
 
 class Cloud(BaseCloud):
@@ -90,11 +90,11 @@ class Cloud(BaseCloud):
         """Send a recorded session to the fakes and compare the responses.
 
         ``file`` is the path of an HTTP archive (HAR), or its parsed JSON. See
-        ``recordings.replay`` for the options ``into``, ``ignore`` and ``move_clock``.
+        ``recordings.archives.replay`` for the options ``into``, ``ignore`` and ``move_clock``.
         """
         __tracebackhide__ = True
         with importing("replay()"):
-            from .recordings import replay
+            from .recordings.archives import replay
 
         return replay(self, file, **options)
 
@@ -110,13 +110,13 @@ def archive_writer(asked: str) -> Callable[..., Path]:
     Raises ``ContractError`` about the option ``asked`` if this part of the package is missing.
     """
     with importing(asked):
-        from .recordings import write
+        from .recordings.archives import write
     return write
 
 
 def archive_entries(cloud: BaseCloud) -> list[dict[str, Any]]:
     """Return a cloud's journal as entries of an archive, for the function of ``archive_writer()``."""
-    from .recordings import entries_from
+    from .recordings.archives import entries_from
 
     return entries_from(cloud)
 

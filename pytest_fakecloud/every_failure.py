@@ -23,9 +23,9 @@ from .core.errors import (
     unknown_name,
 )
 from .core.field_types import check_returned, discard_awaitable
-from .core.journal import Results, recorder_of
+from .core.journal import Results
 from .core.timers import finished
-from .faults.table import Rule, rule_of
+from .faults.fault import Fault
 from .kv.command_fields import keys_of, only_prepares
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class _Runs:
                 )
         self._handles = chosen_handles(cloud, services)
         first = self._handles[0] if self._handles else cloud
-        self._recorder = recorder_of(first.journal)
+        self._recorder = first.journal._recorder
 
     async def fail_each_call(self) -> Results[Failure]:
         __tracebackhide__ = True
@@ -191,8 +191,8 @@ class _Runs:
         """Run the code, and return for each kind of fault the calls to which it can happen."""
         __tracebackhide__ = True
         began = self._recorder.reserve()
-        # Watch with a rule of each kind: a fault of the test itself may respond to a call before it
-        # reaches a rule of some kind.
+        # Watch with a fault of each kind: a fault of the test itself may respond to a call before it
+        # reaches those of some kinds.
         watches = [_Watch(fault) for fault in self._faults]
         with ExitStack() as added:
             for watch in watches:
@@ -426,23 +426,23 @@ class _Watch:
         self._target = target
         self._left = 0 if target is None else target.number
         self._call: Call | None = None
-        self._rules: list[Rule] = []
+        self._faults: list[Fault] = []
         self._lock = threading.Lock()
 
     @property
     def hit(self) -> Call | None:
-        return self._call if any(rule.hits for rule in self._rules) else None
+        return self._call if any(fault.hits for fault in self._faults) else None
 
     def begin(self, added: ExitStack, handles: Sequence[Handle], status: int) -> None:
         """Add the fault to the fakes until the stack is closed."""
         for handle in handles:
             arguments = (status,) if self.fault == "respond" else ()
             add = getattr(handle.faults, self.fault)
-            rule = rule_of(add(*arguments, when=self._is_target))
-            # Do not require this fault to be used: the target is in one of the fakes only.
-            rule.must_fire = False
-            self._rules.append(rule)
-            added.callback(rule.table.remove, rule)
+            fault: Fault = add(*arguments, when=self._is_target)
+            # Only one of the fakes has the target.
+            fault._allow_unused()
+            self._faults.append(fault)
+            added.callback(handle.faults._remove, fault)
 
     def _is_target(self, request: Any) -> bool:
         if only_prepares(request.call):

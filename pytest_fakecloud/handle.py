@@ -22,8 +22,7 @@ from .core.problems import Allowances, Problem, Problems, new_problem
 from .core.recorder import CodePlace, Recorder, arguments_shown, code_place, is_own
 from .core.settings import DeliveryMode, HandleConfig, read
 from .core.timers import Instant, Registry
-from .faults.plan import FaultPlan, table_of
-from .faults.table import FaultTable
+from .faults.plan import FaultPlan
 from .http.app import App
 from .http.hub import default_hub
 
@@ -282,18 +281,13 @@ class Handle:
 
     def _new_faults(self) -> FaultPlan:
         """Return the plan for the faults of this service, still without faults."""
-        return FaultPlan(self._new_fault_table())
-
-    def _new_fault_table(self) -> FaultTable:
-        return FaultTable(self._context.ids.stream(self.name, "faults"), self._time)
+        return FaultPlan(self._context.ids.stream(self.name, "faults"), self._time)
 
     def _connect(self, plan: FaultPlan) -> None:
         """Apply the faults of a plan to the requests of this fake, until it closes."""
         self.faults = plan
-        table = table_of(plan)
-        table.attach(self._app)
-        table.gate = partial(_gate, self._mounts)
-        self._mount.on_close.append(table.close)
+        plan._attach(self._app, partial(_gate, self._mounts))
+        self._mount.on_close.append(plan._close)
 
     def _configure(self, context: Context, declared: type[C], given: Mapping[str, Any]) -> C:
         """Parse the constructor's keywords and choose a name if none is given."""
@@ -461,8 +455,8 @@ class Handle:
     def _left_behind(self) -> list[Problem]:
         """Return the strict-mode violations that are known only at the end of a test."""
         name, found = self.name, []
-        for rule in table_of(self.faults).unused():
-            text = f"{name}: the fault {shown(rule)} {rule.shortfall}; remove it"
+        for fault in self.faults.unused():
+            text = f"{name}: the fault {shown(fault)} {fault._shortfall}; remove it"
             found.append(new_problem("unused_fault", text, {"handle": name}))
         for text in self._unmet():
             found.append(new_problem("unmet", f"{name}: {text}", {"handle": name}))
@@ -573,15 +567,3 @@ def _close_client(client: Any) -> None:
         # Skip asynchronous clients: they have aclose() instead, which needs their event loop.
         if close is not None and not hasattr(connections, "aclose"):
             close()
-
-
-def engine_of(handle: Handle) -> Any:
-    return handle._engine
-
-
-def time_of(handle: Handle) -> Timekeeper:
-    return handle._time
-
-
-def app_of(handle: Handle) -> Any:
-    return handle._app

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator
-from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -60,9 +59,9 @@ class Default(str):
 SETTINGS: dict[str, tuple[str, Any]] = {
     "fakecloud_strict": (
         "strict-mode violations that fail a passing test: true, false, or some of "
-        "'unrouted unstubbed bug unused_fault unmet rejected_step no_workflow assertion "
+        "'unrouted unstubbed bug unused_fault unmet rejected_step assertion no_workflow "
         "undelivered'; "
-        "true means all except undelivered",
+        "true means all except no_workflow and undelivered",
         ["true"],
     ),
     "fakecloud_clock": ("the clock's mode: running or frozen", Default("running")),
@@ -101,14 +100,10 @@ SETTINGS: dict[str, tuple[str, Any]] = {
 _INI_TYPES: dict[type, Any] = {bool: "bool", list: "args"}
 _FAKED_FILES = frozenset({"fs", "fs_class", "fs_module", "fs_session"})
 """Fixtures of pyfakefs. When they end, pyfakefs makes Python forget all modules imported since."""
-_runs: dict[pytest.Config, Run] = {}
-"""The runs whose tests have used fakes. A run inside a test of another run has its own."""
-_tests: list[pytest.Item] = []
-"""The current test, last. The others run pytest themselves, and this run is inside them.
-
-Fixtures read it, because for each fixture that requests ``request`` pytest inspects a new function,
-which takes as long as creating a cloud.
-"""
+_RUN = pytest.StashKey["Run"]()
+"""The run of a configuration, once one of its tests has used a fake or the marker."""
+_TEST = pytest.StashKey[pytest.Item]()
+"""The current test of a configuration. A fixture of a wide scope does not get it from ``request``."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -127,8 +122,6 @@ def pytest_configure(config: pytest.Config) -> None:
         from .session.options import check_settings
 
         check_settings(config)
-        if _scope("fakecloud", config) == "session":
-            config.pluginmanager.register(_SessionScope)
 
 
 def _is_set(config: pytest.Config) -> bool:
@@ -148,7 +141,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     if _is_early(early_config):
         from .session.run import begin_early
 
-        _runs[early_config] = begin_early(early_config)
+        early_config.stash[_RUN] = begin_early(early_config)
     yield
 
 
@@ -176,57 +169,37 @@ def _keep_bytecode(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Close the fakes that outlive tests."""
-    _forget_test(config)
-    run = _runs.pop(config, None)
+    run = config.stash.get(_RUN, None)
     if run is None:
         return
+    del config.stash[_RUN]
     if run.options.timelines is None and not run.has_fakes:
         run.close()
         return
-    _outcomes().finish(run)
+    from .session import outcomes
+
+    outcomes.finish(run)
 
 
 # -- hooks -----------------------------------------------------------------------------------------
 
 
 def run_of(config: pytest.Config) -> Run:
-    """Return the run of a configuration. Creating it starts nothing."""
-    run = _runs.get(config)
+    """Return the run of a configuration, created in its current test. Creating it starts nothing."""
+    run = config.stash.get(_RUN, None)
     if run is None:
         from .session.run import Run
 
-        run = _runs[config] = Run(config)
-    return run
-
-
-@cache
-def _outcomes() -> Any:
-    """Import the module about outcomes, which every test with fakes needs, only once."""
-    from .session import outcomes
-
-    return outcomes
-
-
-def _forget_test(config: pytest.Config) -> None:
-    """Forget the current test of a run, which may have been interrupted."""
-    while _tests and _tests[-1].config is config:
-        _tests.pop()
-
-
-def _present() -> Run:
-    """Return the run of the current test; begin the test there if that has not been done."""
-    item = _tests[-1]
-    run = run_of(item.config)
-    if run.test.item is not item:
-        run.begin_test(item)
+        run = config.stash[_RUN] = Run(config)
+        run.begin_test(config.stash[_TEST])
     return run
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Reset the fakes that outlive tests. Reject a marker with unknown keys, even without fixtures."""
-    _forget_test(item.config)
-    _tests.append(item)
+    stash = item.config.stash
+    stash[_TEST] = item
     names: tuple[str, ...] | list[str] = getattr(item, "fixturenames", ())
     if not _FAKED_FILES.isdisjoint(names) and not _FIXTURES.isdisjoint(names):
         from .session.run import import_fakes
@@ -237,37 +210,39 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         from .session.options import reject_parameters
 
         reject_parameters(item, _FIXTURES.intersection(parameters))
-    run, is_marked = _runs.get(item.config), item.get_closest_marker("fakecloud") is not None
-    if run is None and is_marked:
-        run = run_of(item.config)
-    if run is not None:
-        run.begin_test(item)
-        if is_marked:
-            run.options.settings_of(item)
-            run.options.check_own_settings(item, {})
+    if _RUN in stash:
+        stash[_RUN].begin_test(item)
+    if item.get_closest_marker("fakecloud") is not None:
+        options = run_of(item.config).options
+        options.settings_of(item)
+        options.check_own_settings(item, {})
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """Fail a passing test in its call phase for strict-mode violations."""
-    run = _runs.get(item.config)
+    run = item.config.stash.get(_RUN, None)
     if run is not None:
         run.begin_call()
     try:
         yield
     except Exception as error:
-        run = run or _runs.get(item.config)
+        run = item.config.stash.get(_RUN, None)
         if run is not None and run.has_fakes:
-            _outcomes().explain(run, item, error)
+            from .session import outcomes
+
+            outcomes.explain(run, item, error)
         raise
     finally:
-        run = run or _runs.get(item.config)
+        run = item.config.stash.get(_RUN, None)
         if run is not None:
             run.test.has_ended = True
     # Look at the recorded errors too: unittest.TestCase keeps its failures until the report.
     if run is not None and not (getattr(item, "_excinfo", None) or run.test.has_failed_subtest):
         if run.has_fakes:
-            _outcomes().check(run, item)
+            from .session import outcomes
+
+            outcomes.check(run, item)
         run.check_marker(item)
 
 
@@ -286,16 +261,16 @@ def pytest_runtest_makereport(
         from .session.options import scope_advice
 
         report.longrepr = f"{report.longrepr}{scope_advice(str(report.longrepr), _FIXTURES)}"
-    run = _runs.get(item.config)
+    run = item.config.stash.get(_RUN, None)
     if run is not None:
         if call.when == "call" and report.failed and not run.test.has_ended:
             run.test.has_failed_subtest = True
         if (report.failed or run.options.reports_passing) and run.has_fakes:
-            _outcomes().report_on(run, item, call, report)
+            from .session import outcomes
+
+            outcomes.report_on(run, item, call, report)
         if call.when == "teardown":
             run.end_test()
-    if call.when == "teardown":
-        _forget_test(item.config)
     return report
 
 
@@ -303,7 +278,11 @@ def pytest_runtest_makereport(
 def pytest_report_to_serializable(config: pytest.Config) -> Generator[None, Any, Any]:
     """Let pytest-xdist send the reports of tests that have used fakes, whatever their texts contain."""
     data = yield
-    return _outcomes().encodable_data(data) if config in _runs else data
+    if _RUN not in config.stash:
+        return data
+    from .session.outcomes import encodable_data
+
+    return encodable_data(data)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -336,36 +315,32 @@ def pytest_exception_interact(call: pytest.CallInfo[None], report: object) -> No
 # -- fixtures --------------------------------------------------------------------------------------
 
 
-def _parameter(fixture: str) -> dict[str, Any]:
-    """Return the value that the current test passes to a fixture with ``indirect=True``."""
-    callspec = getattr(_tests[-1], "callspec", None)
-    return cast("dict[str, Any]", {} if callspec is None else callspec.params.get(fixture, {}))
-
-
 @pytest.fixture(scope="session")
-def fakecloud_settings() -> dict[str, Any]:
+def fakecloud_settings(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Settings of the fakes, with the marker's keywords. Override it to apply them to many tests."""
-    return _parameter("fakecloud_settings")
+    return cast("dict[str, Any]", getattr(request, "param", {}))
 
 
 @pytest.fixture(scope="session")
-def fakecloud_session_settings() -> dict[str, Any]:
+def fakecloud_session_settings(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Settings of the session's fakes, with the marker's keywords. Override it in the top conftest.
 
     They apply to the fakes of ``fakecloud_session`` and, with ``fakecloud_scope = session`` or
     ``fakecloud_early``, to the fixtures' fakes.
     """
-    return _parameter("fakecloud_session_settings")
+    return cast("dict[str, Any]", getattr(request, "param", {}))
 
 
 @pytest.fixture(scope="session")
-def fakecloud_session(fakecloud_session_settings: dict[str, Any]) -> Cloud:
+def fakecloud_session(
+    request: pytest.FixtureRequest, fakecloud_session_settings: dict[str, Any]
+) -> Cloud:
     """A Cloud that lasts for the whole run, for your own session fixtures.
 
     Its fakes keep their address and credentials and return to their baseline before each test.
     ``load()`` the data that all tests start from, then call ``set_baseline()``.
     """
-    return _present().open_session(fakecloud_session_settings)
+    return run_of(request.config).open_session(fakecloud_session_settings)
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> Any:
@@ -374,37 +349,27 @@ def _scope(fixture_name: str, config: pytest.Config) -> Any:
 
 
 @pytest.fixture(scope=_scope)
-def fakecloud(fakecloud_settings: dict[str, Any]) -> Generator[Cloud, None, None]:
+def fakecloud(
+    request: pytest.FixtureRequest,
+    fakecloud_settings: dict[str, Any],
+    fakecloud_session_settings: dict[str, Any],
+) -> Generator[Cloud, None, None]:
     """The test's Cloud: its clock, its seed, and additional fakes.
 
     ``fakecloud.clock.advance("24h")`` moves the clock of all fakes of the test.
     ``fakecloud.kv_server(name="second")`` starts another fake.
     """
-    run = _present()
-    cloud = run.open_cloud(fakecloud_settings)
+    run = run_of(request.config)
+    cloud = run.open_cloud(fakecloud_settings, fakecloud_session_settings)
     yield cloud
     run.close_cloud(cloud)
 
 
-def _session_fakecloud(
-    fakecloud_settings: dict[str, Any], fakecloud_session_settings: dict[str, Any]
-) -> Cloud:
-    """The session's Cloud, with the settings of the session."""
-    return _present().open_cloud(fakecloud_settings, fakecloud_session_settings)
-
-
-class _SessionScope:
-    """A plugin that replaces the fixture ``fakecloud`` in runs whose fakes last for the session.
-
-    Only they request the settings of the session, because pytest spends 7 us per test on each
-    requested fixture. pytest would pass ``self`` to a method.
-    """
-
-    fakecloud = pytest.fixture(scope="session")(_session_fakecloud)
-
-
 def _fake(cloud: Cloud, fixture: str) -> Any:
-    return run_of(_tests[-1].config).fake(cloud, fixture)
+    """Return the fake of a fixture in a cloud."""
+    from .session.clouds import fake_in
+
+    return fake_in(cloud, fixture)
 
 
 @pytest.fixture(scope=_scope)
@@ -493,7 +458,7 @@ def fakecloud_queue(fakecloud: Cloud) -> Queue:
 
 @pytest.fixture
 def fakecloud_env(
-    fakecloud: Cloud, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, fakecloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> Generator[Cloud, None, None]:
     """Set the environment variables that clients read, for every fake that the test requests.
 
@@ -503,7 +468,7 @@ def fakecloud_env(
     """
     from .session.clouds import publish_env
 
-    _present().check_env()
+    run_of(request.config).check_env()
     end = publish_env(fakecloud, monkeypatch)
     yield fakecloud
     end()

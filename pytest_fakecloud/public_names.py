@@ -32,8 +32,8 @@ explore.promises nothing_lost once sometimes
 explore.result.exploration BrokenPromiseError Exploration
 explore.run History
 faults.answers Response
+faults.fault Fault
 faults.plan FaultPlan
-faults.table Fault
 handle Handle Snapshot
 kv.errors CommandError RestError
 kv.handle KVServer KVSettings
@@ -52,7 +52,7 @@ queue.handle Queue QueueSettings
 queue.model Attempt
 queue.settings DestinationSettings
 queue.views DeadLetterView PublishedMessage ScheduleView
-recordings Difference
+recordings.archives Difference
 session FakecloudWarning
 vector.errors VectorError
 vector.handle VectorIndex VectorSettings

@@ -35,13 +35,13 @@ from pytest_fakecloud.broker.settings import BrokerConfig, BrokerLimits
 from pytest_fakecloud.broker.views import GROUP_FIELDS, TOPIC_FIELDS, GroupView, TopicView
 from pytest_fakecloud.cloud import Cloud
 from pytest_fakecloud.core.calls import CALL_FIELDS, EVENT_FIELDS, Call, Event
-from pytest_fakecloud.core.journal import Journal, Results, recorder_of
+from pytest_fakecloud.core.journal import Journal, Results
 from pytest_fakecloud.core.matching import Field, fields_of
 from pytest_fakecloud.core.problems import ALLOWABLE, PROBLEM_FIELDS, Problem
 from pytest_fakecloud.core.recorder import Recorder
 from pytest_fakecloud.core.settings import settings_of
 from pytest_fakecloud.every_failure import Failure
-from pytest_fakecloud.faults.plan import FaultPlan, table_of
+from pytest_fakecloud.faults.plan import FaultPlan
 from pytest_fakecloud.handle import HANDLE_FIELDS, Handle
 from pytest_fakecloud.kv.command_fields import COMMAND_FIELDS
 from pytest_fakecloud.kv.search.index import Search
@@ -66,7 +66,7 @@ from pytest_fakecloud.queue.views import (
     PublishedMessage,
     ScheduleView,
 )
-from pytest_fakecloud.recordings import Difference
+from pytest_fakecloud.recordings.archives import Difference
 from pytest_fakecloud.vector.handle import QUERY_FIELDS, UPSERT_FIELDS
 from pytest_fakecloud.vector.model import VectorRecord
 from pytest_fakecloud.vector.settings import VectorConfig, VectorLimits
@@ -155,7 +155,7 @@ def stubs() -> dict[Path, str]:
     with Cloud(seed=1, clock="frozen") as cloud:
         fakes: list[Any] = [fixture_fake(cloud, name) for name in FAKES]
         found = {each.service: _service_classes(each) for each in fakes}
-        found["core"] = _core_classes(recorder_of(cloud.journal))
+        found["core"] = _core_classes(cloud.journal._recorder)
     owners = {
         each.name: f"pytest_fakecloud.{service}.typed"
         for service, text in found.items()
@@ -169,11 +169,11 @@ def stubs() -> dict[Path, str]:
 
 
 def _service_classes(fake: Any) -> str:
-    own, table = PREFIXES[fake.service], table_of(fake.faults)
+    own, plan = PREFIXES[fake.service], fake.faults
     classes = [
         *map(_settings, SETTINGS[fake.service]),
-        *_keywords_of_journal(recorder_of(fake.journal), own),
-        _keywords(f"{own}Matchers", table.fact_fields, "Matchers"),
+        *_keywords_of_journal(fake.journal._recorder, own),
+        _keywords(f"{own}Matchers", plan._fact_fields, "Matchers"),
         *_listed(fake.service),
         _results(f"{own}Calls", "Call", f"{own}CallFields"),
         _results(f"{own}Events", "Event", f"{own}EventWhere"),
@@ -185,8 +185,8 @@ def _service_classes(fake: Any) -> str:
         _repeated(FaultPlan, own, results),
         _repeated(Handle, own, results, attributes),
     ]
-    if table.service_fields:
-        classes.append(_keywords(f"{own}ServiceMatchers", table.service_fields, "Matchers"))
+    if plan._service_fields:
+        classes.append(_keywords(f"{own}ServiceMatchers", plan._service_fields, "Matchers"))
     return "\n".join(classes)
 
 

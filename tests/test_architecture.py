@@ -1,8 +1,8 @@
 """Which modules may import which, determined by their folders.
 
 A folder may use the floors below it, never one above or beside it; ``docs/contributing/map.md`` has
-the map. Imports inside functions and imports for type checkers count too. A pure folder may not import HTTP,
-pytest, the wall clock or its service's interfaces.
+the map. Imports inside functions and imports for type checkers count too. A pure folder may not
+import HTTP, pytest, the wall clock or its service's interfaces.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The benchmarks: all of them run, their output, and the comparison of two commits."""
+"""The benchmarks: all of them run, their figures on the page, and the comparison of two commits."""
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from benchmarks import commits
 from benchmarks.part import known
 
 ROOT = Path(__file__).resolve().parents[1]
+REFERENCE = ROOT / "docs" / "reference"
 
 
 def benchmarks(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
@@ -29,16 +31,27 @@ def benchmarks(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
 def test_every_part_runs(name: str, tmp_path: Path) -> None:
     """Small sizes without limits: this only detects broken benchmarks."""
     out = tmp_path / "out.json"
-    done = benchmarks(name, "--quick", "--json", str(out), "--plots", str(tmp_path / "plots"))
+    done = benchmarks(name, "--quick", "--json", str(out))
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     whole = json.loads(out.read_text("utf-8"))
     assert whole["machine"]["python"]
     (part,) = whole["parts"]
     assert part["part"] == name
     assert part["figures"] or part["curves"]
-    assert all(one["holds"] is None for one in part["figures"])
-    drawn = len(list((tmp_path / "plots").glob("*.svg")))
-    assert bool(drawn) == bool(part["curves"] or [one for one in part["tables"] if one["title"]])
+    assert all(figure["holds"] is None for figure in part["figures"])
+
+
+@pytest.mark.skipif(not REFERENCE.exists(), reason="an installed package has no docs folder")
+def test_figures_of_the_page_are_those_measured() -> None:
+    measured = {
+        f"{part['part']}: {figure['label']}": f"{figure['value']:.2f}"
+        for part in json.loads((REFERENCE / "measured.json").read_text("utf-8"))["parts"]
+        for figure in part["figures"]
+    }
+    page = (REFERENCE / "benchmarks.md").read_text("utf-8")
+    rows = re.findall(r"^\| .+ \| ([\d.]+) \| (.+) \|$", page, re.M)
+    assert len(rows) == 13
+    assert [row for row in rows if measured.get(row[1]) != row[0]] == []
 
 
 # -- two commits -----------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ import pytest
 import urllib3
 
 from pytest_fakecloud import Cloud, ContractError
-from pytest_fakecloud.base_cloud import context_of, secrets_in, show_same
+from pytest_fakecloud.base_cloud import secrets_in, show_same
 from pytest_fakecloud.core.problems import PROBLEM_KINDS
 from pytest_fakecloud.core.threads import Dispatcher
 from pytest_fakecloud.handle import secrets_of
@@ -66,7 +66,7 @@ def test_calls_without_meaning() -> None:
 def test_a_listener_hears_of_new_handles_until_it_is_stopped() -> None:
     with Cloud() as cloud:
         heard: list[str] = []
-        stop = context_of(cloud).listeners.add(lambda handle: heard.append(handle.name))
+        stop = cloud._context.listeners.add(lambda handle: heard.append(handle.name))
         cloud.kv_server()
         stop()
         stop()
@@ -79,7 +79,7 @@ def test_a_fake_whose_start_fails_is_closed() -> None:
         raise LookupError("no listener")
 
     with Cloud() as cloud:
-        context_of(cloud).listeners.add(fails)
+        cloud._context.listeners.add(fails)
         with pytest.raises(LookupError):
             cloud.kv_server()
         assert not cloud.fakes()

@@ -19,7 +19,6 @@ import requests
 import trio
 
 from pytest_fakecloud import BrokenRunsError, Broker, Cloud, ContractError, KVServer, every_failure
-from pytest_fakecloud.core.journal import recorder_of
 
 
 @pytest.fixture
@@ -57,7 +56,7 @@ def test_each_call_fails_once_in_each_way(cloud: Cloud, orders: Broker) -> None:
     assert cloud.problems() == []
     send(orders, "fine")
     # The faults, and the restored data, are not the test's actions.
-    assert not recorder_of(cloud.journal).shared.actions
+    assert not cloud.journal._recorder.shared.actions
 
 
 def test_a_broken_promise_raises_with_all_runs(cloud: Cloud, orders: Broker) -> None:

@@ -20,8 +20,6 @@ import pytest_fakecloud
 from pytest_fakecloud import Cloud, ContractError, Handle, ServiceError, plugin
 from pytest_fakecloud.base_cloud import fixture_fake
 from pytest_fakecloud.core.calls import CALL_FIELDS
-from pytest_fakecloud.core.journal import recorder_of
-from pytest_fakecloud.faults.plan import table_of
 from pytest_fakecloud.public_names import PART_NAMES
 from pytest_fakecloud.services import SERVICES
 
@@ -178,10 +176,10 @@ def fakes() -> Iterator[dict[str, Any]]:
 
 def field_uses(fakes: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
     """Yield expressions with each fact of each service on each fake, and whether it is valid."""
-    calls = {name: recorder_of(each.journal).call_fields for name, each in fakes.items()}
-    events = {name: recorder_of(each.journal).event_fields for name, each in fakes.items()}
-    faults = {name: table_of(each.faults).fact_fields for name, each in fakes.items()}
-    deliveries = {"queue": table_of(fakes["queue"].faults).service_fields}
+    calls = {name: each.journal._recorder.call_fields for name, each in fakes.items()}
+    events = {name: each.journal._recorder.event_fields for name, each in fakes.items()}
+    faults = {name: each.faults._fact_fields for name, each in fakes.items()}
+    deliveries = {"queue": fakes["queue"].faults._service_fields}
     forms = {
         "assert_not_called({}=any_value)": calls,
         "journal.calls({}=any_value)": calls,

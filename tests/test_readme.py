@@ -34,6 +34,12 @@ def test_links_to_the_documentation_lead_somewhere() -> None:
     check_each(check, zip([link for link in LINKS if link.startswith(SITE)]))
 
 
+def test_pictures_are_in_the_repository() -> None:
+    pictures = re.findall(r"https://raw\.githubusercontent\.com/[^/]+/[^/]+/main/([^)]+)", README)
+    assert pictures
+    assert [picture for picture in pictures if not (ROOT / picture).is_file()] == []
+
+
 def test_the_documentation_is_where_the_package_says() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project.get("urls", {}).get("Documentation", SITE) == SITE

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud, ContractError, Difference, KVServer, Results
-from pytest_fakecloud.recordings import VOLATILE, _changes, archive
+from pytest_fakecloud.recordings.archives import VOLATILE, _changes, archive
 
 ENTRY: dict[str, Any] = {
     "startedDateTime": "2026-01-01T00:00:00.000Z",

@@ -18,7 +18,6 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.base_cloud import context_of
 from pytest_fakecloud.handle import Handle
 from pytest_fakecloud.http.messages import Answer, Request, same
 from pytest_fakecloud.standalone.api import PREFIX, ControlApp
@@ -117,7 +116,7 @@ HEADS = {
 @pytest.mark.parametrize("name", HEADS)
 def test_no_body_is_read_without_a_token(cloud: Cloud, name: str) -> None:
     control = ControlApp(cloud, "the-control-token")
-    mount = context_of(cloud).hub.mount(control)
+    mount = cloud._context.hub.mount(control)
     doors = {urlsplit(handle.url): BAD_BODIES[handle.name] for handle in cloud.fakes()}
     doors[urlsplit(mount.url)] = f"{PREFIX}/call"
     for address, path in doors.items():
@@ -129,7 +128,7 @@ def test_no_body_is_read_without_a_token(cloud: Cloud, name: str) -> None:
 
 
 def test_no_large_body_is_read_where_no_token_is_needed(cloud: Cloud) -> None:
-    mount = context_of(cloud).hub.mount(ControlApp(cloud, "the-control-token"))
+    mount = cloud._context.hub.mount(ControlApp(cloud, "the-control-token"))
     with socket.create_connection(mount.address, timeout=30) as client:
         head = f"POST {PREFIX}/session HTTP/1.1\r\nHost: 127.0.0.1\r\n{HEADS['length']}"
         client.sendall(head.encode())

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_fakecloud import Cloud, ContractError, cli
 from pytest_fakecloud.base_cloud import fixture_fake
-from pytest_fakecloud.kv.rdb import MAGIC
+from pytest_fakecloud.kv.rdb.payloads import MAGIC
 from pytest_fakecloud.services import SERVICES, Service, find, handle_class
 from pytest_fakecloud.standalone.api import ControlApp
 

@@ -20,10 +20,9 @@ from pytest_fakecloud.broker.views import GROUP_FIELDS, TOPIC_FIELDS
 from pytest_fakecloud.core.calls import EVENT_FIELDS, EVENT_KINDS
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.field_types import MESSAGE_ID, PATH, TARGET, TEXT, URL, FieldType
-from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.core.matching import Field, Question
 from pytest_fakecloud.core.problems import ALLOWABLE
-from pytest_fakecloud.faults.plan import fault_words, table_of
+from pytest_fakecloud.faults.plan import fault_words
 from pytest_fakecloud.kv.command_fields import COMMAND_FIELDS
 from pytest_fakecloud.kv.search.views import SEARCH_FIELDS
 from pytest_fakecloud.queue.attempt_reports import AttemptDetails
@@ -55,7 +54,7 @@ FREE = {
     "calls": "dlq event fault group index instance key name namespace note problem run",
     "messages": "schedule_id timeline",
     "dead letters": "timeline",
-    "attempts": "wait_reason where",
+    "attempts": "run_error wait_reason where",
     "schedules": "error id",
     "deliveries": "query text",
     "records": "key",
@@ -106,7 +105,7 @@ def cloud() -> Iterator[Cloud]:
 
 def tables(cloud: Cloud) -> dict[str, Fields]:
     return {
-        "calls": recorder_of(cloud.journal).call_fields,
+        "calls": cloud.journal._recorder.call_fields,
         "messages": MESSAGES,
         "dead letters": DEAD_LETTERS,
         "attempts": ATTEMPTS,
@@ -125,7 +124,7 @@ def tables(cloud: Cloud) -> dict[str, Fields]:
         "problems": fields_of_list(cloud.problems()),
         **{f"allow {kind}": fields for kind, fields in ALLOWABLE.items()},
         **{
-            f"faults of {each.name}": table_of(each.faults).fact_fields
+            f"faults of {each.name}": each.faults._fact_fields
             for each in map(partial(fixture_fake, cloud), ("kv_server", "broker", "queue"))
         },
         "faults of deliveries": DELIVERY_FACTS,
@@ -267,13 +266,13 @@ def asked(cloud: Cloud) -> dict[str, tuple[Fields, Ask]]:
         "cloud.journal.events": (known["events"], cloud.journal.events),
     }
     for each in cloud.fakes():
-        own = recorder_of(each.journal).call_fields
+        own = each.journal._recorder.call_fields
         found[f"{each.name}.assert_not_called"] = own, each.assert_not_called
     for each in (kv, index, broker, queue):
-        table = table_of(each.faults)
+        plan = each.faults
         for word in fault_words(type(each.faults)):
-            own_facts = table.service_fields if word in OF_DELIVERIES else None
-            facts = table.fact_fields if own_facts is None else own_facts
+            own_facts = plan._service_fields if word in OF_DELIVERIES else None
+            facts = plan._fact_fields if own_facts is None else own_facts
             method = getattr(each.faults, word)
             found[f"{each.name}.faults.{word}"] = facts, bound_fault(word, method)
     for kind, fields in ALLOWABLE.items():

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.base_cloud import context_of
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.http.messages import Request
@@ -199,7 +198,7 @@ def test_handles_that_start_and_close_while_the_cloud_is_looked_at(cloud: Cloud)
 
     def listen() -> None:
         heard: list[Any] = []
-        for stop in [context_of(cloud).listeners.add(heard.append) for _ in range(3)]:
+        for stop in [cloud._context.listeners.add(heard.append) for _ in range(3)]:
             stop()
 
     def be_called() -> None:

@@ -1,4 +1,4 @@
-"""Generate the page of behavior decided by this project, because no source documents the service's.
+"""Generate the section about behavior decided here, because no source documents the service's.
 
 It collects the paragraphs of the package's docstrings that contain the words "decided here".
 """
@@ -10,15 +10,14 @@ import inspect
 import re
 from collections.abc import Iterator
 
-from .markdown import HEAD, first_sentence, inline, modules
+from .markdown import first_sentence, inline, modules
 
 _PARTS = {
     "core/": "Everywhere", "http/": "Everywhere", "kv/": "Key-value", "vector/": "Vector",
     "broker/": "Broker", "queue/": "Queue",
 }  # fmt: skip
-_HEAD = f"""\
-{HEAD}
-# Decided here
+_HEAD = """
+## Decided here
 
 Some behavior is documented neither by the vendor nor by its open-source clients, and no real server
 shows it. This project had to decide, and tests check each decision. The list is collected from the
@@ -26,17 +25,17 @@ docstrings of the modules concerned. If you know how the service behaves, please
 """
 
 
-def page() -> str:
-    """Return the page as Markdown."""
-    found: dict[str, list[str]] = {title: [] for title in dict.fromkeys(_PARTS.values())}
+def section() -> Iterator[str]:
+    """Yield the section as Markdown, with a list for each service."""
+    yield _HEAD
+    decisions: dict[str, list[str]] = {title: [] for title in dict.fromkeys(_PARTS.values())}
     for path, module in modules():
         for title in (title for start, title in _PARTS.items() if path.startswith(start)):
-            found[title] += _of_module(path, module)
-    parts = [_HEAD]
-    for title, texts in found.items():
+            decisions[title] += _of_module(path, module)
+    for title, texts in decisions.items():
         if texts:
-            parts += [f"\n## {title}\n\n", *texts]
-    return "".join(parts)
+            yield f"\n### {title}\n\n"
+            yield from texts
 
 
 def _of_module(path: str, module: ast.Module) -> Iterator[str]:

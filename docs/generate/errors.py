@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from itertools import chain
 
-from .markdown import HEAD, PACKAGE, first_sentence, inline
+from .markdown import HEAD, PACKAGE, SEARCHED_ONLY, first_sentence, inline
 
 _SERVICES = {
     "kv_server": ("Key-value", "kv/errors.py"),
@@ -17,7 +17,7 @@ _SERVICES = {
 _STATUSES = {"one_line": "", "illegal_argument": "", "bad_request": "400 ", "unprocessable": "422 "}
 """The status that a function returns with the text of its first argument, by name."""
 _HEAD = f"""\
-{HEAD}
+{SEARCHED_ONLY}{HEAD}
 # Error texts
 
 The error messages of the fakes, by module. `<…>` is a placeholder. They are the same as those of the

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import site
-
-from . import api, control, decided, errors, known, kv_commands, options, settings
+from . import api, control, differences, errors, kv_commands, options, settings
 
 DOCS = Path(__file__).resolve().parents[1]
 PAGES: Mapping[str, Callable[[], str]] = {
@@ -21,7 +19,5 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/state.schema.json": control.state_schema,
     "reference/kv-commands.md": kv_commands.page,
     "reference/errors.md": errors.page,
-    "reference/measured.md": site.page,
-    "fidelity/known.md": known.page,
-    "fidelity/decided.md": decided.page,
+    "fidelity/differences.md": differences.page,
 }

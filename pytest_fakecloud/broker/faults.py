@@ -9,13 +9,12 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ..core.errors import ContractError
 from ..core.journal import Results, results_of
 from ..core.settings import optional, whole
-from ..faults.table import Fault, FaultTable, ServiceRule
+from ..faults.fault import Fault, ServiceFault
 from ..handle import action_as
 from ..http.messages import Request
 from .engine.groups import mixed
@@ -23,6 +22,8 @@ from .errors import string
 from .model import RECORD_FIELDS, ProducerRecord, Record
 
 if TYPE_CHECKING:
+    from ..core.clock import Timekeeper
+    from ..core.ids import RandomStream
     from .handle import Broker
     from .typed import BrokerFaultPlan as FaultPlan
     from .typed import BrokerMatchers
@@ -30,40 +31,36 @@ else:
     from ..faults.plan import FaultPlan
 
 
-class PartialProduceRule(ServiceRule):
+class PartialProduceFault(ServiceFault):
     """Fires on a batch of more than ``keep`` messages."""
 
-    def __init__(self, table: FaultTable, keep: int, matchers: Mapping[str, Any]) -> None:
+    def __init__(self, plan: FaultPlan, keep: int, matchers: Mapping[str, Any]) -> None:
         kind = "partial_produce"
-        super().__init__(table, kind, f"{kind} keep={keep}", {"times": 1, **matchers})
-        self.keep = keep
+        super().__init__(plan, kind, f"{kind} keep={keep}", {"times": 1, **matchers})
+        self._keep = keep
 
     @property
-    def applied(self) -> dict[str, str]:
-        return {**super().applied, "keep": str(self.keep)}
+    def _applied(self) -> dict[str, str]:
+        return {**super()._applied, "keep": str(self._keep)}
 
     @property
-    def shortfall(self) -> str:
-        return f"{super().shortfall}: each needs a client's batch of more than {self.keep} messages"
+    def _shortfall(self) -> str:
+        return (
+            f"{super()._shortfall}: each needs a client's batch of more than {self._keep} messages"
+        )
 
 
-class ReorderRule(ServiceRule):
-    """Fires on a consume request that returns records of several partitions."""
+class ReorderFault(ServiceFault):
+    """Fires on a consume request that returns records of several partitions. Its ``with`` block must
+    reorder something.
+    """
 
     @property
-    def shortfall(self) -> str:
-        return f"{super().shortfall}: no consumer received records of two partitions at once"
-
-    @cached_property
-    def fault(self) -> Fault:
-        return _Reordering(self)
-
-
-class _Reordering(Fault):
-    """The fault of ``reorder()``, whose ``with`` block must reorder something."""
+    def _shortfall(self) -> str:
+        return f"{super()._shortfall}: no consumer received records of two partitions at once"
 
     def __exit__(self, *error: object) -> None:
-        self._rule.table.withdraw(self._rule, sys._getframe(1))
+        self._withdraw(sys._getframe(1))
         if error[0] is None and not self.hits:
             raise ContractError(
                 "reorder() mixed nothing: no consumer received records of two partitions at once in "
@@ -74,8 +71,8 @@ class _Reordering(Fault):
 class BrokerFaults(FaultPlan):
     """The fault plan of a broker, with the common faults and those of producers and consumers."""
 
-    def __init__(self, table: FaultTable, broker: Broker) -> None:
-        super().__init__(table)
+    def __init__(self, stream: RandomStream, clock: Timekeeper, broker: Broker) -> None:
+        super().__init__(stream, clock)
         # The broker refers to its faults, so a strong reference would form a circle.
         self._broker: Broker = weakref.proxy(broker)
 
@@ -85,7 +82,7 @@ class BrokerFaults(FaultPlan):
         Applies to valid batches of more than ``keep`` messages: once unless ``times`` is given.
         """
         whole(0).read("keep", keep, "partial_produce()")
-        return self._add(PartialProduceRule(self._table, keep, matchers))
+        return self._add(PartialProduceFault(self, keep, matchers))
 
     def reorder(self, **matchers: Unpack[BrokerMatchers]) -> Fault:
         """Mix the records of different partitions in a consume response, in seeded random order.
@@ -95,7 +92,7 @@ class BrokerFaults(FaultPlan):
         received records of two partitions at once, because nothing was mixed. An exception of the
         block itself is not replaced.
         """
-        return self._add(ReorderRule(self._table, "reorder", "reorder", matchers))
+        return self._add(ReorderFault(self, "reorder", "reorder", matchers))
 
     @action_as("faults.crash")
     def crash(self, group: str, instance: str) -> None:
@@ -128,7 +125,7 @@ class BrokerFaults(FaultPlan):
 
 
 def messages_to_keep(
-    table: FaultTable,
+    plan: FaultPlan,
     request: Request,
     messages: Sequence[ProducerRecord],
     check: Callable[[Sequence[ProducerRecord]], object],
@@ -137,18 +134,18 @@ def messages_to_keep(
 
     ``check`` raises ``BrokerError`` for an invalid batch, which uses up no fault.
     """
-    if not any(isinstance(rule, PartialProduceRule) for rule in table.active):
+    if not any(isinstance(fault, PartialProduceFault) for fault in plan._active):
         return None
     check(messages)
-    rule = table.claim("partial_produce", request, lambda rule: rule.keep < len(messages))
-    return rule.keep if isinstance(rule, PartialProduceRule) else None
+    fault = plan._claim("partial_produce", request, lambda fault: fault._keep < len(messages))
+    return fault._keep if isinstance(fault, PartialProduceFault) else None
 
 
-def reordered(table: FaultTable, request: Request, records: Sequence[Record]) -> list[Record]:
+def reordered(plan: FaultPlan, request: Request, records: Sequence[Record]) -> list[Record]:
     """Return the records of a consume response, mixed if ``reorder()`` applies to the request."""
     parts: dict[tuple[str, int], list[Record]] = {}
     for record in records:
         parts.setdefault(record[:2], []).append(record)
-    if len(parts) < 2 or table.claim("reorder", request) is None:
+    if len(parts) < 2 or plan._claim("reorder", request) is None:
         return list(records)
-    return mixed(list(parts.values()), table.stream)
+    return mixed(list(parts.values()), plan._stream)

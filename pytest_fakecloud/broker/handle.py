@@ -19,7 +19,7 @@ from ..core.matching import Condition, Field, Query
 from ..core.settings import choice, whole
 from ..core.timers import Duration, weakly
 from ..handle import Aio, Context, action
-from .engine import MemoryEngine
+from .engine.engine import MemoryEngine
 from .errors import AsMisuse, string, strings
 from .model import (
     AUTO_OFFSET_RESETS,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     import httpx
 
     from .faults import BrokerFaults
-    from .kafka import KafkaEngine
+    from .kafka.engine import KafkaEngine
     from .typed import BrokerHandle as Handle
     from .typed import BrokerSettings as BrokerSettings
     from .typed import ListedFields, RecordFields
@@ -124,7 +124,7 @@ class Broker(Handle):
             self._engine = MemoryEngine(context.clock, context.ids, config, self.name)
         else:
             with importing(f"engine={config.engine.partition('://')[0]!r}", extra="kafka"):
-                from .kafka import KafkaEngine
+                from .kafka.engine import KafkaEngine
             self._engine = KafkaEngine(context.clock, config, config.engine)
         try:
             for topic, options in (config.topics or {}).items():
@@ -142,7 +142,7 @@ class Broker(Handle):
     def _new_faults(self) -> BrokerFaults:
         from .faults import BrokerFaults
 
-        return BrokerFaults(self._new_fault_table(), self)
+        return BrokerFaults(self._context.ids.stream(self.name, "faults"), self._time, self)
 
     # -- credentials and clients -----------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from ..core.journal import Results, results_of
 from ..core.matching import Field, ItemFields
 from ..core.settings import optional, whole
 from ..core.timers import Duration
-from ..handle import action_as, engine_of
+from ..handle import action_as
 from .model import (
     GROUP_STATES,
     TOPIC,
@@ -41,7 +41,7 @@ class _NamedView:
     def _settled(self, **names: str) -> Iterator[BrokerEngine]:
         """Fire due timers, and yield the engine, whose errors become ``ContractError`` in the block."""
         with self._broker._settled(**names):
-            yield engine_of(self._broker)
+            yield self._broker._engine
 
     def _owner(self) -> tuple[Broker, tuple[Any, ...]]:
         return self._broker, (self.name,)

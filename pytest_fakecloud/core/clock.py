@@ -1,11 +1,10 @@
 """The clock of a cloud: the ``Timekeeper`` with its timers, waiting calls and rules for moving it, the
 ``Clock`` as tests use it, and awaitable versions of blocking calls.
-
-asyncio is not loaded in programs that use only trio.
 """
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import heapq
 import itertools
@@ -794,8 +793,6 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
     if (trio := _running_trio()) is not None:
         result: T = await trio.to_thread.run_sync(call, abandon_on_cancel=True)
         return result
-    import asyncio
-
     return await asyncio.to_thread(call)
 
 
@@ -804,8 +801,6 @@ async def checkpoint() -> None:
     if (trio := _running_trio()) is not None:
         await trio.lowlevel.checkpoint()
     else:
-        import asyncio
-
         await asyncio.sleep(0)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -93,19 +95,14 @@ def describe_error(error: BaseException) -> str:
         text = "str() of it raises"
     if issubclass(type(error), ContractError | OSError) and text:
         return text
-    from traceback import walk_tb  # imported here, because most processes never need it
-
     place = ""
-    for frame, line in walk_tb(error.__traceback__):
+    for frame, line in traceback.walk_tb(error.__traceback__):
         place = f" ({os.path.basename(frame.f_code.co_filename)}:{line})"
     return f"{type(error).__name__}: {text}{place}"
 
 
 def formatted(error: BaseException) -> str:
     """Return an exception with its traceback, as Python prints it."""
-    # Imported here, because most processes never format one.
-    import traceback
-
     return "".join(traceback.format_exception(error))
 
 
@@ -117,21 +114,32 @@ def print_error(error: BaseException) -> None:
 class report_failure:
     """Turn an ``Exception`` in a with-block into one line for ``report``, which begins with ``failed``.
 
-    A time-out of pytest-timeout, ``KeyboardInterrupt`` and the like are raised. Reports call code of
-    the test, and an exception in a pytest hook would abort the whole run.
+    A time-out of pytest-timeout, ``KeyboardInterrupt`` and the like are raised. In a hook of pytest
+    (``in_hook``), only ``KeyboardInterrupt`` is: reports call code of the test, whose outcomes would
+    abort the whole run there.
     """
 
-    def __init__(self, failed: str, report: Callable[[str], object]) -> None:
+    def __init__(
+        self, failed: str, report: Callable[[str], object], *, in_hook: bool = False
+    ) -> None:
         self._failed = failed
         self._report = report
+        self._in_hook = in_hook
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if not isinstance(error, Exception):
+        if error is None or isinstance(error, KeyboardInterrupt):
+            return False
+        if not self._in_hook and not isinstance(error, Exception):
             return False
         self._report(f"{self._failed}: {describe_error(error)}")
         return True
+
+
+def report_hook_failure(failed: str, report: Callable[[str], object]) -> report_failure:
+    """Return a `report_failure` for code that runs in a hook of pytest."""
+    return report_failure(failed, report, in_hook=True)
 
 
 def call_all(functions: Iterable[Callable[[], object]]) -> None:
@@ -215,9 +223,7 @@ def runs_through_test(error: BaseException) -> bool:
     ``conftest``, ``test_…`` or ``…_test``, or another one outside this package whose assertions
     pytest has rewritten.
     """
-    from traceback import walk_tb
-
-    for frame, _ in walk_tb(error.__traceback__):
+    for frame, _ in traceback.walk_tb(error.__traceback__):
         names = frame.f_globals
         module = str(names.get("__name__", ""))
         is_test = re.search(r"(^|\.)(conftest|test_[^.]*|[^.]*_test)$", module) is not None
@@ -297,8 +303,6 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
     """Return ``"; did you mean …?"`` if one of the known words is similar, else an empty string."""
     if not isinstance(word, str):
         return ""
-    import difflib  # Imported here because it takes 1 ms, and few tests have such an error.
-
     folded = {one.lower(): one for one in known}
     given = word[:100].lower()
     found = difflib.get_close_matches(given, folded, 3, 0.6)

@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from math import isfinite
+from numbers import Real
 from typing import Any, AnyStr
+from urllib.parse import urlsplit
 
 from .errors import ContractError, brief, differences, same_json, shown, unknown_name
 from .timers import instant_us, to_datetime
@@ -392,8 +394,6 @@ class _Number(FieldType):
 
     def accepts(self, wanted: Any) -> bool:
         # Also accept the number types of other libraries.
-        from numbers import Real  # imported here, because a first fake does not need it
-
         return isinstance(wanted, Real) and not isinstance(wanted, bool)
 
 
@@ -538,9 +538,6 @@ OF_CLASS: Mapping[type, FieldType] = {
 
 def is_url(text: str) -> bool:
     """Return whether a string is an absolute URL with a host and, if any, a valid port."""
-    # Imported here, because few conditions are about URLs.
-    from urllib.parse import urlsplit
-
     try:
         parts = urlsplit(text)
         _ = parts.port  # raises ValueError for an invalid port

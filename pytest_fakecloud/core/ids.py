@@ -5,12 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import MutableSequence, Sequence
 from os import urandom
-from typing import TYPE_CHECKING, TypeVar
+from random import Random
+from typing import TypeVar
 
 from .errors import ContractError, shown
-
-if TYPE_CHECKING:
-    from random import Random
 
 T = TypeVar("T")
 
@@ -56,8 +54,6 @@ class RandomStream:
         return made[1]
 
     def _generator(self) -> Random:
-        from random import Random  # imported here, because a first fake does not need it
-
         words = "/".join((str(self._ids.seed), *self._purpose))
         return Random(words.encode("utf-8", "surrogatepass"))
 

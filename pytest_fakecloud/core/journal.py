@@ -316,7 +316,3 @@ class Journal:
         """Fail if any call matches."""
         __tracebackhide__ = True
         self.assert_called(what, times=0, **where)
-
-
-def recorder_of(journal: Journal) -> Recorder:
-    return journal._recorder

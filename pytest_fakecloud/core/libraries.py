@@ -17,14 +17,21 @@ import json
 import os
 import re
 import sys
+import sysconfig
+import tomllib
+import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
+from os import getcwd, listdir
+from os.path import abspath, exists, isdir, isfile
 from typing import Any
 
 _FOLDER = f"{os.path.dirname(os.path.dirname(__file__))}{os.sep}"
 _SITES = frozenset({"site-packages", "dist-packages"})
 """Names of the folders into which installers put distributions."""
+# Tests may replace this function, and those of os imported above, while a file is looked up.
+_open = open
 _METADATA = (".dist-info", ".egg-info")
 _NAME_IN_SETUP = r"""\bname\s*=\s*["']([\w.-]+)["']"""
 _test_folders: dict[str, None] = {}
@@ -47,7 +54,7 @@ def is_library(filename: str) -> bool:
     if filename.startswith("<"):
         return False
     with suppress(FileNotFoundError):  # The working directory was deleted.
-        filename = os.path.abspath(filename)
+        filename = abspath(filename)
     parts = filename.split(os.sep)
     in_site = not _SITES.isdisjoint(parts[:-1])
     if not in_site and filename.startswith(_standard_library()):
@@ -67,18 +74,13 @@ def is_library(filename: str) -> bool:
 def _belongs_to_nobody(site: str) -> bool:
     """Return whether an unknown file in a folder of this environment belongs to no distribution."""
     try:
-        return (
-            site in map(os.path.abspath, filter(None, sys.path))
-            and _distributions(site).is_complete
-        )
+        return site in map(abspath, filter(None, sys.path)) and _distributions(site).is_complete
     except OSError:
         return False
 
 
 @lru_cache
 def _standard_library() -> tuple[str, ...]:
-    import sysconfig  # imported here, because a first fake does not need it
-
     paths = sysconfig.get_paths()
     return tuple(paths[name].rstrip(os.sep) + os.sep for name in ("stdlib", "platstdlib"))
 
@@ -149,7 +151,7 @@ def _is_application(folder: str, metadata: str, folders: Iterable[str]) -> bool:
         origin: Any = json.loads(_text(folder, metadata, "direct_url.json") or "{}")
         path = str(origin.get("url", "")).removeprefix("file://")
         # Builders of packages leave the URL of a directory on their machine.
-        if "dir_info" in origin and os.path.isdir(_unquoted(path)):
+        if "dir_info" in origin and isdir(_unquoted(path)):
             return True
     own = {os.path.join(folder, each) for each in folders}
     return not own.isdisjoint(_test_folders)
@@ -174,7 +176,7 @@ def _names_of_application() -> frozenset[str]:
     """Return the names that the projects of the tests declare."""
     files = [os.path.join(folder, "test") for folder in _test_folders]
     with suppress(FileNotFoundError):
-        files.append(os.path.join(os.getcwd(), "test"))
+        files.append(os.path.join(getcwd(), "test"))
     folders = dict.fromkeys(folder for file in files for folder in _parents(file))
     names = {_normalised(name) for folder in folders for name in _declared_names(folder)}
     return frozenset(names)
@@ -185,8 +187,6 @@ def _declared_names(folder: str) -> Iterator[str]:
     if _SITES.intersection(folder.split(os.sep)):
         return
     if text := _text(folder, "pyproject.toml"):
-        import tomllib
-
         with suppress(tomllib.TOMLDecodeError, AttributeError):
             document: Any = tomllib.loads(text)
             tools = document.get("tool", {})
@@ -210,14 +210,14 @@ def _originals(filename: str) -> Iterator[str]:
     """Yield the installed files of which a file is a copy."""
     sites = [
         folder
-        for folder in map(os.path.abspath, filter(None, sys.path))
+        for folder in map(abspath, filter(None, sys.path))
         if os.path.basename(folder) in _SITES and not filename.startswith(f"{folder}{os.sep}")
     ]
     content = b""
     for folder in _parents(filename):
         for site in sites:
             original = os.path.join(site, filename[len(folder) :].lstrip(os.sep))
-            if os.path.isfile(original):
+            if isfile(original):
                 content = content or _read(filename)
                 if content and content == _read(original):
                     yield original
@@ -229,13 +229,11 @@ def _originals(filename: str) -> Iterator[str]:
 def _list(folder: str) -> Iterable[str]:
     """Return the names in a folder, which may be in an archive; raise OSError if there is none."""
     try:
-        return os.listdir(folder)
+        return listdir(folder)
     except OSError:
         archive, inside = _archive_of(folder)
         if not archive:
             raise
-    import zipfile
-
     with zipfile.ZipFile(archive) as opened:
         start = f"{inside}/" if inside else ""
         names = [name for name in opened.namelist() if name.startswith(start)]
@@ -245,14 +243,12 @@ def _list(folder: str) -> Iterable[str]:
 def _read(path: str) -> bytes:
     """Return the content of a file, which may be in an archive; empty if there is none."""
     try:
-        with open(path, "rb") as file:
+        with _open(path, "rb") as file:
             return file.read()
     except OSError:
         archive, inside = _archive_of(path)
         if not archive:
             return b""
-    import zipfile
-
     with suppress(KeyError), zipfile.ZipFile(archive) as opened:
         return opened.read(inside)
     return b""
@@ -264,10 +260,8 @@ def _text(*path: str) -> str:
 
 def _archive_of(path: str) -> tuple[str, str]:
     """Return the archive that contains a path, and the path in it; empty strings without one."""
-    archive = next(filter(os.path.exists, (path, *_parents(path))), "")
-    if not os.path.isfile(archive):
+    archive = next(filter(exists, (path, *_parents(path))), "")
+    if not isfile(archive):
         return "", ""
-    import zipfile
-
     inside = path[len(archive) + 1 :].replace(os.sep, "/")
     return (archive, inside) if zipfile.is_zipfile(archive) else ("", "")

@@ -22,6 +22,7 @@ whose result must be awaited or iterated. All of this was decided here.
 
 from __future__ import annotations
 
+import difflib
 import re
 import sys
 import types
@@ -341,8 +342,6 @@ class Query:
 
     def unlikeness(self, item: Any) -> float:
         """Return how different the item's values are from the wanted ones, from 0 to 1."""
-        import difflib
-
         ratios = []
         for question in self.questions:
             try:

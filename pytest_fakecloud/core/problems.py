@@ -130,12 +130,14 @@ PROBLEM_KINDS: Mapping[str, Mapping[str, Field]] = {
     "unused_fault": {"handle": Field(TEXT)},
     "unmet": {"handle": Field(TEXT)},
     "rejected_step": {"run_id": Field(TEXT), "url": Field(URL), "handle": Field(TEXT)},
-    "no_workflow": {"run_id": Field(TEXT), "url": Field(URL), "handle": Field(TEXT)},
     "assertion": {"key": _KEY, "handle": Field(TEXT)},
 }
 """The kinds of strict-mode violations, each with the facts that ``allow()`` can match."""
-NAMED_KINDS: Mapping[str, Mapping[str, Field]] = {"undelivered": {"handle": Field(TEXT)}}
-"""Kinds that only cause a warning, unless a test names them in ``strict=`` in order to fail."""
+NAMED_KINDS: Mapping[str, Mapping[str, Field]] = {
+    "no_workflow": {"run_id": Field(TEXT), "url": Field(URL), "handle": Field(TEXT)},
+    "undelivered": {"handle": Field(TEXT)},
+}
+"""Kinds for which a test fails only if it names them in ``strict=``."""
 ALLOWABLE: Mapping[str, Mapping[str, Field]] = {
     **PROBLEM_KINDS,
     **NAMED_KINDS,

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import threading
+import traceback
 import weakref
 from bisect import bisect_right
 from collections import OrderedDict, deque
@@ -536,9 +537,6 @@ def raised_text(exception: BaseException, did: str = "the handler raised") -> st
     """Describe a handler's exception in a text that begins with ``did``, with the last source line
     in the test or the application, unless it is long or repeats the exception.
     """
-    # Imported here, because most handlers raise no exception.
-    import traceback
-
     from .libraries import is_library
 
     message = re.sub(_LINKS, "", str(exception))

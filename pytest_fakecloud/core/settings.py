@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from numbers import Real
 from typing import (
     Any,
     ClassVar,
@@ -133,8 +134,6 @@ def _is_number(value: object) -> bool:
     kind = type(value)
     if kind in (int, float):
         return True
-    from numbers import Real  # imported here, because few tests pass another number
-
     return kind is not bool and issubclass(kind, Real)
 
 

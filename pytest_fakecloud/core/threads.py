@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import sys
 import threading
+import traceback
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -34,9 +35,6 @@ def place_of(ident: int) -> str:
     """Return the innermost lines that a thread executes, or why they are unknown; never raises."""
     found: list[str] = []
     with report_failure("the place of a thread could not be found", found.append):
-        # Imported here, because a thread rarely outlasts its fake.
-        import traceback
-
         frame = sys._current_frames().get(ident)
         if frame is not None:
             found += traceback.format_stack(frame)[-3:]

@@ -19,7 +19,7 @@ from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, Destination
 from pytest_fakecloud.queue.model import Attempt
 from pytest_fakecloud.queue.typed import AttemptFields, CallbackFields, DeadLetterWhere, DeliveryWhere, MessageWhere, RouteWhere, ScheduleWhere
 from pytest_fakecloud.queue.views import DeadLetterView, PublishedMessage, ScheduleView
-from pytest_fakecloud.recordings import Difference
+from pytest_fakecloud.recordings.archives import Difference
 from typing import Any, TypeVar, TypedDict, Unpack, overload
 
 class CallFields(TypedDict, total=False):

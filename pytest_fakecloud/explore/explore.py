@@ -190,7 +190,7 @@ def _search(player: Player, budget: Budget, seed: int | str, processes: int) -> 
     Returns the undisturbed run.
     """
     __tracebackhide__ = True
-    undisturbed = player.play(Schedule(), notes=True, stacks=True)
+    undisturbed = player.play(Schedule(), notes=True, stacks=True, shows=True)
     _check_undisturbed(player, undisturbed)
     _check_repeats(player, undisturbed, "the second time")
     uses_other_services = any(line.call and line.call.service != "kv" for line in undisturbed.lines)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..base_cloud import BaseCloud, context_of
+from ..base_cloud import BaseCloud
 from ..core.errors import ContractError
 from ..core.timers import to_datetime
 from ..kv.reply import python_value
@@ -106,7 +106,7 @@ class Disturbances:
             restore()
 
 
-_HORIZON_US = 30 * 86_400 * 1_000_000
+HORIZON_US = 30 * 86_400 * 1_000_000
 """Microseconds after the start until which deliveries are made, as in ``run_until_idle``."""
 
 
@@ -118,7 +118,7 @@ class Deliveries:
 
     def __init__(self, queues: Sequence[Queue], start_us: int) -> None:
         self._queues = queues
-        self._end_us = start_us + _HORIZON_US
+        self._end_us = start_us + HORIZON_US
         self._ordinals: dict[str, int] = {}
         self._ended: list[tuple[Schedules, Schedule]] = []
 
@@ -195,7 +195,7 @@ class Fakes:
 
     def __init__(self, cloud: BaseCloud) -> None:
         self.cloud = cloud
-        self.clock = context_of(cloud).clock
+        self.clock = cloud._context.clock
         self.now_us = self.clock.now_us
         self.handles = [handle for handle in cloud.fakes() if find(handle.fixture).in_process]
         self.keyspaces: dict[tuple[str, str], Any] = {
@@ -233,7 +233,7 @@ class Fakes:
         if self.clock.now_us() != self._start_us or self.clock.mode != "frozen":
             self.clock.rewind(to_datetime(self._start_us), "frozen")
         self.cloud.restore(self._data)
-        context_of(self.cloud).ids.reseed(self.cloud.seed)
+        self.cloud._context.ids.reseed(self.cloud.seed)
         if self.process_time is not None:
             self.process_time.reads.clear()
         self.deliveries = Deliveries(self._queues, self._start_us)

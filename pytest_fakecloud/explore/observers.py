@@ -14,7 +14,8 @@ def mark() -> Callable[[], None]:
     """Return a function that makes pytest forget what it has collected since then.
 
     Each run of an exploration has its own log records, warnings and output, so that a report shows
-    those of the failing schedule only, as it does with the calls of the journal.
+    those of the failing schedule only, as it does with the calls of the journal. A test that passes
+    shows those of the undisturbed run.
     """
     cuts = [*_cuts_of_logs(), *_cuts_of_warnings(), *_cuts_of_output()]
 

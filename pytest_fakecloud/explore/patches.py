@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 from types import FrameType, MemberDescriptorType, SimpleNamespace
 from typing import Any, Literal
@@ -105,12 +106,13 @@ def explored(
         swap(exits, importlib.metadata, "version", functools.cache(importlib.metadata.version))
         _let_time_follow(world, exits, clocks=process_time is not False)
         real_loop = asyncio.events.new_event_loop
-        swap(
-            exits,
-            asyncio.events,
-            "new_event_loop",
-            lambda: world.new_loop() if world.is_here() else real_loop(),
-        )
+        for module in (asyncio, asyncio.events):
+            swap(
+                exits,
+                module,
+                "new_event_loop",
+                lambda: world.new_loop() if world.runs_in_fake_time() else real_loop(),
+            )
         exits.callback(world.carriers.shutdown, wait=False)
         exits.callback(world.connections.close)
         for owner, name, value in (
@@ -141,10 +143,16 @@ def _stop_time(world: World, exits: contextlib.ExitStack) -> None:
     real_wait = clock.wait
 
     def wait(signal: Signal, poll: Callable[[], Any], deadline_us: int) -> Any:
-        if world.simulation is None:
-            world.connections.step_back()
-            return real_wait(signal, poll, deadline_us)
-        return world.simulation.clock.wait(real_wait, signal, poll, deadline_us)
+        if world.simulation is not None:
+            return world.simulation.clock.wait(real_wait, signal, poll, deadline_us)
+        stream = world.connections.streams.get(threading.get_ident())
+        if stream is not None:
+            return stream.look(poll, lambda: signal.closed or world.now_us() >= deadline_us)
+        if world.connections.step_back() is None:
+            result = world.wait_for_poll(poll, deadline_us)
+            if result is not None:
+                return result
+        return real_wait(signal, poll, deadline_us)
 
     swap(exits, clock, "wait", wait)
     if ran:
@@ -243,7 +251,7 @@ def _in_strands(
 
 
 def _socket_patches(world: World) -> Iterator[_Patch]:
-    sockets = Sockets(world.connections, world.sockets, world.is_own_thread)
+    sockets = Sockets(world.connections, world.sockets, world.is_own_thread, world.wait_in_check)
 
     def method(name: str) -> Callable[..., Any]:
         ours, original = getattr(sockets, name), getattr(socket.socket, name)
@@ -270,14 +278,18 @@ def _task_patches(world: World) -> Iterator[_Patch]:
     yield asyncio.BaseEventLoop, "create_task", create_task
 
 
+def _is_thread_of_a_fake(thread: threading.Thread) -> bool:
+    """Return whether this package starts a thread, e.g. for ASGI applications, which is not explored."""
+    target = getattr(thread, "_target", None)
+    return str(getattr(target, "__module__", "")).startswith("pytest_fakecloud.")
+
+
 def _thread_patches(world: World) -> Iterator[_Patch]:
     real_start, real_join = threading.Thread.start, threading.Thread.join
     real_shutdown, real_submit = ThreadPoolExecutor.shutdown, ThreadPoolExecutor.submit
 
     def start(simulation: Simulation, strand: Strand, thread: threading.Thread) -> None:
-        # Do not explore threads of the fakes, e.g. for ASGI applications.
-        target = getattr(thread, "_target", None)
-        if not str(getattr(target, "__module__", "")).startswith("pytest_fakecloud."):
+        if not _is_thread_of_a_fake(thread):
             child = simulation.new_thread(strand, thread)
             vars(thread)["_strand"] = child
             run = partial(simulation.turns.run_in_own_thread, child, thread.run)
@@ -288,6 +300,17 @@ def _thread_patches(world: World) -> Iterator[_Patch]:
         with strand.waits_for_real():
             real_start(thread)
         vars(thread)["_daemonic"] = is_daemon
+
+    def start_anywhere(thread: threading.Thread) -> None:
+        if (here := world.here()) is not None:
+            start(*here, thread)
+            return
+        if world.simulation is not None and world.simulation.state.carried() is not None:
+            # Threads that begin in one which is not explored work for the same strand.
+            thread.run = partial(copy_context().run, thread.run)  # type: ignore[method-assign]
+        if threading.get_ident() in world.waiting_threads and not _is_thread_of_a_fake(thread):
+            thread.run = partial(world.run_in_check, thread.run)  # type: ignore[method-assign]
+        real_start(thread)
 
     def join(
         simulation: Simulation,
@@ -327,7 +350,7 @@ def _thread_patches(world: World) -> Iterator[_Patch]:
         return real_submit(pool, work)
 
     yield ThreadPoolExecutor, "submit", submit
-    yield threading.Thread, "start", _in_strands(world, real_start, start)
+    yield threading.Thread, "start", start_anywhere
     yield threading.Thread, "join", _in_strands(world, real_join, join)
     yield ThreadPoolExecutor, "shutdown", shutdown
 

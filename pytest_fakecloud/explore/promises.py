@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence, Sized
 from types import FunctionType
 from typing import Any, cast
 
-from ..base_cloud import context_of
 from ..core.errors import ContractError, brief, shown
 from ..core.field_types import positional_parameters
 from ..core.timers import Duration, duration_us, to_datetime
@@ -186,7 +185,7 @@ def eventually(predicate: Callable[..., object], *, within: Duration) -> Check:
 
     def check(history: History) -> None:
         __tracebackhide__ = True
-        clock = context_of(history.cloud).clock
+        clock = history.cloud._context.clock
         end = clock.now_us() + span
         while not condition.verdict(history):
             due, now = clock.next_due_us(), clock.now_us()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import math
 import os
 import random
 import sys
@@ -21,7 +22,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..base_cloud import BaseCloud
 from ..core.calls import end_faults
 from ..core.clock import checkpoint, in_thread
-from ..core.errors import ServiceError
+from ..core.errors import ContractError, ServiceError
+from ..core.timers import to_datetime
 from ..http.app import EXPLORATION, GUARD
 from ..http.messages import AnyResponse, Request, Serve
 from ..outside.inprocess import origins
@@ -29,7 +31,7 @@ from ..outside.replace import replace
 from ..outside.shortcut import Shortcut
 from ..queue.delivery.destinations import intercept_work, route_to
 from ..queue.model import DeliveryInterceptor
-from .fakes import Fakes
+from .fakes import HORIZON_US, Fakes
 from .footprint import (
     ALL,
     READS_CLOCK,
@@ -68,6 +70,9 @@ class World(Fakes):
         self.functions: dict[int, Callable[..., Any]] = {}
         """The sleeps and clocks of explored code, by the ID of the original function."""
         self._owner = threading.get_ident()
+        self.waiting_threads = {self._owner}
+        """The threads whose waits move the clock between runs: those of the checks and of ``setup=``."""
+        self._moving = threading.RLock()
         # The runs of a search repeat the same commands.
         self.command_line = lru_cache(maxsize=256)(command_line)
         self.reads = Reads(self.handles, self.keyspaces)
@@ -123,9 +128,14 @@ class World(Fakes):
     def sockets(self) -> SocketHooks | None:
         return None if self.simulation is None else self.simulation.sockets
 
+    def runs_in_fake_time(self) -> bool:
+        """Return whether this thread waits in fake time: in explored code, and between runs."""
+        is_between_runs = self.simulation is None and threading.get_ident() == self._owner
+        return is_between_runs or self.is_here()
+
     def new_loop(self) -> OwnLoop:
         """Create an event loop that runs on fake time."""
-        return OwnLoop(self, self.sockets, self.sleep)
+        return OwnLoop(self, self.sockets, self.wait_in_check)
 
     def awaited(self, value: Any) -> Any:
         """Return a value or, if it is a coroutine, its result in a loop that runs on fake time."""
@@ -185,18 +195,72 @@ class World(Fakes):
     def sleep(self, seconds: float) -> bool:
         """Sleep in fake time; return False for a thread that is not explored."""
         if self.simulation is not None:
+            self._check_wait(seconds)
             clock = self.simulation.clock
             return clock.sleep(seconds) or clock.sleep_elsewhere(seconds)
-        if threading.get_ident() != self._owner or self.clock.driving:
+        return self.wait_in_check(lambda: False, seconds)
+
+    def wait_in_check(self, is_over: Callable[[], bool], seconds: float | None) -> bool:
+        """Move the clock from event to event until ``is_over()`` is true or a time has passed, because
+        a check waits; return False for other threads, and if only another thread can end the wait.
+        """
+        if self.simulation is not None:
+            self._check_wait(seconds)
             return False
-        # Move the clock when the check sleeps, so that it can wait for later events.
-        self.clock.advance(seconds)
+        if threading.get_ident() not in self.waiting_threads:
+            return False
+        is_limited = seconds is not None
+        span_us = HORIZON_US if seconds is None else math.ceil(seconds * 1e6)
+        until_us = self.now_us() + span_us
+        with self._moving:
+            if self.clock.driving:
+                return is_limited  # A handler of a delivery, during which the time stands still.
+            while not is_over():
+                now, due = self.now_us(), self.clock.next_due_us()
+                if due is None and not is_limited:
+                    return False
+                if now >= until_us:
+                    return is_limited
+                target = until_us if due is None else min(until_us, max(due, now + 1))
+                self.clock.move_to(to_datetime(target))
         return True
+
+    def _check_wait(self, seconds: float | None) -> None:
+        """Raise ``ContractError`` if a promise that is checked after every step is about to wait."""
+        is_aside = self.simulation is not None and self.simulation.state.aside_depth > 0
+        if is_aside and seconds and self.is_own_thread():
+            raise ContractError(
+                "a promise that is checked after every step waits, but time that passes in it would "
+                "change the run: read from the fakes, or wait in a check at the end of a run, such as "
+                "eventually()"
+            )
+
+    def run_in_check(self, run: Callable[[], object]) -> None:
+        """Run the code of a thread that a check has started, whose waits move the clock, too."""
+        me = threading.get_ident()
+        self.waiting_threads.add(me)
+        try:
+            run()
+        finally:
+            self.waiting_threads.discard(me)
+
+    def wait_for_poll(self, poll: Callable[[], object], until_us: int) -> object:
+        """Wait like ``wait_in_check()`` until ``poll()`` returns something other than None."""
+        result: object = None
+
+        def is_over() -> bool:
+            nonlocal result
+            result = poll()
+            return result is not None
+
+        self.wait_in_check(is_over, max(0, until_us - self.now_us()) / 1e6)
+        return result
 
     async def sleep_in_loop(self, seconds: float) -> bool:
         """Sleep in fake time in an event loop that is not explored; return False for other loops."""
         if self.simulation is None:
-            return False
+            return self.wait_in_check(lambda: False, seconds)
+        self._check_wait(seconds)
         return await self.simulation.clock.sleep_in_loop(seconds)
 
 
@@ -398,7 +462,7 @@ async def _around(world: World, handle: Handle, exchange: Callable[[], T]) -> T:
 class _ExploredDeliveries(DeliveryInterceptor):
     """The innermost interceptor of deliveries, which adds faults and losses of the schedule."""
 
-    active = ("the schedule",)
+    active = True
 
     def __init__(self, world: World, queue: Any) -> None:
         self._world = world

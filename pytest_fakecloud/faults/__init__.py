@@ -1,1 +1,1 @@
-"""Injected faults: the plan that tests use, and the table that applies faults to requests."""
+"""Injected faults: the plan with which tests inject them, the faults, and the responses they send."""

@@ -1,4 +1,11 @@
-"""The methods with which tests inject faults; the module ``table`` defines their order."""
+"""The faults of a fake: the methods with which tests inject them, and the order in which they apply.
+
+Faults apply between authentication and the endpoint. A request passes through every matching fault,
+level by level: faults that delay it or call the test's code, that break the connection before the
+engine, that damage the response, and that respond instead of the endpoint. Faults of the same level
+apply in the order they were added, so ``respond(503, times=1)`` followed by ``respond(429)`` gives
+one 503 and then 429s.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +13,35 @@ import inspect
 import itertools
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from types import FrameType, MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, Unpack
 
+from ..core.calls import end_faults
+from ..core.clock import Timekeeper
 from ..core.errors import ContractError, shown
 from ..core.field_types import check_function
-from ..core.recorder import is_own
+from ..core.ids import RandomStream
+from ..core.matching import Field
+from ..core.recorder import Recorder, code_place, is_own
 from ..core.settings import SWITCH, choice, number, optional, whole
-from ..core.timers import Duration, duration_us
-from ..http.messages import AnyResponse, Effect, HeaderPairs, Serve
-from .answers import Step, lost, truncated
-from .table import (
+from ..core.timers import Duration, Signal, duration_us, monotonic
+from ..http.app import FAULTS, App
+from ..http.messages import AnyResponse, Effect, HeaderPairs, Request, Serve
+from .answers import AnswerMaker, Step, lost, truncated
+from .fault import (
     CUT,
     REPLACE,
     SPOIL,
     WAIT,
-    CallRule,
+    CallFault,
+    DownFault,
     Fault,
-    FaultTable,
-    RandomRule,
-    RateLimitRule,
+    RandomFault,
+    RateLimitFault,
     Respond,
-    Rule,
 )
 
 if TYPE_CHECKING:
@@ -48,6 +61,10 @@ if TYPE_CHECKING:
         when: Callable[[Any], object] | None
 
 
+_closing = Signal()
+"""Wakes the delays of all fakes when one of them closes."""
+
+
 class FaultPlan:
     """The faults of one fake, and the methods that inject them.
 
@@ -56,8 +73,27 @@ class FaultPlan:
     additional kinds of faults has a subclass with more methods.
     """
 
-    def __init__(self, table: FaultTable) -> None:
-        self._table = table
+    _fact_fields: Mapping[str, Field] = MappingProxyType({})
+    """The facts of requests that faults can match."""
+    _service_fields: ClassVar[Mapping[str, Field] | None] = None
+    """The facts that the service's own faults can match, if these do not match requests."""
+    _refusing = False
+    _closed = False
+
+    def __init__(self, stream: RandomStream, clock: Timekeeper) -> None:
+        self._stream = stream
+        """The random stream from which faults draw."""
+        self._clock = clock
+        self._gate: Callable[[bool], None] | None = None
+        """Makes the fake stop (True) or start (False) listening; None if it has no server."""
+        self._answers = AnswerMaker()
+        self._lock = threading.Lock()
+        self._gate_lock = threading.Lock()
+        self._active: tuple[Fault, ...] = ()
+        """The faults that can still fire, in the order in which a request passes through them."""
+        self._leave: Callable[[], None] | None = None
+        """Removes the plan from its app's chain; None if it is not in the chain."""
+        self._all: list[Fault] = []
 
     def respond(
         self,
@@ -73,7 +109,7 @@ class FaultPlan:
         Without a body the response has the service's error format. ``bytes`` and ``str`` are sent
         unchanged, anything else as JSON.
         """
-        respond = self._table.answers.responder(status, body, headers, content_type)
+        respond = self._answers.responder(status, body, headers, content_type)
         return self._inject("respond", f"respond {status}", matchers, respond)
 
     def drop(self, *, reset: bool = False, **matchers: Unpack[Matchers]) -> Fault:
@@ -92,7 +128,7 @@ class FaultPlan:
         real_seconds = duration_us(duration) / 1e6
 
         def respond(serve: Serve) -> AnyResponse:
-            self._table.pause(real_seconds)
+            self._pause(real_seconds)
             return serve()
 
         return self._inject("delay", f"delay {real_seconds:g} s", matchers, respond, WAIT)
@@ -117,20 +153,15 @@ class FaultPlan:
         the connections of matching requests are reset.
         """
         if status is None:
-            effect = Effect("refuse", reset=True)
-            rule = Rule(self._table, "down", "down", matchers, lambda serve: effect, CUT)
-            rule.refuses_all = not rule.limits  # with matchers, other requests are still served
-            # A refused connection leaves no trace, so the rule may seem never to have fired.
-            rule.must_fire = not rule.refuses_all
-            return self._add(rule)
-        respond = self._table.answers.responder(status)
+            return self._add(DownFault(self, matchers))
+        respond = self._answers.responder(status)
         return self._inject("down", f"down {status}", matchers, respond)
 
     def up(self) -> None:
         """Remove all faults that ``down()`` injected."""
-        for rule in self._table.active:
-            if rule.kind == "down":
-                self._table.withdraw(rule, sys._getframe(1))
+        for fault in self._active:
+            if fault.kind == "down":
+                fault._withdraw(sys._getframe(1))
 
     def rate_limit(
         self,
@@ -152,13 +183,13 @@ class FaultPlan:
         per_us = duration_us(per)
         if not per_us:
             raise ContractError(f"per={shown(per)} is not a period: pass a positive duration")
-        answers = self._table.answers
+        answers = self._answers
         answers.responder(status, body, headers or ())  # only to check the arguments now
 
         def responder(usual: HeaderPairs) -> Respond:
             return answers.responder(status, body, usual if headers is None else headers)
 
-        return self._add(RateLimitRule(self._table, limit, per_us, responder, matchers))
+        return self._add(RateLimitFault(self, limit, per_us, responder, matchers))
 
     def sequence(self, steps: Iterable[Step], **matchers: Unpack[Matchers]) -> Fault:
         """Apply the steps in turn, one to each matching request: ``[503, None, 429, "drop"]``.
@@ -173,7 +204,7 @@ class FaultPlan:
         if not listed:
             raise ContractError("sequence() needs at least one step: pass e.g. [503, None, 429]")
         names = ", ".join("ok" if step is None else str(step) for step in listed)
-        taken = itertools.cycle([self._table.answers.step(step) for step in listed])
+        taken = itertools.cycle([self._answers.step(step) for step in listed])
         if matchers.get("times") is None:
             matchers["times"] = len(listed)
         return self._inject(
@@ -187,10 +218,9 @@ class FaultPlan:
         them.
         """
         rate = number(0, 1).read("rate", rate)
-        taken = self._table.answers.step(step)
-        rule = RandomRule(self._table, "random", f"random {step} at {rate:g}", matchers, taken)
-        rule.rate = rate
-        return self._add(rule)
+        taken = self._answers.step(step)
+        description = f"random {step} at {rate:g}"
+        return self._add(RandomFault(self, rate, description, taken, matchers))
 
     def call(
         self,
@@ -204,27 +234,56 @@ class FaultPlan:
         """
         check_function(function, "to call()")
         choice("before", "after").read("moment", moment)
-        return self._add(CallRule(self._table, function, moment, matchers))
+        return self._add(CallFault(self, function, moment, matchers))
 
     def __iter__(self) -> Iterator[Fault]:
-        return iter([rule.fault for rule in self._table.active])
+        return iter(self._active)
 
     def __len__(self) -> int:
-        return len(self._table.active)
+        return len(self._active)
 
     @property
     def is_down(self) -> bool:
         """Whether ``down()`` currently refuses all connections."""
-        return self._table.refusing
+        return self._refusing
 
     def unused(self) -> list[Fault]:
         """Return the faults that never fired, or less often than planned."""
-        return [rule.fault for rule in self._table.unused()]
+        return [fault for fault in self._all if fault._used < fault._planned]
 
     def clear(self) -> None:
         """Remove all faults."""
-        self._table.clear()
-        self._table.record_change("clear_faults", sys._getframe(1))
+        with self._lock:
+            removed = self._active
+            self._activate(())
+            self._all.clear()
+        for fault in removed:
+            fault._end()
+        self._update_refusing()
+        self._record_change("clear_faults", sys._getframe(1))
+
+    # -- for this package ------------------------------------------------------------------------
+
+    def _attach(self, app: App, gate: Callable[[bool], None] | None = None) -> None:
+        """Apply the faults to the requests of an app, whose names, error format and facts they use."""
+        self._fact_fields = app.fact_fields
+        self._gate = gate
+        with self._lock:
+            active = self._active
+            self._activate(())  # Leave the chain of the former app, if there is one.
+            self._answers.app = app
+            app.faults = self
+            self._activate(active)
+
+    def _close(self) -> None:
+        """End all delays that are in progress, and all later ones."""
+        self._gate = None
+        self._closed = True
+        _closing.notify()
+
+    def _kept(self) -> list[Fault]:
+        """Return the faults that were not removed, also those that cannot fire any more."""
+        return [fault for fault in self._all if not fault._removed]
 
     def _inject(
         self,
@@ -234,23 +293,103 @@ class FaultPlan:
         respond: Respond,
         order: int = REPLACE,
     ) -> Fault:
-        return self._add(Rule(self._table, kind, description, matchers, respond, order))
+        return self._add(Fault(self, kind, description, matchers, respond, order))
 
-    def _add(self, rule: Rule) -> Fault:
-        self._table.add(rule)
+    def _add(self, fault: Fault) -> Fault:
+        with self._lock:
+            self._activate(sorted((*self._active, fault), key=lambda fault: fault._order))
+            self._all.append(fault)
+        self._update_refusing()
         # The caller is behind the methods of this class and of a service's subclass.
         own = {cls.__module__ for cls in type(self).__mro__}
         caller: FrameType = sys._getframe(1)
         while is_own(caller) and caller.f_globals["__name__"] in own and caller.f_back is not None:
             caller = caller.f_back
-        self._table.record_change(
-            "add_fault", caller, fault=rule.description, arguments=rule.limits
-        )
-        return rule.fault
+        self._record_change("add_fault", caller, fault=fault.description, arguments=fault._limits)
+        return fault
 
+    def _remove(self, fault: Fault) -> None:
+        with self._lock:
+            fault._end()
+            self._retire(fault)
+        self._update_refusing()
 
-def table_of(plan: FaultPlan) -> FaultTable:
-    return plan._table
+    def _record_change(self, kind: str, caller: FrameType, **data: object) -> None:
+        """Record for reports that the test, not this package, changed a fault."""
+        recorder = self._recorder()
+        if recorder is not None and not is_own(caller):
+            recorder.record_action(kind, code_place(caller), recorder.reserve(), None, data)
+
+    def _recorder(self) -> Recorder | None:
+        return getattr(self._answers.app, "recorder", None)
+
+    def _pause(self, seconds: float) -> None:
+        """Wait for the given real seconds, or until the fake closes."""
+        deadline = monotonic() + seconds
+        while (left := deadline - monotonic()) > 0:
+            seen = _closing.version
+            if self._closed:
+                return
+            _closing.sleep(seen, left)
+
+    def _claim(
+        self, kind: str, subject: Any, fits: Callable[[Any], bool] = lambda fault: True
+    ) -> Fault | None:
+        """Count a hit of the first fault of a service's kind that fires on a subject; return it.
+
+        ``fits`` returns whether a fault applies to the subject, apart from its matchers. The
+        subject's ``call`` has ``facts``, ``route``, ``method``, ``path`` and ``fault``.
+        """
+        for fault in self._active:
+            if fault.kind == kind and fits(fault) and fault._fires(subject):
+                return fault
+        return None
+
+    def _run(self, request: Request, serve: Serve) -> AnyResponse:
+        """Return the response to a request from the active faults or ``serve()``."""
+        try:
+            return self._apply(self._active, request, serve)
+        finally:
+            recorder = self._recorder()
+            if recorder is not None:
+                end_faults(request.call, recorder.reserve())
+
+    def _apply(self, faults: Sequence[Fault], request: Request, serve: Serve) -> AnyResponse:
+        for index, fault in enumerate(faults):
+            if not fault._applied_by_service and fault._fires(request):
+                return fault._apply(
+                    request, partial(self._apply, faults[index + 1 :], request, serve)
+                )
+        return serve()
+
+    def _retire(self, fault: Fault) -> None:
+        self._activate(active for active in self._active if active is not fault)
+
+    def _activate(self, faults: Iterable[Fault]) -> None:
+        """Set the faults that can fire. The app's chain contains the plan only while there are any."""
+        self._active = tuple(faults)
+        app, leave = self._answers.app, self._leave
+        if self._active and leave is None and app is not None:
+            self._leave = app.chain.add(FAULTS, self._run)
+        elif leave is not None and not self._active:
+            self._leave = None
+            leave()
+
+    def _update_refusing(self) -> None:
+        if self._must_refuse() is self._refusing:
+            return
+        # Call the gate with a lock and check again afterwards: two threads may change the faults.
+        with self._gate_lock:
+            while self._gate is not None and (down := self._must_refuse()) is not self._refusing:
+                self._refusing = down
+                try:
+                    self._gate(down)
+                except BaseException:
+                    self._refusing = not down  # so that the next change of the faults tries again
+                    raise
+
+    def _must_refuse(self) -> bool:
+        return any(fault._refuses_all for fault in self._active)
 
 
 def fault_words(kind: type[FaultPlan]) -> list[str]:

@@ -5,6 +5,7 @@ Its pipeline records a request, authenticates it, applies faults, calls the endp
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 import threading
@@ -127,7 +128,7 @@ class App:
     recorder: Recorder
     problems: Problems
     faults: Any = ()
-    """The ``FaultTable`` of the fake. Empty, as long as no fault was injected."""
+    """The ``FaultPlan`` of the fake. Empty while no fault can fire."""
     name: str = ""
     token: str = ""
     """The token that authenticates requests, for a service with one token."""
@@ -483,8 +484,6 @@ class RouteTable:
 
     def nearest(self, method: str, path: str) -> str:
         """Return the known routes most similar to a request, for reports."""
-        import difflib
-
         shapes = [f"{m} {route.pattern}" for route in self.routes for m in sorted(route.allowed)]
         # Compare only the beginning of a long path, because the time grows with its length.
         near = difflib.get_close_matches(f"{method} {path[:200]}", shapes, n=3, cutoff=0.4)

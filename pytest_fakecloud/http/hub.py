@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError, call_all, print_error
 from ..core.threads import DaemonThread, WorkerPool, place_of
-from ..core.timers import give_way, monotonic
+from ..core.timers import Signal, give_way, monotonic
 from .app import App
 from .messages import BODY_LIMIT
 from .ports import BACKLOG, PortAllocator, kept, listen
@@ -218,13 +218,13 @@ class Mount:
         me = threading.current_thread()
         deadline = monotonic() + LEAVE_SECONDS
         handler_returned = self.hub.handler_returned
-        with handler_returned:
-            while busy := [c for c in busy if c.inside and c.worker is not me]:
-                remaining = deadline - monotonic()
-                if remaining <= 0:
-                    break
-                handler_returned.wait(remaining)
-        return busy
+        while True:
+            seen = handler_returned.version
+            busy = [c for c in busy if c.inside and c.worker is not me]
+            remaining = deadline - monotonic()
+            if not busy or remaining <= 0:
+                return busy
+            handler_returned.sleep(seen, remaining)
 
     def after_fork(self) -> None:
         """Close the copies of the sockets in a child process; its parent keeps serving."""
@@ -283,7 +283,7 @@ class Hub:
         self._scarce = False
         self._thread: threading.Thread | None = None
         self.workers = WorkerPool()
-        self.handler_returned = threading.Condition()
+        self.handler_returned = Signal()
         """Wakes mounts that close when a handler of an ended connection has returned."""
 
     def mount(

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import http
 import select
 import socket
+import ssl
 import sys
 import threading
 import weakref
@@ -55,13 +57,6 @@ def has_arrived(sock: socket.socket) -> bool:
     return bool(poll.poll(0))
 
 
-def tls_error() -> type[OSError]:
-    """Return the exception class of TLS errors, for an ``except`` clause that evaluates it lazily."""
-    import ssl  # Importing ssl takes 3 ms, and most connections have no TLS.
-
-    return ssl.SSLError
-
-
 class Handler(Protocol):
     """Serves one connection: ``serve()`` to its end in a worker thread, or ``receive()`` whenever
     bytes arrive on a connection in memory, which explored code uses.
@@ -87,7 +82,7 @@ class Connection:
 
     ``sock`` is the blocking socket (a TLS socket if the mount has a context), ``address`` the
     client's address. A protocol calls ``enter()`` before it calls the engine, then ``leave()``. A
-    connection in memory overrides ``stream()``, ``send_later()`` and ``hang()``.
+    connection in memory overrides what uses the socket itself, and what needs a thread of its own.
     """
 
     def __init__(self, sock: socket.socket, address: Any, mount: Mount) -> None:
@@ -119,9 +114,7 @@ class Connection:
     def leave(self) -> None:
         self.inside = False
         if self.ended:
-            handler_returned = self.mount.hub.handler_returned
-            with handler_returned:
-                handler_returned.notify_all()
+            self.mount.hub.handler_returned.notify()
 
     @contextlib.contextmanager
     def watched(self, gone: Callable[[], None], *, reads: bool = False) -> Iterator[None]:
@@ -136,6 +129,10 @@ class Connection:
                 watch.stop()
         else:
             yield
+
+    def has_arrived(self) -> bool:
+        """Return whether bytes or the end can be read without waiting; not for a TLS socket."""
+        return has_arrived(self.sock)
 
     def has_hung_up(self) -> bool:
         """Return whether the client has closed its side, without waiting and without reading.
@@ -159,10 +156,8 @@ class Connection:
                 self.handler = mount.protocol(self)
                 with contextlib.closing(self.handler):
                     self.handler.serve()
-        except (TimeoutError, ConnectionError):
+        except (TimeoutError, ConnectionError, ssl.SSLError):
             # The client disconnected, or the mount was closed while serving.
-            pass
-        except tls_error():
             pass
         except BaseException as error:
             # pytest.fail() in a handler must not end this thread, which belongs to a pool.
@@ -341,6 +336,7 @@ class HTTPHandler:
         reader = self.reader
         while reader.messages:
             message = reader.messages.popleft()
+            message.rejection = None  # The body has been read after all.
             if message.expects:
                 self.sock.sendall(_CONTINUE)
             if not self._answer(message) or not message.keep_alive:
@@ -442,7 +438,7 @@ class HTTPHandler:
                         sock.sendall(chunk(part) if chunked else part)
                 if chunked:
                     sock.sendall(LAST_CHUNK)
-        except (ConnectionError, tls_error()):
+        except (ConnectionError, ssl.SSLError):
             return False
         except Exception as error:
             self.app.stream_failed(message, error)
@@ -536,9 +532,6 @@ def phrase(status: int) -> str:
     """Return the reason phrase that the server sends with a status."""
     if status == 200:
         return "OK"
-    # Imported here, because it takes a millisecond and most fakes send no other status.
-    import http
-
     try:
         return http.HTTPStatus(status).phrase
     except ValueError:

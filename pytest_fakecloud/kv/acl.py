@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, KeysView, Set
 from copy import copy
 from functools import cache, cached_property
+from hashlib import sha256
 from typing import Any, Literal, NamedTuple, get_args
 
 from . import errors
@@ -31,8 +32,6 @@ _TO_CHANNELS = frozenset({"SUBSCRIBE", "SSUBSCRIBE", "PSUBSCRIBE"})
 
 def password_hash(password: bytes) -> str:
     """Return the stored form of a password: its SHA-256 in lower-case hexadecimal digits."""
-    from hashlib import sha256  # imported here, because OpenSSL takes 4 ms to load
-
     return sha256(password).hexdigest()
 
 
@@ -102,7 +101,8 @@ class Selector:
             words = self.first_words.get(spec)
             if not words or len(argv) < 2 or argv[1].lower() not in words:
                 return "command", 0
-        if not self.all_keys:
+        # As on a real server, a line has no keys if a part of them cannot be found.
+        if not self.all_keys and not spec.lacks_keys(argv):
             for place, reads, writes in keys_of(spec, argv):
                 if not any(each.allows(argv[place], reads, writes) for each in self.keys):
                     return "key", place
@@ -317,20 +317,16 @@ def categories_of(table: Table) -> tuple[str, ...]:
     return (*CATEGORIES, *(name for name in _MORE_CATEGORIES if table.members_of(f"@{name}")))
 
 
-def make_token(name: bytes, secret: bytes) -> bytes:
-    """Return a token for a user. It ends with a checksum of the name and the rest of the token."""
-    digits = password_hash(b"%b:%b" % (name, secret))
-    return f"{digits}{_checksum(name, digits)}".encode()
+def make_token(secret: bytes) -> bytes:
+    """Return a token of ACL GENTOKEN, which ends with a checksum of its other digits."""
+    digits = password_hash(secret)
+    return f"{digits}{password_hash(digits.encode())[:16]}".encode()
 
 
-def is_token(name: bytes, password: bytes) -> bool:
-    """Return whether ``make_token()`` has made a password for the user with this name."""
-    digits = password[:64].decode("latin-1")
-    return password == f"{digits}{_checksum(name, digits)}".encode("latin-1")
-
-
-def _checksum(name: bytes, digits: str) -> str:
-    return password_hash(name + digits.encode("latin-1"))[:16]
+def is_token(password: bytes) -> bool:
+    """Return whether ``make_token()`` has made a password."""
+    digits, checksum = password[:64], password[64:].decode("latin-1")
+    return password_hash(digits)[:16] == checksum
 
 
 _REFUSED = (
@@ -339,14 +335,16 @@ _REFUSED = (
 """The rules of stock servers that the vendor's service does not support."""
 
 
-def check_rules(name: bytes, rules: list[bytes]) -> None:
+def check_rules(rules: list[bytes]) -> None:
     """Raise ``CommandError`` for a rule that the vendor's service does not support."""
     for rule in rules:
         reason = errors.ACL_NOT_SUPPORTED if re.fullmatch(_REFUSED, rule) else ""
-        if rule[:1] == b">" and not is_token(name, rule[1:]):
+        if rule[:1] == b">" and not is_token(rule[1:]):
             reason = errors.ACL_NO_TOKEN
         if reason:
-            raise CommandError(errors.bad_acl_rule(rule, reason))
+            # The rest of these rules is a secret, which reports must not show.
+            shown = rule[:1] if rule[:1] in (b">", b"#") else rule
+            raise CommandError(errors.bad_acl_rule(shown, reason))
 
 
 class _Invalid(Exception):
@@ -459,13 +457,14 @@ def has_space(pattern: bytes) -> bool:
 
 
 def _add_keys(selector: Selector, rule: bytes) -> None:
-    found = re.fullmatch(rb"(?is)(?:%(R|W|RW|WR))?~(.*)", rule)
-    if found is None:
-        raise _Invalid(errors.ACL_SYNTAX)
-    letters, pattern = (found[1] or b"RW").upper(), found[2]
-    reads, writes = b"R" in letters, b"W" in letters
     if selector.all_keys:
         raise _Invalid(errors.ACL_PATTERN_AFTER_ALL_KEYS)
+    # As on a real server, a rule such as `%R` has an empty pattern.
+    found = re.fullmatch(rb"(?is)~(.*)|%(R|W|RW|WR)(?:~(.*))?", rule)
+    if found is None:
+        raise _Invalid(errors.ACL_SYNTAX)
+    letters, pattern = (found[2] or b"RW").upper(), found[1] or found[3] or b""
+    reads, writes = b"R" in letters, b"W" in letters
     if has_space(pattern):
         raise _Invalid(errors.ACL_SYNTAX)
     for at, known in enumerate(selector.keys):

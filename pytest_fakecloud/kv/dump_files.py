@@ -13,7 +13,7 @@ from .. import files
 from ..core.errors import ContractError
 from .engine.engine import Engine
 from .errors import CommandError
-from .rdb import Contents, Record, dump, read_file, write_file
+from .rdb.payloads import Contents, Record, dump, read_file, write_file
 from .rdb.source import RdbError
 from .rdb.types import OLDEST
 from .table.config import Config

@@ -515,7 +515,7 @@ RULES_CHANGED = {
 SORT_BY_DENIED = b"ERR BY option of SORT denied due to insufficient ACL permissions."
 SORT_GET_DENIED = b"ERR GET option of SORT denied due to insufficient ACL permissions."
 ACL_NOT_SUPPORTED = "The rule is not supported"
-ACL_NO_TOKEN = "The password is not a token of ACL GENTOKEN for this user"
+ACL_NO_TOKEN = "The password is not a token of ACL GENTOKEN"
 ACL_WEAK_PASSWORD = b"ERR The password is too weak"
 ACL_SYNTAX = "Syntax error"
 ACL_UNKNOWN_COMMAND = "Unknown command or category name in ACL"
@@ -568,6 +568,7 @@ rest_token_failed = Template('ERR Wrong password or user "<name>" does not exist
 
 REST_UNAUTHORIZED = "WRONGPASS invalid or missing auth token"
 MAX_REQUEST_SIZE = b"ERR max request size exceeded"
+MAX_CLIENTS = b"ERR max number of clients reached"
 METHOD_NOT_ALLOWED = "ERR method not allowed: use GET, POST, PUT or HEAD"
 BAD_JSON = "ERR failed to parse the request body as JSON"
 BAD_ARGUMENTS = "ERR invalid command arguments"

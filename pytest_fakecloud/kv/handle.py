@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, Unpack, cast
+from urllib.parse import quote
 
 from ..core.errors import ContractError, did_you_mean, importing, listed
 from ..core.field_types import check_function
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from ..core.journal import Results
     from ..http.hub import Mount
-    from .redis import RedisEngine
+    from .redis.engine import RedisEngine
     from .search.index import Search
     from .search.views import SearchIndexView
     from .typed import CommandFields, SearchFields
@@ -81,7 +82,7 @@ class KVServer(Handle):
         real: RedisEngine | None = None
         if config.engine is not None:
             with importing(f"engine={config.engine.partition('://')[0]!r}", extra="redis"):
-                from .redis import RedisEngine
+                from .redis.engine import RedisEngine
             app.created_engine = real = RedisEngine(clock, context.ids, config.engine, config)
         self._port: Mount | None = None
         super().__init__(context, app, config)
@@ -154,9 +155,6 @@ class KVServer(Handle):
     def _address_of(self, port: Mount) -> str:
         scheme = "redis" if port.tls is None else "rediss"
         place = port.url.partition("://")[2]
-        # Imported here, because few tests use the Redis protocol.
-        from urllib.parse import quote
-
         return f"{scheme}://default:{quote(self._password, safe='')}@{place}"
 
     def _open_port(self, engine: AnyEngine, port: int = 0) -> Mount:

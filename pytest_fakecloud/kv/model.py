@@ -25,6 +25,8 @@ class CommandLimits:
 
     def __init__(self, limits: KVConfig, now_us: Callable[[], int]) -> None:
         self._max_size = limits.max_request_size
+        self.largest_reply = LARGEST if self._max_size is None else self._max_size
+        """Maximum size in bytes of the strings in a reply."""
         self._now_us = now_us
         self._lock = threading.Lock()
         self._windows = [
@@ -48,16 +50,16 @@ class CommandLimits:
 
     def check_size(self, line: list[bytes]) -> None:
         """Raise ``CommandError`` if a command is too large."""
-        self._check(sum(map(len, line)))
+        if self._max_size is not None:
+            self._check(sum(map(len, line)))
 
     def check_reply(self, size: int) -> None:
         """Raise ``CommandError`` if the strings of a reply, or of all replies, are too large."""
-        self._check(min(size, LARGEST + 1))
+        self._check(size)
 
     def _check(self, size: int) -> None:
-        limit = LARGEST if self._max_size is None else self._max_size
-        if size > limit:
-            raise CommandError(errors.max_request_size(limit, size))
+        if size > self.largest_reply:
+            raise CommandError(errors.max_request_size(self.largest_reply, size))
 
     def count(self, commands: int = 1) -> None:
         """Count commands. If they would exceed a limit, raise ``CommandError`` and count none."""

@@ -122,24 +122,27 @@ class Blocked:
     """The result of a command that has to wait: a blocking one or, with ``is_delay``, a delayed one.
 
     ``keys`` are the keys whose change can end the wait, ``timeout_ms`` is the time limit (0 for
-    none). ``attempt`` retries the command under the engine's lock, and returns None if the command
-    still has to wait. ``on_timeout`` is the reply at the time limit. Commands return this only to
-    sessions with ``may_block``.
+    none). ``attempt`` takes the keys that are ready, retries the command under the engine's lock,
+    and returns None if the command still has to wait. ``awaits`` is what has to happen to a key: the
+    creation of a value of a type, or ``"gone"`` for the end of a stream. ``on_timeout`` is the reply
+    at the time limit. Commands return this only to sessions with ``may_block``.
     """
 
     def __init__(
         self,
         keys: list[bytes],
         timeout_ms: int,
-        attempt: Callable[[], Reply],
+        attempt: Callable[[list[bytes]], Reply],
         on_timeout: Reply = None,
         is_delay: bool = False,
+        awaits: tuple[str, ...] = (),
     ) -> None:
         self.keys = keys
         self.timeout_ms = timeout_ms
         self.attempt = attempt
         self.on_timeout = on_timeout
         self.is_delay = is_delay
+        self.awaits = awaits
 
 
 NIL_ARRAY = _Marker.NIL_ARRAY

@@ -11,6 +11,7 @@ from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property, partial
+from hashlib import sha256
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar, cast
 
@@ -28,7 +29,7 @@ from .engine.engine import Engine
 from .errors import CommandError, RestError, as_reply
 from .model import TURN_SECONDS, CommandLimits
 from .races import Arrival, Interruptions, Sender
-from .reply import LARGEST, OK, STREAMED, Reply, resp_parts, size_of, to_json, to_resp
+from .reply import OK, STREAMED, Reply, resp_parts, size_of, to_json, to_resp
 from .settings import KVConfig
 from .table.registry import COMMANDS
 
@@ -54,8 +55,6 @@ def read_only_token(token: str) -> str:
     It depends only on the standard token, so that a ``.env`` file with a chosen token stays valid
     after a restart.
     """
-    from hashlib import sha256  # imported here, because OpenSSL takes 4 ms to load
-
     return sha256(f"read-only {token}".encode()).hexdigest()
 
 
@@ -247,7 +246,7 @@ class KVApp(App):
                 elif reply is not OK:
                     size += size_of(reply)
                 # The whole response will be rejected as too large, so discard this reply.
-                replies.append(reply if size <= LARGEST else None)
+                replies.append(reply if size <= limits.largest_reply else None)
             except CommandError as error:
                 replies.append(as_reply(error))
         return replies, size

@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from functools import partial
 from http.client import HTTPMessage, RemoteDisconnected
+from importlib.metadata import version
 from itertools import chain
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit
@@ -452,8 +453,6 @@ def sent_headers(
 
 @functools.cache
 def _urllib3_name() -> str:
-    from importlib.metadata import version
-
     return f"python-urllib3/{version('urllib3')}"
 
 

@@ -10,6 +10,7 @@ import datetime
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -116,8 +117,6 @@ def _set_zone(name: str | None) -> None:
     else:
         os.environ["TZ"] = name
     if sys.platform != "win32":
-        import time
-
         time.tzset()
 
 

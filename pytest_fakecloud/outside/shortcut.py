@@ -83,6 +83,8 @@ class Shortcut:
             return None
         if head.length > min(mount.body_limit, _MOST_BODY_BYTES):
             return None
+        if "text/event-stream" in head.fields.get("accept", "").lower():
+            return None  # The response may be a stream.
         if len(target) > _MOST_TARGET_BYTES or _TARGET.fullmatch(target) is None:
             return None
         request = Request(method, target, head.headers, b"", ("127.0.0.1", 0), head.fields)

@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
+import ssl
+import tempfile
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.errors import importing
 from .replace import Change, Function, Hook, Hooks
-
-if TYPE_CHECKING:
-    import ssl
 
 _LOOPBACK = "127.0.0.1"
 _PROXY_VARIABLES = ("NO_PROXY", "no_proxy")
@@ -159,10 +159,6 @@ class Authority:
     """
 
     def __init__(self) -> None:
-        # Imported here, because few tests need HTTPS.
-        import ssl
-        import tempfile
-
         with importing("tls=True", extra="tls"):
             import trustme
         authority = trustme.CA()
@@ -182,8 +178,6 @@ class Authority:
 
     def client_context(self) -> ssl.SSLContext:
         """Return a TLS context that trusts the authority, for clients that accept one."""
-        import ssl
-
         return ssl.create_default_context(cafile=self.ca_file)
 
     def close(self) -> None:
@@ -193,6 +187,4 @@ class Authority:
 
 def _remove(folder: str, owner: int) -> None:
     if os.getpid() == owner:
-        import shutil
-
         shutil.rmtree(folder, ignore_errors=True)

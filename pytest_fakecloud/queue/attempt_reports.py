@@ -8,9 +8,10 @@ assertions. Source: decided here.
 from __future__ import annotations
 
 import json
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from functools import cached_property, partial
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
@@ -46,7 +47,7 @@ from .signatures import WATCHER, FailedCheck, SignatureDetails, signature_detail
 from .wire.values import as_text, failure_text, shortened_body
 
 if TYPE_CHECKING:
-    from logging import Handler, Logger, LogRecord
+    from logging import LogRecord
 
 _MAX_FINISHED = 1_000
 _LONGEST_DOCUMENT = 20_000  # characters of a text that is no JSON
@@ -129,6 +130,8 @@ class AttemptReports(DeliveryInterceptor):
         self._now = now
         self._is_driven = engine.lane == "driven"
         self._logged: dict[int, list[BaseException]] = {}
+        self._log_handler = logging.Handler()
+        self._log_handler.emit = partial(_collect, self._logged)  # type: ignore[method-assign]
         self.finished: deque[FinishedDelivery] = deque()
         self._finished_bytes = 0
 
@@ -142,7 +145,7 @@ class AttemptReports(DeliveryInterceptor):
                 # Driven deliveries do not overlap in threads. Only then can an exception that is
                 # logged during a delivery be attributed to this delivery.
                 self._logged[id(logged)] = logged
-                self._root_logger.addHandler(self._log_handler)
+                logging.getLogger().addHandler(self._log_handler)
                 try:
                     WATCHER.begin(failed_checks)
                     outcome = await proceed(exchange)
@@ -150,29 +153,12 @@ class AttemptReports(DeliveryInterceptor):
                     WATCHER.end(failed_checks)
                     del self._logged[id(logged)]
                     if not self._logged:
-                        self._root_logger.removeHandler(self._log_handler)
+                        logging.getLogger().removeHandler(self._log_handler)
         except BaseException as error:
             self._record(started, Outcome(exception=error))
             raise
         self._record(started, outcome)
         return outcome
-
-    # The handler is created once, because this takes longer than a delivery, and logging is imported
-    # in functions, because a run's first fake is quicker without it.
-
-    @cached_property
-    def _root_logger(self) -> Logger:
-        import logging
-
-        return logging.getLogger()
-
-    @cached_property
-    def _log_handler(self) -> Handler:
-        import logging
-
-        handler = logging.Handler()
-        handler.emit = partial(_collect, self._logged)  # type: ignore[method-assign]
-        return handler
 
     def _record(self, started: StartedDelivery, outcome: Outcome) -> None:
         message, attempt = started.exchange.message, started.exchange.attempt

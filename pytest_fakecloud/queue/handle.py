@@ -153,9 +153,9 @@ class Queue(QueueActions, Handle):
     def _new_faults(self) -> QueueFaults:
         from .delivery.faults import DeliveryFaults, QueueFaults
 
-        table = DeliveryFaults(self._context.ids.stream(self.name, "faults"), self._time)
-        self._engine.intercept(table)
-        return QueueFaults(table)
+        faults = QueueFaults(self._context.ids.stream(self.name, "faults"), self._time)
+        self._engine.intercept(DeliveryFaults(faults))
+        return faults
 
     @property
     def delivery(self) -> str:

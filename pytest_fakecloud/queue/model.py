@@ -411,11 +411,15 @@ class DeliveryInterceptor:
     If ``encloses_engine``, the outcome has been applied to the message when ``proceed`` ends. The
     chain of a queue is: record, the engine, report exceptions of background deliveries, sign (which
     also applies the faults of a delivery), explore. The other methods are the decisions of faults
-    outside of a delivery, and are not called while ``active`` is empty.
+    outside of a delivery, and are called only while ``active``.
     """
 
     encloses_engine: ClassVar[bool] = False
-    active: tuple[Any, ...] = ()
+
+    @property
+    def active(self) -> bool:
+        """Whether any fault can fire."""
+        return False
 
     async def deliver(self, exchange: Exchange, proceed: Proceed) -> Outcome:
         return await proceed(exchange)

@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from hashlib import sha256
 from itertools import product
 from types import FunctionType
 from typing import Any, NamedTuple, TypedDict
@@ -59,8 +60,6 @@ _UNCHECKED = {
 
 def body_hash(body: bytes) -> str:
     """Return the ``body`` claim: padded base64url of the SHA-256 of the raw body, even if empty."""
-    from hashlib import sha256  # imported here, because OpenSSL takes 4 ms to load
-
     return base64.urlsafe_b64encode(sha256(body).digest()).decode("ascii")
 
 

@@ -20,7 +20,6 @@ from traceback import walk_stack
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ..core.journal import recorder_of
 from ..core.recorder import raised_text
 from ..outside.replace import Replacement, replace
 
@@ -87,7 +86,7 @@ class Listener:
         if cloud is not self.cloud:
             self._unsubscribe()
             if cloud is not None:
-                observers = recorder_of(cloud.journal).shared.observers
+                observers = cloud.journal._recorder.shared.observers
                 self._unsubscribe = observers.add(self.forget_since)
             self.cloud = cloud
             with self._lock:
@@ -128,7 +127,7 @@ class Listener:
         if thread is None:
             thread = threading.get_ident() if "REQUEST_METHOD" in environ else 0
         with self._lock:
-            number = recorder_of(cloud.journal).reserve()
+            number = cloud.journal._recorder.reserve()
             request = ServedRequest(number, at_us, target, framework, environ, thread, path=path)
             request.body, request.body_type = _body_of(environ)
             names = sorted(name for name in environ if str(name).startswith("HTTP_"))
@@ -164,7 +163,7 @@ class Listener:
 
     def _end(self, request: ServedRequest) -> None:
         if self.cloud is not None:
-            request.ended = recorder_of(self.cloud.journal).reserve()
+            request.ended = self.cloud.journal._recorder.reserve()
         self._under_way = [other for other in self._under_way if other is not request]
 
     def _find_open(self, environ: object) -> ServedRequest | None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ..base_cloud import BaseCloud
 from ..core.calls import Call, Entry, Event, faults_ended
-from ..core.errors import report_failure
+from ..core.errors import report_hook_failure
 from ..core.recorder import SharedRecords
 from ..core.timers import instant_us
 from .values import Mask, hides_words, items_of, parsed, readable, scalar
@@ -330,7 +330,7 @@ def records_of(cloud: BaseCloud) -> SharedRecords:
 
 def _tried(read: Callable[..., Iterable[Any]], *given: Any) -> list[Any]:
     """Return the values that a function of a fake returns; none if it raises an exception."""
-    with report_failure("", lambda line: None):
+    with report_hook_failure("", lambda line: None):
         return list(read(*given))
     return []
 

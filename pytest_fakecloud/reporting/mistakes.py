@@ -17,7 +17,7 @@ from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from ..base_cloud import BaseCloud, context_of
+from ..base_cloud import BaseCloud
 from ..core.errors import counted, did_you_mean
 from ..files import local_path, working_folder
 from ..public_names import PUBLIC_NAMES
@@ -203,7 +203,7 @@ def _replaced_time(cloud: BaseCloud, frames: Sequence[FrameType]) -> Iterator[st
     whose values it may have taken.
     """
     freeze = "freeze it with fakecloud.clock.freeze(), or @pytest.mark.fakecloud(clock='frozen')"
-    if replaced := context_of(cloud).clock.replaced:
+    if replaced := cloud._context.clock.replaced:
         yield f"{replaced}; the running clock of the fakes then used the real time: {freeze}"
     elif cloud.clock.mode == "running" and any(
         package_of(frame) == "unittest"

@@ -13,14 +13,13 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple
 
-from ..base_cloud import BaseCloud, context_of
+from ..base_cloud import BaseCloud
 from ..core.calls import Action, Call, Entry, Event
 from ..core.clock import Timekeeper
-from ..core.errors import report_failure
+from ..core.errors import report_hook_failure
 from ..core.ids import Ids
-from ..core.journal import recorder_of
 from ..core.timers import Instant
-from ..handle import Context, Handle, action_method, app_of
+from ..handle import Context, Handle, action_method
 from ..http.messages import Request
 from ..services import report_part
 from .calls import executed_at
@@ -44,7 +43,7 @@ def record_times(cloud: BaseCloud) -> None:
     Without these times, the replay of a running clock is exact only to the millisecond.
     """
     reads = deque[tuple[int, int]](maxlen=_MOST_READS)
-    context_of(cloud).clock.reads = recorder_of(cloud.journal).shared.reads = reads
+    cloud._context.clock.reads = cloud.journal._recorder.shared.reads = reads
 
 
 class Inexact(Exception):
@@ -65,7 +64,7 @@ def states(cloud: BaseCloud, report: Report) -> dict[str, Any]:
     followed = [one for one in with_data if one.name not in reasons]
     found: dict[str, Any] = {"steps": []}
     if followed:
-        with report_failure("the states could not be replayed", failures.append):
+        with report_hook_failure("the states could not be replayed", failures.append):
             found = _replayed(cloud, report, followed, reasons)
     notes = [f"The data of {name} is not shown: {reason}." for name, reason in reasons.items()]
     return {**found, "note": "\n".join([*notes, *failures])}
@@ -78,7 +77,9 @@ def _obstacle(handle: Handle) -> str:
         return "it runs in another process"
     if settings.get("engine") is not None:
         return "it uses a real server, whose data cannot be replayed"
-    is_cut = any({"request_body", "target"} & {*call.cut} for call in handle.journal.calls())
+    # A request without valid credentials changes no data, and its body is not read.
+    calls = (call for call in handle.journal.calls() if call.status != 401)
+    is_cut = any({"request_body", "target"} & {*call.cut} for call in calls)
     return "the journal has cut its requests" if is_cut else ""
 
 
@@ -94,7 +95,7 @@ class Time(Timekeeper):
         super().__init__(start, "frozen")
         self.recorded: dict[int, list[int]] = {}
         current: dict[int, list[int]] = {}
-        for thread, value in tuple(recorder_of(cloud.journal).shared.reads or ()):
+        for thread, value in tuple(cloud.journal._recorder.shared.reads or ()):
             if value < 0:  # the negative number of the entry whose readings follow in this thread
                 current[thread] = self.recorded[-value] = []
             elif thread in current:
@@ -136,7 +137,7 @@ class Copy:
         request = Request(call.method, target, headers, call.request_body, call.client)
         # The server reads the clock once before it records the call.
         self.time.expect(call.at_us, number=call.number)
-        answer = app_of(self.fake).answer(request)
+        answer = self.fake._app.answer(request)
         if call.fault is not None:
             return
         same = getattr(answer, "status", None) == call.status
@@ -305,7 +306,7 @@ def _replayed(
 ) -> dict[str, Any]:
     """Replay a cloud's journal; return the initial data of its fakes and the steps that change it."""
     fakes = {handle.name for handle in followed}
-    every = (*cloud.journal.entries, *recorder_of(cloud.journal).shared.actions)
+    every = (*cloud.journal.entries, *cloud.journal._recorder.shared.actions)
     entries = sorted((one for one in every if one.handle in fakes), key=lambda one: one.number)
     player = _Player(cloud, entries[0].at if entries else cloud.clock.now(), reasons)
     with ExitStack() as stack:

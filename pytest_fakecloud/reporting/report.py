@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
 
-from ..base_cloud import BaseCloud, closed_addresses, context_of
+from ..base_cloud import BaseCloud, closed_addresses
 from ..core.calls import Action, Call, Entry, Event
-from ..core.errors import chain_of, describe_error, report_failure
+from ..core.errors import chain_of, describe_error, report_hook_failure
 from ..core.problems import Problem
 from ..handle import Handle
 from ..services import SERVICES, report_part
@@ -61,15 +61,15 @@ def report_of(
     every: list[Row] = []
     found: list[Finding] = []
     left: list[Finding] = []
-    with report_failure("the lookups failed", failures.append):
+    with report_hook_failure("the lookups failed", failures.append):
         lookups = lookups_of(cloud, list(cloud.journal.entries), mask)
-    with report_failure("the findings failed", failures.append):
+    with report_hook_failure("the findings failed", failures.append):
         found = find(ObservedTest(cloud, lookups, idle_s, raised, served))
-    with report_failure("the calls cannot be shown", failures.append):
+    with report_hook_failure("the calls cannot be shown", failures.append):
         every = rows(cloud, served=served, lookups=lookups, mask=mask)
-    with report_failure("what is unfinished cannot be shown", failures.append):
+    with report_hook_failure("what is unfinished cannot be shown", failures.append):
         left = unfinished(cloud, lookups, found)
-    shared, closed = context_of(cloud), closed_addresses(cloud).items()
+    shared, closed = cloud._context, closed_addresses(cloud).items()
     # A delivery has two journal numbers.
     shown = ((one, row) for row in every for one in (row, row.delivery) if one is not None)
     masked = partial(_masked, mask=mask, numbers={one.number: row.number for one, row in shown})
@@ -119,7 +119,7 @@ def rejected(
     else. ``meant`` calls are ignored.
     """
     every = [one for one in cloud.journal.entries if isinstance(one, Call)]
-    for handle in context_of(cloud).handles.items:
+    for handle in cloud._context.handles.items:
         calls = [one for one in every if one.handle == handle.name]
         wrong = [call for call in calls if call.status == 401 and call.fault is None]
         if every_call and len(wrong) < len(calls):
@@ -151,10 +151,10 @@ def unfinished(
 ) -> list[Finding]:
     """Return the unfinished work that no finding explains, the most important first."""
     found: list[Finding] = []
-    for handle in context_of(cloud).handles.items:
+    for handle in cloud._context.handles.items:
         detect = getattr(report_part(handle.fixture, "findings"), "unfinished", None)
         failures: list[str] = []
-        with report_failure("what waits cannot be shown", failures.append):
+        with report_hook_failure("what waits cannot be shown", failures.append):
             found += detect(handle, lookups) if detect is not None else ()
         found += [Finding("failed", handle.name, values={"text": text}) for text in failures]
     left_out = {_EXPLAINED[one.kind] for one in explaining if one.kind in _EXPLAINED}
@@ -355,7 +355,7 @@ class ObservedTest:
 
     @cached_property
     def fakes(self) -> list[Any]:
-        return list(context_of(self.cloud).handles.items)
+        return list(self.cloud._context.handles.items)
 
     @cached_property
     def read_only_tokens(self) -> dict[str, str]:

@@ -12,7 +12,7 @@ from inspect import signature
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from ..base_cloud import BaseCloud, closed_addresses, context_of
+from ..base_cloud import BaseCloud, closed_addresses
 from ..core.calls import Action, Call, Entry, Event, faults_ended
 from ..core.errors import describe_error
 from ..core.recorder import CallSite, place_at
@@ -127,7 +127,7 @@ class _Builder:
         self, cloud: BaseCloud, entries: Sequence[Entry], lookups: Lookups, mask: Mask
     ) -> None:
         self._lookups, self._mask = lookups, mask
-        self._fakes = {handle.name: handle for handle in context_of(cloud).handles.items}
+        self._fakes = {handle.name: handle for handle in cloud._context.handles.items}
         self._sites = records_of(cloud).sites
         self._names = {url: name for name, (_, url) in closed_addresses(cloud).items()}
         self._names.update((handle.url, handle.name) for handle in self._fakes.values())

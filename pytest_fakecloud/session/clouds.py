@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import urllib.request
 from collections.abc import Callable, Container, Generator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -11,7 +12,6 @@ import pytest
 from ..base_cloud import (
     begin_test,
     close_with_fixtures,
-    context_of,
     credentials_of,
     fixture_fake,
     keep_only,
@@ -24,7 +24,14 @@ from ..core.settings import DeliveryMode
 from ..handle import Handle
 from ..outside.replace import replace
 from ..services import SERVICES, find, settings_class
-from .options import PER_TEST_SETTINGS, SESSION_SETTINGS, RunOptions, fixture_of, misuse
+from .options import (
+    PER_TEST_SETTINGS,
+    SESSION_SETTINGS,
+    RunOptions,
+    fixture_of,
+    misuse,
+    without_traceback,
+)
 
 
 def new_cloud(settings: Mapping[str, Any], delivery: DeliveryMode) -> Cloud:
@@ -39,8 +46,12 @@ def new_cloud(settings: Mapping[str, Any], delivery: DeliveryMode) -> Cloud:
         tls=settings["tls"],
         share_tls_context=settings["share_tls_context"],
     )
-    context_of(cloud).fixture_settings = settings
+    cloud._context.fixture_settings = settings
     return cloud
+
+
+fake_in = without_traceback(fixture_fake)
+"""Returns the fake of a fixture in a cloud."""
 
 
 def publish_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
@@ -62,7 +73,7 @@ def publish_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], N
         if cloud.authority is not None and is_first:
             ends.append(_replace_default_opener())
 
-    ends.append(context_of(cloud).listeners.add(publish))
+    ends.append(cloud._context.listeners.add(publish))
     for handle in cloud.fakes():
         publish(handle)
     return partial(call_all, ends)
@@ -73,8 +84,6 @@ def _replace_default_opener() -> Callable[[], None]:
     return a function that restores it. Since Python 3.12, the shared opener keeps the first TLS
     context. An application's own opener stays.
     """
-    import urllib.request
-
     opener: Any = getattr(urllib.request, "_opener", None)
     default: Any = urllib.request.build_opener()
     usual = [*map(type, default.handlers)]
@@ -134,10 +143,10 @@ class _Changes:
 
     def __init__(self, cloud: Cloud, *, is_from_start: bool = False) -> None:
         self._cloud = cloud
-        self._recorder = context_of(cloud).recorder
+        self._recorder = cloud._context.recorder
         self._began = 0 if is_from_start else self._recorder.reserve()
         self._plans = {} if is_from_start else {one: one._plans() for one in cloud.fakes()}
-        self._allowed = 0 if is_from_start else len(context_of(cloud).allowed)
+        self._allowed = 0 if is_from_start else len(cloud._context.allowed)
         self._last: dict[Handle, int] = {}
         """The journal number of the last change of each fake."""
 
@@ -146,7 +155,7 @@ class _Changes:
         for entry in (*self._recorder.entries, *self._recorder.shared.actions):
             if entry.number > self._began:
                 numbers[entry.handle] = max(entry.number, numbers.get(entry.handle, 0))
-        is_allowed = len(context_of(self._cloud).allowed) > self._allowed
+        is_allowed = len(self._cloud._context.allowed) > self._allowed
         for handle in self._cloud.fakes():
             if is_allowed or handle._plans() != self._plans.get(handle, []):
                 numbers[handle.name] = max(self._began, numbers.get(handle.name, 0))
@@ -233,7 +242,7 @@ class LastingCloud:
         begin_test(cloud)
         restore_credentials(cloud, self._credentials)
         seed = self._options.defaults["seed"] or item.nodeid
-        context_of(cloud).ids.reseed(seed if self._seed is None else self._seed)
+        cloud._context.ids.reseed(seed if self._seed is None else self._seed)
 
     def begin_call(self) -> None:
         """Mark calls recorded before the test's own code, and remember the fakes that exist. Those

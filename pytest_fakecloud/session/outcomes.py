@@ -14,10 +14,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from ..base_cloud import context_of, undelivered
+from ..base_cloud import undelivered
 from ..cloud import Cloud
 from ..core.calls import Call
-from ..core.errors import ContractError, chain_of, counted, encodable, ends_the_test, report_failure
+from ..core.errors import (
+    ContractError,
+    chain_of,
+    counted,
+    encodable,
+    ends_the_test,
+    report_hook_failure,
+)
 from ..core.libraries import is_library
 from ..core.problems import Problem, with_allowance
 from ..core.recorder import is_own
@@ -38,7 +45,9 @@ def check(run: Run, item: pytest.Item) -> None:
     failed: list[str] = []
     failure: BaseException | None = None
     warned: list[str] = []
-    with report_failure("the check for strict-mode violations could not be made", failed.append):
+    with report_hook_failure(
+        "the check for strict-mode violations could not be made", failed.append
+    ):
         clouds, kinds = run.clouds(), run.strict_kinds()
         for cloud in clouds:
             warned += _undelivered(cloud, kinds)
@@ -71,7 +80,7 @@ def explain(run: Run, item: pytest.Item, error: Exception) -> None:
     callback's failed assertion be the cause of the error.
     """
     found: list[Problem] = []
-    with report_failure("the exceptions of callbacks could not be read", partial(warn, item)):
+    with report_hook_failure("the exceptions of callbacks could not be read", partial(warn, item)):
         found = _failing_violations(run.clouds(), run.strict_kinds())
     ending = _ending(found)
     if ending is not None:
@@ -144,7 +153,7 @@ def _described(clouds: list[Cloud], kinds: set[str]) -> list[str]:
 def _refused_clients(cloud: Cloud) -> list[str]:
     """Describe clients whose credentials were rejected, unless the test allows it."""
 
-    context = context_of(cloud)
+    context = cloud._context
 
     def meant(call: Call) -> bool:
         facts = {"path": call.path, "method": call.method, "handle": call.handle}
@@ -167,13 +176,15 @@ def finish(run: Run) -> None:
     """Close the fakes that outlive tests and write the index of timelines."""
     folder = run.options.timelines
     # An ``on_close`` callback may raise. The outcomes have been reported, so only print the error.
-    with report_failure("fakecloud: no index of the timelines", partial(print, file=sys.stderr)):
+    with report_hook_failure(
+        "fakecloud: no index of the timelines", partial(print, file=sys.stderr)
+    ):
         # A folder that could not be created has already been reported.
         if folder is not None and os.path.isdir(folder):
             from ..reporting.page import write_index
 
             write_index(folder)
-    with report_failure(
+    with report_hook_failure(
         "fakecloud: the session's fakes did not close", partial(print, file=sys.stderr)
     ):
         run.close()
@@ -192,7 +203,7 @@ def report_on(
 ) -> None:
     """Add the journal of a test's fakes to its report, and write its recording."""
     # Catch all exceptions, e.g. of a lost server: one raised here would abort the run.
-    with report_failure(NO_REPORT, lambda line: report.sections.append((_SECTION, line))):
+    with report_hook_failure(NO_REPORT, lambda line: report.sections.append((_SECTION, line))):
         clouds = run.clouds()
         # Each cloud has its own clock, so the run's cloud gets a separate page next to the test's.
         names = [item.nodeid, f"{item.nodeid} (session)"]
@@ -273,7 +284,7 @@ def _adds_to_recording(
     """Return whether to write the calls of a test: at the end of its code or of a failed set-up, and
     again if its teardown has added some. It may also have reset the fakes, and their journals.
     """
-    entries = [one for cloud in clouds for one in context_of(cloud).recorder.entries]
+    entries = [one for cloud in clouds for one in cloud._context.recorder.entries]
     recorded = run.test.recorded
     if call.when == "teardown":
         is_due = len(entries) > len(recorded) and entries[: len(recorded)] == recorded
@@ -290,7 +301,9 @@ def _record(folder: Path, named: list[tuple[Cloud, str]], item: pytest.Item) -> 
 
     write = archive_writer("--fakecloud-record")
     for cloud, name in named:
-        with report_failure(f"the recording of {name} could not be written", partial(warn, item)):
+        with report_hook_failure(
+            f"the recording of {name} could not be written", partial(warn, item)
+        ):
             write(cloud, folder / f"{file_name(name)}.har")
 
 
@@ -300,7 +313,7 @@ def _keep(named: list[tuple[Cloud, str]], item: pytest.Item) -> None:
     from ..reporting.report import report_of
 
     for cloud, name in named:
-        with report_failure(f"the run of {name} could not be kept", partial(warn, item)):
+        with report_hook_failure(f"the run of {name} could not be kept", partial(warn, item)):
             if (folder := _folder_of_passes(item)) is not None:
                 keep(folder, report_of(cloud, test=name))
 
@@ -349,7 +362,7 @@ def _lines(phase: _Phase, cloud: Cloud, name: str) -> list[TextLine]:
         lines += [TextLine(text, "cause") for text in texts]
     # An error can have a context manager in which the fakes hold the data that it is about.
     scene: Any = getattr(type(phase.raised), "_fakecloud_scene", None)
-    failed = report_failure(NO_REPORT, lambda text: lines.append(TextLine(text)))
+    failed = report_hook_failure(NO_REPORT, lambda text: lines.append(TextLine(text)))
     with failed, nullcontext() if scene is None else scene(phase.raised, cloud):
         lines += _journal(phase, cloud, name, hints, width)
     return lines
@@ -390,7 +403,7 @@ def _hints(phase: _Phase, cloud: Cloud, raised: BaseException) -> list[str]:
 
     item = phase.item
     lines: list[str] = []
-    with report_failure("the hints about missing requests could not be made", lines.append):
+    with report_hook_failure("the hints about missing requests could not be made", lines.append):
         lines += hints_about_error(cloud, raised) or old_token_hints(cloud)
         if not lines and phase.run.test.cloud in (None, cloud):
             lines += unrequested_fakes(cloud, raised, getattr(item, "fixturenames", ()))
@@ -409,7 +422,7 @@ def _with_last_pass(data: Report, item: pytest.Item) -> tuple[Report, Mapping[st
     from ..reporting.last_pass import compared, kept
 
     failures: list[str] = []
-    with report_failure("the last passing run cannot be shown", failures.append):
+    with report_hook_failure("the last passing run cannot be shown", failures.append):
         folder = _folder_of_passes(item)
         passed = None if folder is None else kept(folder, data.test)
         return (data, None) if passed is None else compared(data, passed)
@@ -425,7 +438,7 @@ def _written(
     # An error such as a broken promise can have a function that makes its page.
     picture: Any = getattr(type(phase.raised), "_fakecloud_picture", None)
     failures: list[str] = []
-    with report_failure("it could not be written", failures.append):
+    with report_hook_failure("it could not be written", failures.append):
         own_page = None if picture is None else partial(picture, phase.raised)
         written = page.write(cloud, folder, data, own_page, beside)
         as_json.write(data, written.with_suffix(".json"))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from .. import __path__
-from ..base_cloud import close_with_fixtures, context_of, fixture_fake
+from ..base_cloud import close_with_fixtures
 from ..cloud import Cloud
 from ..core.errors import ContractError, unknown_name
 from ..core.libraries import add_test
@@ -86,26 +86,22 @@ class Run:
         self._environment = pytest.MonkeyPatch()
         self._test_environment = pytest.MonkeyPatch()
         self._process_changes: Hooks | None = None
-        self._knows_session_settings = self.options.scope == "session"
-        """Whether the settings of the session have an effect, or are known to have none."""
-        self._parent: pytest.Collector | None = None
-        """The class or module in which ``_knows_session_settings`` was last determined."""
-
-    fake = staticmethod(without_traceback(fixture_fake))
-    """Returns the fake of a fixture in a cloud."""
+        self._has_warned = False
+        """Whether a test has warned of settings of the session without an effect."""
 
     # -- clouds ----------------------------------------------------------------------------------
 
     @without_traceback
-    def open_cloud(self, own: Any, session_settings: Any = None) -> Cloud:
+    def open_cloud(self, own: Any, session_settings: Any) -> Cloud:
         """Return the cloud of the fixtures; ``own`` is the value of ``fakecloud_settings``, and
-        ``session_settings`` that of ``fakecloud_session_settings`` if the fakes last for the session.
+        ``session_settings`` that of ``fakecloud_session_settings``.
         """
         item, scope = self.test.item, self.options.scope
         assert item is not None, "fixtures of fakes are for tests"
         if not isinstance(own, (dict, Mapping)):
             raise misuse(f"the fixture {SETTINGS} must return a dict of settings, got {own!r}")
-        self._warn_of_session_settings(item)
+        if session_settings and scope != "session":
+            self._warn_of_session_settings(item)
         self._own = own
         owner, settings = self.options.owner_of(item), None
         if owner is not item:
@@ -154,13 +150,9 @@ class Run:
 
     def _warn_of_session_settings(self, item: pytest.Item) -> None:
         """Warn once of settings of the session in a run whose fixtures do not use them."""
-        if self._knows_session_settings or item.parent is self._parent:
+        if self._has_warned:
             return
-        self._parent = item.parent
-        request = getattr(item, "_request", None)
-        if request is None or not request.getfixturevalue(SESSION_SETTINGS):
-            return
-        self._knows_session_settings = True
+        self._has_warned = True
         if any(
             "fakecloud_session" in getattr(one, "fixturenames", ()) for one in item.session.items
         ):
@@ -198,7 +190,7 @@ class Run:
             cloud = each.cloud
             if cloud is None or cloud is requested:
                 continue
-            if context_of(cloud).recorder.entries or cloud.problems():
+            if cloud._context.recorder.entries or cloud.problems():
                 clouds.append(cloud)
         return clouds
 
@@ -318,7 +310,7 @@ class Run:
                         "clock"
                     )
             elif not is_of_all:
-                used = context_of(test.cloud).fixture_handles
+                used = test.cloud._context.fixture_handles
                 unused = names.intersection(SERVICES).difference(used)
                 if unused:
                     raise misuse(
@@ -393,7 +385,7 @@ class Observation:
         options = self._options
         if cloud is not self._cloud:
             self._cloud = cloud
-            recorded = context_of(cloud).recorder.shared
+            recorded = cloud._context.recorder.shared
             recorded.find_site = None
             if options.wants_call_sites(item):
                 from ..outside.call_sites import call_site
@@ -499,11 +491,8 @@ NOT_OF_A_TEST = ("__main__", "cli", "kafka", "redis", "standalone", "support", "
 """Modules that ``import_fakes()`` leaves out: tests only need them with a library or a server."""
 
 
-IMPORTED_LATER = (
-    "cronsim", "decimal", "difflib", "email.utils", "fractions", "jwt", "ssl", "sysconfig", "tomllib",
-    "zipfile", "zoneinfo",
-)  # fmt: skip
-"""Modules that functions of this package import when they are first called."""
+IMPORTED_LATER = ("cronsim", "jwt")
+"""Libraries that functions of this package import when they are first called."""
 
 
 def import_fakes() -> None:

@@ -13,20 +13,21 @@ from functools import cache, cached_property, wraps
 from pkgutil import get_data
 from typing import Any, TypeAlias, TypeVar
 
-from ..base_cloud import begin_test, context_of
+from ..base_cloud import begin_test
 from ..cloud import Cloud
 from ..core.errors import ContractError, ServiceError
 from ..core.ids import new_token
 from ..core.problems import Problem, Problems, shortened
 from ..core.recorder import Recorder
-from ..faults.table import setting_over
+from ..faults.fault import setting_over
 from ..http.app import FAULTS, App, Route, RouteTable
 from ..http.messages import Answer, AnyResponse, Effect, Request, Serve, bearer_token, same
 from ..services import services_by_word
 from .addresses import TOKEN_VARIABLE, URL_VARIABLE, Hosts
-from .control import PREFIX, Refused, contract, fields, handle_named, shapes
+from .control import shapes
 from .control.clouds import CloudRoutes, IsolatedClouds, clock_view
 from .control.data import DataRoutes
+from .control.endpoints import PREFIX, Refused, contract, fields, handle_named
 from .control.handles import HandleRoutes, describe
 
 T = TypeVar("T", bound=AnyResponse)
@@ -62,7 +63,7 @@ class _Bugs(Problems):
         """Add a bug to the cloud's problems and log it."""
         if kind != "bug":
             return Problem(kind, text, facts, exception)
-        problem = context_of(self._cloud).problems.report(kind, text, exception=exception, **facts)
+        problem = self._cloud._context.problems.report(kind, text, exception=exception, **facts)
         self._log_bug(problem.text)
         return problem
 
@@ -98,9 +99,7 @@ class ControlApp(App):
         recorder = Recorder(cloud.clock.now_us, service="control", handle="control")
         # Keep no entries: an open console sends requests every two seconds, possibly for weeks.
         recorder.keep = 0
-        self.attach(
-            clock=context_of(cloud).clock, recorder=recorder, problems=_Bugs(cloud, log_bug)
-        )
+        self.attach(clock=cloud._context.clock, recorder=recorder, problems=_Bugs(cloud, log_bug))
         self.chain.add(FAULTS, self._convert_errors)
         self.loading = ""
         """The progress of the initial load as a string; empty when nothing is being loaded."""

@@ -22,7 +22,7 @@ from ..files import read_file, read_json
 from ..services import named
 from ..subcommands import Subparsers, complain
 from .addresses import CONTROL_URL, TOKEN_VARIABLE, URL_VARIABLE, control_token, is_loopback
-from .control import PREFIX
+from .control.endpoints import PREFIX
 
 EXIT_REFUSED = 1
 CONNECTS_WITHIN = 10.0

@@ -23,11 +23,9 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from ..base_cloud import context_of
 from ..core.errors import ContractError, shown, unknown_name
 from ..core.settings import connection_settings
 from ..core.timers import monotonic
-from ..handle import app_of
 from ..http.app import GUARD
 from ..http.ports import keep, release
 from ..reporting.values import make_private
@@ -408,17 +406,17 @@ def _served(
                 continue
             handle = cloud._start(fixture, settings)
             if handle.name in options.guarded:
-                app_of(handle).chain.add(GUARD, hosts.guard)
+                handle._app.chain.add(GUARD, hosts.guard)
         if options.journal_entries is not None:
             # A server with a limited journal may run for long, so limit its problems, too.
-            problems = context_of(cloud).problems
+            problems = cloud._context.problems
             problems.keep, problems.keep_exceptions = PROBLEMS, 0
         app = ControlApp(
             cloud, options.control_token,
             hosts=hosts, log_bug=partial(log.say, "bug", level="error"), clouds=clouds, begins=begins,
         )  # fmt: skip
         app.loading = "not begun" if states else ""
-        mount = context_of(cloud).mount(app, host=options.host, port=options.control_port or 0)
+        mount = cloud._context.mount(app, host=options.host, port=options.control_port or 0)
         app.url = mount.url
         mount.on_close.append(app.data.end_streams)
         mount.on_error.append(app.server_failed)

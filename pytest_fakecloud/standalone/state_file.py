@@ -18,8 +18,8 @@ import orjson
 from ..core.assets import asset
 from ..core.errors import ContractError, ServiceError, brief, one_line, unknown_name
 from ..core.json_schema import violations
+from ..faults.fault import Fault, setting_over
 from ..faults.plan import FaultPlan, fault_kinds
-from ..faults.table import Fault, setting_over
 from ..files import DATA_BYTES, open_file, read_file
 from ..services import SERVICES, services_by_word
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from ..core.errors import did_you_mean
 from . import errors
-from .engine import check_metadata
+from .engine.engine import check_metadata
 from .model import (
     EVERYTHING,
     Floats,

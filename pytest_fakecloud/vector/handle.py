@@ -28,7 +28,7 @@ from ..handle import Aio, Context, action, perform
 from ..http.messages import decode_segment
 from . import QUERIES, UPSERTS
 from .embedding import Embedder
-from .engine import VectorEngine
+from .engine.engine import VectorEngine
 from .errors import VectorError
 from .fields import DEFAULT_TOP_K, as_flag, as_floats, from_array
 from .model import (

@@ -18,6 +18,7 @@ record, and for a file the line or row.
 from __future__ import annotations
 
 import math
+import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from os import PathLike
@@ -272,8 +273,6 @@ def _arrays(path: Path) -> dict[str, Any]:
 
 def _check_archive(file: BinaryIO) -> None:
     """Raise ``ValueError`` for an archive whose members would need too much memory."""
-    import zipfile  # imported here, because few tests load an archive
-
     with zipfile.ZipFile(file) as archive:
         members = archive.infolist()
     file.seek(0)

@@ -24,7 +24,7 @@ from ..http.app import App, Endpoint, Route
 from ..http.messages import Answer, Request, bearer_token, decode_segment, same
 from . import errors
 from .embedding import Embedder, required
-from .engine import VectorEngine
+from .engine.engine import VectorEngine
 from .fields import KNOWN, Fields, missing
 from .model import VECTORS, Hit, Include, Kind, NamespaceInfo, VectorQuery, VectorRecord
 

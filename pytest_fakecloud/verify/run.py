@@ -17,7 +17,7 @@ from typing import Any
 from ..core.assets import asset
 from ..core.errors import brief
 from ..reporting.values import map_strings
-from .catalogue import Scenario, Step, scenarios
+from .catalogue.scenarios import Scenario, Step, scenarios
 from .sides import Bounds, Interrupted, Reply, Side, Target, Unreachable, facts_of, fake_of, mask_of
 
 NOT_OFFERED = "the service does not have this command or endpoint"

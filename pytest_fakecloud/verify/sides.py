@@ -24,7 +24,7 @@ from ..core.json_schema import check_nesting
 from ..core.threads import DaemonThread
 from ..reporting.values import Mask, map_strings
 from . import RUN_SECONDS
-from .catalogue import Scenario, Step
+from .catalogue.scenarios import Scenario, Step
 
 PAUSE = 0.25
 """Seconds between two checks whether an index has pending changes."""

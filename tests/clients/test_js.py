@@ -216,7 +216,7 @@ issue 4755).
 def on_kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """Yield the settings of a broker that uses the mock cluster."""
     pytest.importorskip("confluent_kafka")
-    from pytest_fakecloud.broker import kafka as kafka_engine
+    from pytest_fakecloud.broker.kafka import engine as kafka_engine
 
     from ..broker.kafka.mock_cluster import SETTINGS, MockCluster, library
 

@@ -13,7 +13,6 @@ import pytest
 import redis
 
 from pytest_fakecloud import Cloud, CommandError, KVServer
-from pytest_fakecloud.handle import app_of
 from pytest_fakecloud.http.messages import Request
 from tests.harness import Run, in_threads, wait_until
 
@@ -48,7 +47,7 @@ def left_after(use: Callable[[Cloud], None]) -> Counter[str]:
     for _ in range(2):
         with Cloud() as cloud:
             use(cloud)
-            apps = [ref(app_of(handle)) for handle in cloud.fakes()]
+            apps = [ref(handle._app) for handle in cloud.fakes()]
         del cloud
         found: Counter[str] = Counter()
         # The threads of connections end after the fake.
@@ -267,7 +266,7 @@ def test_fixtures_leave_nothing_to_the_collector(run: Run, scope: str) -> None:
 def test_a_late_call_of_a_closed_fake_is_recorded_elsewhere() -> None:
     with Cloud() as cloud:
         server = cloud.kv_server()
-        app, before = app_of(server), app_of(server).recorder
+        app, before = server._app, server._app.recorder
     assert app.recorder is not before
     assert app.recorder is app.recorder
     app.answer(Request("GET", "/get/k"))

@@ -9,6 +9,7 @@ import sysconfig
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import upstash_redis
@@ -194,3 +195,16 @@ def test_a_deleted_working_directory_changes_nothing(
     assert is_library(pytest.__file__)
     assert not is_library("relative/app.py")
     assert str(tmp_path) not in sys.path
+
+
+def test_replaced_functions_of_files_change_nothing(tmp_path: Path) -> None:
+    site = tmp_path / SITE
+    install(site, "my_shop", "shop/app.py")
+    with (
+        mock.patch("builtins.open", mock.mock_open(read_data="x")),
+        mock.patch("os.listdir", return_value=["redis-1.0.dist-info"]),
+        mock.patch("os.path.exists", return_value=True),
+        mock.patch("os.path.isfile", return_value=True),
+    ):
+        assert not is_library(str(site / "shop" / "app.py"))
+        assert not is_library(str(tmp_path / "app" / "main.py"))

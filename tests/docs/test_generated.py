@@ -74,8 +74,8 @@ def test_errors_of_every_service_are_listed() -> None:
 
 
 def test_decisions_of_every_service_are_listed() -> None:
-    page = (DOCS / "fidelity/decided.md").read_text(encoding="utf-8")
+    page = (DOCS / "fidelity/differences.md").read_text(encoding="utf-8")
     assert page.count("\n- ") > 60
     for title in ("Everywhere", "Key-value", "Vector", "Broker", "Queue"):
-        assert f"\n## {title}\n" in page
+        assert f"\n### {title}\n" in page
     assert "a slot number, which deletions do not change" in page

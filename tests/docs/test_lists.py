@@ -8,7 +8,6 @@ import pytest
 
 from pytest_fakecloud import Cloud, FaultPlan, Handle
 from pytest_fakecloud.faults.plan import fault_words
-from pytest_fakecloud.handle import app_of
 from pytest_fakecloud.services import SERVICES, handle_class
 
 from .blocks import DOCS
@@ -37,7 +36,7 @@ def test_every_route_of_the_broker_is_in_the_guide() -> None:
     with Cloud() as cloud:
         routes = {
             (method, re.sub(r"{\w+}", "{}", route.pattern))
-            for route in app_of(cloud.broker()).routes()
+            for route in cloud.broker()._app.routes()
             for method in route.methods.split()
         }
     assert {path for _, path in told} == {path for _, path in routes}
@@ -45,7 +44,7 @@ def test_every_route_of_the_broker_is_in_the_guide() -> None:
 
 
 def test_every_assertion_is_in_the_guide() -> None:
-    table = section("what-happened.md", "Choose an assertion")
+    table = section("assertions.md", "Choose an assertion")
     told = {
         name: set(re.findall(r"`(assert_\w+)`", names))
         for name, names in re.findall(r"^\| (.+?) \| (.+) \|$", table, re.M)

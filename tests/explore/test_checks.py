@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
+import anyio
+import httpx
 import pytest
+import redis as redis_py
 from upstash_redis import Redis
 from upstash_redis.asyncio import Redis as AsyncRedis
 
@@ -15,12 +21,14 @@ from pytest_fakecloud import (
     ContractError,
     History,
     KVServer,
+    always,
     linearizable,
     monotonic_reads,
     nothing_lost,
     observed,
     once,
 )
+from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.explore.run import Operation
 
 from .conftest import expects, failure
@@ -312,3 +320,111 @@ def test_monotonic_reads_never_go_back() -> None:
 def test_promises_about_something_else_are_rejected(make: Callable[[], object], text: str) -> None:
     with pytest.raises(ContractError, match=text):
         make()
+
+
+def _waits(kv: KVServer, how: str) -> None:
+    """Wait until a time-out, because nothing happens."""
+    if how == "asyncio.run()":
+        asyncio.run(asyncio.sleep(60))
+    elif how == "a new loop":
+        with contextlib.closing(asyncio.new_event_loop()) as loop:
+            loop.run_until_complete(asyncio.sleep(60))
+    elif how == "a loop of its own":
+        with contextlib.closing(asyncio.SelectorEventLoop()) as loop:
+            loop.run_until_complete(asyncio.sleep(60))
+    elif how == "anyio.run()":
+        anyio.run(anyio.sleep, 60)
+    elif how == "a thread":
+        asyncio.run(asyncio.to_thread(time.sleep, 60))
+    elif how == "a time-out":
+        with pytest.raises(asyncio.TimeoutError):
+            asyncio.run(asyncio.wait_for(_forever(), 60))
+    elif how == "a subscription":
+        with redis_py.Redis.from_url(kv.database_url) as client, client.pubsub() as listener:
+            listener.subscribe("news")
+            listener.get_message(timeout=60)
+            assert listener.get_message(timeout=60) is None
+    elif how == "a blocking command":
+        with redis_py.Redis.from_url(kv.database_url) as client:
+            assert client.blpop(["jobs"], 60) is None
+    else:
+        assert how == "a stream of events"
+        headers = {"Authorization": f"Bearer {kv.token}", "Accept": "text/event-stream"}
+        url = f"{kv.url}/subscribe/news"
+        with (
+            httpx.stream("POST", url, headers=headers, timeout=10) as answer,
+            pytest.raises(httpx.ReadTimeout),
+        ):
+            [*answer.iter_lines()]
+
+
+async def _forever() -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+@pytest.mark.parametrize(
+    ("how", "seconds"),
+    [
+        ("asyncio.run()", 60), ("a new loop", 60), ("a loop of its own", 60), ("anyio.run()", 60),
+        ("a thread", 60), ("a time-out", 60), ("a subscription", 60), ("a blocking command", 60),
+        ("a stream of events", 10),
+    ],
+)  # fmt: skip
+def test_waits_of_a_check_take_fake_time(
+    cloud: Cloud, kv: KVServer, redis: Redis, how: str, seconds: int
+) -> None:
+    spans: list[timedelta] = []
+
+    def check() -> None:
+        assert kv.value("n") == "1"
+        before = cloud.clock.now()
+        _waits(kv, how)
+        spans.append(cloud.clock.now() - before)
+
+    before = monotonic()
+    cloud.explore(lambda: redis.incr("n"), check, schedule="")
+    assert spans == [timedelta(seconds=seconds)]
+    assert monotonic() - before < 9
+
+
+def test_a_subscription_of_a_check_sees_what_a_delivery_publishes(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    queue = cloud.queue()
+
+    def handler(_: object) -> None:
+        redis.publish("news", "sent")
+
+    queue.destinations.call("https://app.example.com", handler)
+    client = queue.client()
+
+    def run() -> None:
+        redis.incr("n")
+        client.message.publish(url="https://app.example.com/hook", delay="30s")
+
+    def check() -> None:
+        assert kv.value("n") == "1"
+        client.message.publish(url="https://app.example.com/hook", delay="30s")
+        before = cloud.clock.now()
+        with redis_py.Redis.from_url(kv.database_url) as own, own.pubsub() as listener:
+            listener.subscribe("news")
+            assert listener.get_message(timeout=60)["type"] == "subscribe"
+            assert listener.get_message(timeout=60)["data"] == b"sent"
+        assert cloud.clock.now() - before == timedelta(seconds=30)
+
+    cloud.explore(run, check, schedule="")
+
+
+@pytest.mark.parametrize("how", ["time.sleep()", "asyncio.run()", "a subscription"])
+def test_a_promise_of_every_step_that_waits_is_an_error(
+    cloud: Cloud, kv: KVServer, redis: Redis, how: str
+) -> None:
+    def predicate() -> bool:
+        if how == "time.sleep()":
+            time.sleep(60)
+        else:
+            _waits(kv, how)
+        return True
+
+    with pytest.raises(ContractError, match="a promise that is checked after every step waits"):
+        cloud.explore(lambda: redis.incr("n"), always(predicate), schedule="")

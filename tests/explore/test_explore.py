@@ -38,7 +38,6 @@ from pytest_fakecloud.explore.schedule import KINDS, TRIED
 from pytest_fakecloud.explore.simulation import calls as calls_module
 from pytest_fakecloud.explore.simulation import clock as clock_module
 from pytest_fakecloud.explore.simulation import scheduler
-from pytest_fakecloud.faults.plan import table_of
 
 from .conftest import failure, holds
 
@@ -241,7 +240,7 @@ def test_results_are_those_of_clients_and_workers_that_returned(
 def test_everything_is_as_before(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     kv.execute("SET", "kept", "1")
     now, entries, token = cloud.clock.now(), len(cloud.journal), kv.token
-    faults, real_sleep = table_of(kv.faults), time.sleep
+    faults, real_sleep = kv.faults, time.sleep
     threads = threading.enumerate()  # Other tests may have left some that never end.
     cloud.explore(claim(redis), holds, budget=40)
     assert kv.contents() == {"kept": "1"}

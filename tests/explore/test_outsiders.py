@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import threading
 import time
@@ -162,6 +163,9 @@ def test_calls_through_a_running_client_of_an_application_are_those_of_the_reque
     lines = re.findall(r"(\w+): SET owner (\w+)", story)
     assert lines == [("ann", "ann"), ("bob", "bob")]
     assert found.tried == 20
+    if kind != "plain":
+        loop = "the event loop of a running TestClient, which began before explore()"
+        assert f"not explored: the order of calls in {loop}" in found.notes
 
 
 @pytest.mark.parametrize("kinds", ["lose_response", "drop"])
@@ -198,6 +202,52 @@ def test_sleeps_behind_a_running_client_of_an_application_take_fake_time(
         assert found.tried
         assert web.post("/missing").status_code == 404, "the client still runs"
     assert monotonic() - before < 60
+
+
+@pytest.mark.parametrize("transport", ["REST", "Redis protocol"])
+@pytest.mark.parametrize("starts", ["a thread", "a call of an executor"])
+def test_late_calls_for_a_request_of_an_earlier_run_belong_to_no_run(
+    cloud: Cloud, kv: KVServer, starts: str, transport: str
+) -> None:
+    app, redis = FastAPI(), Redis(kv.url, kv.token, rest_retries=0)
+    (begin, begins), (end, ends) = os.pipe(), os.pipe()
+    errors: list[Exception] = []
+    runs: list[int] = []
+
+    def work() -> None:
+        os.read(begin, 1)
+        try:
+            if transport == "REST":
+                redis.incr("late")
+            else:
+                with redis_py.Redis.from_url(kv.database_url, retry=None) as own:
+                    own.incr("late")
+        except Exception as error:
+            errors.append(error)
+        finally:
+            os.write(ends, b"x")
+
+    @app.post("/")
+    async def handler() -> None:
+        runs.append(1)
+        if len(runs) == 1:
+            if starts == "a thread":
+                threading.Thread(target=work).start()
+            else:
+                asyncio.get_running_loop().run_in_executor(None, work)
+        elif len(runs) == 2:
+            os.write(begins, b"x")
+            os.read(end, 1)
+        async with AsyncRedis(kv.url, kv.token, rest_retries=0) as own:
+            await own.incr("n")
+
+    def check() -> None:
+        assert kv.value("late") is None
+        assert int(kv.value("n") or 0) < 2
+
+    with TestClient(app, raise_server_exceptions=False) as client:
+        cloud.explore(lambda: client.post("/"), check, kinds="respond", budget=3, trust=False)
+    assert len(errors) == 1
 
 
 @pytest.mark.parametrize("where", ["def", "to_thread", "executor"])

@@ -538,3 +538,30 @@ def test_an_installed_application_has_its_lines_and_a_vendored_client_has_none(
     assert "the promise was broken" in output, "the assertion of the application is its promise"
     assert 'GET views → "7" (shop.py:2)' in output
     assert "http.py" not in output
+
+
+@pytest.mark.parametrize("options", ["", "processes=2"])
+def test_a_test_that_passes_has_logs_warnings_and_output_of_the_undisturbed_run(
+    run: Callable[..., pytest.RunResult], options: str
+) -> None:
+    code = f"""
+import logging, warnings
+
+def test_it(kv_server, fakecloud):
+    def buy():
+        kv_server.client(rest_retries=0).incr("sold")
+        print("prints")
+        logging.getLogger("shop").warning("logs")
+        warnings.warn(DeprecationWarning("warns"))
+
+    def check():
+        assert int(kv_server.value("sold") or 0) <= 2
+
+    fakecloud.explore([buy, buy], check, kinds=["respond", "drop"], budget=20, {options})
+"""
+    result = run(code, "-W", "default", "-rP", quiet=False)
+    result.assert_outcomes(passed=1, warnings=1)
+    text = result.stdout.str()
+    assert len(re.findall(r"(?m)^prints$", text)) == 2
+    assert len(re.findall(r"(?m)^WARNING .* logs$", text)) == 2
+    run(code, "-W", "error:warns", quiet=False).assert_outcomes(failed=1)

@@ -80,6 +80,31 @@ def test_code_that_remembers_an_earlier_run_is_an_error(
     assert "reset it in setup=" in text
 
 
+@pytest.mark.parametrize(
+    ("calls", "difference"),
+    [
+        ([("get/k", ""), ("GET/k", "")], "target, which had '/get/k' and then '/GET/k'"),
+        (
+            [("", '["GET","k"]'), ("", '["GET", "k"]')],
+            """request body, which had b'["GET","k"]' and then b'["GET", "k"]'""",
+        ),
+    ],
+)
+def test_an_error_about_calls_that_a_story_shows_alike_names_what_differs(
+    cloud: Cloud, kv: KVServer, calls: list[tuple[str, str]], difference: str
+) -> None:
+    calls_in_turn = itertools.cycle(calls)
+
+    def run() -> None:
+        path, body = next(calls_in_turn)
+        httpx.post(
+            f"{kv.url}/{path}", content=body, headers={"Authorization": f"Bearer {kv.token}"}
+        )
+
+    text = error(cloud, {"client": run}, holds)
+    assert f"'client: GET k → null', and the same except for its {difference}, the second" in text
+
+
 def test_answers_from_outside_the_fakes_are_an_error(cloud: Cloud, kv: KVServer) -> None:
     """The calls are the same, but a stored value differs."""
     values = itertools.count()

@@ -9,8 +9,8 @@ from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.field_types import TEXT
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.matching import Field
+from pytest_fakecloud.faults.fault import Fault, ServiceFault
 from pytest_fakecloud.faults.plan import FaultPlan
-from pytest_fakecloud.faults.table import FaultTable
 from pytest_fakecloud.http.messages import Answer, AnyResponse, Request
 from tests.harness import one_tls_context as one_tls_context
 
@@ -30,26 +30,24 @@ ARGUMENTS: dict[str, list[Any]] = {
 """Every method that injects a fault, in alphabetical order, with valid arguments."""
 
 
-class OwnTable(FaultTable):
-    service_fields = {"url": Field(TEXT), "message_id": Field(TEXT)}  # noqa: RUF012
+class OwnPlan(FaultPlan):
+    _service_fields = {"url": Field(TEXT), "message_id": Field(TEXT)}  # noqa: RUF012
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.fact_fields = {"url": Field(TEXT), "label": Field(TEXT)}
+    def __init__(self) -> None:
+        super().__init__(Ids(1).stream("faults"), Timekeeper())
+        self._fact_fields = {"url": Field(TEXT), "label": Field(TEXT)}
 
-
-@pytest.fixture
-def table() -> FaultTable:
-    return OwnTable(Ids(1).stream("faults"), Timekeeper())
+    def duplicate(self, **matchers: Any) -> Fault:
+        return self._add(ServiceFault(self, "duplicate", "duplicate", matchers))
 
 
 @pytest.fixture
-def plan(table: FaultTable) -> FaultPlan:
-    return FaultPlan(table)
+def plan() -> OwnPlan:
+    return OwnPlan()
 
 
-def sent(table: FaultTable, answer: AnyResponse | None = None) -> Any:
+def sent(plan: FaultPlan, answer: AnyResponse | None = None) -> Any:
     """Return the response to another request."""
     request = Request("GET", "/x")
     request.call = Call(1, 0, "demo", "demo", "GET", "/x")
-    return table.run(request, lambda: Answer(b"fine") if answer is None else answer)
+    return plan._run(request, lambda: Answer(b"fine") if answer is None else answer)

@@ -12,8 +12,8 @@ import pytest
 
 import pytest_fakecloud
 from pytest_fakecloud.core.calls import Call
+from pytest_fakecloud.faults.fault import setting_over
 from pytest_fakecloud.faults.plan import FaultPlan
-from pytest_fakecloud.faults.table import rule_of, setting_over
 
 from ..harness import error_of
 
@@ -66,7 +66,7 @@ def test_a_folder_beside_the_package_is_not_the_package(plan: FaultPlan) -> None
 
 def test_a_fault_of_nobodys_line_shows_none(plan: FaultPlan) -> None:
     fault = plan.drop()
-    rule_of(fault).origin = ""
+    fault._origin = ""
     assert repr(fault) == "<drop, 0 hits>"
 
 
@@ -86,6 +86,6 @@ def test_what_is_no_count(plan: FaultPlan, value: Any) -> None:
 def test_a_fault_is_meant_for_subjects_that_have_the_fact_it_asks_for(
     plan: FaultPlan, wanted: Any, facts: dict[str, Any], agrees: bool
 ) -> None:
-    rule = rule_of(plan.drop(url=wanted))
+    fault = plan.drop(url=wanted)
     call = Call(1, 0, "queue", "queue", "POST", "/", read_facts=lambda call: facts)
-    assert rule.matches(SimpleNamespace(call=call)) is agrees
+    assert fault._matches(SimpleNamespace(call=call)) is agrees

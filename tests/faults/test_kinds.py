@@ -10,8 +10,8 @@ import pytest
 
 from pytest_fakecloud.core.clock import Clock
 from pytest_fakecloud.faults.answers import lost, truncated
+from pytest_fakecloud.faults.fault import Fault
 from pytest_fakecloud.faults.plan import FaultPlan
-from pytest_fakecloud.faults.table import Fault, FaultTable
 from pytest_fakecloud.http.messages import Answer, Effect, Request, Stream
 
 from ..harness import error_of
@@ -54,21 +54,21 @@ def test_every_kind_says_what_prepared_it_and_what_it_does(
 
 
 @pytest.mark.parametrize("reset", [False, True])
-def test_what_cuts_a_connection_says_how(plan: FaultPlan, table: FaultTable, reset: bool) -> None:
+def test_what_cuts_a_connection_says_how(plan: FaultPlan, reset: bool) -> None:
     with plan.drop(reset=reset):
-        assert sent(table) == Effect("drop", reset=reset)
+        assert sent(plan) == Effect("drop", reset=reset)
     with plan.lose_response(reset=reset):
-        assert sent(table) == Effect("lose", Answer(b"fine"), reset=reset)
+        assert sent(plan) == Effect("lose", Answer(b"fine"), reset=reset)
     with plan.lose_response(reset=reset):
-        assert sent(table, Stream(iter([b"1"]))) == Effect("lose", reset=reset)
+        assert sent(plan, Stream(iter([b"1"]))) == Effect("lose", reset=reset)
 
 
-def test_by_themselves_connections_end_without_a_reset(plan: FaultPlan, table: FaultTable) -> None:
+def test_by_themselves_connections_end_without_a_reset(plan: FaultPlan) -> None:
     for prepare in (plan.drop, plan.lose_response, plan.hang):
         with prepare():
-            assert sent(table).reset is False
+            assert sent(plan).reset is False
     with plan.down():
-        assert sent(table) == Effect("refuse", reset=True)
+        assert sent(plan) == Effect("refuse", reset=True)
     assert lost(Answer()).reset is False  # type: ignore[union-attr]
 
 
@@ -136,12 +136,12 @@ def test_a_stream_that_is_lost_is_closed() -> None:
 
 
 def test_a_delay_lasts_as_long_as_it_was_set_to(
-    plan: FaultPlan, table: FaultTable, monkeypatch: pytest.MonkeyPatch
+    plan: FaultPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paused: list[float] = []
-    monkeypatch.setattr(table, "pause", paused.append)
+    monkeypatch.setattr(plan, "_pause", paused.append)
     plan.delay("250ms")
-    assert sent(table) == Answer(b"fine")
+    assert sent(plan) == Answer(b"fine")
     assert paused == [0.25]
 
 
@@ -149,20 +149,20 @@ def test_a_delay_lasts_as_long_as_it_was_set_to(
 
 
 @pytest.fixture
-def clock(table: FaultTable) -> Clock:
-    table.clock.freeze()
-    return table.clock
+def clock(plan: FaultPlan) -> Clock:
+    plan._clock.freeze()
+    return plan._clock
 
 
 def test_a_refusal_says_how_long_the_span_lasts_in_whole_seconds_rounded_up(
-    plan: FaultPlan, table: FaultTable, clock: Clock
+    plan: FaultPlan, clock: Clock
 ) -> None:
     plan.rate_limit(7, per=10)
     for _ in range(7):
-        assert sent(table) == Answer(b"fine")
+        assert sent(plan) == Answer(b"fine")
     for passed, left in [("0s", "10"), ("6999999us", "4"), ("1us", "3"), ("2500ms", "1")]:
         clock.advance(passed)
-        assert list(sent(table).headers) == [
+        assert list(sent(plan).headers) == [
             ("Retry-After", left), ("RateLimit-Limit", "7"), ("RateLimit-Remaining", "0"),
             ("RateLimit-Reset", left),
         ]  # fmt: skip
@@ -171,29 +171,27 @@ def test_a_refusal_says_how_long_the_span_lasts_in_whole_seconds_rounded_up(
 @pytest.mark.parametrize(
     "now", ["1970-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "0001-01-01T00:00:00Z"]
 )
-def test_a_limit_counts_at_any_time(plan: FaultPlan, table: FaultTable, now: str) -> None:
-    table.clock = type(table.clock)(now=now)
+def test_a_limit_counts_at_any_time(plan: FaultPlan, now: str) -> None:
+    plan._clock = type(plan._clock)(now=now)
     plan.rate_limit(1, per="1h")
-    assert [sent(table).status for _ in range(3)] == [200, 429, 429]
-    table.clock.advance(timedelta(hours=1))
-    assert [sent(table).status for _ in range(2)] == [200, 429]
+    assert [sent(plan).status for _ in range(3)] == [200, 429, 429]
+    plan._clock.advance(timedelta(hours=1))
+    assert [sent(plan).status for _ in range(2)] == [200, 429]
 
 
-def test_each_limit_has_a_span_of_its_own(plan: FaultPlan, table: FaultTable, clock: Clock) -> None:
+def test_each_limit_has_a_span_of_its_own(plan: FaultPlan, clock: Clock) -> None:
     plan.rate_limit(0, per=1)
-    assert sent(table).status == 429
+    assert sent(plan).status == 429
     clock.advance(1)
-    assert sent(table).status == 429
+    assert sent(plan).status == 429
 
 
 # -- chance --------------------------------------------------------------------------------------
 
 
-def test_a_step_that_chance_takes_may_need_what_the_endpoint_does(
-    plan: FaultPlan, table: FaultTable
-) -> None:
+def test_a_step_that_chance_takes_may_need_what_the_endpoint_does(plan: FaultPlan) -> None:
     plan.random(1, "lose_response")
-    assert sent(table) == Effect("lose", Answer(b"fine"))
+    assert sent(plan) == Effect("lose", Answer(b"fine"))
 
 
 # -- calls ---------------------------------------------------------------------------------------
@@ -212,33 +210,26 @@ def test_a_step_that_chance_takes_may_need_what_the_endpoint_does(
     ],
 )
 def test_a_function_gets_the_request_where_it_takes_an_argument(
-    plan: FaultPlan,
-    table: FaultTable,
-    function_of: Callable[[Callable[..., None]], Callable[..., object]],
-    given: int,
+    plan: FaultPlan, function_of: Callable[[Callable[..., None]], Callable[..., object]], given: int
 ) -> None:
     seen: list[type] = []
     plan.call(function_of(lambda *args: seen.extend(map(type, args))))
-    sent(table)
+    sent(plan)
     assert seen == [Request] * given
 
 
-def test_a_function_that_says_nothing_of_its_arguments_gets_none(
-    plan: FaultPlan, table: FaultTable
-) -> None:
+def test_a_function_that_says_nothing_of_its_arguments_gets_none(plan: FaultPlan) -> None:
     fault = plan.call(dict)  # a built-in type without a signature
-    assert sent(table) == Answer(b"fine")
+    assert sent(plan) == Answer(b"fine")
     assert fault.hits == 1
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_an_error_of_a_function_is_told_with_its_fault(
-    plan: FaultPlan, table: FaultTable, moment: Any
-) -> None:
+def test_an_error_of_a_function_is_told_with_its_fault(plan: FaultPlan, moment: Any) -> None:
     def broken() -> None:
         raise KeyError("typo")
 
     plan.call(broken, moment)
-    text = error_of(sent, table)
+    text = error_of(sent, plan)
     assert text.startswith(f"the function of <call broken {moment}, ")
     assert text.endswith("> failed: KeyError('typo')")

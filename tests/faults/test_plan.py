@@ -18,15 +18,15 @@ import requests
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.calls import Call, faults_ended
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.faults.answers import Response
-from pytest_fakecloud.faults.plan import FaultPlan, table_of
-from pytest_fakecloud.faults.table import Fault, FaultTable, ServiceRule
-from pytest_fakecloud.handle import Context, app_of
+from pytest_fakecloud.faults.fault import Fault, ServiceFault
+from pytest_fakecloud.faults.plan import FaultPlan
+from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Request
 
 from ..demo import Demo, Raw
 from ..harness import in_threads, wait_until
+from .conftest import OwnPlan
 
 
 @pytest.fixture
@@ -260,7 +260,7 @@ def test_down_refuses_connections_until_up(demo: Demo, client: httpx.Client) -> 
 def test_up_is_recorded_like_remove(demo: Demo) -> None:
     demo.faults.down()
     demo.faults.up()
-    actions = recorder_of(demo.context.journal).shared.actions
+    actions = demo.context.journal._recorder.shared.actions
     assert [action.kind for action in actions] == ["add_fault", "remove_fault"]
 
 
@@ -270,7 +270,7 @@ def test_faults_of_a_services_own_kinds_are_recorded_too() -> None:
         faults.drop()
         faults.unsigned()
         faults.burst_limit(3)
-        actions = recorder_of(cloud.journal).shared.actions
+        actions = cloud.journal._recorder.shared.actions
         assert [each.data["fault"] for each in actions] == ["drop", "unsigned", "burst_limit 3"]
 
 
@@ -592,22 +592,15 @@ def test_what_a_call_returns_and_nobody_can_send_is_the_tests_own_problem(
 # -- a service's own kinds -----------------------------------------------------------------------
 
 
-class OwnPlan(FaultPlan):
-    def duplicate(self, **matchers: Any) -> Fault:
-        return self._add(ServiceRule(self._table, "duplicate", "duplicate", matchers))
-
-
-def test_a_service_adds_kinds_and_asks_for_them(table: FaultTable) -> None:
-    plan = OwnPlan(table)
+def test_a_service_adds_kinds_and_asks_for_them(plan: OwnPlan) -> None:
     fault = plan.duplicate(url="http://a/", times=1)
 
     call = Call(1, 0, "queue", "queue", "POST", "/", read_facts=lambda call: {"url": "http://a/"})
     attempt = SimpleNamespace(call=call)
-    assert table.claim("reorder", attempt) is None
-    claimed = table.claim("duplicate", attempt)
-    assert claimed is not None
-    assert claimed.fault is fault
-    assert table.claim("duplicate", attempt) is None
+    assert plan._claim("reorder", attempt) is None
+    claimed = plan._claim("duplicate", attempt)
+    assert claimed is fault
+    assert plan._claim("duplicate", attempt) is None
     assert fault.hits == 1
     assert call.fault == "duplicate"
     with pytest.raises(
@@ -618,11 +611,9 @@ def test_a_service_adds_kinds_and_asks_for_them(table: FaultTable) -> None:
 
 
 def test_a_services_own_kind_does_not_touch_requests(demo: Demo, client: httpx.Client) -> None:
-    table = table_of(demo.faults)
-    rule = ServiceRule(table, "tamper", "tamper", {})
-    table.add(rule)
+    fault = demo.faults._add(ServiceFault(demo.faults, "tamper", "tamper", {}))
     assert statuses(client, 2) == [200, 200]
-    assert rule.hits == 0
+    assert fault.hits == 0
 
 
 # -- a plan that is made on first use --------------------------------------------------------------
@@ -635,7 +626,7 @@ def test_threads_that_use_the_faults_first_share_them() -> None:
             found: list[FaultPlan] = []
             in_threads(*[lambda: found.append(kv.faults)] * 4)  # noqa: B023
             assert [one is kv.faults for one in found] == [True] * 4
-            assert app_of(kv).faults is table_of(kv.faults)
+            assert kv._app.faults is kv.faults
 
 
 def test_faults_of_a_closed_fake_that_had_none_delay_nothing() -> None:
@@ -644,9 +635,9 @@ def test_faults_of_a_closed_fake_that_had_none_delay_nothing() -> None:
     started = time.monotonic()
     assert not kv.faults
     assert kv.faults.down().hits == 0
-    table_of(kv.faults).pause(60)
+    kv.faults._pause(60)
     assert time.monotonic() - started < 30
-    assert not app_of(kv).faults.refusing
+    assert not kv.faults.is_down
 
 
 def test_a_late_fault_reaches_a_port_that_is_open_already() -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from pytest_fakecloud.core.calls import Call, weight_of
 from pytest_fakecloud.core.errors import ContractError, ServiceError
-from pytest_fakecloud.faults.plan import table_of
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.app import EXPLORATION, FAULTS, GUARD, App, Chain, Interceptor
 from pytest_fakecloud.http.messages import (
@@ -139,7 +138,7 @@ def test_the_pipelines_order(demo: Demo) -> None:
 
     app = Ordered()
     app.attach(clock=demo._time, recorder=demo._recorder, problems=demo.context.problems)
-    table_of(demo.faults).attach(app)
+    demo.faults._attach(app)
     demo._time.call_at(0, lambda at: order.append("settle"))
     demo.faults.call(lambda: order.append("fault"))
     app.answer(Request("GET", "/x"))

@@ -13,7 +13,14 @@ import pytest
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.handle import Context
-from pytest_fakecloud.kv.acl import AclUser, KeyPattern, apply_rules, describe_user, keys_of
+from pytest_fakecloud.kv.acl import (
+    AclUser,
+    KeyPattern,
+    apply_rules,
+    describe_user,
+    keys_of,
+    make_token,
+)
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.handle import KVServer
@@ -37,8 +44,10 @@ def noperm(command: str) -> tuple[int, str]:
 
 class TestUserTokens:
     def make(self, server: KVServer, *rules: str) -> str:
-        assert ask(server, server.token, "ACL", "SETUSER", "ann", "on", ">pw", *rules) == "OK"
-        token = ask(server, server.token, "ACL", "RESTTOKEN", "ann", "pw")
+        assert (
+            ask(server, server.token, "ACL", "SETUSER", "ann", "on", f">{PASSWORD}", *rules) == "OK"
+        )
+        token = ask(server, server.token, "ACL", "RESTTOKEN", "ann", PASSWORD)
         assert isinstance(token, str)
         return token
 
@@ -122,6 +131,7 @@ class TestSelectors:
         assert list(keys_of(COMMANDS[line.split()[0]], argv)) == keys
 
 
+PASSWORD = make_token(b"secret").decode()
 RULES = [
     "on", "off", "nopass", "resetpass", ">a", ">b", "<a", "<b", "~*", "~a*", "%R~r*", "%W~w*", "~b",
     "%R~b", "allkeys", "resetkeys", "&*", "&c*", "&d", "allchannels", "resetchannels", "+@all",

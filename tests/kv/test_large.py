@@ -86,7 +86,7 @@ def test_an_answer_in_pieces_is_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
     "line",
     [
         "MGET k k", "LRANGE list 0 -1", "HGETALL hash", "SMEMBERS set", "SUNION set set",
-        "ZRANGE zset 0 -1", "XRANGE s - +", "JSON.MGET doc doc $", "JSON.GET doc $ $.a",
+        "ZRANGE zset 0 -1", "XRANGE s - +", "JSON.MGET doc doc $", "JSON.MGET doc doc $.a",
         "EVAL return{redis.call('GET','k'),redis.call('GET','k')} 0",
     ],
 )  # fmt: skip
@@ -150,7 +150,7 @@ def test_a_stock_server_has_none_of_these_limits() -> None:
         client = Client(server)
         assert len(client("KEYS", "*")) == 12_000
         assert len(client("SCAN", "0", "COUNT", "100000")[1]) == 12_000
-        assert client("SET", "k", "v" * 11_000_000) == Status(b"OK")
+        assert client("SET", "k", "v" * 11_000_000).text == b"OK"
         assert len(client("GET", "k")) == 11_000_000
         client.socket.close()
 
@@ -182,10 +182,9 @@ def test_the_port_sends_large_strings_inside_lists() -> None:
 
 def test_no_request_copies_a_large_value_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     size = 2_000_000
-    for name in ("LARGEST", "STREAMED"):
-        monkeypatch.setattr(routes, name, 2 * size)
+    monkeypatch.setattr(routes, "STREAMED", 2 * size)
     with (
-        KVServer(Context.alone(), max_request_size=None) as server,
+        KVServer(Context.alone(), max_request_size=2 * size) as server,
         httpx.Client(headers=server.headers, timeout=60, trust_env=False) as http,
     ):
         server.execute("SETRANGE", "k", size - 1, "x")

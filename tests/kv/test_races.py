@@ -15,7 +15,6 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.handle import KVServer
 from pytest_fakecloud.kv.races import Between
@@ -426,7 +425,7 @@ class TestPositions:
     def test_reports_show_the_command(self, server: KVServer, run: Any) -> None:
         with server.between(1, run=run or (lambda: server.execute("INCR", "n"))):
             self.send(server)
-        (action,) = recorder_of(server.journal).shared.actions
+        (action,) = server.journal._recorder.shared.actions
         assert (action.kind, action.data["arguments"]) == ("execute", ["'INCR'", "'n'"])
         assert action.data["where"]["file"] == __file__
 
@@ -484,7 +483,7 @@ class TestPositions:
 
         for run, told in (
             (rival, "ValueError('of the test')"),
-            (["NOPE"], "unknown command 'NOPE'"),
+            (["NOPE"], "Command is not available"),
         ):
             with server.between(2, run=run):
                 answer = self.post(server)

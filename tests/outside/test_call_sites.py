@@ -17,7 +17,6 @@ import pytest
 import redis
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.outside import call_sites
 from pytest_fakecloud.outside.call_sites import call_site
 from pytest_fakecloud.reporting.as_json import as_json
@@ -43,7 +42,7 @@ def without_threads_of_earlier_tests(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def cloud() -> Iterator[Cloud]:
     with Cloud(seed="seed", now="2026-03-01T12:00:00Z", delivery="driven") as opened:
-        recorder_of(opened.journal).shared.find_site = call_site
+        opened.journal._recorder.shared.find_site = call_site
         yield opened
 
 
@@ -82,7 +81,7 @@ def test_over_http_and_over_the_redis_protocol(cloud: Cloud) -> None:
     by_client()
     assert places(cloud) == ["over_http", "by_client"]
     cloud.journal.clear()
-    assert recorder_of(cloud.journal).shared.sites == {}
+    assert cloud.journal._recorder.shared.sites == {}
     over_redis()
     assert set(places(cloud)) == {"over_redis"}
 
@@ -249,7 +248,7 @@ def test_calls_have_the_number_of_the_task_that_sent_them(cloud: Cloud) -> None:
             await asyncio.wait_for(send(client, "d"), 30)
 
     asyncio.run(application())
-    sites = recorder_of(cloud.journal).shared.sites
+    sites = cloud.journal._recorder.shared.sites
     first, second, third, _ = (sites[call.number].task for call in server.journal.calls())
     assert 0 < first < second == third
 

@@ -53,6 +53,36 @@ def test_pytest_rewrites_no_module_of_an_installed_package(pytester: pytest.Pyte
     apart(pytester, "-pinstalled").assert_outcomes(passed=1)
 
 
+def test_blocking_commands_answer_in_a_process_patched_by_gevent(pytester: pytest.Pytester) -> None:
+    pytest.importorskip("gevent")
+    pytester.makepyfile(
+        patched="import gevent.monkey\ngevent.monkey.patch_all()",
+        test_waits="""
+            import gevent
+            import pytest
+            import redis
+
+            @pytest.mark.parametrize("line", [
+                "BLPOP jobs 0", "BRPOP jobs 0", "BLMOVE jobs done LEFT LEFT 0",
+                "XREAD BLOCK 0 STREAMS log $",
+            ])
+            def test_it(kv_server, line):
+                client, other = (
+                    redis.Redis.from_url(kv_server.database_url, socket_timeout=10, retry=None)
+                    for _ in range(2)
+                )
+                waiting = gevent.spawn(client.execute_command, *line.split())
+                while not other.info("clients")["blocked_clients"]:
+                    gevent.sleep(0.01)
+                other.rpush("jobs", "x")
+                other.xadd("log", {"n": 1})
+                assert waiting.get(timeout=10)
+                assert client.ping()
+        """,
+    )
+    apart(pytester, "-ppatched").assert_outcomes(passed=4)
+
+
 def test_the_order_of_randomly_changes_no_ids(run: Run) -> None:
     pytest.importorskip("pytest_randomly")
     source = """

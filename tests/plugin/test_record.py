@@ -12,8 +12,8 @@ import pytest
 import requests
 
 from pytest_fakecloud import Cloud, ContractError, Results
-from pytest_fakecloud.base_cloud import context_of, fixture_fake
-from pytest_fakecloud.recordings import archive, write
+from pytest_fakecloud.base_cloud import fixture_fake
+from pytest_fakecloud.recordings.archives import archive, write
 
 from ..harness import Run, apart
 
@@ -86,7 +86,7 @@ def test_the_archive_is_a_har_and_keeps_no_secret(tmp_path: Path) -> None:
 def test_a_session_can_be_sent_again(tmp_path: Path) -> None:
     path = record(tmp_path)
     with Cloud(seed="another", now="2027-05-05T05:00:00Z", delivery="driven") as cloud:
-        context_of(cloud).fixture_settings = SETTINGS
+        cloud._context.fixture_settings = SETTINGS
         differences = cloud.replay(path)
         assert differences == []
         assert differences == []
@@ -114,7 +114,7 @@ def test_a_difference_says_where(tmp_path: Path) -> None:
             break
     path.write_text(json.dumps(har))
     with Cloud(seed=1, now=NOON, delivery="driven") as cloud:
-        context_of(cloud).fixture_settings = SETTINGS
+        cloud._context.fixture_settings = SETTINGS
         differences = cloud.replay(path)
     assert list(map(str, differences)) == [
         "request 1 (POST /): status was 201, is 200",

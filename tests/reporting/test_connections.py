@@ -166,7 +166,7 @@ def test_a_second_greeting_is_one_of_its_own(cloud: Cloud) -> None:
 def test_a_step_that_was_refused_keeps_its_row(cloud: Cloud) -> None:
     commands("~a: MULTI | ~a: NOSUCH | ~a: SET a 1 | ~a: EXEC")(cloud)
     first, second = lines(cloud)
-    assert first.startswith("NOSUCH <-- ERR unknown command")
+    assert first.startswith("NOSUCH <-- ERR Command is not available")
     assert second.startswith("EXEC of 1 <-- EXECABORT")
     assert second.endswith(" | SET a 1")
 

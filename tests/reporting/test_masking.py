@@ -12,7 +12,7 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.calls import Call, set_facts, shorten
-from pytest_fakecloud.recordings import archive
+from pytest_fakecloud.recordings.archives import archive
 from pytest_fakecloud.reporting.as_json import as_json
 from pytest_fakecloud.reporting.page import page
 from pytest_fakecloud.reporting.report import report_of

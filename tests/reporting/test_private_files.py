@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud import recordings as record
+from pytest_fakecloud.recordings import archives
 from pytest_fakecloud.reporting import page as timeline
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.values import write_private
@@ -36,7 +36,7 @@ def mode(path: Path) -> int:
 def test_recordings_and_timelines(tmp_path: Path) -> None:
     with Cloud(seed=1) as cloud:
         cloud.kv_server()
-        assert mode(record.write(cloud, tmp_path / "a" / "x.har")) == 0o600
+        assert mode(archives.write(cloud, tmp_path / "a" / "x.har")) == 0o600
         assert mode(timeline.write(cloud, tmp_path / "b", report_of(cloud, test="it"))) == 0o600
 
 

@@ -17,7 +17,6 @@ import responses
 from qstash import Receiver
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.reporting.calls import lookups_of
 from pytest_fakecloud.reporting.text import section
@@ -399,7 +398,7 @@ def test_in_the_background_nothing_is_said_to_be_caused(cloud: Cloud) -> None:
         redis = kv.client()
         queue.destinations.call(URL, lambda request: redis.set("seen", 1) and None)
         ended = threading.Event()
-        recorder_of(background.journal).shared.watchers.add(
+        background.journal._recorder.shared.watchers.add(
             lambda entry: entry.service == "queue" and ended.set()
         )
         queue.publish(URL)

@@ -10,7 +10,6 @@ import pytest
 import redis
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.handle import engine_of
 from pytest_fakecloud.kv.engine.engine import EngineCopy
 from pytest_fakecloud.kv.engine.keyspace import KeyspaceCopy
 from pytest_fakecloud.reporting.data import state_of
@@ -141,12 +140,12 @@ def test_each_request_that_changes_the_data_of_a_queue_changes_its_state(
         assert state_of(queue)[section] != before
     found = states(cloud, report_of(cloud, test="t"))
     assert found["note"] == ""
-    shown = {change.section for step in found["steps"] for change in step["changes"]}
+    shown = {changed for step in found["steps"] for _, changed, *_ in step["changes"]}
     assert section in shown
 
 
 def test_every_part_of_a_queue_is_in_its_state(cloud: Cloud) -> None:
-    kept = {name for _, name, _ in engine_of(cloud.queue())._data()}
+    kept = {name for _, name, _ in cloud.queue()._engine._data()}
     assert kept - WITH_MESSAGES - COUNTED - {"dead_letters", "waiters"} <= QUEUE.keys()
 
 

@@ -14,7 +14,6 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.reporting.applications import ServedRequest
 from pytest_fakecloud.reporting.as_json import as_json, write
 from pytest_fakecloud.reporting.report import report_of
@@ -236,7 +235,7 @@ def test_calls_are_nested_in_the_request_that_made_them(
     cloud: Cloud, served: dict[str, Any], expected: list[str]
 ) -> None:
     served, server = dict(served), cloud.kv_server()
-    reserve = recorder_of(cloud.journal).reserve
+    reserve = cloud.journal._recorder.reserve
     numbers = []
     for _ in range(2):
         numbers.append(reserve())
@@ -250,7 +249,7 @@ def test_calls_are_nested_in_the_request_that_made_them(
 
 def test_a_request_made_by_a_fault_is_nested_in_the_call_it_ran_for(cloud: Cloud) -> None:
     server = cloud.kv_server()
-    reserve = recorder_of(cloud.journal).reserve
+    reserve = cloud.journal._recorder.reserve
     first, second = request(target="POST /1"), request(target="POST /2")
     first.overlaps, second.overlaps = [second], [first]
 

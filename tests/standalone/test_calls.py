@@ -34,7 +34,7 @@ def test_only_what_a_fixture_declares_is_offered(app: ControlApp, fixture: str) 
     fake = next(one for one in app.cloud.fakes() if one.fixture == fixture)
     names = {
         "__class__", "_engine", "_app", "__init__", "nothing", "", "clock._lanes", "_app.table",
-        "journal._recorder", "faults._table", "clock.settle", "clock.__class__", "os.system",
+        "journal._recorder", "faults._active", "clock.settle", "clock.__class__", "os.system",
         "clock.now.__self__", "journal.calls.__globals__", *_IN_PROCESS,
     }  # fmt: skip
     for name in names:

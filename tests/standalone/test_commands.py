@@ -132,7 +132,7 @@ def test_data(command: Command, tmp_path: Path, server: Server) -> None:
 
 
 def test_replay(command: Command, tmp_path: Path, server: Server) -> None:
-    from pytest_fakecloud.recordings import write
+    from pytest_fakecloud.recordings.archives import write
 
     with Cloud(seed=1, clock="frozen") as other:
         store = other.kv_server()

@@ -11,7 +11,6 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.services import report_part
 from pytest_fakecloud.standalone.api import ControlApp
 from pytest_fakecloud.vector.report import data as vector
@@ -47,7 +46,7 @@ def test_a_cursor_leads_over_each_entry_once_while_they_are_written() -> None:
 
         def write() -> None:
             for number in range(150):
-                recorder_of(kv.journal).add_event("x", str(number))
+                kv.journal._recorder.add_event("x", str(number))
 
         threads = [threading.Thread(target=write) for _ in range(4)]
         for thread in threads:

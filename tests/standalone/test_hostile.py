@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.base_cloud import begin_test
-from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.core.problems import Problems
 from pytest_fakecloud.http.messages import Answer, Request, Stream
-from pytest_fakecloud.recordings import archive
+from pytest_fakecloud.recordings.archives import archive
 from pytest_fakecloud.standalone.addresses import Hosts
 from pytest_fakecloud.standalone.api import FILES, PREFIX, ControlApp
 from pytest_fakecloud.standalone.control import data
@@ -282,10 +281,10 @@ def test_a_stream_nobody_reads_keeps_nothing(monkeypatch: pytest.MonkeyPatch) ->
         headers = [("Host", "localhost"), ("Authorization", "Bearer token")]
         stream = app.answer(Request("GET", f"{PREFIX}/journal/stream", headers))
         assert isinstance(stream, Stream)
-        first = recorder_of(cloud.journal).add_event("x", "first")
+        first = cloud.journal._recorder.add_event("x", "first")
         assert f"id: {first.number}\n".encode() in next(stream.chunks)
         for _ in range(1000):
-            recorder_of(cloud.journal).add_event("x", "y" * 100)
+            cloud.journal._recorder.add_event("x", "y" * 100)
         # The stream continues with the entries that are still kept, and holds no others.
         kept = [entry.number for entry in cloud.journal.entries]
         told = [next(stream.chunks) for _ in kept]

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.vector.engine import VectorEngine
+from pytest_fakecloud.vector.engine.engine import VectorEngine
 from pytest_fakecloud.vector.errors import VectorError
 from pytest_fakecloud.vector.model import Floats, Hit, SparseVector, VectorQuery, VectorRecord
 from pytest_fakecloud.vector.settings import VectorConfig

@@ -23,7 +23,7 @@ from pytest_fakecloud.cli import main
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.reporting.values import HIDDEN
 from pytest_fakecloud.verify import command, run, sides
-from pytest_fakecloud.verify.catalogue import Step, read_scenarios
+from pytest_fakecloud.verify.catalogue.scenarios import Step, read_scenarios
 from pytest_fakecloud.verify.run import difference, verify
 from pytest_fakecloud.verify.sides import Bounds, Interrupted, Reply, Target, Unreachable
 

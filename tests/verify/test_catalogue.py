@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.handle import app_of
 from pytest_fakecloud.http.app import RouteTable
 from pytest_fakecloud.kv.table.registry import COMMANDS
-from pytest_fakecloud.verify.catalogue import COMPARISONS
+from pytest_fakecloud.verify.catalogue.scenarios import COMPARISONS
 from pytest_fakecloud.verify.run import plan
 
 from .page import PAGE, TARGETS, page
@@ -80,7 +79,7 @@ def test_every_endpoint_is_asked(service: str) -> None:
 def _table(service: str) -> RouteTable:
     with Cloud() as cloud:
         fixture = {"kv": "kv_server", "vector": "vector_index"}.get(service, service)
-        table: RouteTable = app_of(cloud._start(fixture, {})).table
+        table: RouteTable = cloud._start(fixture, {})._app.table
         return table
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.verify.catalogue import Step
+from pytest_fakecloud.verify.catalogue.scenarios import Step
 from pytest_fakecloud.verify.run import difference
 from pytest_fakecloud.verify.sides import Reply
 

@@ -14,7 +14,7 @@ import requests
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.cli import main
 from pytest_fakecloud.verify import command, run
-from pytest_fakecloud.verify.catalogue import Scenario
+from pytest_fakecloud.verify.catalogue.scenarios import Scenario
 from pytest_fakecloud.verify.run import (
     FOLLOWS,
     NOT_OFFERED,

@@ -26,7 +26,7 @@ from ...core.settings import whole
 from ...core.threads import DaemonThread
 from ...core.timers import monotonic
 from .. import errors
-from ..engine import checked_config, topic_exists
+from ..engine.engine import checked_config, topic_exists
 from ..engine.log import PartitionLog, Topic, plan_of, take_turns
 from ..engine.state import Waits
 from ..errors import AsMisuse

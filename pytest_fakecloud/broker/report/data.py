@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ...core.timers import to_datetime
-from ...handle import engine_of
 from ...reporting.data import (
     MOST_IN_VIEW,
     Listing,
@@ -18,7 +17,7 @@ from ...reporting.data import (
     page_of_names,
     plain,
 )
-from ..engine import MemoryEngine
+from ..engine.engine import MemoryEngine
 from ..handle import Broker
 from ..model import Record, TopicPartition
 from ..views import GroupView
@@ -42,7 +41,7 @@ def state(handle: Broker) -> State:
         for name in _topics(handle)
         for one in _partitions(handle, name)
     }
-    engine, groups = engine_of(handle), [view._described() for view in handle.groups()]
+    engine, groups = handle._engine, [view._described() for view in handle.groups()]
     found: State = {"partitions": partitions}
     if isinstance(engine, MemoryEngine):
         with engine.state, engine.state.lock:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import ContractError, broken_promise, ends_the_test, shown
 from ...core.field_types import check_returned
-from ...core.journal import recorder_of
 from ...core.timers import Duration, duration_us, monotonic
 from ...queue.delivery.routes import Url
 from ..anomalies import LAST, Allowed, Anomaly, AnomalyError, Record, find_anomalies
@@ -242,6 +241,8 @@ class Player:
     known: dict[Schedule, Schedule | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.forget_shown: Callable[[], object] = lambda: None
+        """Makes pytest forget what it has collected about the undisturbed run."""
         self.ahead = Ahead(self, 1)
 
     def play(
@@ -253,21 +254,28 @@ class Player:
         stacks: bool = False,
         notes: bool = False,
         left_out: int = -1,
+        shows: bool = False,
     ) -> Run:
         """Reset the fakes, run the programs under a schedule, and check the promise.
 
         ``notes`` makes the run record the points at which events are possible, and ``stacks`` the
         lines of the application that make each call. Journal and observers forget the run unless
-        ``keep`` is true. ``left_out`` is the number of a call whose effect is undone, in a run that
-        does not count. Raises ``Redundant`` if the strategy ends the run.
+        ``keep`` is true; with ``shows``, pytest shows its log, warnings and output until then.
+        ``left_out`` is the number of a call whose effect is undone, in a run that does not count.
+        Raises ``Redundant`` if the strategy ends the run.
         """
         world = self.world
-        recorder = recorder_of(world.cloud.journal)
+        recorder = world.cloud.journal._recorder
+        if keep:
+            self.forget_shown()
         number, forget_observations = recorder.reserve(), mark()
+        if shows:
+            self.forget_shown = forget_observations
 
         def forget() -> None:
             recorder.forget_since(number)
-            forget_observations()
+            if not shows:
+                forget_observations()
 
         world.reset()
         world.randomness.begin(schedule.series)

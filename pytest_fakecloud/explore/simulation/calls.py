@@ -19,7 +19,6 @@ from ...core.errors import (
     shown,
 )
 from ...faults.answers import lost
-from ...faults.plan import table_of
 from ...handle import Handle
 from ...http.messages import Answer, AnyResponse, Effect, Request, Serve
 from ...kv.command_fields import only_prepares
@@ -81,6 +80,10 @@ class Calls(Part):
         """Handle a request at its endpoint, in the strand's own thread or in the fake's."""
         if self._state.aside_depth:
             return serve()
+        is_left_over = self._turns.here() is None and self._state.is_left_over()
+        if is_left_over or (request.client and request.client[1] in self._state.left_ports):
+            self._run.notes["not explored: late calls for a request of an earlier run"] = None
+            return Effect("drop")
         strand, is_own_thread = self._strand_of(request)
         is_outside = (not is_own_thread and self._state.note_outsider()) or (
             request.client is not None and request.client[1] in self._state.outside_ports
@@ -379,7 +382,7 @@ class Calls(Part):
             session = session_of(handle, request)
             if session is not None:
                 return _loading(session)
-            return table_of(handle.faults).answers.render(ServiceError(503, "Service Unavailable"))
+            return handle.faults._answers.render(ServiceError(503, "Service Unavailable"))
         response = serve()
         if fault == "lose_response":
             return lost(response)

@@ -381,15 +381,14 @@ class RunClock(Part):
     ) -> object:
         """Wait until ``poll()`` returns something other than None, as a blocking call does."""
         strand = self._state.serving.get(threading.get_ident())
-        if strand is None or self._fakes.clock.driving:
+        if strand is None or self._state.aside_depth or self._fakes.clock.driving:
             if (stream := self._connections.streams.get(threading.get_ident())) is not None:
-                # The clock stands still, so a wait in real time would be over at once.
-                while not (signal.closed or self._turns.has_ended):
-                    found = poll()
-                    if found is not None or self._fakes.now_us() >= until_us:
-                        return found
-                    stream.looks += 1
-                    pause()
+
+                def is_over() -> bool:
+                    is_late = self._fakes.now_us() >= until_us
+                    return is_late or signal.closed or self._turns.has_ended
+
+                return stream.look(poll, is_over)
             self._connections.step_back()
             return real(signal, poll, until_us)
         result: object = None

@@ -208,6 +208,17 @@ class Link(Connection):
         self.mount.hub.workers.submit(run, self.shut_down)
         return True
 
+    def look(self, poll: Callable[[], Any], is_over: Callable[[], bool]) -> Any:
+        """Poll for something to send on a stream until ``is_over()``, in the thread of the stream: the
+        clock stands still, so a wait in real time would be over at once.
+        """
+        while True:
+            result = poll()
+            if result is not None or is_over() or self.sock.is_ended:
+                return result
+            self.looks += 1
+            pause()
+
     def after_fork(self) -> None:
         """Do nothing, because the copy of the connection works, too."""
 
@@ -233,6 +244,9 @@ class Link(Connection):
 
     def hang(self) -> None:
         self._hangs = True
+
+    def has_arrived(self) -> bool:
+        return bool(self.sock.received or self.sock.is_hung_up or self.sock.is_closed)
 
     def has_hung_up(self) -> bool:
         return bool(self.sock.is_hung_up)

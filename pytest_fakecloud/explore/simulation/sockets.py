@@ -23,6 +23,8 @@ from .state import Part, RunState
 from .strands import Strand, Waiting, is_crash
 
 _Method: TypeAlias = Callable[..., Any]
+_Wait: TypeAlias = Callable[[Callable[[], bool], float | None], bool]
+"""Waits in fake time until a condition is true or seconds have passed; returns False if it cannot."""
 SOCKET_METHODS = (
     "connect", "connect_ex", "shutdown", "close", "send", "sendall", "sendmsg", "recv", "recv_into",
     "getpeername", "getsockname",
@@ -37,6 +39,7 @@ class Sockets:
 
     Each method gets the original one first. ``hooks`` returns the part of the current run that lets
     other strands run, ``is_explored`` whether this thread runs explored code or its checks.
+    ``wait_in_check`` waits in fake time in a check.
     """
 
     def __init__(
@@ -44,10 +47,12 @@ class Sockets:
         connections: Connections,
         hooks: Callable[[], SocketHooks | None],
         is_explored: Callable[[], bool],
+        wait_in_check: _Wait,
     ) -> None:
         self._connections = connections
         self._hooks = hooks
         self._is_explored = is_explored
+        self._wait_in_check = wait_in_check
 
     def connect(self, original: _Method, sock: socket.socket, address: Any, /) -> None:
         if not (self._is_explored() and self._connections.connect(sock, address)):
@@ -142,8 +147,12 @@ class Sockets:
         hooks = self._hooks()
         if hooks is not None and hooks.await_news(link, timeout, size):
             return
-        if timeout != 0 and size:
-            wait_for_news(link, timeout)
+        if timeout != 0 and size and not link.has_news():
+            if self._wait_in_check(link.has_news, timeout):
+                if not link.has_news():
+                    raise TimeoutError("timed out")
+            else:
+                wait_for_news(link, timeout)
 
 
 class SocketHooks(Part):
@@ -341,11 +350,13 @@ class OwnLoop(asyncio.SelectorEventLoop):
     """The event loop of one strand, which runs on fake time."""
 
     def __init__(
-        self, fakes: Fakes, hooks: Callable[[], SocketHooks | None], sleep: Callable[[float], bool]
+        self, fakes: Fakes, hooks: Callable[[], SocketHooks | None], wait_in_check: _Wait
     ) -> None:
         self._fakes = fakes
         self._hooks = hooks
-        self._sleep = sleep
+        self._wait_in_check = wait_in_check
+        self._in_threads: set[asyncio.Future[Any]] = set()
+        """The calls that threads of executors have not ended."""
         self.strand: Strand | None = None
         # Measure times from the start: a float of the full time cannot tell microseconds apart.
         self._began_us = fakes.now_us()
@@ -362,7 +373,14 @@ class OwnLoop(asyncio.SelectorEventLoop):
         hooks = self._hooks()
         if hooks is not None:
             return hooks.idle(self, timeout)
-        return timeout is not None and self._sleep(timeout)
+        # The time of a check waits for a thread that works for the loop.
+        return not self._in_threads and self._wait_in_check(self.selector.has_events, timeout)
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
+        future = super().run_in_executor(executor, func, *args)
+        self._in_threads.add(future)
+        future.add_done_callback(self._in_threads.discard)
+        return future
 
     def wake(self) -> None:
         """Wake the loop, called in another thread; a loop that is explored waits differently."""

@@ -95,6 +95,12 @@ class Outsiders:
         return is_asleep and _stack(thread) == self._resting[thread]
 
 
+def _description(thread: threading.Thread) -> str:
+    if thread.name.startswith("asyncio-portal-"):
+        return "the order of calls in the event loop of a running TestClient"
+    return f"the thread {thread.name}"
+
+
 def _is_of_infrastructure(thread: threading.Thread) -> bool:
     """Return whether a test runner or the like runs a thread, which makes no calls for the code."""
     frame = sys._current_frames().get(thread.ident or 0)
@@ -159,6 +165,8 @@ class RunState:
                 self.switches.setdefault((event.strand, event.point), []).append(event)
         self.outside_ports: set[int] = set()
         """Local ports that threads use which began before the exploration."""
+        self.left_ports: set[int] = set()
+        """Local ports that threads use which work for a strand of an earlier run."""
         self._names = {one.name for one in subject.programs}
         self._parkings = itertools.count(1)
         for one in subject.programs:
@@ -210,6 +218,11 @@ class RunState:
         strand = carried_strand.get()
         return strand if strand in self.strands and strand.state != "ended" else None
 
+    def is_left_over(self) -> bool:
+        """Return whether this thread works for a strand of an earlier run, which has ended."""
+        strand = carried_strand.get()
+        return strand is not None and strand not in self.strands
+
     def working_for(self) -> Strand | None:
         """Return the strand on whose behalf this thread works, also if the thread is not explored:
         the running strand, or one that waits, if the thread's context does not name it.
@@ -225,9 +238,13 @@ class RunState:
         """
         if self.turns.here() is not None:
             return False
+        if self.is_left_over():
+            if port:  # A socket pair, with which a thread wakes a loop, has none.
+                self.left_ports.add(port)
+            return False
         thread = threading.current_thread()
         if self.outsiders.notes(thread):
-            note = f"not explored: the thread {thread.name}, which began before explore()"
+            note = f"not explored: {_description(thread)}, which began before explore()"
             self.run.notes[note] = None
             self.outside_ports.add(port)
             return True

@@ -20,6 +20,7 @@ from ..errors import CommandError, Template
 from ..reply import NIL_ARRAY, Blocked, Reply
 from ..table.registry import REST, TTL_OPTIONS, Args, CommandSpec, Unit
 from ..table.syntax import I64_MAX, I64_MIN, parse_cursor, parse_int, parse_long_double
+from ..table.versions import ALL_KEYS_AGAIN
 from ..values.containers import HashValue, SetValue
 from ..values.zset import SortedSet
 
@@ -341,7 +342,7 @@ def try_or_wait(
     keys: list[bytes],
     timeout_ms: int | None,
     attempt: Callable[[list[bytes]], Reply],
-    kind: type,
+    kind: type[Any],
     empty: Reply = NIL_ARRAY,
 ) -> Reply:
     """Run a command that may block; return its reply or, without one, ``Blocked`` or ``empty``.
@@ -351,7 +352,8 @@ def try_or_wait(
 
     As in Redis, the first attempt may raise WRONGTYPE. A client that is already blocked keeps
     waiting if a key is created with a type other than ``kind``. Any other error, e.g. about the
-    destination of a move, ends the wait.
+    destination of a move, ends the wait. Since 7.2, so does the wrong type of a key before the ready
+    one.
     """
     reply = attempt(keys)
     if reply is not None:
@@ -359,12 +361,15 @@ def try_or_wait(
     if timeout_ms is None or not session.may_block:
         return empty
 
-    def again() -> Reply:
-        found = [(key, session.db.find(key)) for key in keys]
-        fitting = [key for key, value in found if value is None or isinstance(value, kind)]
-        return attempt(fitting) if fitting else None
+    def again(ready: list[bytes]) -> Reply:
+        fitting = [key for key in ready if isinstance(session.db.find(key), kind)]
+        if not fitting:
+            return None
+        return attempt(keys if session.engine.table.knows[ALL_KEYS_AGAIN] else fitting)
 
-    return Blocked(keys, timeout_ms, again, NIL_ARRAY)
+    # A reader of a group also waits for the end of its stream, and matches values of any type.
+    awaits = ("stream", "gone") if kind is object else (kind.type_name,)
+    return Blocked(keys, timeout_ms, again, NIL_ARRAY, awaits=awaits)
 
 
 def pop_several(

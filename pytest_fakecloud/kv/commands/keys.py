@@ -183,9 +183,9 @@ def dump_(session: Session, args: Args) -> Reply:
         return None
     if type_name(value) == "search":
         raise CommandError(errors.NO_DUMP_OF_INDEX)
-    from .. import rdb  # imported here because it is rarely needed
+    from ..rdb import payloads  # imported here because it is rarely needed
 
-    return rdb.dump(value, session.engine.config, rdb_version(session.engine.version))
+    return payloads.dump(value, session.engine.config, rdb_version(session.engine.version))
 
 
 def _parse_restore_options(session: Session, args: Args) -> dict[bytes, int]:
@@ -210,13 +210,13 @@ def restore(session: Session, args: Args) -> Reply:
     if b"REPLACE" not in given and session.db.lookup(key) is not None:
         raise CommandError(errors.BUSYKEY)
     ttl = parse_int(ttl_text, 0, outside=errors.INVALID_TTL)
-    from .. import rdb
+    from ..rdb import payloads
 
     version = rdb_version(session.engine.version)
-    if not rdb.is_sealed(payload, version):
+    if not payloads.is_sealed(payload, version):
         raise CommandError(errors.BAD_DUMP)
     try:
-        value = rdb.load(payload, version)
+        value = payloads.load(payload, version)
         session.engine.memory.reserve(session.transport, usage(b"", value))
     except ValueError:
         raise CommandError(errors.BAD_DUMP_FORMAT) from None
@@ -246,7 +246,7 @@ def _wait_for(session: Session, replicas: int, timeout_ms: int, reply: Reply) ->
     """
     if replicas <= 0 or not session.may_block:
         return reply
-    return Blocked([], timeout_ms, lambda: None, on_timeout=reply)
+    return Blocked([], timeout_ms, lambda ready: None, on_timeout=reply)
 
 
 @command("WAIT")

@@ -7,7 +7,7 @@ from ..engine.sessions import Session
 from ..errors import NOT_INTEGER, TOO_MANY_KEYS, CommandError
 from ..reply import OK, Map, Reply, SetReply, Status
 from ..scripting import errors
-from ..scripting.libraries import Library, sources_in
+from ..scripting.libraries import Library, library_shebang, sources_in
 from ..table.registry import Args, command, variant
 from ..table.syntax import parse_int
 from .arguments import choice, subcommand_error
@@ -99,8 +99,12 @@ def function_load(session: Session, args: Args) -> Reply:
     for option in args[:-1]:
         if option.upper() != b"REPLACE":
             raise CommandError(errors.unknown_load_option(option))
-    scripting = session.engine.scripting
-    return scripting.libraries.load(scripting.read_library(args[-1]), len(args) > 1)
+    scripting, source = session.engine.scripting, args[-1]
+    name, _ = library_shebang(source)
+    if len(args) == 1 and name in scripting.libraries:
+        # As on a real server, even if the code cannot be compiled.
+        raise CommandError(errors.library_exists(name))
+    return scripting.libraries.load(scripting.read_library(source))
 
 
 @command("FUNCTION DELETE")

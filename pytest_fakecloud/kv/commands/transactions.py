@@ -72,7 +72,7 @@ def exec_(session: Session, args: Args) -> Reply:
     pauses = session.engine.pauses
     asleep_ms, pauses.exec_sleep_ms = pauses.exec_sleep_ms, 0
     if asleep_ms:
-        return Blocked([], asleep_ms, lambda: None, on_timeout=replies, is_delay=True)
+        return Blocked([], asleep_ms, lambda ready: None, on_timeout=replies, is_delay=True)
     return replies
 
 

@@ -52,6 +52,12 @@ _GIVE_WAY_TIMEOUT = 0.2
 """Maximum wall-clock time in seconds that ``give_way()`` waits."""
 
 
+_MAY_WHILE_SUBSCRIBED = frozenset({
+    "PING", "PSUBSCRIBE", "PUNSUBSCRIBE", "QUIT", "RESET", "SSUBSCRIBE", "SUBSCRIBE",
+    "SUNSUBSCRIBE", "UNSUBSCRIBE",
+})  # fmt: skip
+
+
 class EngineCopy(NamedTuple):
     """A copy of everything that commands can change."""
 
@@ -124,6 +130,8 @@ class Engine:
         """Whether keyspaces record changed keys, because a client or an index depends on them."""
         self._expiry_timer_us: int | None = None
         """Time in microseconds of the pending timer for the next expiry, or None."""
+        self._disconnect_timer_us: int | None = None
+        """Time in microseconds of the pending timer that disconnects idle clients, or None."""
         self.running: CommandSpec | None = None
         """The running command or, between commands, the last one."""
         self.line: list[bytes] = []
@@ -161,6 +169,7 @@ class Engine:
         session = Session(self, user, self.databases[0], transport, address, number, at_us)
         if transport == "port":
             self.connected[session.id] = session
+            self._plan_disconnect()
         self.memory.left -= OVERHEAD * size
         return session
 
@@ -207,6 +216,8 @@ class Engine:
             or not spec.is_plain
             or session.queue is not None
             or not session.user.unrestricted
+            or session.subscriptions
+            or session.monitor is not None
             or self._may_reject
             or self.memory.left < 0
             or not spec.least <= len(argv) <= spec.most
@@ -391,11 +402,22 @@ class Engine:
         arity_is_free = spec.name == "UNLINK" and self.dialect == "vendor"
         if not spec.least <= len(argv) <= spec.most and not arity_is_free:
             raise CommandError(errors.wrong_arity(spec.full_name))
+        if spec.protection and self.config.text(spec.protection) != "yes":
+            raise CommandError(errors.disabled_by_option(spec.name.split()[0], spec.protection))
         if not session.user.unrestricted:
             self.users.permit(session, spec, argv)
+        if not during_script:
+            self._check_resources(session, spec, argv)
+        listens = session.resp == 2 and any(session.subscriptions.values())
+        if listens and spec.name not in _MAY_WHILE_SUBSCRIBED:
+            raise CommandError(errors.listeners_may_not(spec.full_name))
         if during_script:
             self.scripting.check_during_script(spec)
-            return
+        if session.monitor is not None and (spec.write or spec.readonly):
+            raise CommandError(errors.MONITORS_MAY_NOT)
+
+    def _check_resources(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
+        """Raise ``CommandError`` for a line that needs memory or replicas which are missing."""
         queued = session.queue
         if self.lacks_memory(session):
             needs_memory = "denyoom" in spec.flags
@@ -443,9 +465,9 @@ class Engine:
             self.waiters[session.id] = waiter
             self.record_changes()
             # Another client may have written a key since the command ran, so retry once now.
-            for key in blocked.keys:
-                session.db.touch(key, "")
+            self._retry(waiter, blocked.keys)
             self._serve_waiters()
+            self._plan_expiry()
             return waiter
 
     def unblock(self, waiter: Waiter) -> Reply:
@@ -481,26 +503,29 @@ class Engine:
         if self.tracking:
             self.tracking.invalidate_changed(writer)
             self.tracking.keep_within_bounds()
-            self._plan_expiry()
         if self.waiters:
             self._serve_waiters()
         else:
             for keyspace in self.databases:
-                if keyspace.touched:
-                    keyspace.touched.clear()
+                if keyspace.ready:
+                    keyspace.ready.clear()
+        self._plan_expiry()
 
     def _serve_waiters(self) -> None:
-        """Retry the commands blocked on changed keys."""
-        while touched := {(db.index, key) for db in self.databases for key in db.touched or ()}:
+        """Retry the commands blocked on each ready key, the client that has waited longest first."""
+        while ready := [(db, *item) for db in self.databases for item in (db.ready or {}).items()]:
             for db in self.databases:
-                if db.touched is not None:
-                    db.touched.clear()
-            for waiter in list(self.waiters.values()):
-                index = waiter.session.db.index
-                if any((index, key) in touched for key in waiter.blocked.keys):
-                    self._retry(waiter)
+                if db.ready is not None:
+                    db.ready.clear()
+            # As on a real server, it does not matter which keys a client awaits a type for.
+            awaited = {kind for waiter in self.waiters.values() for kind in waiter.blocked.awaits}
+            for db, key, kinds in ready:
+                if kinds & awaited:
+                    for waiter in list(self.waiters.values()):
+                        if waiter.session.db is db and key in waiter.blocked.keys:
+                            self._retry(waiter, [key])
 
-    def _retry(self, waiter: Waiter) -> None:
+    def _retry(self, waiter: Waiter, ready: list[bytes]) -> None:
         # A real server handles disconnected and timed-out clients before it runs later commands.
         if waiter.has_left:
             self.waiters.pop(waiter.session.id, None)
@@ -510,7 +535,7 @@ class Engine:
             return
         waiter.session.db.now_ms = self.now_ms
         try:
-            reply = waiter.blocked.attempt()
+            reply = waiter.blocked.attempt(ready)
         except CommandError as error:
             reply = as_reply(error)
         if reply is not None:
@@ -528,8 +553,9 @@ class Engine:
         self.notifications.publish(keyspace.index, key, event)
 
     def _plan_expiry(self) -> None:
-        """Set a timer for the next expiry, so that its event does not need an access to the key."""
-        if not self.notifications.include_expiry and not self.tracking:
+        """Set a timer for the next expiry, so that its effect does not need an access to the key."""
+        needs_timer = self.notifications.include_expiry or self.tracking or self.waiters
+        if not needs_timer or not self.active_expire:
             return
         dues = [due for each in self.databases if (due := each.next_expiry()) is not None]
         due_us = min(dues, default=0) * 1000
@@ -549,6 +575,36 @@ class Engine:
                 self._expiry_timer_us = None
             self.remove_expired()
             self._plan_expiry()
+
+    def _plan_disconnect(self) -> None:
+        """Set a timer for the first client that may have been idle for ``timeout`` seconds."""
+        timeout_us = self.config.number("timeout") * 1_000_000
+        idle_since = [session.last_us for session in self.connected.copy().values()]
+        if not timeout_us or not idle_since:
+            return
+        # A client that may stay idle, because it listens or is blocked, is looked at again later.
+        due_us = max(min(idle_since), self.clock.now_us() - timeout_us + 1_000_000) + timeout_us
+        if self._disconnect_timer_us is None or due_us < self._disconnect_timer_us:
+            self._disconnect_timer_us = due_us
+            disconnect = partial(Engine._disconnect_idle, weakref.ref(self))
+            self.clock.call_at(due_us, disconnect, lane="background", label="idle clients")
+
+    @staticmethod
+    def _disconnect_idle(engine: weakref.ref[Engine], due_us: int) -> None:
+        """Disconnect the clients that have been idle for ``timeout`` seconds."""
+        self = engine()
+        if self is None:
+            return
+        with self.lock:
+            if self._disconnect_timer_us == due_us:
+                self._disconnect_timer_us = None
+            timeout_us = self.config.number("timeout") * 1_000_000
+            for session in self.connected.copy().values():
+                is_idle = self.clock.now_us() - session.last_us >= timeout_us > 0
+                if is_idle and not (session.listens or session.id in self.waiters):
+                    session.disconnect()
+                    self.connected.pop(session.id, None)
+            self._plan_disconnect()
 
     # -- data --------------------------------------------------------------------------------------
 
@@ -624,6 +680,7 @@ class Engine:
         for keyspace in self.databases:
             keyspace.notify = publish if self.notifications else None
         self._plan_expiry()
+        self._plan_disconnect()
         number = self.config.number
         self.memory.limit = number("maxmemory")
         self._needs_replicas = bool(

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from ..errors import WRONGTYPE, CommandError
+from ..values import type_name
 from ..values.containers import Deadlines, HashValue, QuickList, ScanOrder, SetValue
 from ..values.zset import SortedSet
 
@@ -31,6 +32,8 @@ _CONTENT = (
 """Attributes that SWAPDB exchanges. The others belong to the database and its number."""
 _ENCODED = HashValue | QuickList | SetValue | SortedSet
 """Types whose encoding depends on the limits of the configuration when a value is written."""
+_AWAITED = frozenset({"gone", "list", "stream", "zset"})
+"""What can happen to a key and end the wait of a blocked client."""
 _MANY = 1024
 """Minimum number of keys with a TTL at which setting another TTL also removes expired keys."""
 
@@ -130,16 +133,20 @@ class Keyspace:
         """Number of reads that found their key; ``misses`` counts the others."""
         self.expired = 0
         """Number of keys that have expired."""
-        self.touched: set[bytes] | None = None
-        """Keys that changed since blocked clients were served; None while nothing needs changes."""
+        self.ready: dict[bytes, set[str]] | None = None
+        """Keys that may end a wait, in this order, each with what happened to it.
+
+        That is the type of a new value or, for a stream that is gone, ``"gone"``. None while nothing
+        needs to know of changes.
+        """
         self.changed: dict[bytes, bool] | None = None
         """Changed keys that need an invalidation message, True for expired ones, or None."""
         self.resized: set[bytes] | None = None
         """Keys that changed since their sizes were added up; None until sizes are first requested."""
         self.notify: Callable[[Keyspace, bytes, str | None], None] | None = None
-        """Function that receives keyspace events. Only set together with ``touched``."""
+        """Function that receives keyspace events. Only set together with ``ready``."""
         self.indexes: Indexes | None = None
-        """Search indexes, updated while ``touched`` is set; None until the first index is created."""
+        """Search indexes, updated while ``ready`` is set; None until the first index is created."""
         self._order: ScanOrder | None = None
         """The order of the keys in SCAN; None until the first scan or random choice."""
 
@@ -215,6 +222,7 @@ class Keyspace:
             self.accessed[key] = self.now_ms
             if self._order is not None:
                 self._order.add(key)
+            self.signal(key, type_name(value))
             if self.notify is not None:
                 self.notify(self, key, "new")
             return value
@@ -274,11 +282,18 @@ class Keyspace:
             self.notify(self, key, "new")
         if self.volatile:
             self.volatile.pop(key, None)
+        if self.ready is not None:
+            before = values.get(key)
+            if before is not None:
+                # As on a real server, a key that is overwritten serves nobody.
+                self._note_lost_stream(key, before)
+            else:
+                self.signal(key, type_name(value))
         values[key] = value
         self.accessed[key] = self.now_ms
         if event is None or event:
             self.changes += 1
-        if self.watchers or self.touched is not None:
+        if self.watchers or self.ready is not None:
             self._report_change(key, event)
 
     def store(self, key: bytes, value: Any) -> int:
@@ -297,17 +312,32 @@ class Keyspace:
 
     def touch(self, key: bytes, event: str | None = None) -> None:
         self.changes += 1
-        if self.watchers or self.touched is not None:
+        if self.watchers or self.ready is not None:
             self._report_change(key, event)
 
     def touch_unwatched(self, key: bytes, event: str | None = None) -> None:
         """Report a change that WATCH and client tracking ignore, such as of a consumer group."""
         self.changes += 1
-        if self.touched is not None:
-            self.touched.add(key)
+        if self.ready is not None:
             if self.resized is not None:
                 self.resized.add(key)
             self.announce(key, event)
+
+    def signal(self, key: bytes, kind: str) -> None:
+        """Have the commands retried that are blocked on a key.
+
+        That happens to a new key, and to a stream that gets an entry or loses a group.
+        """
+        if self.ready is not None and kind in _AWAITED:
+            self.ready.setdefault(key, set()).add(kind)
+
+    def _signal_anything(self, key: bytes) -> None:
+        if self.ready is not None:
+            self.ready[key] = set(_AWAITED)
+
+    def _note_lost_stream(self, key: bytes, value: Any) -> None:
+        if type_name(value) == "stream":
+            self.signal(key, "gone")
 
     def announce(self, key: bytes, event: str | None) -> None:
         """Publish a keyspace event for a key that has not changed."""
@@ -394,8 +424,9 @@ class Keyspace:
         if self.frequencies is not None:
             self.frequencies.clear()
         self._order = None
-        if self.watchers or self.touched is not None:
+        if self.watchers or self.ready is not None:
             for key in gone:
+                self.signal(key, "gone")
                 # Do not invalidate each key: a flush sends a single message for all keys.
                 self._note_change(key, invalidates=False)
         if self.indexes is not None:
@@ -407,7 +438,8 @@ class Keyspace:
         for one in (self, other):
             for key in {*self.values, *other.values}:
                 one.changes += 1
-                if one.watchers or one.touched is not None:
+                one._signal_anything(key)
+                if one.watchers or one.ready is not None:
                     # Real servers send no invalidations to clients that track the keys.
                     one._note_change(key, invalidates=False)
         for name in _CONTENT:
@@ -424,7 +456,7 @@ class Keyspace:
     def _expire(self, key: bytes, event: str = "expired") -> None:
         self._drop(key)
         self.expired += 1
-        if self.watchers or self.touched is not None:
+        if self.watchers or self.ready is not None:
             self._report_change(key, event, expired=True)
 
     def _lost_fields(self, key: bytes) -> bool:
@@ -442,7 +474,7 @@ class Keyspace:
         return True
 
     def _drop(self, key: bytes) -> None:
-        del self.values[key]
+        self._note_lost_stream(key, self.values.pop(key))
         self.expires.pop(key, None)
         self.accessed.pop(key, None)
         self.volatile.pop(key, None)
@@ -457,8 +489,7 @@ class Keyspace:
         """Mark a key as changed for the clients that watch it, the engine and the search indexes."""
         for watcher in self.watchers.get(key, ()):
             watcher.watch_broken = True
-        if self.touched is not None:
-            self.touched.add(key)
+        if self.ready is not None:
             if self.resized is not None:
                 self.resized.add(key)
             if invalidates and self.changed is not None:
@@ -466,9 +497,9 @@ class Keyspace:
             if self.indexes is not None:
                 self.indexes.note_change(self, key)
 
-    def record_changes(self, touched: bool, *, for_tracking: bool) -> None:
+    def record_changes(self, needed: bool, *, for_tracking: bool) -> None:
         """Start or stop recording changed keys, and those that need an invalidation message."""
-        self.touched = (self.touched or set()) if touched else None
+        self.ready = (self.ready or {}) if needed else None
         self.changed = (self.changed or {}) if for_tracking else None
 
     def keep_encodings(self, config: Config) -> None:
@@ -490,6 +521,7 @@ class Keyspace:
         """Restore the content that ``snapshot()`` copied. The same copy can be restored again."""
         for key in {*self.values, *saved.values}:
             self.touch(key, "")
+            self._signal_anything(key)
         self.values = {key: _copy(value) for key, value in saved.values.items()}
         self.expires = Deadlines(saved.expires)
         self.accessed = dict(saved.accessed)

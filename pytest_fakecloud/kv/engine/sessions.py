@@ -139,6 +139,11 @@ class Session:
         return self.db.now_ms
 
     @property
+    def listens(self) -> bool:
+        """Whether the server sends messages to this client: it has subscribed, or runs MONITOR."""
+        return self.monitor is not None or any(self.subscriptions.values())
+
+    @property
     def may_block(self) -> bool:
         """Whether a blocking command of this client may wait instead of replying immediately."""
         return self.transport == "port" and not self.in_exec and not self.in_script
@@ -410,10 +415,8 @@ class Users(dict[str, AclUser]):
             user = self.get(held.user)
             return user if user is not None and user.accepts_hash(held.hash) else None
         password = token.encode("utf-8", "surrogatepass")
-        for name, user in self.items():
-            if is_token(encoded(name), password) and user.accepts(password):
-                return user
-        return None
+        holders = (user for user in self.values() if user.accepts(password))
+        return next(holders, None) if is_token(password) else None
 
     def permit(self, session: Session, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise NOPERM, and log it for ACL LOG, unless the session's user may run a command line."""

@@ -17,9 +17,11 @@ from urllib.parse import parse_qsl, urlencode
 
 from ...core.errors import ContractError
 from ...core.timers import monotonic
+from ..acl import make_token
 from ..errors import CommandError
 from ..reply import Converted, Reply, Status, word, word_pairs
 from ..settings import Isolation
+from ..values.json import JsonValue
 from .links import Link, Login, Unreachable, open_link
 from .rewriting import Prefixes, escaped
 
@@ -79,7 +81,7 @@ class Namespace:
     def _create_script_user(self) -> Login | None:
         if not self.prefixes.shared:
             return None
-        login = (self.prefixes.users[:-1] + b"+scripts", secrets.token_hex(16).encode())
+        login = (self.prefixes.users[:-1] + b"+scripts", make_token(secrets.token_bytes()))
         rules = [b"reset", b"on", b">" + login[1], b"~" + self.prefixes.everything,
                  b"&" + escaped(self.prefixes.channels) + b"*", b"+@all", b"-@dangerous", b"-select",
                  b"+keys", b"+sort", b"+sort_ro", b"+info"]  # fmt: skip
@@ -164,6 +166,9 @@ class Namespace:
         type_name = reply.text.decode() if isinstance(reply, Status) else "none"
         if type_name == "none":
             return None
+        if type_name == "json":
+            # The vendor's name for the type, which stock servers call ReJSON-RL.
+            type_name = JsonValue.type_name
         if type_name not in _READERS:
             raise ContractError(
                 f"{key!r} is of type {type_name!r}, which cannot be converted to Python: read it "

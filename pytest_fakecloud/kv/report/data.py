@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import quote_from_bytes
 
 from ...core.timers import to_datetime
-from ...handle import engine_of, time_of
 from ...reporting.data import (
     MOST_IN_VIEW,
     Item,
@@ -83,7 +82,7 @@ class _OnServer:
 
     def __init__(self, keyspace: Any, handle: KVServer) -> None:
         self.names: Iterable[bytes] = keyspace
-        self.now_ms = time_of(handle).now_us() // 1000
+        self.now_ms = handle._time.now_us() // 1000
         self._keyspace, self._execute = keyspace, handle.execute
 
     def value(self, key: bytes) -> Any:
@@ -102,7 +101,7 @@ class _OnServer:
 
 @contextmanager
 def _keys(handle: KVServer) -> Iterator[_InMemory | _OnServer]:
-    with engine_of(handle).reading() as keyspace:
+    with handle._engine.reading() as keyspace:
         yield _InMemory(keyspace) if isinstance(keyspace, Keyspace) else _OnServer(keyspace, handle)
 
 
@@ -113,7 +112,7 @@ def _existing(keys: _InMemory | _OnServer, names: Iterable[bytes]) -> list[_Key]
 
 def state(handle: KVServer) -> State:
     """Return the keys of each database and the other data that commands change, by name."""
-    engine = engine_of(handle)
+    engine = handle._engine
     with _keys(handle) as every:
         found: State = {"keys": _stored(every)}
         if isinstance(engine, Engine):
@@ -210,7 +209,7 @@ def _rules(user: AclUser) -> str:
 
 def content(handle: KVServer) -> View:
     """Return the keys with their values, and the memory they use unless a real server has them."""
-    engine = engine_of(handle)
+    engine = handle._engine
     with _keys(handle) as every:
         names = list(every.names)
         rows = [

@@ -9,7 +9,6 @@ from functools import cache, cached_property
 from typing import Any, TypeAlias
 
 from ...core.calls import Action, Call, Entry
-from ...handle import engine_of
 from ...reporting.calls import QUEUED, SEVERAL, executed_at, is_error, on_connection, reply
 from ...reporting.model import Finding
 from ...reporting.report import ObservedTest, about_key
@@ -398,7 +397,7 @@ class Database:
         return [_word(key) for key in self._execute("KEYS", "*")]
 
     def _execute(self, *words: str) -> Any:
-        engine, session = engine_of(self._handle), self._handle._new_session()
+        engine, session = self._handle._engine, self._handle._new_session()
         try:
             if self.number:
                 engine.execute(session, [b"SELECT", b"%d" % self.number])
@@ -414,7 +413,7 @@ def databases_of(test: ObservedTest, handle: Any) -> list[ServerOrDatabase]:
         return [handle]
     # The test itself may have tried to select a database that does not exist. With a real server, a
     # fake has a single database.
-    databases = getattr(engine_of(handle), "databases", [0])
+    databases = getattr(handle._engine, "databases", [0])
     return [Database(handle, number) for number in sorted(used & set(range(len(databases))))]
 
 

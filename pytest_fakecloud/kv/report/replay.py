@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from ...core.calls import Call
-from ...handle import Context, Handle, app_of, engine_of
+from ...handle import Context, Handle
 from ...reporting import replay
 from ...reporting.calls import on_connection
 from ..acl import tester
@@ -32,7 +32,7 @@ class Copy(replay.Copy):
             return
         if call.outcome in replay.UNFINISHED or (call.fault is not None and not call.reached):
             return
-        engine = engine_of(self.fake)
+        engine = self.fake._engine
         session = self._sessions.get(call.client)
         if session is None:
             # Only sessions of the port may block.
@@ -59,10 +59,10 @@ class Copy(replay.Copy):
         for call, waiter in list(self._waiting):
             if waiter.done or waiter.deadline_us <= self.time.now_us():
                 self._waiting.remove((call, waiter))
-                self._compare(call, engine_of(self.fake).unblock(waiter), waiter.session)
+                self._compare(call, self.fake._engine.unblock(waiter), waiter.session)
 
     def _compare(self, call: Call, reply: Any, session: Any) -> None:
         if call.fault is not None or "response_body" in call.cut:
             return
-        if to_resp(app_of(self.fake).with_int_text(reply), session.resp) != call.response_body:
+        if to_resp(self.fake._app.with_int_text(reply), session.resp) != call.response_body:
             raise replay.Inexact(f"command {call.number} received a different answer in the replay")

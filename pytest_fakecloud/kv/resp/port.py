@@ -29,7 +29,7 @@ from ...core.timers import monotonic
 from ...http.hub import Mount
 from ...http.messages import OUTCOME_OF_EFFECT, Answer, AnyResponse, Request, Stream
 from ...http.ports import is_free
-from ...http.server import Connection, HTTPHandler, has_arrived
+from ...http.server import Connection, HTTPHandler
 from .. import errors
 from ..acl import ANONYMOUS
 from ..command_fields import facts_of
@@ -53,6 +53,7 @@ from ..reply import (
     to_resp,
 )
 from ..routes import KVApp
+from ..table.versions import MESSAGES_FOLLOW
 from .wire import (
     RESP_TYPE,
     SEND_BYTES,
@@ -77,10 +78,6 @@ _SHOWN_WORDS = 256
 SHOWN_BYTES = 256
 """Number of bytes that the journal keeps of each of these words, and of a large reply."""
 
-_MAY_WHILE_SUBSCRIBED = frozenset({
-    "PING", "PSUBSCRIBE", "PUNSUBSCRIBE", "QUIT", "RESET", "SSUBSCRIBE", "SUBSCRIBE",
-    "SUNSUBSCRIBE", "UNSUBSCRIBE",
-})  # fmt: skip
 _PLAIN: frozenset[type] = frozenset({Status, bytes, int, type(None)})
 """The types of most replies, which need no checks unless they are large."""
 _INVALIDATIONS = frozenset({b"invalidate", b"tracking-redir-broken"})
@@ -153,11 +150,17 @@ class PortHandler:
             self._app.refused(400, "received TLS, but the database port uses none: use redis://")
         elif kind == "http":
             self._chosen = HTTPHandler(self._connection)
-        elif kind is not None and self._app.is_full():
+        elif kind is not None and (self._app.is_full() or self._exceeds_maxclients()):
             self._is_refused = True
-            self._connection.sock.sendall(to_resp(CommandError(self._app.too_many_connections())))
+            self._engine.statistics.rejected_connections += 1
+            is_stock = self._engine.dialect == "redis"
+            text = errors.MAX_CLIENTS if is_stock else self._app.too_many_connections()
+            self._connection.sock.sendall(to_resp(CommandError(text)))
         elif kind is not None:
             self._chosen = PortConnection(self._engine, self._app, self._connection)
+
+    def _exceeds_maxclients(self) -> bool:
+        return len(self._app.clients) >= self._engine.config.number("maxclients")
 
 
 class PortConnection:
@@ -196,6 +199,8 @@ class PortConnection:
         )
         self._confirmations: dict[int, bytes] = {}
         """Encoded confirmations of SUBSCRIBE to include in the reply to EXEC, by its elements."""
+        self._messages: dict[int, bytes] = {}
+        """Encoded messages to include in the reply to EXEC, each before one of its elements."""
         self._after_reply: list[bytes] = []
         """Encoded messages to send after the reply of the running command."""
         self._thread = 0
@@ -440,9 +445,8 @@ class PortConnection:
         try:
             self._executing = self._thread
             try:
-                is_checked = session.subscriptions or session.monitor is not None
-                if is_checked or size > self._unchecked_size:
-                    self._check(argv)
+                if size > self._unchecked_size:
+                    self._check_limits(argv)
                 if has_lock:
                     reply = engine.execute_locked(session, argv)
                 else:
@@ -461,18 +465,13 @@ class PortConnection:
         with engine.lock:
             return self._encode_reply(argv, mode, put, reply)
 
-    def _check(self, argv: list[bytes]) -> None:
-        """Raise ``CommandError`` if the connection's state or a limit forbids a command."""
+    def _check_limits(self, argv: list[bytes]) -> None:
+        """Raise ``CommandError`` if a limit forbids a command."""
         session = self.session
         spec = self.engine.table.find(argv)
         if spec is None or not spec.least <= len(argv) <= spec.most:
             return  # The engine reports an unknown command and a wrong number of arguments.
         try:
-            listens = session.resp == 2 and any(session.subscriptions.values())
-            if listens and spec.name not in _MAY_WHILE_SUBSCRIBED:
-                raise CommandError(errors.listeners_may_not(spec.full_name))
-            if session.monitor is not None and (spec.write or spec.readonly):
-                raise CommandError(errors.MONITORS_MAY_NOT)
             if spec.group not in _UNCOUNTED:
                 self.app.command_limits.check(argv)
         except CommandError:
@@ -488,14 +487,14 @@ class PortConnection:
             reply.__class__ in _PLAIN
             and (reply.__class__ is not bytes or len(reply) <= LIGHT)
             and session.reply_mode == "on"
-            and not (self._confirmations or self._after_reply)
+            and not (self._confirmations or self._messages or self._after_reply)
         ):
             data = to_resp(reply, session.resp)
             if put:
                 self.outbox.put(data)
             return 200, data
         reply = self.app.with_int_text(reply)
-        reply = self._with_confirmations(reply)
+        reply = self._with_messages(reply)
         size = size_of(reply)
         try:
             self.app.command_limits.check_reply(size)
@@ -515,15 +514,21 @@ class PortConnection:
             self.outbox.put(data)
         return 400 if isinstance(reply, CommandError) else 200, data
 
-    def _with_confirmations(self, reply: Reply) -> Reply:
-        """Return the reply to EXEC with the confirmations in place of the replies to SUBSCRIBE."""
+    def _with_messages(self, reply: Reply) -> Reply:
+        """Return the reply to EXEC with the confirmations in place of the replies to SUBSCRIBE.
+
+        Before 7.2, messages stand where the transaction published them, before the next reply.
+        """
         confirmations, self._confirmations = self._confirmations, {}
-        if not confirmations or not isinstance(reply, list):
+        messages, self._messages = self._messages, {}
+        if not (confirmations or messages) or not isinstance(reply, list):
             return reply
-        return [
-            Encoded(confirmations[at]) if at in confirmations else one
-            for at, one in enumerate(reply)
-        ]
+        replies: list[Reply] = list(reply)
+        for at, confirmation in confirmations.items():
+            replies[at] = Encoded(confirmation)
+        for at, message in messages.items():
+            replies[at] = Encoded(message + to_resp(replies[at], self.session.resp))
+        return replies
 
     def _take_after_reply(self) -> bytes:
         data = b"".join(self._after_reply)
@@ -566,7 +571,7 @@ class PortConnection:
         if isinstance(sock, ssl.SSLSocket):
             return False
         try:
-            if not has_arrived(sock):
+            if not self.connection.has_arrived():
                 return False
             data = sock.recv(READ_BYTES)
         except OSError:
@@ -622,8 +627,13 @@ class PortConnection:
             or message[0] in _INVALIDATIONS
             or message[1:2] == [b"__redis__:invalidate"]
         )
-        # In a transaction, it also follows if it is a message that the transaction published.
-        is_later = is_later or bool(session.in_exec)
+        if session.in_exec and not is_later:
+            # It is a message that the transaction published.
+            if not self.engine.table.knows[MESSAGES_FOLLOW]:
+                at = session.exec_position
+                self._messages[at] = self._messages.get(at, b"") + data
+                return
+            is_later = True
         if is_own and is_later and not self.engine.tracking.evicting:
             self._after_reply.append(data)
             return

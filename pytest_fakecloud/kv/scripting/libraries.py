@@ -109,10 +109,8 @@ class Libraries(dict[bytes, Library]):
         self.functions: dict[bytes, LibraryFunction] = {}
         """All functions, keyed by their names in lower case, because calls are case-insensitive."""
 
-    def load(self, library: Library, replace: bool) -> bytes:
-        """Add a library and return its name. If this raises ``CommandError``, nothing changes."""
-        if not replace and library.name in self:
-            raise CommandError(errors.library_exists(library.name))
+    def load(self, library: Library) -> bytes:
+        """Add or replace a library and return its name; if this raises, nothing changes."""
         self.replace_all([each for each in self.values() if each.name != library.name] + [library])
         return library.name
 
@@ -135,7 +133,7 @@ class Libraries(dict[bytes, Library]):
 
     def dump(self, config: Config, version: str) -> bytes:
         """Return all libraries as a FUNCTION DUMP payload, in the format of a server version."""
-        from ..rdb import dump_libraries
+        from ..rdb.payloads import dump_libraries
 
         return dump_libraries(list(self.sources()), config, rdb_version(version))
 
@@ -158,7 +156,7 @@ class Libraries(dict[bytes, Library]):
 
 
 def sources_in(payload: bytes, version: str) -> list[bytes]:
-    from ..rdb import is_sealed, load_libraries
+    from ..rdb.payloads import is_sealed, load_libraries
 
     if not is_sealed(payload, rdb_version(version)):
         raise CommandError(BAD_DUMP)

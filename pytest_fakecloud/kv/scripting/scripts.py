@@ -345,7 +345,7 @@ class Scripting:
         self.libraries.replace_all([])
         for source in sources:
             with suppress(CommandError):
-                self.libraries.load(self.read_library(source), replace=False)
+                self.libraries.load(self.read_library(source))
         return CommandError(errors.OUT_OF_MEMORY)
 
     def _failure_text(self, failure: ScriptFailure, name: bytes) -> bytes:

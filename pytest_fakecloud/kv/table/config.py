@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
@@ -105,8 +106,6 @@ def check_addresses(value: str) -> None:
     addresses and no others, and no host name but ``localhost``. A wildcard includes all addresses
     of its family, so it can neither follow nor precede another one.
     """
-    from ipaddress import IPv4Address, IPv6Address, ip_address  # few fakes need it
-
     words = _words(value)
     if len(words) > 16:
         raise ValueError(errors.TOO_MANY_ADDRESSES)

@@ -283,6 +283,13 @@ def _flags_and_categories(text: str, group: str) -> tuple[frozenset[str], frozen
     return flags, frozenset(found)
 
 
+_PROTECTIONS = {
+    "DEBUG": "enable-debug-command",
+    **dict.fromkeys(("MODULE LOAD", "MODULE LOADEX", "MODULE UNLOAD"), "enable-module-command"),
+}
+"""The commands that a parameter has to allow, with the parameter."""
+
+
 class CommandSpec:
     """A command or subcommand in the table.
 
@@ -301,6 +308,7 @@ class CommandSpec:
     - ``may_wait``: the command has the option BLOCK.
     - ``over_rest``: the command is available over REST, at least without BLOCK.
     - ``is_plain``: no argument affects the choice of a subcommand or the availability over REST.
+    - ``protection``: the parameter that has to allow the command, or None.
     - ``derives``: the command stores data that it derives from other keys.
     - ``reads_keys``: looking up a key counts as a hit or a miss.
     - ``hidden``: MONITOR does not show the command when it has run. It shows scripts, which have
@@ -334,7 +342,8 @@ class CommandSpec:
         self.over_rest = self.may_wait or "blocking" not in self.flags
         if self.effects.over_rest is not None:
             self.over_rest = self.effects.over_rest
-        self.is_plain = self.over_rest and not self.may_wait
+        self.protection = _PROTECTIONS.get(row.name)
+        self.is_plain = self.over_rest and not self.may_wait and not self.protection
 
     @cached_property
     def options(self) -> tuple[str, ...]:
@@ -372,6 +381,13 @@ class CommandSpec:
             return True
         words = self._timed_words
         return bool(words) and not words.isdisjoint(map(bytes.upper, argv[1:]))
+
+    def lacks_keys(self, argv: list[bytes]) -> bool:
+        """Return whether the keys of a part of the line cannot be found, as in ``ZUNIONSTORE a 0``."""
+        return any(
+            (key.numkeys or key.keyword is None) and not key.unknown and not key.positions(argv)
+            for key in self.keys
+        )
 
     def key_positions(self, argv: list[bytes]) -> list[tuple[int, KeySpec]]:
         """Return the position and the spec of each key in ``argv``, which includes the name."""

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, TypeAlias
+from decimal import Decimal
+from fractions import Fraction
+from typing import TypeAlias
 
 from ..errors import INVALID_CURSOR, NOT_FLOAT, NOT_INTEGER, CommandError
-
-if TYPE_CHECKING:
-    from fractions import Fraction
-
 
 I64_MIN = -(2**63)
 I64_MAX = 2**63 - 1
@@ -120,8 +118,6 @@ def parse_exponent(text: bytes) -> int:
 
 def hexadecimal_value(text: bytes) -> Fraction:
     """Return the exact value of a hexadecimal float. The string must match ``HEXADECIMAL``."""
-    from fractions import Fraction
-
     mantissa, _, power = text.lower().partition(b"p")
     whole, _, decimals = mantissa.lstrip(b"+-")[2:].partition(b".")
     digits = int(whole + decimals, 16)
@@ -149,8 +145,6 @@ def format_double(value: float) -> bytes:
     notation = "f" if -7 < power < 8 or 1e-3 <= abs(value) < 1e4 else "e"
     if notation == "f" and not exponent:
         return text.encode()
-    from decimal import Decimal
-
     return format(Decimal(text), notation).encode()
 
 
@@ -169,9 +163,6 @@ def parse_long_double(text: bytes, error: bytes = NOT_FLOAT) -> LongDouble:
     """Parse an 80-bit float. Infinities are valid, NaN is not."""
     if len(text) >= 5120:
         raise CommandError(error)
-    from decimal import Decimal
-    from fractions import Fraction
-
     if re.fullmatch(INFINITY, text):
         return float(text)
     if DECIMAL.fullmatch(text):
@@ -203,8 +194,6 @@ def long_double_sum(left: LongDouble, right: LongDouble) -> LongDouble:
 
 def _rounded(value: Fraction) -> LongDouble:
     """Round a fraction to 64 significant bits, or to an infinity."""
-    from fractions import Fraction
-
     shift = value.numerator.bit_length() - value.denominator.bit_length() - 64
     scaled = value / Fraction(2) ** shift
     if abs(scaled) >= 2**64:

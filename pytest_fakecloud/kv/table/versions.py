@@ -12,17 +12,20 @@ VENDOR = "vendor"
 """Used instead of a version for option words that no stock server has."""
 
 EARLY_CONSUMERS = "consumers are created before they receive an entry"
+ALL_KEYS_AGAIN = "blocked commands are retried with all their keys, not with the ready one"
 ESTIMATED_COUNTERS = "the counter of groups before the first entry is estimated"
+MESSAGES_FOLLOW = "messages that a transaction sends to its own client follow its reply"
 SHORTEST_DOUBLES = "doubles are printed with the fewest digits"
 
 _ADDITIONS = {
     "7.2.0": (
-        "CLIENT LIST lib-name", "CONFIG set-max-listpack-entries", "CONFIG set-max-listpack-value",
+        "CLIENT LIST lib-name", "TIME is constant in scripts and transactions",
+        "CONFIG set-max-listpack-entries", "CONFIG set-max-listpack-value",
         "LPOS rejects the lowest rank", "XINFO CONSUMERS inactive",
         "XSETID checks the highest deleted id", "ZRANK WITHSCORE", "ZREVRANK WITHSCORE",
-        "`os.clock` in scripts", "deleted groups are reported with the usual error",
+        "`os.clock` in scripts", ALL_KEYS_AGAIN, "deleted groups are reported with the usual error",
         "lists and sets are listpacks", "timeouts that overflow are out of range",
-        EARLY_CONSUMERS, ESTIMATED_COUNTERS, SHORTEST_DOUBLES,
+        EARLY_CONSUMERS, ESTIMATED_COUNTERS, MESSAGES_FOLLOW, SHORTEST_DOUBLES,
     ),
     "7.2.5": ("the API of scripts as `server`",),
     "7.4.0": ("HSCAN NOVALUES", "XREAD +"),

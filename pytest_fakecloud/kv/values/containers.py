@@ -22,7 +22,7 @@ _FEW_OUTDATED = 64
 
 
 class ScanOrder:
-    """The order in which SCAN, HSCAN and ZSCAN return the elements of a collection.
+    """The order in which SCAN, HSCAN, SSCAN and ZSCAN return the elements of a collection.
 
     Each element gets a serial number when it is added, and a cursor is the serial number at which
     to continue. Therefore an element that stays in the collection is always returned. ``live`` is
@@ -439,13 +439,11 @@ def _is_integer(member: bytes) -> bool:
 class SetValue(Listpacked):
     """Distinct byte strings, stored as a list of members and a dictionary from member to index.
 
-    Removing a member moves the last member into the gap. A scan runs from the end of the list to
-    its start, so members only move out of the part that has been scanned. Therefore a scan returns
-    every member that stays in the set.
+    Removing a member moves the last member into the gap.
     """
 
     type_name: ClassVar[str] = "set"
-    __slots__ = ("_cursors", "_indexes", "_integers", "_members", "size")
+    __slots__ = ("_indexes", "_integers", "_members", "_scan_order", "size")
 
     def __init__(self, members: Iterable[bytes] = ()) -> None:
         self._members = list(dict.fromkeys(members))
@@ -453,8 +451,7 @@ class SetValue(Listpacked):
         self._integers = all(map(_is_integer, self._members))
         self._peak = len(self._members)
         self._longest = max(map(len, self._members), default=0)
-        self._cursors = 0
-        """The highest cursor that a scan could have returned before the peak was last reset."""
+        self._scan_order: ScanOrder | None = None
         self.size = sum(map(len, self._members))
         """Length in bytes of all members."""
 
@@ -478,7 +475,6 @@ class SetValue(Listpacked):
 
     def keep_encoding(self, config: Config) -> None:
         """Keep the present encoding until the next write, before a limit in ``config`` changes."""
-        self._cursors = max(self._cursors, self._peak)
         self._integers = self.encoding(config) == "intset"
         if self._integers:
             self._peak = 0
@@ -488,6 +484,7 @@ class SetValue(Listpacked):
     def copy(self) -> SetValue:
         twin = shallow_copy(self)
         twin._members, twin._indexes = self._members.copy(), self._indexes.copy()
+        twin._scan_order = None
         return twin
 
     def add(self, member: bytes) -> bool:
@@ -496,6 +493,8 @@ class SetValue(Listpacked):
             return False
         indexes[member] = len(self._members)
         self._members.append(member)
+        if self._scan_order is not None:
+            self._scan_order.add(member)
         if len(indexes) > self._peak:
             self._peak = len(indexes)
         length = len(member)
@@ -521,13 +520,7 @@ class SetValue(Listpacked):
         return self._members[index]
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """Return a page of a scan: the next cursor (0 at the end), and up to ``count`` members.
-
-        A cursor is the number of members that remain to be scanned, and 0 starts a scan. A cursor
-        that no scan of this set could have returned ends the scan.
-        """
-        if not 0 <= cursor <= max(self._peak, self._cursors):
-            return 0, []
-        top = min(cursor, len(self._members)) if cursor else len(self._members)
-        bottom = max(0, top - count)
-        return bottom, self._members[bottom:top]
+        """Return a page of a scan: the next cursor (0 at the end), and up to ``count`` members."""
+        if self._scan_order is None:
+            self._scan_order = ScanOrder(self._indexes)
+        return self._scan_order.page(cursor, count)

@@ -7,6 +7,7 @@ of Redis 7.0 for the same data.
 from __future__ import annotations
 
 from bisect import bisect_right
+from hashlib import sha1
 from typing import Any
 
 from ..table.syntax import try_int
@@ -133,8 +134,6 @@ _MODULE = 5
 
 
 def _sum(data: bytes) -> int:
-    from hashlib import sha1  # imported here, because a first fake does not need it
-
     return int.from_bytes(sha1(data, usedforsecurity=False).digest())
 
 

@@ -8,6 +8,7 @@ Flask or Django converted to a 500.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import itertools
@@ -21,7 +22,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from ...core.errors import FakecloudError
 from ...core.threads import DaemonThread
-from ...core.timers import monotonic
+from ...core.timers import Signal, monotonic
 from ..model import Delivery, HeaderList, Outcome
 from ..wire.values import as_text
 
@@ -42,7 +43,8 @@ class Deadlines:
     def __init__(self, cap: float, time_passes: Callable[[], bool] = lambda: False) -> None:
         self.cap = cap
         self._time_passes = time_passes
-        self._condition = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = Signal()
         self._planned: dict[int, tuple[float, Callable[[], object]]] = {}
         self._awaited = math.inf
         """The time until which the thread sleeps."""
@@ -53,27 +55,27 @@ class Deadlines:
     def start(self, callback: Callable[[], object], seconds: float | None = None) -> int:
         """Call a function after a delay (default: the cap). Returns a number for ``cancel()``."""
         due = monotonic() + (self.cap if seconds is None else seconds)
-        with self._condition:
+        with self._lock:
             number = next(self._numbers)
             self._planned[number] = due, callback
             if self._thread is None and not self._closed:
                 self._thread = DaemonThread("queue-deadlines", self._watch)
                 self._thread.start()
             elif due < self._awaited:
-                self._condition.notify()
+                self._changed.notify()
         return number
 
     def cancel(self, number: int) -> bool:
         """Cancel a callback; return False if it has already been called."""
-        with self._condition:
+        with self._lock:
             return self._planned.pop(number, None) is not None
 
     def close(self) -> None:
         """End the thread and forget all callbacks, also those that are started later."""
-        with self._condition:
+        with self._lock:
             self._closed = True
             self._planned.clear()
-            self._condition.notify()
+            self._changed.notify()
             thread, self._thread = self._thread, None
         if thread is not None and thread is not threading.current_thread():
             thread.join(2)
@@ -97,8 +99,6 @@ class Deadlines:
         """Await work in the running loop (asyncio or trio); raise ``CapReached`` at the cap."""
         if not asyncio_is_running():
             return await self._within_cap_trio(work)
-        import asyncio
-
         loop = asyncio.get_running_loop()
         task = asyncio.ensure_future(work)
         # Cancel the task from this thread: a tool may have frozen the loop's own timers.
@@ -127,7 +127,8 @@ class Deadlines:
 
     def _watch(self) -> None:
         while True:
-            with self._condition:
+            seen = self._changed.version
+            with self._lock:
                 if self._closed:
                     return
                 # Few deadlines are planned at a time, so a search is fast enough.
@@ -136,10 +137,10 @@ class Deadlines:
                     default=(math.inf, 0),
                 )
                 left = self._awaited - monotonic()
-                if left > 0:
-                    self._condition.wait(min(left, threading.TIMEOUT_MAX))
-                    continue
-                _, callback = self._planned.pop(number)
+                callback = None if left > 0 else self._planned.pop(number)[1]
+            if callback is None:
+                self._changed.sleep(seen, min(left, threading.TIMEOUT_MAX))
+                continue
             try:
                 callback()
             except Exception:
@@ -148,9 +149,7 @@ class Deadlines:
 
 
 def asyncio_is_running() -> bool:
-    # Do not import asyncio here. Code that runs a loop has already imported it.
-    asyncio = sys.modules.get("asyncio")
-    return asyncio is not None and asyncio._get_running_loop() is not None
+    return asyncio._get_running_loop() is not None
 
 
 def loop_is_running() -> bool:
@@ -392,7 +391,7 @@ class _AsgiAnswer:
         self.body = bytearray()
         self.complete = False
         # An event of the library whose loop is running.
-        self.finished = sys.modules["asyncio" if asyncio_is_running() else "trio"].Event()
+        self.finished: Any = (asyncio if asyncio_is_running() else sys.modules["trio"]).Event()
         self._request: Event | None = {
             "type": "http.request",
             "body": delivery.body,

@@ -27,6 +27,7 @@ from ..settings import DEFAULT_CAP, Unstubbed
 from ..wire.headers import loopback_address, named_url
 from ..wire.values import as_text
 from .applications import AsgiApp, Deadlines, WsgiApp
+from .event_loops import AsgiRunner
 from .routes import (
     ROUTES,
     AsgiRoute,
@@ -46,7 +47,6 @@ from .routes import (
 )
 
 if TYPE_CHECKING:
-    from .event_loops import AsgiRunner
     from .loopback import LoopbackSender
 
 
@@ -389,9 +389,6 @@ class Destinations:
         with self._lock:
             # In a forked process, the thread of an earlier one is missing.
             if self._own_runner is None or not self._own_runner.is_alive():
-                # Imported here, because no other part of a queue needs asyncio.
-                from .event_loops import AsgiRunner
-
                 self._own_runner = AsgiRunner()
             return self._own_runner
 

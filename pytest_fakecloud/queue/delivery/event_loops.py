@@ -1,7 +1,4 @@
-"""The event loop in which applications and coroutine functions of a queue run, and their lifespans.
-
-Importing this module imports asyncio.
-"""
+"""The event loop in which applications and coroutine functions of a queue run, and their lifespans."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from ...core.field_types import MESSAGE_ID, URL, OneOf
 from ...core.matching import Field, Question
 from ...core.settings import whole
-from ...faults.table import Fault, FaultTable, ServiceRule
+from ...faults.fault import Fault, ServiceFault
 from ...http.messages import Answer, Serve
 from ..errors import rate_limited
 from ..model import KINDS, Delivery, DeliveryInterceptor, Kind, Message
@@ -70,7 +70,7 @@ class DeliverySubject:
             "topic": message.topic_name,
             "message_id": self.message_id,
         }
-        # Fault rules read these attributes of a recorded call.
+        # Faults read these attributes of a recorded call.
         self.call = SimpleNamespace(
             facts=facts,
             method=method,
@@ -93,20 +93,27 @@ DELIVERY_FACTS: Mapping[str, Field] = {
 """Fields of deliveries that faults of deliveries can match."""
 
 
-class DeliveryFaults(FaultTable, DeliveryInterceptor):
-    """The injected faults of a queue, for requests to it and for its deliveries."""
+class DeliveryFaults(DeliveryInterceptor):
+    """Applies the injected faults of a queue to its deliveries."""
 
-    service_fields = DELIVERY_FACTS
+    def __init__(self, plan: FaultPlan) -> None:
+        self._plan = plan
+
+    @property
+    def active(self) -> bool:
+        return bool(self._plan)
 
     def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
         subject = DeliverySubject(
             message, url=delivery.url, method=delivery.method, body=delivery.body
         )
-        return tuple(kind for kind in DELIVERY_KINDS if self.claim(kind, subject) is not None)
+        return tuple(
+            kind for kind in DELIVERY_KINDS if self._plan._claim(kind, subject) is not None
+        )
 
     def callback(self, message: Message, kind: Kind, url: str) -> bool:
         subject = DeliverySubject(message, url=url, method="POST", body=b"", kind=kind)
-        if self.claim("drop_callback", subject) is None:
+        if self._plan._claim("drop_callback", subject) is None:
             return False
         message.lost_callbacks += (f"the fault drop_callback lost it on its way to {subject.url}",)
         return True
@@ -115,13 +122,13 @@ class DeliveryFaults(FaultTable, DeliveryInterceptor):
         subject = DeliverySubject(
             message, url=message.url, method=message.settings.method, body=message.body
         )
-        return self.claim("reorder", subject) is not None
+        return self._plan._claim("reorder", subject) is not None
 
 
 class QueueFaults(FaultPlan):
     """The fault plan of a queue, with the common faults and the faults of deliveries."""
 
-    _table: DeliveryFaults
+    _service_fields = DELIVERY_FACTS
 
     def duplicate(self, **matchers: Unpack[QueueServiceMatchers]) -> Fault:
         """Send each matching delivery twice, with the same message id and attempt number."""
@@ -174,20 +181,19 @@ class QueueFaults(FaultPlan):
         return self._refusal("daily", limit, matchers)
 
     def _delivery(self, kind: str, matchers: Mapping[str, Any]) -> Fault:
-        rule = ServiceRule(self._table, kind, kind, matchers)
-        if kind == "drop_callback" and isinstance(rule.facts.get("kind"), str):
+        fault = ServiceFault(self, kind, kind, matchers)
+        if kind == "drop_callback" and isinstance(fault._facts.get("kind"), str):
             # Reject other kinds, because the fault would never apply to them.
-            Question("kind", rule.facts["kind"], OneOf("kind", ("callback", "failure_callback")))
-        return self._add(rule)
+            Question("kind", fault._facts["kind"], OneOf("kind", ("callback", "failure_callback")))
+        return self._add(fault)
 
     def _refusal(self, kind: str, limit: int, matchers: Mapping[str, Any]) -> Fault:
         whole(0).read("limit", limit)
-        table = self._table
         if matchers.get("route") is None:
             matchers = {**matchers, "route": re.compile(_PUBLISHING)}
 
         def respond(serve: Serve) -> Answer:
             # Build the response for each request, because its headers depend on the current time.
-            return table.answers.render(rate_limited(kind, limit, table.clock.now_us()))
+            return self._answers.render(rate_limited(kind, limit, self._clock.now_us()))
 
         return self._inject("respond", f"{kind}_limit {limit}", matchers, respond)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Sequence
+from hashlib import sha256
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -200,8 +201,6 @@ def deduplication_key(
         return f"id:{settings.deduplication_id}" + (f":{url}" if by_endpoint else "")
     if not settings.content_based_deduplication:
         return None
-    from hashlib import sha256  # imported here, because OpenSSL takes 4 ms to load
-
     headers = sorted(f"{name.lower()}:{value}" for name, value in settings.forward)
     parts = (topic_name or "", url, settings.content_type or "", *headers, "")
     content = "\0".join(parts).encode("utf-8", "surrogatepass") + body

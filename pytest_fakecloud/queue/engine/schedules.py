@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import copy
 import re
+import zoneinfo
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache, partial
@@ -220,9 +221,6 @@ def _zone(name: str) -> tzinfo:
 
     The zone is read through the import system, because a test may have faked the file system.
     """
-    # Imported here, because the import is slow and few schedules have a zone.
-    import zoneinfo
-
     try:
         return zoneinfo.ZoneInfo(name)
     except (KeyError, OSError):

@@ -13,7 +13,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ...core.errors import ContractError
 from ...core.timers import Timer, to_datetime
-from ...handle import engine_of, time_of
 from ...reporting.data import (
     MOST_IN_VIEW,
     PAGE,
@@ -64,9 +63,9 @@ def _locked(show: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Queu
 
     @wraps(show)
     def locked(handle: Queue, /, *args: P.args, **named: P.kwargs) -> T:
-        time_of(handle).settle()
-        with engine_of(handle).lock:
-            return show(engine_of(handle), *args, **named)
+        handle._time.settle()
+        with handle._engine.lock:
+            return show(handle._engine, *args, **named)
 
     return locked
 
@@ -261,7 +260,7 @@ def _messages(handle: Queue, wanted: Wanted, *, kinds: Iterable[str]) -> View:
     Filters are ``state``, ``label``, ``url`` (a substring), ``status`` of the last response
     (``503`` or ``5xx``), and ``since`` and ``until`` for the time of publishing.
     """
-    engine = engine_of(handle)
+    engine = handle._engine
     with engine.lock:
         every = [one for one in engine.messages.values() if one.kind in kinds]
     # Release the lock: a search in all bodies may take long, and a row needs only its own message.

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from ...core.calls import Call, Event
-from ...handle import engine_of, time_of
 from ...reporting.calls import PUBLISHING, Lookups, has_full_answer
 from ...reporting.model import Finding, Severity, Subject
 from ...reporting.report import ObservedTest, Write, about_entry, about_message
@@ -394,11 +393,11 @@ OF_TEST = (
 
 def unfinished(queue: Any, lookups: Lookups) -> Iterator[Finding]:
     """Yield findings about messages and schedules that wait, and dead letters."""
-    time_of(queue).settle()
+    queue._time.settle()
     of_kinds: tuple[tuple[str, Severity, Iterator[str]], ...] = (
-        ("message_waits", "hint", unfinished_lines(engine_of(queue), lookups.short)),
-        ("dead_letter", "context", dead_letter_lines(engine_of(queue), lookups.short)),
-        ("schedule_waits", "context", schedule_lines(engine_of(queue), lookups.short)),
+        ("message_waits", "hint", unfinished_lines(queue._engine, lookups.short)),
+        ("dead_letter", "context", dead_letter_lines(queue._engine, lookups.short)),
+        ("schedule_waits", "context", schedule_lines(queue._engine, lookups.short)),
     )
     for kind, severity, lines in of_kinds:
         for line in lines:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.calls import Event
-from ...handle import Context, Handle, engine_of
+from ...handle import Context, Handle
 from ...reporting import replay
 from ..model import Outcome
 from ..wire.values import as_text
@@ -19,11 +19,11 @@ class Copy(replay.Copy):
     def __init__(self, real: Handle, context: Context, time: replay.Time) -> None:
         super().__init__(real, context, time)
         # Use the recorded outcomes of the deliveries, and send no requests.
-        engine_of(self.fake).report = lambda kind, text, **fields: None
+        self.fake._engine.report = lambda kind, text, **fields: None
         self._begun: dict[int, Any] = {}
 
     def begin_attempt(self, event: Event) -> None:
-        engine = engine_of(self.fake)
+        engine = self.fake._engine
         self.time.expect(event.at_us)
         for message in _messages_of(event, engine):
             found = engine.begin(message.id) if message.id in engine.pending else None
@@ -34,7 +34,7 @@ class Copy(replay.Copy):
 
     def finish_attempt(self, event: Event) -> None:
         begun, number = self._begun.pop(event.number), event.data.get("number")
-        engine: Any = engine_of(self.real)
+        engine: Any = self.real._engine
         attempts = (one for message in _messages_of(event, engine) for one in message.attempts)
         attempt = next((one for one in attempts if one.number == number), None)
         if attempt is None:
@@ -46,7 +46,7 @@ class Copy(replay.Copy):
             attempt.status, list(attempt.headers.pairs), attempt.body, attempt.exception,
             virtual_us=ended - attempt.at_us, where=attempt.where,
         )  # fmt: skip
-        engine_of(self.fake).finish(begun, outcome)
+        self.fake._engine.finish(begun, outcome)
 
 
 def _messages_of(event: Event, engine: Any) -> list[Any]:

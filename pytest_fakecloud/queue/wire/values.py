@@ -26,6 +26,7 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Mapping
+from hashlib import sha256
 from typing import Any
 
 from ...core.field_types import TOKEN
@@ -300,8 +301,6 @@ def hidden(value: object) -> str:
     if not isinstance(value, bytes):
         text = value if isinstance(value, str) else json.dumps(value)
         value = text.encode("utf-8", "surrogatepass")
-    from hashlib import sha256  # imported here, because OpenSSL takes 4 ms to load
-
     return f"REDACTED:{sha256(value).hexdigest()}"
 
 

@@ -17,6 +17,7 @@ import math
 import re
 from collections.abc import Callable
 from datetime import UTC
+from email.utils import parsedate_to_datetime
 from operator import add, mul, sub, truediv
 
 from ...core.errors import counted
@@ -252,9 +253,6 @@ def _read_wait(value: str, now_us: int) -> int | None:
     duration = go_duration_us(value)
     if duration is not None:
         return max(0, duration)
-    # Imported here, because the import takes 4 ms and dates are rare.
-    from email.utils import parsedate_to_datetime
-
     try:
         moment = parsedate_to_datetime(value)
         if moment.tzinfo is None:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from ...base_cloud import context_of, show_same
+from ...base_cloud import show_same
 from ...cloud import Cloud
 from ...core.errors import unknown_name
 from ...core.timers import to_datetime
@@ -21,7 +21,8 @@ from ...http.messages import Request
 from ...reporting.data import Change, State, changes_of, short_change, state_of
 from ...services import find, report_part
 from ..state_file import checked_state, load_state
-from . import PREFIX, Refused, contract, fields, handle_named, shapes
+from . import shapes
+from .endpoints import PREFIX, Refused, contract, fields, handle_named
 
 if TYPE_CHECKING:
     from ..api import ControlApp
@@ -138,7 +139,7 @@ class CloudRoutes:
 
     def get_due(self, request: Request) -> shapes.Due:
         """Return the number of planned events, and the next 200 of them."""
-        count, soonest = context_of(self._cloud).clock.planned(_MOST_DUE)
+        count, soonest = self._cloud._context.clock.planned(_MOST_DUE)
         about = {
             timer: (handle.name, *known)
             for handle in self._cloud.fakes()
@@ -170,7 +171,7 @@ class CloudRoutes:
         seed = fields(request)["seed"]
         if isinstance(seed, str) and re.search("[\ud800-\udfff]", seed):
             raise Refused(422, f"seed must be a string without lone surrogates, got {seed!r:.100}")
-        context_of(self._cloud).ids.reseed(seed)
+        self._cloud._context.ids.reseed(seed)
         return {"seed": self._cloud.seed}
 
     def get_snapshots(self, request: Request) -> list[shapes.Snapshot]:

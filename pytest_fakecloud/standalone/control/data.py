@@ -15,7 +15,6 @@ from urllib.parse import unquote
 from ...cloud import Cloud
 from ...core.calls import Call, Entry, Event
 from ...core.errors import ContractError, unknown_name
-from ...core.journal import recorder_of
 from ...core.timers import Signal, monotonic
 from ...faults.plan import fault_kinds
 from ...handle import Handle
@@ -38,7 +37,8 @@ from ...reporting.data import (
 from ...reporting.rows import began, rows
 from ...reporting.values import Mask, printable
 from ...services import find, imported, report_part
-from . import PREFIX, Refused, contract, named, shapes
+from . import shapes
+from .endpoints import PREFIX, Refused, contract, named
 
 
 class DataRoutes:
@@ -186,7 +186,7 @@ class DataRoutes:
         # The signal only wakes the stream. No data accumulates for a client that does not read.
         signal = Signal()
         self._streams.add(signal)
-        watchers = recorder_of(self._cloud.journal).shared.watchers
+        watchers = self._cloud.journal._recorder.shared.watchers
         unwatch = watchers.add(lambda entry: signal.notify())
 
         def end() -> None:

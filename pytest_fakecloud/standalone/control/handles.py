@@ -18,9 +18,9 @@ from ...cloud import Cloud
 from ...core.calls import Call, parts_of
 from ...core.errors import ContractError, shown, unknown_name
 from ...core.field_types import TOKEN
-from ...faults.plan import fault_kinds, table_of
-from ...faults.table import Fault, rule_of
-from ...handle import HANDLE_FIELDS, Handle, app_of
+from ...faults.fault import Fault
+from ...faults.plan import fault_kinds
+from ...handle import HANDLE_FIELDS, Handle
 from ...http.app import GUARD, Route
 from ...http.messages import Answer, Effect, Request
 from ...public_names import PART_NAMES, PUBLIC_NAMES
@@ -28,7 +28,8 @@ from ...reporting.data import whole_number
 from ...services import find
 from ..addresses import Hosts, has_public_credentials
 from ..state_file import inject
-from . import PREFIX, Refused, contract, fields, handle_named, named, shapes
+from . import shapes
+from .endpoints import PREFIX, Refused, contract, fields, handle_named, named
 
 _METHOD = re.compile(r"[A-Za-z]{1,20}")
 _TARGET = re.compile(r"/[!-~]*")
@@ -104,7 +105,7 @@ class HandleRoutes:
         headers, content = _headers(handle, body.get("headers", {})), _sent(body.get("body", ""))
         # The request goes through the fake's whole pipeline, but not through a socket.
         sent = Request(method, target, headers, content, ("127.0.0.1", 0))
-        answer = app_of(handle).answer(sent)
+        answer = handle._app.answer(sent)
         if isinstance(answer, Answer):
             found = answer.body if isinstance(answer.body, bytes) else _sent(answer.body)
             return {
@@ -131,16 +132,15 @@ class HandleRoutes:
         return number
 
     def _fault(self, fault: Fault) -> shapes.Fault:
-        rule = rule_of(fault)
-        where = rule.facts if rule.route is None else {"route": rule.route, **rule.facts}
+        where = fault._facts if fault._route is None else {"route": fault._route, **fault._facts}
         return {
             "id": self._number_of(fault),
             "kind": fault.kind,
             "text": repr(fault),
-            "description": rule.description,
+            "description": fault.description,
             "where": {name: str(wanted) for name, wanted in where.items()},
-            "times": rule.times,
-            "skip": rule.skip,
+            "times": fault._times,
+            "skip": fault._skip,
             "hits": fault.hits,
             "active": fault.active,
             "made": self._made.get(fault),
@@ -226,7 +226,7 @@ def start(cloud: Cloud, hosts: Hosts, fixture: str, settings: Mapping[str, Any])
         hosts.check_fake(word, settings)
     handle = cloud._start(fixture, settings)
     if has_public_credentials(word, settings):
-        app_of(handle).chain.add(GUARD, hosts.guard)
+        handle._app.chain.add(GUARD, hosts.guard)
     return handle
 
 
@@ -245,9 +245,8 @@ def describe(handle: Any) -> shapes.HandleEntry:
 
 
 def _kept(handle: Handle) -> list[Fault]:
-    table = table_of(handle.faults)
-    used_up = [rule for rule in table.kept() if not rule.active]
-    return [rule.fault for rule in (*table.active, *used_up[-_MOST_USED_UP:])]
+    used_up = [fault for fault in handle.faults._kept() if not fault.active]
+    return [*handle.faults, *used_up[-_MOST_USED_UP:]]
 
 
 def _headers(handle: Handle, given: Mapping[str, str]) -> list[tuple[str, str]]:

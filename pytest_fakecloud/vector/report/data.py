@@ -10,7 +10,6 @@ from urllib.parse import quote
 from zlib import crc32
 
 from ...core.calls import Call
-from ...handle import engine_of
 from ...reporting.data import (
     MOST_IN_VIEW,
     Item,
@@ -23,7 +22,7 @@ from ...reporting.data import (
     page_of_names,
     plain,
 )
-from ..engine import VectorEngine
+from ..engine.engine import VectorEngine
 from ..handle import VectorIndex
 from ..model import VectorRecord
 
@@ -50,7 +49,7 @@ def state(handle: VectorIndex) -> State:
         found.setdefault(section, {})[str(fields["id"])] = fields
     found["resumable queries"] = {
         one.uuid: {"namespace": one.namespace, "returned": sorted(one.handed_out)}
-        for one in engine_of(handle).cursors()
+        for one in handle._engine.cursors()
     }
     return found
 
@@ -77,7 +76,7 @@ def _section_of(namespace: str) -> str:
 
 def namespaces(handle: VectorIndex, wanted: Wanted) -> View:
     def show(name: str) -> View:
-        return {"name": name, "count": engine_of(handle).count(name)}
+        return {"name": name, "count": handle._engine.count(name)}
 
     return page_of_names(handle.namespaces(), wanted, show)
 
@@ -88,7 +87,7 @@ def vectors(handle: VectorIndex, wanted: Wanted) -> View:
     ``filter`` is a metadata filter in the syntax of queries. The page also contains the projection
     of the namespace's last query vector and the ids that the query returned.
     """
-    engine, namespace = engine_of(handle), wanted.filters.get("namespace", "")
+    engine, namespace = handle._engine, wanted.filters.get("namespace", "")
     found = every = list(_scan(engine, namespace))
     if text := wanted.filters.get("filter"):
         found = [one for one in every if handle.matches(text, one.metadata)]
@@ -115,7 +114,7 @@ def vectors(handle: VectorIndex, wanted: Wanted) -> View:
 
 def vector(handle: VectorIndex, id: str, wanted: Wanted) -> View:
     namespace = wanted.filters.get("namespace", "")
-    (record,) = engine_of(handle).fetch(namespace, [id])
+    (record,) = handle._engine.fetch(namespace, [id])
     if record is None:
         raise NotFound(f"namespace {namespace!r:.100} has no vector {id!r:.200}")
     url = quote(id, safe="")
@@ -124,7 +123,7 @@ def vector(handle: VectorIndex, id: str, wanted: Wanted) -> View:
 
 def counts(handle: VectorIndex) -> dict[str, Any]:
     """Return the numbers of vectors and namespaces, and information about the index."""
-    engine, names = engine_of(handle), handle.namespaces()
+    engine, names = handle._engine, handle.namespaces()
     return {
         "vectors": sum(map(engine.count, names)),
         "namespaces": len(names),
@@ -139,7 +138,7 @@ def counts(handle: VectorIndex) -> dict[str, Any]:
 
 def content(handle: VectorIndex) -> dict[str, Any]:
     """Return the vectors by namespace, each projected onto a plane like the last query."""
-    engine = engine_of(handle)
+    engine = handle._engine
     # Not `info()`, which would make pending changes visible.
     info = {
         "kind": engine.identity.kind,
@@ -160,7 +159,7 @@ LISTS = {
 
 
 def _namespace_view(handle: VectorIndex, name: str) -> View:
-    count = engine_of(handle).count(name)
+    count = handle._engine.count(name)
     items = handle._records(name, MOST_IN_VIEW)
     dense = [item.get("vector") or [] for item in items]
     places, query = _places(handle, name, dense)
@@ -225,7 +224,7 @@ def _query_vector(handle: VectorIndex, call: Call) -> list[float]:
     body, embedder = json.loads(call.request_body), handle._embedder
     components: Any
     if call.route == "query-data" and embedder is not None:
-        dimension = engine_of(handle).dimension
+        dimension = handle._engine.dimension
         components = embedder.embed(body["data"], dimension=dimension, query=True)[0]
     else:
         components = body["vector"]

@@ -10,7 +10,6 @@ from typing import Any
 
 from ...core.calls import Call
 from ...core.errors import ServiceError
-from ...handle import engine_of
 from ...reporting.calls import Lookups, executed
 from ...reporting.model import Finding, Subject
 from ...reporting.report import NONE, ObservedTest, about_namespace
@@ -119,7 +118,7 @@ def filter_rejected(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 def lacks_records(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find queries with fewer hits than requested that lack records which were still pending."""
-    if engine_of(handle).identity.kind.has_sparse:
+    if handle._engine.identity.kind.has_sparse:
         return  # a query returns only records that have a dimension in common with it
     for query in _queries(test, handle):
         most = query.options.get("topK") or query.options.get("k") or 10
@@ -156,7 +155,7 @@ def mixed_operators(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 def empty_namespace(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find queries in a namespace without vectors, while another namespace has some."""
-    _, spaces = engine_of(handle).info()
+    _, spaces = handle._engine.info()
     full = {name: one.vector_count for name, one in spaces.items() if one.vector_count}
     in_use = full.keys() | {name for name, one in spaces.items() if one.pending_vector_count}
     for query in _queries(test, handle):
@@ -232,7 +231,7 @@ OF_TEST = ()
 
 def unfinished(index: Any, lookups: Lookups) -> Iterator[Finding]:
     """Yield findings about vectors that queries do not see yet."""
-    for name, space in engine_of(index).info()[1].items():
+    for name, space in index._engine.info()[1].items():
         if count := space.pending_vector_count:
             subject = Subject("namespace", name, index.name)
             values = {"namespace": name, "count": count}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.broker.engine import BrokerQuota, MemoryEngine
+from pytest_fakecloud.broker.engine.engine import BrokerQuota, MemoryEngine
 from pytest_fakecloud.broker.errors import BrokerError
 from pytest_fakecloud.broker.model import (
     ConsumeRequest,

@@ -29,9 +29,9 @@ pytest.importorskip("confluent_kafka")
 
 from confluent_kafka import KafkaError, KafkaException
 
-from pytest_fakecloud.broker import kafka as kafka_engine
 from pytest_fakecloud.broker.errors import BrokerError
 from pytest_fakecloud.broker.handle import Broker
+from pytest_fakecloud.broker.kafka import engine as kafka_engine
 from pytest_fakecloud.broker.kafka.cluster import Address, Cluster, Names, Unavailable
 from pytest_fakecloud.broker.kafka.groups import KafkaInstance, RecordBuffer
 from pytest_fakecloud.broker.kafka.topics import KafkaTopics

@@ -6,10 +6,13 @@ from hashlib import sha1
 
 import pytest
 
+from pytest_fakecloud.core.clock import Timekeeper
+from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.reply import BigNumber, Bool, Map, SetReply, Status, Verbatim
 from pytest_fakecloud.kv.scripting.scripts import ScriptLimits
+from pytest_fakecloud.kv.settings import KVConfig
 from tests.kv.conftest import Run
 
 stock = pytest.mark.dialect("redis")
@@ -132,3 +135,14 @@ def test_a_snapshot_that_cannot_be_loaded_changes_nothing(run: Run, engine: Engi
         engine.scripting.restore({}, libraries)
     assert engine.scripting.snapshot()[0] == before
     assert [found[1] for found in run("FUNCTION LIST")] == [b"l"]
+
+
+@pytest.mark.parametrize(("version", "advances"), [("7.0.15", 1), ("7.2.0", None)])
+def test_time_advances_in_scripts_before_7_2(version: str, advances: int | None) -> None:
+    engine = Engine(Timekeeper(), Ids(1), KVConfig(dialect="redis", version=version))
+    script = """
+        local start = redis.call('TIME')[2]
+        for _ = 1, 5000 do if redis.call('TIME')[2] ~= start then return true end end
+        return false
+    """
+    assert engine.execute(engine.session(), [b"EVAL", script.encode(), b"0"]) == advances

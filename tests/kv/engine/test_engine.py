@@ -43,7 +43,7 @@ class TestWaiting:
         assert waiter.deadline_us == clock.now_us() + 1_500_000
         engine.unblock(waiter)
         assert client.id not in engine.waiters
-        assert engine.databases[0].touched is None
+        assert engine.databases[0].ready is None
 
     def test_killing_ends_the_wait(self, engine: Engine, client: Session, run: Run) -> None:
         waiter = engine.block(client, blocked(engine, client, b"BLPOP", b"k", b"0"))

@@ -10,10 +10,10 @@ import pytest
 
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.kv import rdb
 from pytest_fakecloud.kv.dump_files import records_of
 from pytest_fakecloud.kv.engine.engine import Engine
-from pytest_fakecloud.kv.rdb import read_file, source, write_file
+from pytest_fakecloud.kv.rdb import payloads, source
+from pytest_fakecloud.kv.rdb.payloads import read_file, write_file
 from pytest_fakecloud.kv.rdb.source import RdbError, lzf_compress, write_listpack
 from pytest_fakecloud.kv.rdb.types import module_id
 from pytest_fakecloud.kv.settings import KVConfig
@@ -45,7 +45,7 @@ def sample(engine: Engine) -> bytes:
 
 @pytest.fixture(scope="module")
 def values(engine: Engine) -> list[bytes]:
-    made = [rdb.dump(record.value, engine.config, 12) for record in records_of(engine)]
+    made = [payloads.dump(record.value, engine.config, 12) for record in records_of(engine)]
     return [*(payload[:-10] for payload in made), *OTHERS.values()]
 
 
@@ -74,7 +74,7 @@ def test_values_that_end_too_soon_are_refused(values: list[bytes]) -> None:
         # Most bytes of the longest values are inside a long string.
         for end in range(1, len(body), 1 + len(body) // 100):
             with pytest.raises(RdbError):
-                rdb.load(sealed(body[:end]), 12)
+                payloads.load(sealed(body[:end]), 12)
 
 
 def test_damage_under_a_valid_checksum(engine: Engine, values: list[bytes]) -> None:
@@ -85,8 +85,8 @@ def test_damage_under_a_valid_checksum(engine: Engine, values: list[bytes]) -> N
             byte = random.choice((0, 1, 255, 254, 0x80, 0x81, 0xC3, random.randrange(256)))
             damaged[random.randrange(len(damaged))] = byte
         with suppress(RdbError):
-            value = rdb.load(sealed(bytes(damaged)), 12)
-            again = rdb.load(rdb.dump(value, engine.config, 12), 12)
+            value = payloads.load(sealed(bytes(damaged)), 12)
+            again = payloads.load(payloads.dump(value, engine.config, 12), 12)
             assert value_digest(again, False) == value_digest(value, False)
 
 
@@ -163,7 +163,7 @@ def test_hostile_values_are_refused_in_little_memory(name: str) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(RdbError):
-            rdb.load(payload, 12)
+            payloads.load(payload, 12)
         assert tracemalloc.get_traced_memory()[1] < 2**20
     finally:
         tracemalloc.stop()
@@ -173,9 +173,9 @@ def test_hostile_values_are_refused_in_little_memory(name: str) -> None:
 def test_data_that_unpack_to_too_much(monkeypatch: pytest.MonkeyPatch, *, packed: bool) -> None:
     monkeypatch.setattr(source, "MOST_UNPACKED", {packed: 50_000, not packed: 0})
     fits, more = (write_list(number, packed) for number in (5, 30))
-    assert len(rdb.load(sealed(fits), 12)) == 5
+    assert len(payloads.load(sealed(fits), 12)) == 5
     with pytest.raises(RdbError, match="decompress to too many bytes"):
-        rdb.load(sealed(more), 12)
+        payloads.load(sealed(more), 12)
 
 
 def write_list(length: int, packed: bool) -> bytes:

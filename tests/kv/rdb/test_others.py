@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.kv.rdb import read_file
+from pytest_fakecloud.kv.rdb.payloads import read_file
 from pytest_fakecloud.kv.rdb.source import write_listpack
 from pytest_fakecloud.kv.rdb.types import module_id
 

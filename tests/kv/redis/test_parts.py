@@ -14,9 +14,9 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.kv import redis as engine
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.redis import RedisSession, namespace
+from pytest_fakecloud.kv.redis import engine, namespace
+from pytest_fakecloud.kv.redis.engine import RedisSession
 from pytest_fakecloud.kv.redis.links import RawParser, Unreachable
 from pytest_fakecloud.kv.redis.rewriting import _REWRITTEN, Prefixes, Prepared
 from pytest_fakecloud.kv.sse import MonitorStream

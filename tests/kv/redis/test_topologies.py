@@ -27,6 +27,7 @@ from redis.crc import key_slot
 
 from pytest_fakecloud.cloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
+from pytest_fakecloud.kv.acl import make_token
 from pytest_fakecloud.kv.handle import KVServer
 from tests.harness import wait_until
 
@@ -34,6 +35,7 @@ from ..backing import BINARIES, MISSING, Process, free_port, publishing
 from ..test_routes import listening
 
 pytestmark = pytest.mark.slow
+PASSWORD = make_token(b"secret").decode()
 NAMES = list(BINARIES) or [pytest.param("none", marks=MISSING)]
 
 
@@ -209,8 +211,8 @@ class TestCluster:
     def test_a_slot_that_moves_step_by_step(self, nodes: list[Process], cloud: Cloud) -> None:
         server = cloud.kv_server(engine=f"redis+cluster://127.0.0.1:{nodes[0].port}")
         server.load({"a": "1", "b": "2", "c": "3"})
-        server.execute("ACL", "SETUSER", "ann", "on", ">pw", "~*", "+@all")
-        token = server.execute("ACL", "RESTTOKEN", "ann", "pw")
+        server.execute("ACL", "SETUSER", "ann", "on", f">{PASSWORD}", "~*", "+@all")
+        token = server.execute("ACL", "RESTTOKEN", "ann", PASSWORD)
         move = Move(server, nodes)
         with httpx.Client(base_url=server.url, headers=server.headers) as http:
 

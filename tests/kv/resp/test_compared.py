@@ -126,9 +126,11 @@ def test_messages_during_a_script_have_the_protocol_of_their_client(port: Any, s
         "SUBSCRIBE a|HELLO 3",
         "HELLO 2|SUBSCRIBE a",
         "SET k 1|SSUBSCRIBE a|GET k",
+        "SUBSCRIBE a|PUBLISH a m|PING|PUBLISH a n|UNSUBSCRIBE a|PUBLISH a o",
+        "PSUBSCRIBE *|EVAL \"redis.call('PUBLISH', 'a', 'm') return {1, 2}\" 0|PING",
     ],
 )
-def test_a_transaction_has_its_confirmations_in_their_places(
+def test_a_transaction_has_its_messages_in_their_places(
     port: Any, server: Any, protocol: str, lines: str
 ) -> None:
     def received(connect: Any) -> str:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import gc
+import locale
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 from weakref import ref
 
 import pytest
@@ -10,6 +15,7 @@ import pytest
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.reply import Bool, Status
 from pytest_fakecloud.kv.scripting.errors import HostLost
 from pytest_fakecloud.kv.scripting.host import LuaHost, keep_frames
 from pytest_fakecloud.kv.settings import KVConfig
@@ -77,6 +83,49 @@ def test_engines_do_not_share_anything() -> None:
     first.execute(first.session(), [b"EVAL", script, b"0"])
     draw = [b"EVAL", b"return {math.random(1000), redis.call('EXISTS', 'k')}", b"0"]
     assert second.execute(second.session(), draw) == [397, 0]
+
+
+@pytest.mark.parametrize("resp", [2, 3])
+def test_booleans_are_not_mixed_up_with_other_replies(engine: Engine, resp: int) -> None:
+    session = engine.session()
+    session.resp = resp
+    scripts = {
+        "redis.setresp(3) return true": Bool(True),
+        "redis.setresp(3) return {false, true}": [Bool(False), Bool(True)],
+        "return {ok='fine'}": Status(b"fine"),
+        "return {1, 'x', {'two'}}": [1, b"x", [b"two"]],
+        "return redis.call('SET', 'b', '1')": Status(b"OK"),
+    }
+    for _ in range(400):
+        for script, expected in scripts.items():
+            assert engine.execute(session, [b"EVAL", script.encode(), b"0"]) == expected
+
+
+@pytest.fixture
+def decimal_comma(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Set a locale in which C functions write numbers with a comma."""
+    localedef = shutil.which("localedef")
+    command = [localedef or "", "-i", "de_DE", "-f", "UTF-8", tmp_path / "de_DE.UTF-8"]
+    if not localedef or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("needs localedef and the sources of locales")
+    before = locale.setlocale(locale.LC_ALL)
+    monkeypatch.setenv("LOCPATH", str(tmp_path))
+    locale.setlocale(locale.LC_ALL, "de_DE.UTF-8")
+    yield
+    locale.setlocale(locale.LC_ALL, before)
+
+
+@pytest.mark.usefixtures("decimal_comma")
+def test_numbers_have_a_decimal_point_in_every_locale(run: Run) -> None:
+    for expression in (
+        "tostring(1.5)", "tostring(tonumber('1.5'))", "1.5 .. ''", "tostring('0.5' + 1)",
+        "string.format('%.1f', 1.5)", "string.format('%s', 1.5)", "cjson.encode(1.5)",
+        "tostring(cjson.decode('1.5'))", "redis.call('ECHO', 1.5)",
+        "tostring(loadstring('return 1.5')())",
+        "redis.sha1hex(1.5) == redis.sha1hex('1.5') and '1.5'",
+    ):  # fmt: skip
+        assert run("EVAL", f"return {expression}", 0) == b"1.5", expression
+    assert locale.localeconv()["decimal_point"] == ","
 
 
 def test_threads_take_turns() -> None:

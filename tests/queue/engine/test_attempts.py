@@ -30,7 +30,7 @@ FAILURE = "https://app.example.com/failure"
 class Faults(DeliveryInterceptor):
     """Inject the same faults into the first attempt of every message."""
 
-    active = ("faults",)
+    active = True
 
     def __init__(self, *names: str) -> None:
         self.names = names
@@ -374,7 +374,7 @@ def test_a_fault_loses_one_kind_of_callback(bench: Bench, kind: str, lost: str, 
     asked: list[tuple[Message, str, str]] = []
 
     class Losing(DeliveryInterceptor):
-        active = ("losing",)
+        active = True
 
         def callback(self, message: Message, kind: Kind, url: str) -> bool:
             asked.append((message, kind, url))
@@ -446,7 +446,7 @@ def test_attempts_begun_elsewhere_are_made_once(bench: Bench) -> None:
 @pytest.mark.parametrize("driven", [True, False])
 def test_a_fault_that_breaks_ends_an_attempt_before_it_is_made(bench: Bench, driven: bool) -> None:
     class Broken(DeliveryInterceptor):
-        active = ("broken",)
+        active = True
 
         def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
             raise LookupError("broken")

@@ -158,7 +158,7 @@ def test_the_awaitable_form(bench: Bench, fails: bool) -> None:
 
 def test_cancelling_one_whose_answer_is_lost(bench: Bench) -> None:
     class Crashing(DeliveryInterceptor):
-        active = ("crashing",)
+        active = True
 
         def before(self, message: Message, delivery: Delivery) -> tuple[str, ...]:
             return ("crash_after_response",)
@@ -359,7 +359,7 @@ def test_the_next_due_time_ignores_schedules(bench: Bench) -> None:
 
 def test_an_overtaken_message_is_due_a_second_later(bench: Bench) -> None:
     class Overtaking(DeliveryInterceptor):
-        active = ("overtaking",)
+        active = True
 
         def overtaken(self, message: Message) -> bool:
             return True

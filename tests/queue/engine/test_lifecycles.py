@@ -41,6 +41,8 @@ ENDS = {"DELIVERED", "FAILED", "CANCELED"}
 class CrashNow(DeliveryInterceptor):
     """Crash after the next response, once."""
 
+    active = True
+
     def __init__(self) -> None:
         self.armed = False
         self.crashed = 0
@@ -90,7 +92,6 @@ class Lives(RuleBasedStateMachine):
             settings=QueueConfig(limits={"retention_us": 36_500 * DAY}),
         )
         self.crash = CrashNow()
-        self.crash.active = ("crash",)
         self.engine.intercept(signer, self.crash)
         self.sent: list[tuple[str, int, int]] = []
         self.accepted: set[str] = set()

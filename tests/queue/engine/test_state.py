@@ -74,7 +74,7 @@ def test_lanes_of_attempts_and_internal_timers(lane: Lane, own: Lane) -> None:
 
 def test_an_overtaken_message_has_one_timer_when_another_lets_it_go(bench: Bench) -> None:
     class Overtaking(DeliveryInterceptor):
-        active = ("overtaking",)
+        active = True
 
         def overtaken(self, message: Message) -> bool:
             return message.url == URL

@@ -17,7 +17,6 @@ import redis
 import redis.asyncio
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.core.journal import recorder_of
 from pytest_fakecloud.core.recorder import CallSite
 from pytest_fakecloud.reporting.applications import ServedRequest
 from pytest_fakecloud.reporting.calls import Lookups
@@ -170,7 +169,7 @@ def test_booleans_of_json_are_values_of_another_kind(
 def serve(cloud: Cloud, *requests: tuple[str, dict[str, Any]]) -> list[ServedRequest]:
     """Send a command during each request to the application; return the requests."""
     server = cloud.kv_server()
-    reserve = recorder_of(cloud.journal).reserve
+    reserve = cloud.journal._recorder.reserve
     served = []
     for command, how in requests:
         began = reserve()
@@ -343,7 +342,7 @@ def test_a_call_of_an_unknown_task_may_be_one_of_a_task_that_is_known(cloud: Clo
     """Its task could be the one whose read is then outdated, so nothing was lost for certain."""
     server, sites = cloud.kv_server(), [(1, "GET k"), (0, "SET k 1"), (2, "GET k"), (1, "SET k 2")]
     server.load({"k": "0"})
-    shared = recorder_of(cloud.journal).shared
+    shared = cloud.journal._recorder.shared
     with httpx.Client(headers=server.headers) as client:
         for task, line in sites:
             shared.find_site = lambda _, task=task: CallSite(task=task)  # type: ignore[misc]
@@ -422,7 +421,7 @@ def test_tasks_that_share_one_connection_race_if_their_calls_interleave(
 ) -> None:
     server, senders = cloud.kv_server(), [0]
     # `tests/outside/test_call_sites.py` has tests of the search for the task that sent a call.
-    recorder_of(cloud.journal).shared.find_site = lambda client: CallSite(task=senders[-1])
+    cloud.journal._recorder.shared.find_site = lambda client: CallSite(task=senders[-1])
     if known is not None:
         server.load({"k": known})
 

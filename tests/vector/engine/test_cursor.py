@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.core.clock import Timekeeper
-from pytest_fakecloud.vector.engine import VectorEngine
+from pytest_fakecloud.vector.engine.engine import VectorEngine
 from pytest_fakecloud.vector.model import VectorQuery, VectorRecord
 
 from ..building import engine, floats, ids

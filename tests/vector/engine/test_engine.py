@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.core.clock import Timekeeper
-from pytest_fakecloud.vector.engine import VectorEngine, merge_patch
 from pytest_fakecloud.vector.engine import namespace as namespace_module
+from pytest_fakecloud.vector.engine.engine import VectorEngine, merge_patch
 from pytest_fakecloud.vector.model import Include, Similarity, VectorRecord
 from tests.harness import check_each
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_fakecloud.core.clock import Timekeeper
-from pytest_fakecloud.vector.engine import VectorEngine
+from pytest_fakecloud.vector.engine.engine import VectorEngine
 
 from ..building import NOW, ask, engine, ids, put
 

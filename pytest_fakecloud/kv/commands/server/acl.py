@@ -38,7 +38,7 @@ def acl_setuser(session: Session, args: Args) -> Reply:
     if engine.dialect == "vendor" and args[0] in _BUILT_IN:
         raise CommandError(errors.fixed_user(args[0]))
     if engine.dialect == "vendor" and session.transport != "local":
-        check_rules(args[0], args[1:])
+        check_rules(args[1:])
     name = decoded(args[0])
     user = engine.users.get(name) or AclUser(name, engine.dialect, engine.table)
     apply_rules(user, args[1:])
@@ -135,7 +135,7 @@ def acl_gentoken(session: Session, args: Args) -> Reply:
     if len(args) == 2 and len(args[1]) * log2(max(len(set(args[1])), 1)) < _LEAST_BITS:
         raise CommandError(errors.ACL_WEAK_PASSWORD)
     # Do not derive credentials from the random seed: a test's seed must not reveal its passwords.
-    return make_token(args[0], args[1] if len(args) == 2 else secrets.token_bytes())
+    return make_token(b"%b:%b" % (args[0], args[1]) if len(args) == 2 else secrets.token_bytes())
 
 
 @command("ACL RESTTOKEN")

@@ -21,6 +21,7 @@ from ..arguments import (
     options,
     parse_milliseconds,
     running,
+    subcommand_error,
 )
 from .server import module_list
 
@@ -289,8 +290,10 @@ def client_unpause(session: Session, args: Args) -> Reply:
 @command("CLIENT UNBLOCK")
 def client_unblock(session: Session, args: Args) -> Reply:
     """End a client's blocking command, either as if it had timed out or with an error."""
-    wanted = parse_int(args[0])
+    if len(args) > 2:
+        raise subcommand_error(session)
     mode = choice(args[1:], (b"TIMEOUT", b"ERROR"), errors.CLIENT_UNBLOCK_MODE)
+    wanted = parse_int(args[0])
     waiter = session.engine.waiters.pop(wanted, None)
     if waiter is None:
         return 0

@@ -389,11 +389,7 @@ def _keys_of_line(session: Session, args: Args) -> list[tuple[bytes, KeySpec]]:
     target = sort_destination(args) if spec.name == "SORT" else None
     if target is not None and (args[target], spec.keys[-1]) not in keys:
         keys.append((args[target], spec.keys[-1]))
-    lacks_keys = any(
-        (key.numkeys or key.keyword is None) and not key.unknown and not key.positions(args)
-        for key in spec.keys
-    )
-    if (lacks_keys or not keys) and "no_mandatory_keys" not in spec.flags:
+    if (spec.lacks_keys(args) or not keys) and "no_mandatory_keys" not in spec.flags:
         raise CommandError(errors.GETKEYS_ARGUMENTS)
     return keys
 

@@ -72,7 +72,10 @@ def dbsize(session: Session, args: Args) -> Reply:
 @command("TIME")
 def time(session: Session, args: Args) -> Reply:
     """Return the fake time as a Unix time in seconds, and the microseconds of the current second."""
-    seconds, microseconds = divmod(session.engine.now_us, 1_000_000)
+    engine = session.engine
+    is_constant = engine.table.knows["TIME is constant in scripts and transactions"]
+    now_us = engine.now_us if is_constant else engine.clock.now_us()
+    seconds, microseconds = divmod(now_us, 1_000_000)
     return [b"%d" % seconds, b"%d" % microseconds]
 
 
@@ -353,8 +356,6 @@ _ARGUMENTS = {
 def debug(session: Session, args: Args) -> Reply:
     """Return an error, sleep, or inspect a key or the whole data set; disabled by default."""
     engine = session.engine
-    if engine.config.text("enable-debug-command") != "yes":
-        raise CommandError(disabled_by_option("DEBUG", "enable-debug-command"))
     name, *args = args
     word = name.upper().decode("latin-1")
     if len(args) not in _ARGUMENTS.get(word, ()):
@@ -406,11 +407,11 @@ def _debug_sleep(session: Session, seconds: bytes) -> Reply:
         pauses.sleep(now_us + pauses.exec_sleep_ms * 1000)
         return OK
     pauses.sleep(now_us + milliseconds * 1000)
-    return Blocked([], milliseconds, lambda: None, on_timeout=OK, is_delay=True)
+    return Blocked([], milliseconds, lambda ready: None, on_timeout=OK, is_delay=True)
 
 
 def _object(session: Session, key: bytes) -> Reply:
-    from ...rdb import SHELL, dump
+    from ...rdb.payloads import SHELL, dump
 
     # While active expiry is off, Redis describes an expired key until the key is removed.
     find = session.db.peek if session.engine.active_expire else session.db.values.get

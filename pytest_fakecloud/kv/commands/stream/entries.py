@@ -245,6 +245,7 @@ def xadd(session: Session, args: Args) -> Reply:
     most = config.number("stream-node-max-entries")
     stream.append(entry_id, fields, config.number("stream-node-max-bytes"), most)
     removed = _trim(session, stream, given) if given.has_strategy else 0
+    db.signal(args[0], "stream")
     db.touch(args[0])
     if removed:
         db.touch(args[0], "xtrim")

@@ -61,8 +61,9 @@ class TestPasswords:
 
     def test_a_token_for_a_user(self, run: Run) -> None:
         token = run("ACL GENTOKEN ann")
-        assert re.fullmatch(b"[0-9a-f]{64}", token)
-        assert len(run("ACL GENTOKEN ann 128")) == 32
+        assert re.fullmatch(b"[0-9a-f]{80}", token)
+        password = "correct horse battery"
+        assert run("ACL", "GENTOKEN", "ann", password) == run("ACL", "GENTOKEN", "ann", password)
         run("ACL", "SETUSER", "ann", "on", b">" + token)
         assert run("ACL", "RESTTOKEN", "ann", token)
 

@@ -30,7 +30,7 @@ def test_tracking_leaves_no_record(run: Run, port: Run, second: Run) -> None:
     assert run.engine.tracking
     run.engine.abandon(port.session)
     assert not run.engine.tracking
-    assert run.engine.databases[0].touched is None
+    assert run.engine.databases[0].ready is None
 
 
 def test_restoring_invalidates_all_keys(run: Run, port: Run) -> None:

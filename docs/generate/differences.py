@@ -1,4 +1,6 @@
-"""Generate the page of known differences from real servers, from the comparison's tables."""
+"""Generate the page of known differences from real servers, from the comparison's tables, and of
+behavior decided by this project.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from pytest_fakecloud.kv.table.versions import LATER, MODULES, VENDOR, is_later
 from tests.kv.comparison.known import KNOWN
 from tests.kv.comparison.normalise import RULES
 
+from . import decided
 from .markdown import HEAD, table
 
 VALKEYS = (
@@ -24,10 +27,12 @@ def page() -> str:
     """Return the page as Markdown."""
     return "".join(
         [
-            f"{HEAD}\n# Known differences\n\n",
-            "Differences that the comparison of the key-value engine with Redis 7.0 and Valkey 9.1 "
-            "([Fidelity](index.md)) finds and that are not fixed.\n\n",
-            "## Differences that are not fixed\n\nThey count as differences in the figures.\n\n",
+            f"{HEAD}\n# Differences and decisions\n\n",
+            "Where the fakes differ from real servers, and what was [decided here](#decided-here) "
+            "because no source describes it.\n\n",
+            "## Differences that are not fixed\n\nThe comparison of the key-value engine with Redis "
+            "7.0 and Valkey 9.1 ([Fidelity](index.md)) finds these. They count as differences in the "
+            "figures.\n\n",
             *(f"- {known.reason[:1].upper()}{known.reason[1:]}.\n" for known in KNOWN),
             *_versions(),
             "\n## What is not compared\n\nTwo real servers also differ from each other in these parts "
@@ -39,6 +44,7 @@ def page() -> str:
                     for rule in RULES
                 ),
             ),
+            *decided.section(),
         ]
     )
 
@@ -73,7 +79,7 @@ def _versions() -> Iterator[str]:
         "the commands and options that they have are known.",
         f"The vendor's dialect reports version {announced}, the protocol level that the vendor "
         "documents, and has more commands and options than that version. Documented by the vendor: "
-        f"{_code(documented)}. Not documented, and decided here: {_code(others)}; except for `MSETEX`, "
+        f"{_code(documented)}. Not documented, and decided here: {_code(others)}; "
         "only Valkey has these. `documented_only=True` rejects the undocumented commands.",
         "`kv/table/versions.py` and `kv/table/commands.txt` contain the version in which each command "
         "and option was added.",

@@ -1,4 +1,4 @@
-"""The table of faults: its steps, its gate, and removal."""
+"""A plan without a server: its steps, its gate, and removal."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pytest_fakecloud.core.errors import ServiceError
 from pytest_fakecloud.core.field_types import TEXT
 from pytest_fakecloud.core.matching import Field
 from pytest_fakecloud.faults.answers import Response
+from pytest_fakecloud.faults.fault import Fault
 from pytest_fakecloud.faults.plan import FaultPlan, fault_words
-from pytest_fakecloud.faults.table import Fault, FaultTable, rule_of
 from pytest_fakecloud.http.app import App
 from pytest_fakecloud.http.messages import Answer, Effect, Request
 
@@ -43,11 +43,9 @@ from .conftest import ARGUMENTS, sent
         (Response.refuse(), Effect("refuse", reset=True)),
     ],
 )
-def test_what_a_step_makes_of_a_response(
-    plan: FaultPlan, table: FaultTable, step: Any, response: object
-) -> None:
+def test_what_a_step_makes_of_a_response(plan: FaultPlan, step: Any, response: object) -> None:
     plan.sequence([step], times=2)
-    one, two = sent(table), sent(table)
+    one, two = sent(plan), sent(plan)
     assert one == two == response
     if isinstance(one, Answer) and step is not None:
         assert one is not two  # the caller may modify the answer it receives
@@ -63,10 +61,10 @@ def test_what_a_step_makes_of_a_response(
     ],
 )
 def test_a_content_type_among_the_headers_is_the_content_type(
-    plan: FaultPlan, table: FaultTable, headers: Any, content_type: str | None, kind: str
+    plan: FaultPlan, headers: Any, content_type: str | None, kind: str
 ) -> None:
     plan.respond(200, "x", headers=headers, content_type=content_type)
-    answer = sent(table)
+    answer = sent(plan)
     assert answer.content_type == kind
     assert [name for name, _ in answer.headers] == [name for name in headers if name == "X"]
 
@@ -99,76 +97,68 @@ def test_what_prepares_no_fault_or_is_hidden_is_no_word() -> None:
     assert fault_words(Plan) == ["tamper"]  # type: ignore[arg-type]
 
 
-def test_a_plan_holds_the_faults_that_can_still_fire(plan: FaultPlan, table: FaultTable) -> None:
+def test_a_plan_holds_the_faults_that_can_still_fire(plan: FaultPlan) -> None:
     assert (bool(plan), len(plan), list(plan)) == (False, 0, [])
     once, always = plan.respond(503, times=1), plan.respond(429)
     assert (bool(plan), len(plan), list(plan)) == (True, 2, [once, always])
-    sent(table)
+    sent(plan)
     assert (bool(plan), len(plan), list(plan)) == (True, 1, [always])
     assert (once.active, always.active) == (False, True)
 
 
 @pytest.mark.parametrize("kind", ARGUMENTS)
-def test_a_fault_that_fired_less_often_than_planned_is_unused(
-    plan: FaultPlan, table: FaultTable, kind: str
-) -> None:
+def test_a_fault_that_fired_less_often_than_planned_is_unused(plan: FaultPlan, kind: str) -> None:
     fault = getattr(plan, kind)(*ARGUMENTS[kind], times=2, skip=1)
     found = []
     for _ in range(4):
-        found.append([rule_of(one).shortfall for one in plan.unused()])
+        found.append([fault._shortfall for fault in plan.unused()])
         assert plan.unused() in ([], [fault])
-        sent(table)
+        sent(plan)
     done = "was drawn" if kind == "random" else "fired"
     none, one = f"{done} 0 of 2 planned times", f"{done} 1 of 2 planned times"
     assert found == [[none], [none], [one], []]
 
 
-def test_every_step_of_a_sequence_is_planned(plan: FaultPlan, table: FaultTable) -> None:
+def test_every_step_of_a_sequence_is_planned(plan: FaultPlan) -> None:
     fault = plan.sequence([503, None, 429])
-    sent(table)
-    sent(table)
-    assert [rule_of(one).shortfall for one in plan.unused()] == ["fired 2 of 3 planned times"]
+    sent(plan)
+    sent(plan)
+    assert [fault._shortfall for fault in plan.unused()] == ["fired 2 of 3 planned times"]
     fault.remove()
     assert plan.unused() == [fault]
 
 
-def test_chance_may_prevent_the_hits_of_random_but_not_its_draws(
-    plan: FaultPlan, table: FaultTable
-) -> None:
+def test_chance_may_prevent_the_hits_of_random_but_not_its_draws(plan: FaultPlan) -> None:
     fault = plan.random(0.0, times=2)
-    sent(table)
+    sent(plan)
     assert plan.unused() == [fault]
-    sent(table)
+    sent(plan)
     assert (fault.hits, plan.unused()) == (0, [])
 
 
-def test_what_is_cleared_fires_no_more_and_is_forgotten(plan: FaultPlan, table: FaultTable) -> None:
+def test_what_is_cleared_fires_no_more_and_is_forgotten(plan: FaultPlan) -> None:
     fault = plan.respond(503)
     assert plan.unused() == [fault]
     plan.clear()
     assert fault.active is False
     assert plan.unused() == []
-    assert sent(table) == Answer(b"fine")
+    assert sent(plan) == Answer(b"fine")
 
 
-def test_a_fault_that_its_own_predicate_takes_back_does_not_fire(
-    plan: FaultPlan, table: FaultTable
-) -> None:
+def test_a_fault_that_its_own_predicate_takes_back_does_not_fire(plan: FaultPlan) -> None:
     def taken_back(request: Request) -> bool:
         fault.remove()
         return True
 
     fault = plan.respond(503, when=taken_back)
-    assert sent(table) == Answer(b"fine")
+    assert sent(plan) == Answer(b"fine")
     assert fault.hits == 0
 
 
-def test_the_gate_shuts_with_the_first_down_and_opens_after_the_last(
-    plan: FaultPlan, table: FaultTable
-) -> None:
+def test_the_gate_shuts_with_the_first_down_and_opens_after_the_last(plan: FaultPlan) -> None:
     assert plan.is_down is False
     moves: list[bool] = []
-    table.gate = moves.append
+    plan._gate = moves.append
     one = plan.down()
     assert (plan.is_down, moves) == (True, [True])
     plan.down()
@@ -179,14 +169,14 @@ def test_the_gate_shuts_with_the_first_down_and_opens_after_the_last(
     assert (plan.is_down, moves) == (False, [True, False])
 
 
-def test_a_gate_that_fails_is_tried_again(plan: FaultPlan, table: FaultTable) -> None:
+def test_a_gate_that_fails_is_tried_again(plan: FaultPlan) -> None:
     plan_of_gate = iter([OSError("the port is taken"), None])
 
     def gate(shut: bool) -> None:
         if (error := next(plan_of_gate)) is not None:
             raise error
 
-    table.gate = gate
+    plan._gate = gate
     with pytest.raises(OSError, match="the port is taken"):
         plan.down()
     assert plan.is_down is False
@@ -199,24 +189,24 @@ def test_a_gate_that_fails_is_tried_again(plan: FaultPlan, table: FaultTable) ->
     [{"times": 1}, {"skip": 1}, {"route": "/x"}, {"url": "u"}, {"when": lambda request: True}],
 )
 def test_the_gate_stays_open_where_only_some_requests_are_down(
-    plan: FaultPlan, table: FaultTable, matchers: dict[str, Any]
+    plan: FaultPlan, matchers: dict[str, Any]
 ) -> None:
     moves: list[bool] = []
-    table.gate = moves.append
+    plan._gate = moves.append
     plan.down(**matchers)
     plan.down(502)
     assert (plan.is_down, moves) == (False, [])
 
 
-def test_nobody_waits_for_a_handle_that_is_closed(plan: FaultPlan, table: FaultTable) -> None:
-    table.close()
+def test_nobody_waits_for_a_handle_that_is_closed(plan: FaultPlan) -> None:
+    plan._close()
     plan.delay(60)
-    assert sent(table) == Answer(b"fine")
-    table.close()
-    assert sent(table) == Answer(b"fine")
+    assert sent(plan) == Answer(b"fine")
+    plan._close()
+    assert sent(plan) == Answer(b"fine")
 
 
-def test_a_table_takes_names_errors_and_facts_from_its_app(table: FaultTable) -> None:
+def test_a_plan_takes_names_errors_and_facts_from_its_app(plan: FaultPlan) -> None:
     class Own(App):
         fact_fields: ClassVar[Mapping[str, Field]] = {"command": Field(TEXT)}
 
@@ -227,19 +217,10 @@ def test_a_table_takes_names_errors_and_facts_from_its_app(table: FaultTable) ->
             return b"json"
 
     app = Own()
-    table.attach(app)
-    assert set(table.fact_fields) == {"command"}
-    assert set(table.service_fields) == {"url", "message_id"}
-    plan = FaultPlan(table)
+    plan._attach(app)
+    assert set(plan._fact_fields) == {"command"}
+    assert set(plan._service_fields) == {"url", "message_id"}
     with plan.respond(503):
-        assert sent(table).body == b"own"
+        assert sent(plan).body == b"own"
     with plan.respond(503, {}):
-        assert sent(table).body == b"json"
-
-
-def test_a_table_is_true_as_long_as_a_fault_can_fire(table: FaultTable) -> None:
-    plan = FaultPlan(table)
-    assert not table
-    with plan.respond(503):
-        assert table
-    assert not table
+        assert sent(plan).body == b"json"

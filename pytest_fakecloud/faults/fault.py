@@ -1,0 +1,353 @@
+"""One injected fault, and the kinds of faults that need more than a function."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from functools import partial
+from types import FrameType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
+
+from ..core.calls import CallNames, NamesOf, field_of
+from ..core.errors import ContractError, brief, counted, shortfall, shown
+from ..core.field_types import discard_awaitable, positional_parameters
+from ..core.matching import Field, Query, Question, check_fields
+from ..core.recorder import is_own, stack_of
+from ..core.settings import optional, whole
+from ..http.messages import Answer, AnyResponse, Effect, HeaderPairs, Request, Serve
+from .answers import Response
+
+if TYPE_CHECKING:
+    from .plan import FaultPlan
+
+# Levels of faults, in the order in which a request passes through them (see the module ``plan``).
+WAIT, CUT, SPOIL, REPLACE = range(4)
+Respond: TypeAlias = Callable[[Serve], AnyResponse]
+"""Returns the response to a request on which a fault fires. ``serve()`` is the usual response."""
+_COMMON = frozenset({"times", "skip", "route", "when"})
+
+
+class Fault:
+    """One injected fault.
+
+    A strict test fails if its fault never fired, or less often than its ``times`` (of ``sequence()``
+    the number of steps, of ``crash_after_response()`` 1 unless given). As a context manager, it is
+    removed at the end.
+    """
+
+    kind: str
+    """The name of the method of ``faults`` that injected the fault."""
+    description: str
+    """A description of the fault's effect."""
+    hits: int
+    """The number of times that the fault has fired."""
+    _applied_by_service: ClassVar[bool] = False
+    """Whether the service applies the fault itself, so that requests skip it."""
+    _must_fire: bool = True
+    """Whether the fault must be used as often as planned."""
+    _deed: ClassVar[str] = "fired"
+    """What ``_used`` counts, as a verb in the past tense."""
+    _refuses_all: bool = False
+    """Whether the fake stops listening while the fault is active, instead of serving requests."""
+
+    def __init__(
+        self,
+        plan: FaultPlan,
+        kind: str,
+        description: str,
+        matchers: Mapping[str, Any],
+        respond: Respond = lambda serve: serve(),
+        order: int = REPLACE,
+    ) -> None:
+        self.kind = kind
+        self.description = description
+        self.hits = 0
+        self._plan = plan
+        self._order = order
+        self._respond = respond
+        self._seen = 0
+        self._removed = False
+        self._origin = _caller()
+        check_fields(matchers, {*_COMMON, *self._fields}, "fault")
+        self._times = optional(whole(1)).read("times", matchers.get("times"))
+        self._skip = optional(whole(0)).read("skip", matchers.get("skip")) or 0
+        self._route: str | re.Pattern[str] | None = matchers.get("route")
+        self._when: Callable[[Any], object] | None = matchers.get("when")
+        if self._when is not None and not callable(self._when):
+            raise ContractError(
+                f"when={shown(self._when)} is not a function: pass a predicate on the request"
+            )
+        self._facts = {
+            name: wanted
+            for name, wanted in matchers.items()
+            if wanted is not None and name not in _COMMON
+        }
+        self._query = self._query_of_calls()
+        self._predicate = None if self._when is None else Question("when", self._when)
+
+    @property
+    def active(self) -> bool:
+        """Whether the fault can still fire."""
+        return not self._removed and (self._times is None or self.hits < self._times)
+
+    def remove(self) -> None:
+        """Remove the fault, so that it never fires again."""
+        self._withdraw(sys._getframe(1))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._withdraw(sys._getframe(1))
+
+    def __repr__(self) -> str:
+        given = ", ".join(self._limits)
+        limits = f" [{given}]" if given else ""
+        text = f"{self.description}{limits}, {counted(self.hits, 'hit')}"
+        return f"<{text}, set {self._origin}>" if self._origin else f"<{text}>"
+
+    def _query_of_calls(self) -> Query:
+        """Return the conditions on the call of a request."""
+        fields = {
+            name: self._fields[name]._replace(read=partial(field_of, name=name))
+            for name in self._facts
+        }
+        if self._route is None:
+            return Query(self._facts, fields, "fault")
+        app = self._plan._answers.app
+        names = CallNames(tuple if app is None else app.words)
+        fields["route"] = Field(names, NamesOf, parts=NamesOf.each_command)
+        return Query({"route": self._route, **self._facts}, fields, "fault")
+
+    @property
+    def _fields(self) -> Mapping[str, Field]:
+        """The facts that the fault can match."""
+        return self._plan._fact_fields
+
+    @property
+    def _limits(self) -> list[str]:
+        """The given matchers, as ``name=value``."""
+        counts = {"times": self._times, "skip": self._skip or None}
+        given = {**counts, "route": self._route, **self._facts, "when": self._when}
+        return [f"{name}={brief(value)}" for name, value in given.items() if value is not None]
+
+    @property
+    def _planned(self) -> int:
+        """The number of times that the fault must fire: ``times``, or once if there is no limit."""
+        if not self._must_fire:
+            return 0
+        return 1 if self._times is None else self._times
+
+    @property
+    def _used(self) -> int:
+        """The number that is compared with ``_planned``."""
+        return self.hits
+
+    @property
+    def _shortfall(self) -> str:
+        """A description of an unused fault: ``never fired``, ``fired 1 of 2 planned times``."""
+        return shortfall(self._deed, self._used, self._planned)
+
+    @property
+    def _applied(self) -> dict[str, str]:
+        """The entry that is added to ``faults`` of a call when the fault fires on it."""
+        return {"kind": self.kind, "description": self.description}
+
+    def _withdraw(self, caller: FrameType) -> None:
+        """Remove the fault, and record this if the test did."""
+        self._plan._remove(self)
+        self._plan._record_change("remove_fault", caller, fault=self.description)
+
+    def _end(self) -> None:
+        """Let the fault never fire again. Only its plan calls this."""
+        self._removed = True
+
+    def _allow_unused(self) -> None:
+        """Do not require that the fault fires."""
+        self._must_fire = False
+
+    def _matches(self, request: Any) -> bool:
+        """Return whether the fault matches; raise ``ContractError`` if a predicate raises."""
+        try:
+            # The test's function is last, because it is slowest.
+            return self._query(request.call) and (
+                self._predicate is None or self._predicate.agrees(request)
+            )
+        except ContractError as error:
+            raise ContractError(f"a predicate of {shown(self)} failed: {error}") from error
+
+    def _fires(self, request: Any) -> bool:
+        """Count a matching request; return whether the fault fires on it."""
+        # Call the predicate without the lock, because it is the test's code and may read the plan.
+        if not self.active or not self._matches(request):
+            return False
+        with self._plan._lock:
+            if not self.active:
+                return False
+            self._seen += 1
+            if self._seen <= self._skip or not self._decide():
+                return False
+            self.hits += 1
+            if not self.active:
+                self._plan._retire(self)
+        call = request.call
+        call.fault = self.description if call.fault is None else f"{call.fault}, {self.description}"
+        call.faults = (*call.faults, self._applied)
+        return True
+
+    def _decide(self) -> bool:
+        """Return whether to fire. Called for each matching request, with the plan's lock held."""
+        return True
+
+    def _apply(self, request: Request, serve: Serve) -> AnyResponse:
+        """Return the response to a request on which the fault fires."""
+        return self._respond(serve)
+
+
+class ServiceFault(Fault):
+    """A fault of a service's own kind, which the service applies with ``FaultPlan._claim()``."""
+
+    _applied_by_service = True
+
+    @property
+    def _fields(self) -> Mapping[str, Field]:
+        """The facts of requests, or of the service's own subjects, that the fault can match."""
+        plan = self._plan
+        return plan._fact_fields if plan._service_fields is None else plan._service_fields
+
+
+setting_over: ContextVar[str] = ContextVar("setting_over", default="")
+"""The interface through which a fault is being set; empty if it is the test's code."""
+
+
+def _caller() -> str:
+    if way := setting_over.get():
+        return f"over {way}"
+    frame = next((frame for frame in stack_of(sys._getframe(1)) if not is_own(frame)), None)
+    return f"at {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame else ""
+
+
+class DownFault(Fault):
+    """Refuses connections: without matchers all of them, otherwise those of matching requests."""
+
+    def __init__(self, plan: FaultPlan, matchers: Mapping[str, Any]) -> None:
+        effect = Effect("refuse", reset=True)
+        super().__init__(plan, "down", "down", matchers, lambda serve: effect, CUT)
+        self._refuses_all = not self._limits  # with matchers, other requests are still served
+        # A refused connection leaves no trace, so the fault may seem never to have fired.
+        self._must_fire = not self._refuses_all
+
+
+class RandomFault(Fault):
+    """Applies a step to a random share of the requests.
+
+    Decided here: strict mode requires as many draws as hits are planned, because chance may prevent
+    hits, and too few requests are a mistake of the test.
+    """
+
+    _deed = "was drawn"
+
+    def __init__(
+        self,
+        plan: FaultPlan,
+        rate: float,
+        description: str,
+        respond: Respond,
+        matchers: Mapping[str, Any],
+    ) -> None:
+        super().__init__(plan, "random", description, matchers, respond)
+        self._rate = rate
+
+    @property
+    def _used(self) -> int:
+        return max(0, self._seen - self._skip)
+
+    def _decide(self) -> bool:
+        return self._plan._stream.random() < self._rate
+
+
+class RateLimitFault(Fault):
+    """Lets a number of requests pass in each period of the fake's clock."""
+
+    def __init__(
+        self,
+        plan: FaultPlan,
+        requests: int,
+        per_us: int,
+        responder: Callable[[HeaderPairs], Respond],
+        matchers: Mapping[str, Any],
+    ) -> None:
+        super().__init__(
+            plan, "rate_limit", f"rate_limit {requests} per {per_us / 1e6:g} s", matchers
+        )
+        self._limit = requests
+        self._per_us = per_us
+        self._responder = responder
+        self._end_us = plan._clock.now_us()
+        self._requests = 0
+
+    def _decide(self) -> bool:
+        now = self._plan._clock.now_us()
+        if now >= self._end_us:
+            self._end_us = now + self._per_us
+            self._requests = 0
+        self._requests += 1
+        return self._requests > self._limit
+
+    def _apply(self, request: Request, serve: Serve) -> AnyResponse:
+        seconds = str(max(1, math.ceil((self._end_us - self._plan._clock.now_us()) / 1_000_000)))
+        limit = ("RateLimit-Limit", str(self._limit)), ("RateLimit-Remaining", "0")
+        headers = [("Retry-After", seconds), *limit, ("RateLimit-Reset", seconds)]
+        return self._responder(headers)(serve)
+
+
+class CallFault(Fault):
+    """Calls the test's function before or after the endpoint."""
+
+    def __init__(
+        self,
+        plan: FaultPlan,
+        function: Callable[..., object],
+        moment: Literal["before", "after"],
+        matchers: Mapping[str, Any],
+    ) -> None:
+        self._name = getattr(function, "__name__", type(function).__name__)
+        super().__init__(plan, "call", f"call {self._name} {moment}", matchers, order=WAIT)
+        self._function = function
+        self._moment = moment
+        self._takes_request = bool(positional_parameters(function))
+
+    @property
+    def _applied(self) -> dict[str, str]:
+        return {**super()._applied, "function": self._name, "moment": self._moment}
+
+    def _apply(self, request: Request, serve: Serve) -> AnyResponse:
+        if self._moment == "before":
+            replacement = self._run(request)
+            return serve() if replacement is None else replacement
+        response = serve()
+        if isinstance(response, Answer):
+            request.call.status = response.status
+        replacement = self._run(request)
+        return response if replacement is None else replacement
+
+    def _run(self, request: Request) -> AnyResponse | None:
+        """Call the function; return the response with which it replaces the endpoint's, or None."""
+        try:
+            result = self._function(request) if self._takes_request else self._function()
+        except Exception as error:
+            raise ContractError(f"the function of {shown(self)} failed: {shown(error)}") from error
+        if discard_awaitable(result):
+            raise ContractError(
+                f"the function of {shown(self)} must be awaited: pass a plain function"
+            )
+        if not isinstance(result, Response):
+            return None
+        try:
+            return self._plan._answers.prepared(result)
+        except ContractError as error:
+            raise ContractError(f"the response of {shown(self)}: {error}") from error

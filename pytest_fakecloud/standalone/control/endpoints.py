@@ -1,0 +1,60 @@
+"""Parts shared by all endpoints of the control API: fakes by name, fields of bodies, rejections."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from ...cloud import Cloud
+from ...core.errors import ContractError, ServiceError, unknown_name
+from ...core.json_schema import violations
+from ...handle import Handle
+from ...http.messages import Request, json_value
+from .shapes import body_schema
+
+PREFIX = "/__control__"
+
+
+class Refused(ServiceError):
+    """Raised for a request that the control API rejects."""
+
+
+def handle_named(cloud: Cloud, name: str) -> Handle:
+    """Return the open handle with this name, or raise ``Refused`` with the valid names."""
+    for handle in cloud.fakes():
+        if handle.name == name:
+            return handle
+    raise Refused(404, unknown_name("fake", name, [handle.name for handle in cloud.fakes()]))
+
+
+def named(cloud: Cloud, request: Request) -> Handle:
+    return handle_named(cloud, request.segment("name"))
+
+
+@contextlib.contextmanager
+def contract(status: int = 422) -> Iterator[None]:
+    try:
+        yield
+    except (ContractError, TypeError) as error:
+        raise Refused(status, str(error)) from error
+
+
+def fields(request: Request, *, allow_others: bool = False) -> dict[str, Any]:
+    """Return the fields of the body; raise ``Refused`` unless they have the types in `shapes`.
+
+    An optional field that is null is left out. With ``allow_others``, there may be further fields.
+    """
+    try:
+        body = json_value(request.body) if request.body else {}
+    except ValueError as error:
+        raise Refused(400, f"the body is not JSON: {error}") from None
+    schema = body_schema(request.route)
+    if isinstance(body, dict):
+        optional = schema["properties"].keys() - schema["required"]
+        left_out = [name for name in optional if name in body and body[name] is None]
+        body = {name: value for name, value in body.items() if name not in left_out}
+    for wrong in violations(body, {**schema, "additionalProperties": allow_others}, "the body"):
+        raise Refused(422, wrong)
+    found: dict[str, Any] = body
+    return found
