@@ -33,7 +33,7 @@ def _split(lines: str) -> list[list[bytes]]:
 def hand_written() -> Iterator[tuple[str, list[list[bytes]]]]:
     """Yield the lines of each scenario with the name of its group."""
     for file in sorted(FOLDER.glob("*.txt")):
-        for scenario in scenarios(file.stem).values():
+        for _, scenario in scenarios(file.stem).values():
             yield file.stem.partition("-")[0], _split("\n".join(line for line, _ in scenario))
 
 

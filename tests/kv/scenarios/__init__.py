@@ -17,7 +17,7 @@ since the last such line.
 Each scenario (`== <name>`) starts with an empty database, and with the lines before the first one.
 `test_scenarios.py` plays them on the engine. The replies in this folder are those of real servers,
 and the comparison sends the same lines to these. The scenarios in `vendor/` apply to the vendor's
-dialect, or to the one after their name: `[redis]`, `[redis 7.4.0]`, `[redis ReJSON]`.
+dialect, or to the one in their settings: `{"dialect": "redis", "version": "7.4.0"}`.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ import pytest
 from pytest_fakecloud.kv.engine.sessions import Waiter
 from pytest_fakecloud.kv.errors import WRONGTYPE, CommandError
 from pytest_fakecloud.kv.reply import NIL_ARRAY, Blocked, Status, Verbatim, double_text
+from tests import notations
 from tests.kv.conftest import Run, argv
 
 FOLDER = Path(__file__).parent
@@ -74,19 +75,12 @@ class _Part:
         return (self.part in (reply if isinstance(reply, list) else shown(reply))) is self.has
 
 
-def scenarios(file: str) -> dict[str, Scenario]:
-    """Return the scenarios of a file by their names."""
-    found: dict[str, Scenario] = {}
-    scenario: Scenario = []
-    shared = scenario
-    for line in (FOLDER / f"{file}.txt").read_text(encoding="utf-8").splitlines()[1:]:
-        if line.startswith("== "):
-            line = line.removeprefix("== ")
-            assert line not in found, f"{file}.txt has two scenarios {line!r}"
-            scenario = found[line] = shared[:]
-        elif line:
-            scenario += _lines(line)
-    return found
+def scenarios(file: str) -> dict[str, tuple[dict[str, Any], Scenario]]:
+    """Return the settings and the steps of each scenario of a file, by its name."""
+    return {
+        name: (settings, [step for line in lines for step in _lines(line)])
+        for name, (settings, lines) in notations.scenarios(FOLDER / f"{file}.txt").items()
+    }
 
 
 def _lines(text: str) -> Scenario:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
@@ -36,11 +35,9 @@ def cases(files: str, dialect: str) -> list[ParameterSet]:
     found = []
     for file in sorted(FOLDER.glob(files)):
         stem = file.relative_to(FOLDER).with_suffix("").as_posix()
-        for title, scenario in scenarios(stem).items():
-            own = re.search(r" \[(\w+) ?([\d.]*) ?(\w*)\]$", title)
-            name, version, module = own.groups() if own else (dialect, "", "")
-            modules = [module] if module else []
-            mark = pytest.mark.dialect(name, version=version or None, modules=modules)
+        for title, (settings, scenario) in scenarios(stem).items():
+            own = {"dialect": dialect, "version": None, "modules": [], **settings}
+            mark = pytest.mark.dialect(own.pop("dialect"), **own)
             found.append(pytest.param(scenario, marks=mark, id=f"{stem}: {title}"))
     return found
 

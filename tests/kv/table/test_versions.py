@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from docs.generate.known import VALKEYS
+from docs.generate.differences import VALKEYS
 from pytest_fakecloud.kv.settings import VERSION
 from pytest_fakecloud.kv.table.registry import COMMANDS, Table, command_table, function_of, row_of
 from pytest_fakecloud.kv.table.versions import (
