@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from ..errors import WRONGTYPE, CommandError
-from ..values import type_name
 from ..values.containers import Deadlines, HashValue, QuickList, ScanOrder, SetValue
+from ..values.types import type_name
 from ..values.zset import SortedSet
 
 if TYPE_CHECKING:
