@@ -66,12 +66,12 @@ def wrapped(hint: str, width: int) -> list[str]:
     return _wrapped(hint, f"{lead}  ", max(40, min(width, WIDEST)))
 
 
-def problem(one: Finding, lookups: Lookups) -> str:
+def problem(finding: Finding, lookups: Lookups) -> str:
     """Describe a strict-mode violation, or rejected credentials, in one or more lines."""
-    if one.kind != "problem":
-        return f"[credentials] {sentence(one, lookups)}"
-    times = one.values["times"]
-    first, *rest = sentence(one, lookups).split("\n")
+    if finding.kind != "problem":
+        return f"[credentials] {sentence(finding, lookups)}"
+    times = finding.values["times"]
+    first, *rest = sentence(finding, lookups).split("\n")
     return "\n".join([f"{first} ({times} times)" if times > 1 else first, *rest])
 
 
@@ -94,13 +94,13 @@ class _Writer:
         self._report, self._lookups, self._width = report, report.lookups, width
         shown = {row.number for row in report.rows}
         self._marks: dict[int, list[int]] = {}
-        for mark, one in enumerate(report.findings, 1):
-            for number in [number for number in one.rows if number in shown][:1]:
+        for mark, finding in enumerate(report.findings, 1):
+            for number in [number for number in finding.rows if number in shown][:1]:
                 self._marks.setdefault(number, []).append(mark)
         self._told = {
-            (number, one.values.get("raised"))
-            for one in report.findings[:IN_FULL]
-            for number in one.rows
+            (number, finding.values.get("raised"))
+            for finding in report.findings[:IN_FULL]
+            for number in finding.rows
         }
         self._shown_texts: set[str] = set()
         self._shown_scripts: set[str] = set()
@@ -123,15 +123,17 @@ class _Writer:
         if not report.rows and not report.failures:
             lines.append("no client has made a call")
         timeline = self._timeline(to_datetime(report.now_us).date())
-        failed = [one for one in report.unfinished if one.kind == "dead_letter"]
+        failed = [finding for finding in report.unfinished if finding.kind == "dead_letter"]
         ends = [
             *self._listed("Findings:", report.findings, marked=True),
-            *self._listed("Unfinished:", [one for one in report.unfinished if one not in failed]),
+            *self._listed(
+                "Unfinished:", [finding for finding in report.unfinished if finding not in failed]
+            ),
             *self._listed("Failed:", failed),
         ]
-        for one in report.problems:
-            texts = _wrapped(problem(one, self._lookups), "    ", width)
-            ends += [TextLine(each, "cause") for each in texts]
+        for finding in report.problems:
+            texts = _wrapped(problem(finding, self._lookups), "    ", width)
+            ends += [TextLine(line, "cause") for line in texts]
         return [*map(TextLine, lines), *timeline, *([TextLine("")] if ends else []), *ends]
 
     def _listed(
@@ -140,13 +142,13 @@ class _Writer:
         """Return a list with its title; ``marked`` findings beyond `IN_FULL` have a line each."""
         numbered = {mark for marks in self._marks.values() for mark in marks} if marked else ()
         lines = [] if len(findings) == 1 else [TextLine(title)]
-        for mark, one in enumerate(findings, 1):
+        for mark, finding in enumerate(findings, 1):
             lead = title if len(findings) == 1 else "-"
             number = f"[{mark}] " if mark in numbered else ""
             most = 1 if marked and mark > IN_FULL else None
-            text = f"{lead} {number}{sentence(one, self._lookups)}"
+            text = f"{lead} {number}{sentence(finding, self._lookups)}"
             lines += [
-                TextLine(each, one.severity) for each in _wrapped(text, "  ", self._width, most)
+                TextLine(line, finding.severity) for line in _wrapped(text, "  ", self._width, most)
             ]
         return lines if findings else []
 
@@ -171,7 +173,7 @@ class _Writer:
             head, note = self._entry(line, nests)
             marks = self._marks_of(line)
             severity = self._report.findings[marks[0] - 1].severity if marks else None
-            yield from (TextLine(each, severity) for each in head)
+            yield from (TextLine(head_line, severity) for head_line in head)
             if nests:
                 # The note follows the nested rows, because it results from them.
                 held_back.append((line.row.depth, note))
@@ -206,11 +208,11 @@ class _Writer:
         row = line.row
         words = describe(row, self._lookups, line.rows[-1])
         # A finding that is shown in full tells the exception.
-        remarks = [one for one in words.remarks if (row.number, one) not in self._told]
+        remarks = [remark for remark in words.remarks if (row.number, remark) not in self._told]
         note = "" if (row.number, words.note) in self._told else words.note
         words = replace(words, remarks=remarks, note=note)
         call = row.entry if isinstance(row.entry, Call) else None
-        effects = list(filter(None, (effect(one, call, self._lookups) for one in line.effects)))
+        effects = list(filter(None, (effect(event, call, self._lookups) for event in line.effects)))
         if row.actor == row.peer:
             return replace(words, what="; ".join([words.what, *effects]))
         return replace(words, remarks=[*words.remarks, *effects])
@@ -218,8 +220,8 @@ class _Writer:
     def _lines_below(self, texts: Sequence[str], indent: str) -> list[str]:
         return [
             line
-            for each in texts
-            for line in _wrapped(indent + each, f"{indent}  ", self._width, LINES_OF_A_TEXT)
+            for paragraph in texts
+            for line in _wrapped(indent + paragraph, f"{indent}  ", self._width, LINES_OF_A_TEXT)
         ]
 
     def _new_place(self, row: Row) -> list[str]:
@@ -249,12 +251,12 @@ class _Writer:
     def _first_lines(self, parts: Sequence[str], indent: str) -> list[str]:
         """Return the head of a row and its other parts, such as the answer: in one line if they fit."""
         lines = _wrapped(parts[0], indent, self._width, LINES_OF_A_TEXT)
-        for each in parts[1:]:
-            each = each.translate(CONTROLS)
-            if len(lines[-1]) + 1 + len(each) <= self._width:
-                lines[-1] += f" {each}"
+        for part in parts[1:]:
+            part = part.translate(CONTROLS)
+            if len(lines[-1]) + 1 + len(part) <= self._width:
+                lines[-1] += f" {part}"
             else:
-                lines += _wrapped(indent + each, f"{indent}    ", self._width, LINES_OF_A_TEXT)
+                lines += _wrapped(indent + part, f"{indent}    ", self._width, LINES_OF_A_TEXT)
         return lines
 
     def _script_lines(self, script: Script | None, indent: str) -> Iterator[str]:
@@ -274,18 +276,18 @@ class _Writer:
 
 def _have_nested(lines: Sequence[Line | int]) -> list[bool]:
     """Return for each line whether the next row is nested in its row."""
-    found: list[bool] = []
+    have_nested: list[bool] = []
     next_depth = 0
     for line in reversed(lines):
-        found.append(isinstance(line, Line) and next_depth > line.row.depth)
+        have_nested.append(isinstance(line, Line) and next_depth > line.row.depth)
         next_depth = line.row.depth if isinstance(line, Line) else next_depth
-    return found[::-1]
+    return have_nested[::-1]
 
 
 def _faults(row: Row, nests: bool) -> Iterator[str]:
     if row.faults:
-        text = ", ".join(one.description for one in row.faults)
-        late = nests and any(one.moment == "before" for one in row.faults)
+        text = ", ".join(fault.description for fault in row.faults)
+        late = nests and any(fault.moment == "before" for fault in row.faults)
         yield f"(fault: {text}{' it; executed after the rows below' * late})"
 
 
@@ -294,7 +296,7 @@ def _times(line: Line) -> str:
     row, last = line.row, line.rows[-1]
     if len(line.rows) == 1:
         return ""
-    days = [to_datetime(one.at_us).date() for one in (row, last)]
+    days = [to_datetime(timed_row.at_us).date() for timed_row in (row, last)]
     day = "" if days[0] == days[1] else f"{days[1]} "
     until = f"until {day}{_stamp(last)}" if last.at_us != row.at_us else ""
     if row.attempt != last.attempt:
@@ -304,11 +306,11 @@ def _times(line: Line) -> str:
 
 def _packed(texts: Sequence[str], room: int) -> list[str]:
     lines: list[str] = []
-    for each in texts:
-        if lines and len(lines[-1]) + 2 + len(each) <= room:
-            lines[-1] += f"; {each}"
+    for part in texts:
+        if lines and len(lines[-1]) + 2 + len(part) <= room:
+            lines[-1] += f"; {part}"
         else:
-            lines.append(each)
+            lines.append(part)
     return lines
 
 
@@ -373,9 +375,9 @@ def without_held_runs(every: list[Row]) -> tuple[list[Row], int]:
     left_out = [row for row, held in runs if held is not False]
     if len(left_out) == len(runs):
         return every, 0
-    kept = [row for row in every
+    kept_rows = [row for row in every
             if not any(run.began <= row.began <= run.number for run in left_out)]  # fmt: skip
-    return kept, sum(held is True for _, held in runs)
+    return kept_rows, sum(held is True for _, held in runs)
 
 
 def merged(every: Sequence[Row], marked: Collection[int]) -> list[Line]:
@@ -383,18 +385,18 @@ def merged(every: Sequence[Row], marked: Collection[int]) -> list[Line]:
 
     A rebalance is part of the line of its join or leave. Marked rows have lines of their own.
     """
-    found: list[Line] = []
+    lines: list[Line] = []
     place: dict[int, int] = {}
     for row in every:
         at = place.get(row.follows)
-        if at is None and found and _results_from(row, found[-1].row):
-            at = len(found) - 1
+        if at is None and lines and _results_from(row, lines[-1].row):
+            at = len(lines) - 1
         if at is not None and row.number not in marked and isinstance(row.entry, Event):
-            found[at] = replace(found[at], effects=(*found[at].effects, row.entry))
+            lines[at] = replace(lines[at], effects=(*lines[at].effects, row.entry))
             continue
-        place[row.number] = len(found)
-        found.append(Line((row,)))
-    return found
+        place[row.number] = len(lines)
+        lines.append(Line((row,)))
+    return lines
 
 
 def _results_from(row: Row, before: Row) -> bool:
@@ -450,20 +452,23 @@ def _count_on(group: Sequence[Sequence[Line]], later: Sequence[Line]) -> bool:
     """
     for lines in zip(*group, later, strict=True):
         first, last = _steps(lines[0].row, lines[1].row), _steps(lines[-2].row, lines[-1].row)
-        if first != last or [abs(one) for one in first if one] not in ([], [1]):
+        if first != last or [abs(step) for step in first if step] not in ([], [1]):
             return False
     return True
 
 
 def _steps(row: Row, later: Row) -> list[int]:
     """Return by how much each number in the words of a row differs from that in a later row."""
-    numbers = ([int(one) for one in NUMBER.findall("\0".join(each.words))] for each in (row, later))
+    numbers = (
+        [int(number) for number in NUMBER.findall("\0".join(source_row.words))]
+        for source_row in (row, later)
+    )
     return [second - first for first, second in zip(*numbers, strict=True)]
 
 
 def _key(line: Line, depth: int) -> tuple[object, ...]:
     """Return what is equal in lines that can be folded, given the depth of their blocks."""
-    effects = repr([one.data for one in line.effects])
+    effects = repr([event.data for event in line.effects])
     return _SAME(line.row), line.row.depth - depth, effects, len(line.rows)
 
 
@@ -515,7 +520,7 @@ def _is_in_series(every: Sequence[Row], at: int) -> bool:
     around = every[max(0, at - 2) : at + 3]
     kinds = {
         (row.kind, row.peer, row.operation, row.where, row.faults,
-         *(NUMBER.sub("#", one.name) for one in row.subjects))
+         *(NUMBER.sub("#", subject.name) for subject in row.subjects))
         for row in around
     }  # fmt: skip
     return len(around) == 5 and len(kinds) == 1
