@@ -27,11 +27,11 @@ def frames(before: State, now: State, events: Sequence[Event]) -> list[tuple[Eve
     the rest.
     """
     state = _undone(events, before, now)
-    found: list[tuple[Event | None, State]] = [(None, state)]
+    frames_of_events: list[tuple[Event | None, State]] = [(None, state)]
     for event in events:
         state = _applied(event, state)
-        found.append((event, state))
-    return found
+        frames_of_events.append((event, state))
+    return frames_of_events
 
 
 def _undone(events: Sequence[Event], before: State, now: State) -> State:
