@@ -26,17 +26,19 @@ class Copy(replay.Copy):
         engine = engine_of(self.fake)
         self.time.expect(event.at_us)
         for message in _messages_of(event, engine):
-            found = engine.begin(message.id) if message.id in engine.pending else None
-            if found is not None:
-                self._begun[event.number] = found
+            attempt = engine.begin(message.id) if message.id in engine.pending else None
+            if attempt is not None:
+                self._begun[event.number] = attempt
                 return
         raise replay.Inexact(f"attempt {event.number} did not start in the replay")
 
     def finish_attempt(self, event: Event) -> None:
         begun, number = self._begun.pop(event.number), event.data.get("number")
         engine: Any = engine_of(self.real)
-        attempts = (one for message in _messages_of(event, engine) for one in message.attempts)
-        attempt = next((one for one in attempts if one.number == number), None)
+        attempts = (
+            attempt for message in _messages_of(event, engine) for attempt in message.attempts
+        )
+        attempt = next((attempt for attempt in attempts if attempt.number == number), None)
         if attempt is None:
             raise replay.Inexact(f"the queue no longer has the details of attempt {event.number}")
         ended = attempt.ended_us or attempt.at_us
@@ -53,4 +55,8 @@ def _messages_of(event: Event, engine: Any) -> list[Any]:
     """Return the messages of an attempt: several receivers of a message have the same public ID."""
     url, message_id = event.data.get("url"), event.data.get("message_id")
     every = list(engine.messages.values())
-    return [one for one in every if one.public_id == message_id and as_text(one.url) == url]
+    return [
+        message
+        for message in every
+        if message.public_id == message_id and as_text(message.url) == url
+    ]

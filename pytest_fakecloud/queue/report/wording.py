@@ -109,7 +109,7 @@ def _accepted(call: Call, lookups: Lookups) -> str:
         return lookups.short(lookups.created_by_lost_call[call.number])
     if not has_full_answer(call):
         return ""
-    return listed([_created(one, call, lookups) for one in items_of(call.response_body)])
+    return listed([_created(item, call, lookups) for item in items_of(call.response_body)])
 
 
 def _created(result: Mapping[str, Any], call: Call, lookups: Lookups) -> str:
@@ -142,11 +142,11 @@ def _callback_report(body: bytes | str) -> dict[str, Any] | None:
     report = parsed(body)
     if not isinstance(report, dict) or "sourceMessageId" not in report:
         return None
-    found: dict[str, Any] = decoded(report)
-    for name, value in found.items():
+    fields: dict[str, Any] = decoded(report)
+    for name, value in fields.items():
         if isinstance(value, dict) and isinstance(report[name], str):
-            found[name] = value.get("Base64", value)
-    return found
+            fields[name] = value.get("Base64", value)
+    return fields
 
 
 def _text(value: Any) -> str:
@@ -282,7 +282,7 @@ def _unseen_check(signature: SignatureDetails) -> Iterator[str]:
 
 
 def _wrong_signature(values: Values, lookups: Lookups) -> str:
-    reasons = [_WRONG_SIGNATURE[one["reason"]].format(**one) for one in values["reasons"]]
+    reasons = [_WRONG_SIGNATURE[reason["reason"]].format(**reason) for reason in values["reasons"]]
     text = "; ".join(reasons)
     return f"{lookups.short(values['message'])} was rejected with {values['status']}: {text}"
 
