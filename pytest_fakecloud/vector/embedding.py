@@ -350,8 +350,8 @@ def hash_sparse(text: str, *, query: bool = False) -> SparseVector:
 
     If a text contains only stop words, they are kept, because a sparse vector cannot be empty.
     """
-    found, stem = words(text), stemmer()
-    terms = [stem(word) for word in found if word not in STOP_WORDS] or found
+    tokens, stem = words(text), stemmer()
+    terms = [stem(word) for word in tokens if word not in STOP_WORDS] or tokens
     saturation = K1 * (1 - B + B * len(terms) / AVERAGE_LENGTH)
     weights: dict[int, float] = {}
     for term, count in Counter(terms).items():

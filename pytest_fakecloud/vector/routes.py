@@ -88,10 +88,10 @@ class VectorApp(App):
 
     def authenticate(self, request: Request) -> object:
         """Return ``"default"`` or ``"read_only"``; raise ``VectorError`` 401 for a wrong token."""
-        given = bearer_token(request.fields.get("authorization"))
-        if same(given, self.token):
+        token = bearer_token(request.fields.get("authorization"))
+        if same(token, self.token):
             return "default"
-        if same(given, self.read_only_token):
+        if same(token, self.read_only_token):
             if request.route in self.writes:
                 raise errors.VectorError(401, errors.READ_ONLY)
             return "read_only"
@@ -170,9 +170,9 @@ class VectorApp(App):
         A bare string, also without quotes, is a single id (seen in the Go client and its tests).
         """
         fields = self._fields_or_ids(request)
-        given = [name for name in ("ids", "prefix", "filter") if fields.get(name) is not None]
+        selectors = [name for name in ("ids", "prefix", "filter") if fields.get(name) is not None]
         namespace = namespace_of(request)
-        match given:
+        match selectors:
             case ["ids"]:
                 deleted = self.engine.delete(namespace, fields.ids())
             case ["prefix"]:
@@ -374,8 +374,8 @@ def _in_envelope(endpoint: Endpoint, request: Request) -> object:
     return {"result": endpoint(request)}
 
 
-def _has_vectors(given: VectorRecord) -> bool:
-    return given.vector is not None or given.sparse is not None
+def _has_vectors(record: VectorRecord) -> bool:
+    return record.vector is not None or record.sparse is not None
 
 
 def namespace_of(request: Request) -> str:

@@ -277,8 +277,8 @@ class VectorEngine:
             )
         with self._lock:
             records = (record for _, record in self._find(namespace).scan())
-            found = [record.id for record in records if predicate(record.metadata)]
-            return self.delete(namespace, found)
+            ids = [record.id for record in records if predicate(record.metadata)]
+            return self.delete(namespace, ids)
 
     def reset(self, namespace: str) -> None:
         """Remove all records of a namespace, immediately also for queries; keep the namespace."""
@@ -461,9 +461,9 @@ class VectorEngine:
     def _move(self, namespace: str, new: str | None) -> None:
         """Move queries and changes of a renamed namespace. Of a deleted one (None), both end."""
         moving: list[Cursor | Batch] = [*self._cursors.values(), *self._batches]
-        for one in moving:
-            if one.namespace == namespace:
-                one.namespace = new
+        for cursor in moving:
+            if cursor.namespace == namespace:
+                cursor.namespace = new
 
     def _check_named(self, namespace: str, verb: str) -> None:
         if namespace == DEFAULT_NAMESPACE:
@@ -572,7 +572,7 @@ class VectorEngine:
             )
         with self._lock:
             self.dimension = snapshot.dimension
-            self.spaces = {name: one.copy() for name, one in snapshot.namespaces.items()}
+            self.spaces = {name: space.copy() for name, space in snapshot.namespaces.items()}
             self._cursors = {cursor.uuid: cursor.copy() for cursor in snapshot.cursors}
             self._used = snapshot.used
             self.close()
@@ -650,10 +650,10 @@ class VectorEngine:
 
         return compile_filter(text)
 
-    def _check_kind(self, given: VectorRecord | VectorQuery, what: str, id: str = "") -> None:
-        if given.vector is not None and not self.kind.has_dense:
+    def _check_kind(self, content: VectorRecord | VectorQuery, what: str, id: str = "") -> None:
+        if content.vector is not None and not self.kind.has_dense:
             field, kind = "vector", "sparse"
-        elif given.sparse is not None and not self.kind.has_sparse:
+        elif content.sparse is not None and not self.kind.has_sparse:
             field, kind = "sparseVector", "dense"
         else:
             return
@@ -661,11 +661,11 @@ class VectorEngine:
         raise errors.vectors_required(kind, f"{whose} has a {field}")
 
     def _check_dimension(
-        self, given: VectorRecord | VectorQuery, dimension: int | None
+        self, content: VectorRecord | VectorQuery, dimension: int | None
     ) -> int | None:
-        if given.vector is None:
+        if content.vector is None:
             return dimension
-        count = len(given.vector)
+        count = len(content.vector)
         if dimension is not None and count != dimension:
             raise errors.invalid_dimension(count, dimension)
         if count == 0:

@@ -148,17 +148,17 @@ class Ranker:
         """Keep each row with the probability ``recall``. If too few rows remain, rank all rows of the
         namespace, and draw from the additional ones in the same way.
         """
-        kept = self._kept(len(ranking.rows))
+        indexes = self._kept(len(ranking.rows))
         depth = prepared.rows_wanted
-        if len(kept) < depth and len(ranking.rows) < len(namespace.stored):
+        if len(indexes) < depth and len(ranking.rows) < len(namespace.stored):
             assert namespace.matrix is not None
             search = self._search(namespace, prepared, len(namespace.stored))
             [whole] = rank_dense(
                 namespace.matrix, self._config.similarity, [search], namespace.hidden
             )
             more = self._kept(len(whole.rows) - len(ranking.rows), first=len(ranking.rows))
-            ranking, kept = whole, kept + more
-        return Ranking(ranking.rows[kept[:depth]], ranking.scores[kept[:depth]])
+            ranking, indexes = whole, indexes + more
+        return Ranking(ranking.rows[indexes[:depth]], ranking.scores[indexes[:depth]])
 
     def _kept(self, count: int, first: int = 0) -> list[int]:
         """Return the positions that ``recall`` keeps, of ``count`` from ``first`` on."""

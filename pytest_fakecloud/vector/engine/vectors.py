@@ -449,9 +449,9 @@ class SparseIndex:
                 having, values = self._arrays[dimension]
                 total[having] += weight * values
                 touched[having] = True
-        found = np.flatnonzero(touched)
+        scored_rows = np.flatnonzero(touched)
         # JSON has no form for sums beyond float32's range, so the largest float32 replaces them.
-        return found, np.nan_to_num(total[found])
+        return scored_rows, np.nan_to_num(total[scored_rows])
 
     def copy(self) -> SparseIndex:
         clone = copy(self)
