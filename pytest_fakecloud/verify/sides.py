@@ -170,10 +170,10 @@ class Target:
     def secrets(self) -> set[str]:
         """The token and the credentials in the URL, both with and without the user name."""
         parts = urlsplit(self.url)
-        found = {self.token, self.token.partition(":")[2], unquote(parts.password or "")}
+        secrets = {self.token, self.token.partition(":")[2], unquote(parts.password or "")}
         if self.service != "broker" and not self.is_redis:
-            found.add(unquote(parts.username or ""))
-        return found - {""}
+            secrets.add(unquote(parts.username or ""))
+        return secrets - {""}
 
 
 def mask_of(*targets: Target) -> Mask:
@@ -210,9 +210,9 @@ class Side:
         """
         reply = self._exchange(step)
         for name, path in step.keep.items():
-            found = _member(reply.body, path)
-            if isinstance(found, str):
-                self._stored[name] = found
+            value = _member(reply.body, path)
+            if isinstance(value, str):
+                self._stored[name] = value
         if step.method == "POST" and reply.status < 300:
             self._undeleted += _paths_to_delete(reply.body)
         if step.settle and reply.status < 300:
@@ -422,8 +422,8 @@ _OLDEST = "7.0"
 def _version_of(server: Any) -> str:
     """Return the version of a real server, but at least the oldest version that a fake supports."""
     text = str(server.execute("INFO", "server"))
-    found = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-    numbers = re.findall(r"[0-9]+", found.get("valkey_version") or found["redis_version"])[:3]
+    facts = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    numbers = re.findall(r"[0-9]+", facts.get("valkey_version") or facts["redis_version"])[:3]
     return _OLDEST if [*map(int, numbers)] < [7, 1] else ".".join(numbers)
 
 
@@ -435,17 +435,17 @@ def facts_of(side: Side) -> Mapping[str, Any]:
     """
     target = side.target
     if target.service == "vector":
-        found = _fetched(side, "/info").get("result")
-        if not isinstance(found, dict):
+        info = _fetched(side, "/info").get("result")
+        if not isinstance(info, dict):
             raise Unreachable(
                 f"{target.url}/info does not describe an index: is it a vector index?"
             )
-        if found.get("indexType", "DENSE") != "DENSE":
+        if info.get("indexType", "DENSE") != "DENSE":
             raise Unreachable(
-                f"{target.url} is an index of {found['indexType']} vectors; the scenarios need "
+                f"{target.url} is an index of {info['indexType']} vectors; the scenarios need "
                 "dense vectors"
             )
-        return dict(found)
+        return dict(info)
     if target.service == "broker":
         topics = _fetched(side, "/topics")
         if target.topic not in topics:
