@@ -40,32 +40,32 @@ def main() -> int:
         action="store_true",
         help="write the page Measured of the documentation anew, its figures and its pictures",
     )
-    given = parser.parse_args()
-    if given.site and (given.quick or given.parts):
+    options = parser.parse_args()
+    if options.site and (options.quick or options.parts):
         parser.error("--site shows all parts, and measured in full")
-    unknown = [name for name in given.parts if name not in known()]
+    unknown = [name for name in options.parts if name not in known()]
     if unknown:
         parser.error(f"{', '.join(unknown)} is unknown; known are: {', '.join(known())}")
     machine = report.machine()
     print(report.described(machine), flush=True)
     parts: list[dict[str, Any]] = []
     missed, broken = [], []
-    for name, code, told in _run(given.parts or known(), quick=given.quick):
-        if told is None:
+    for name, code, results in _run(options.parts or known(), quick=options.quick):
+        if results is None:
             broken.append(name)
         else:
-            parts.append(told)
+            parts.append(results)
             if code:
                 missed.append(name)
     print(f"\n== all figures\n{report.figures(parts)}")
-    whole = {"machine": machine, "quick": given.quick, "parts": parts}
-    if given.json is not None:
-        given.json.parent.mkdir(parents=True, exist_ok=True)
-        given.json.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-    if given.plots is not None:
-        for path in plots.draw(parts, given.plots).values():
+    whole = {"machine": machine, "quick": options.quick, "parts": parts}
+    if options.json is not None:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+    if options.plots is not None:
+        for path in plots.draw(parts, options.plots).values():
             print(f"drawn: {path}")
-    if given.site and not broken:
+    if options.site and not broken:
         print(f"written: {site.write(whole)}")
     took = ", ".join(f"{part['part']} {part['seconds']:.0f} s" for part in parts)
     print(f"\n{took}")
@@ -74,7 +74,7 @@ def main() -> int:
     if missed:
         print(f"limits missed in: {', '.join(missed)}")
     if not broken and not missed:
-        print("everything ran; --quick has no limits" if given.quick else "all limits hold")
+        print("everything ran; --quick has no limits" if options.quick else "all limits hold")
     return 1 if missed or broken else 0
 
 
@@ -94,10 +94,10 @@ def _run(names: Sequence[str], *, quick: bool) -> Iterator[tuple[str, int, dict[
             name: pool.submit(report.run_part, name, quick=True, into=words[name]) for name in names
         }
         for name, part in started.items():
-            code, told = part.result()
+            code, results = part.result()
             words[name].seek(0)
             print(f"\n== {name}\n{words[name].read()}", end="", flush=True)
-            yield name, code, told
+            yield name, code, results
 
 
 if __name__ == "__main__":

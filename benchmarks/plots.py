@@ -21,26 +21,26 @@ STYLE = (
 def draw(parts: Iterable[Mapping[str, Any]], folder: Path) -> dict[str, Path]:
     """Write a picture for each curve and each table with a title; return their paths by title."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = {}
+    paths = {}
     for part in parts:
-        pictures = {one["title"]: curves(one) for one in part["curves"]}
-        pictures |= {one["title"]: bars(one) for one in part["tables"] if one["title"]}
+        pictures = {curve["title"]: curves(curve) for curve in part["curves"]}
+        pictures |= {table["title"]: bars(table) for table in part["tables"] if table["title"]}
         for title, name in places([part]).items():
-            path = made[title] = folder / name
+            path = paths[title] = folder / name
             path.write_text(pictures[title], encoding="utf-8")
-    return made
+    return paths
 
 
 def places(parts: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return the file name of each picture by its title."""
     return {
-        one["title"]: re.sub(r"[^a-z0-9]+", "-", f"{part['part']}-{one['title']}".lower()).strip(
-            "-"
-        )
+        drawn["title"]: re.sub(
+            r"[^a-z0-9]+", "-", f"{part['part']}-{drawn['title']}".lower()
+        ).strip("-")
         + ".svg"
         for part in parts
-        for one in (*part["curves"], *part["tables"])
-        if one["title"]
+        for drawn in (*part["curves"], *part["tables"])
+        if drawn["title"]
     }
 
 

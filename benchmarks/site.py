@@ -38,26 +38,28 @@ def page() -> str:
 
 def text(whole: Mapping[str, Any], pictures: Mapping[str, str]) -> str:
     """Return a page of Markdown; ``pictures`` are the paths of pictures by title."""
-    found = whole["machine"]
-    versions = ", ".join(f"{name} {told}" for name, told in found["versions"].items() if told)
+    machine = whole["machine"]
+    versions = ", ".join(
+        f"{name} {version}" for name, version in machine["versions"].items() if version
+    )
     lines = [
         "<!-- Generated from measured.json, which `python -m benchmarks --site` writes. -->",
         "",
         "# Measured",
         "",
-        f"On {found['cpu']} with {found['cores']} cores (load {found['load']} at the beginning), "
-        f"{found['python']}, {found['system']}. With {versions}.",
+        f"On {machine['cpu']} with {machine['cores']} cores (load {machine['load']} at the beginning), "
+        f"{machine['python']}, {machine['system']}. With {versions}.",
     ]
     for part in whole["parts"]:
         lines += ["", f"## {part['part']}", ""]
         if part["figures"]:
             lines += ["| Figure | Value | Limit | |", "|---|---:|---|---|"]
-            for one in part["figures"]:
-                verdict = {None: "", True: "holds", False: "missed"}[one["holds"]]
-                verdict = "" if one["limit"] == "no limit" else verdict
-                label = one["label"].strip().replace("|", "/")
-                value = f"{one['value']:,.2f}{one['unit']}"
-                lines.append(f"| {label} | {value} | {one['limit']} | {verdict} |")
+            for figure in part["figures"]:
+                verdict = {None: "", True: "holds", False: "missed"}[figure["holds"]]
+                verdict = "" if figure["limit"] == "no limit" else verdict
+                label = figure["label"].strip().replace("|", "/")
+                value = f"{figure['value']:,.2f}{figure['unit']}"
+                lines.append(f"| {label} | {value} | {figure['limit']} | {verdict} |")
         for table in part["tables"]:
             if not table["title"]:
                 continue
@@ -73,8 +75,8 @@ def text(whole: Mapping[str, Any], pictures: Mapping[str, str]) -> str:
                 )
             lines += [f"| {name} | {why} | | | |" for name, why in table["missing"].items()]
             lines += _pictured(table["title"], pictures)
-        for one in part["curves"]:
-            lines += _pictured(one["title"], pictures)
+        for figure in part["curves"]:
+            lines += _pictured(figure["title"], pictures)
     return "\n".join(lines) + "\n"
 
 

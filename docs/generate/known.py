@@ -28,7 +28,10 @@ def page() -> str:
             "Differences that the comparison of the key-value engine with Redis 7.0 and Valkey 9.1 "
             "([Fidelity](index.md)) finds and that are not fixed.\n\n",
             "## Differences that are not fixed\n\nThey count as differences in the figures.\n\n",
-            *(f"- {known.reason[:1].upper()}{known.reason[1:]}.\n" for known in KNOWN),
+            *(
+                f"- {difference.reason[:1].upper()}{difference.reason[1:]}.\n"
+                for difference in KNOWN
+            ),
             *_versions(),
             "\n## What is not compared\n\nTwo real servers also differ from each other in these parts "
             "of a reply.\n\n",
