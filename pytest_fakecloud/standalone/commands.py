@@ -41,7 +41,7 @@ EPILOG = (
 )
 
 
-class Answer(NamedTuple):
+class CommandResult(NamedTuple):
     """The result of a command as data (``--json``) and as text, and whether it succeeded."""
 
     data: Any
@@ -51,11 +51,11 @@ class Answer(NamedTuple):
 
 Argument = tuple[tuple[str, ...], Mapping[str, Any]]
 """The arguments of ``add_argument()``."""
-Act = Callable[[Any, argparse.Namespace], Answer]
+Act = Callable[[Any, argparse.Namespace], CommandResult]
 """The implementation of a command. The first argument is the client of the server."""
 
 
-class Command(NamedTuple):
+class CliCommand(NamedTuple):
     """A command: its description, arguments and implementation.
 
     A command that does not connect to the control API receives the server's URL, not a client.
@@ -67,14 +67,14 @@ class Command(NamedTuple):
     connects: bool
 
 
-COMMANDS: dict[str, Command] = {}
+COMMANDS: dict[str, CliCommand] = {}
 
 
 def _command(
     name: str, words: str, *arguments: Argument, connects: bool = True
 ) -> Callable[[Act], Act]:
     def add(act: Act) -> Act:
-        COMMANDS[name] = Command(words, arguments, act, connects)
+        COMMANDS[name] = CliCommand(words, arguments, act, connects)
         return act
 
     return add
@@ -272,7 +272,7 @@ _ADVICE = {
 
 
 @_command("state", "Show the fakes, the clock and the problems of a server")
-def _state(client: ControlClient, options: argparse.Namespace) -> Answer:
+def _state(client: ControlClient, options: argparse.Namespace) -> CommandResult:
     state = client.ask("GET", "/state")
     problems = client.ask("GET", "/problems")
     clock = state["clock"]
@@ -286,7 +286,7 @@ def _state(client: ControlClient, options: argparse.Namespace) -> Answer:
             for problem in problems
         ),
     ]
-    return Answer({**state, "problems": problems}, "\n".join(lines))
+    return CommandResult({**state, "problems": problems}, "\n".join(lines))
 
 
 @_command(
@@ -298,13 +298,13 @@ def _state(client: ControlClient, options: argparse.Namespace) -> Answer:
         help="write the variables to a .env file, keeping its other lines",
     ),
 )
-def _env(client: ControlClient, options: argparse.Namespace) -> Answer:
+def _env(client: ControlClient, options: argparse.Namespace) -> CommandResult:
     variables = client.ask("GET", "/env")
     if options.dotenv is None:
         exports = (f"export {name}={shlex.quote(value)}" for name, value in variables.items())
-        return Answer(variables, "\n".join(exports))
+        return CommandResult(variables, "\n".join(exports))
     write_dotenv(Path(options.dotenv), variables)
-    return Answer(variables)
+    return CommandResult(variables)
 
 
 @_command(
@@ -312,11 +312,11 @@ def _env(client: ControlClient, options: argparse.Namespace) -> Answer:
     "Open the console of a server in the browser, signed in",
     _argument("--print", action="store_true", help="only print a URL that signs in once"),
 )
-def _console(client: ControlClient, options: argparse.Namespace) -> Answer:
+def _console(client: ControlClient, options: argparse.Namespace) -> CommandResult:
     address = client.ask("POST", "/codes", {})
     if options.print or options.json or not webbrowser.open(address["url"]):
-        return Answer(address, address["url"])
-    return Answer(address)
+        return CommandResult(address, address["url"])
+    return CommandResult(address)
 
 
 @_command(
@@ -329,7 +329,7 @@ def _console(client: ControlClient, options: argparse.Namespace) -> Answer:
     ),
     connects=False,
 )
-def _health(url: str, options: argparse.Namespace) -> Answer:
+def _health(url: str, options: argparse.Namespace) -> CommandResult:
     import urllib3
 
     # The certificate is not checked: the request has no secrets, and the server signs its own.
@@ -352,7 +352,7 @@ def _health(url: str, options: argparse.Namespace) -> Answer:
         )
     ok = answer.status == 200
     words = path if ok else f"not {path}: {body.get('loading') or answer.status}"
-    return Answer(body, words, ok)
+    return CommandResult(body, words, ok)
 
 
 # -- the clock -------------------------------------------------------------------------------------
@@ -363,7 +363,7 @@ def _clock_command(name: str, words: str, action: str, field: str = "", **value:
     arguments = [_argument("value", **value)] if field else []
 
     @_command(name, words, *arguments)
-    def act(client: ControlClient, options: argparse.Namespace) -> Answer:
+    def act(client: ControlClient, options: argparse.Namespace) -> CommandResult:
         body = {"action": action, **({field: options.value} if field else {})}
         clock = client.ask("POST", "/clock", body)
         fired = clock["fired"]
@@ -373,7 +373,7 @@ def _clock_command(name: str, words: str, action: str, field: str = "", **value:
             # Count events by label. In each line, the label follows the time.
             counts = Counter(event.partition(" ")[2] for event in fired)
             lines += [f"  {count} x {label}" for label, count in counts.most_common(_SHOWN)]
-        return Answer(clock, "\n".join(lines))
+        return CommandResult(clock, "\n".join(lines))
 
 
 _clock_command(
@@ -413,7 +413,7 @@ _clock_command("resume", "Let the clock run again", "resume")
         help="only calls with this value of a field, such as command=SET; may be repeated",
     ),
 )
-def _fault(client: ControlClient, options: argparse.Namespace) -> Answer:
+def _fault(client: ControlClient, options: argparse.Namespace) -> CommandResult:
     fields: dict[str, Any] = {}
     for word in options.where:
         name, sign, text = word.partition("=")
@@ -427,7 +427,7 @@ def _fault(client: ControlClient, options: argparse.Namespace) -> Answer:
         "args": [_json_or_text(argument) for argument in options.args],
     }
     fault = client.ask("POST", _faults_of(client, options.fake), body)
-    return Answer(fault, fault["text"])
+    return CommandResult(fault, fault["text"])
 
 
 def _json_or_text(text: str) -> Any:
@@ -451,14 +451,14 @@ def _faults_of(client: ControlClient, name: str) -> str:
     _argument("fake", nargs="?", metavar="FAKE", help="only the faults of this fake"),
     _argument("--clear", action="store_true", help="remove the faults instead of listing them"),
 )
-def _faults(client: ControlClient, options: argparse.Namespace) -> Answer:
+def _faults(client: ControlClient, options: argparse.Namespace) -> CommandResult:
     names = [options.fake] if options.fake else [fake["name"] for fake in client.fakes()]
     method = "DELETE" if options.clear else "GET"
     faults_by_fake = {name: client.ask(method, _faults_of(client, name)) for name in names}
     lines = [
         f"{name}: {fault['text']}" for name, faults in faults_by_fake.items() for fault in faults
     ]
-    return Answer(faults_by_fake, "\n".join(lines) or "no faults")
+    return CommandResult(faults_by_fake, "\n".join(lines) or "no faults")
 
 
 # -- the queue -------------------------------------------------------------------------------------
@@ -484,7 +484,7 @@ def _faults(client: ControlClient, options: argparse.Namespace) -> Answer:
         help="URL that receives the message if all attempts failed",
     ),
 )
-def _publish(client: ControlClient, arguments: argparse.Namespace) -> Answer:
+def _publish(client: ControlClient, arguments: argparse.Namespace) -> CommandResult:
     options = _options(
         arguments, "body", "delay", "retries", "queue", "method", "callback", "failure_callback"
     )
@@ -504,7 +504,7 @@ def _publish(client: ControlClient, arguments: argparse.Namespace) -> Answer:
     if headers:
         options["headers"] = headers
     message = client.call(client.fake("queue"), "publish", arguments.destination, **options)
-    return Answer({"id": message["id"], "url": message["url"]}, message["id"])
+    return CommandResult({"id": message["id"], "url": message["url"]}, message["id"])
 
 
 # -- data ------------------------------------------------------------------------------------------
@@ -517,12 +517,12 @@ def _publish(client: ControlClient, arguments: argparse.Namespace) -> Answer:
     _argument("--into", metavar="FAKE", help="send all requests to this fake"),
     _argument("--move-clock", action="store_true", help="advance the clock by the recorded pauses"),
 )
-def _replay(client: ControlClient, options: argparse.Namespace) -> Answer:
+def _replay(client: ControlClient, options: argparse.Namespace) -> CommandResult:
     archive = read_json(options.file, "an HTTP archive (HAR)")
     into = client.fake(options.into) if options.into else None
     body = {"archive": archive, "move_clock": options.move_clock, "into": into}
     lines = client.ask("POST", "/replay", body, LASTS_AT_MOST)["differences"]
-    return Answer(lines, "\n".join(lines) or "all responses are the same", not lines)
+    return CommandResult(lines, "\n".join(lines) or "all responses are the same", not lines)
 
 
 @_command(
@@ -530,7 +530,7 @@ def _replay(client: ControlClient, options: argparse.Namespace) -> Answer:
     "Load a state file",
     _argument("value", metavar="FILE", help="see docs/guides/server.md"),
 )
-def _load(client: ControlClient, options: argparse.Namespace) -> Answer:
+def _load(client: ControlClient, options: argparse.Namespace) -> CommandResult:
     from .state_file import read_state
 
     file = Path(options.value)
@@ -538,7 +538,7 @@ def _load(client: ControlClient, options: argparse.Namespace) -> Answer:
     body = {"state": read_state(file), "folder": str(file.parent.resolve())}
     loaded = client.ask("POST", "/load", body, LASTS_AT_MOST)["loaded"]
     words = ", ".join(f"{count} of {name}" for name, count in loaded.items())
-    return Answer(loaded, f"loaded {file}: {words or 'only destinations and faults'}")
+    return CommandResult(loaded, f"loaded {file}: {words or 'only destinations and faults'}")
 
 
 @_command(
@@ -546,16 +546,16 @@ def _load(client: ControlClient, options: argparse.Namespace) -> Answer:
     "Take a snapshot of all fakes",
     _argument("name", nargs="?", metavar="NAME", help="name of the snapshot (default: a number)"),
 )
-def _snapshot(client: ControlClient, options: argparse.Namespace) -> Answer:
+def _snapshot(client: ControlClient, options: argparse.Namespace) -> CommandResult:
     snapshot = client.ask("POST", "/snapshots", {"id": options.name})
-    return Answer(snapshot, snapshot["id"])
+    return CommandResult(snapshot, snapshot["id"])
 
 
 @_command(
     "restore", "Restore a snapshot", _argument("value", metavar="NAME", help="name of the snapshot")
 )
-def _restore(client: ControlClient, options: argparse.Namespace) -> Answer:
-    return Answer(client.ask("POST", f"/snapshots/{in_path(options.value)}"))
+def _restore(client: ControlClient, options: argparse.Namespace) -> CommandResult:
+    return CommandResult(client.ask("POST", f"/snapshots/{in_path(options.value)}"))
 
 
 @_command(
@@ -563,9 +563,9 @@ def _restore(client: ControlClient, options: argparse.Namespace) -> Answer:
     "Return to the baseline: the data that --load loaded",
     _argument("fake", nargs="?", metavar="FAKE", help="only this fake"),
 )
-def _reset(client: ControlClient, options: argparse.Namespace) -> Answer:
+def _reset(client: ControlClient, options: argparse.Namespace) -> CommandResult:
     fake = client.fake(options.fake) if options.fake else None
-    return Answer(client.ask("POST", "/reset", {"handle": fake}))
+    return CommandResult(client.ask("POST", "/reset", {"handle": fake}))
 
 
 # -- files of environment variables ----------------------------------------------------------------

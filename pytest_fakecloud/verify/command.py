@@ -110,7 +110,7 @@ def _compare(arguments: argparse.Namespace, targets: list[Target], mask: Mask) -
     # Imported here, so that the other commands do not load these modules.
     from ..reporting.values import CONTROLS, printable, write_private
     from .run import as_html, as_json, as_text, verify
-    from .sides import Bounds, Interrupted, Unreachable
+    from .sides import Bounds, Interrupted, ServiceUnreachable
 
     numbers: list[int] = []
     bounds = Bounds(arguments.timeout)
@@ -123,7 +123,7 @@ def _compare(arguments: argparse.Namespace, targets: list[Target], mask: Mask) -
     try:
         with ended_by_signals(stop, lambda number: EXIT_SIGNAL + number, within_s=CLEANUP_SECONDS):
             results = [verify(target, on_start, bounds) for target in targets]
-    except (Interrupted, Unreachable) as error:
+    except (Interrupted, ServiceUnreachable) as error:
         code = EXIT_SIGNAL + numbers[0] if numbers else EXIT_UNREACHABLE
         return _fail(printable(mask.text(str(error))).translate(CONTROLS), code)
     if arguments.json != "-":

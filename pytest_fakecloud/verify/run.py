@@ -17,8 +17,18 @@ from typing import Any
 from ..core.assets import asset
 from ..core.errors import brief
 from ..reporting.values import map_strings
-from .catalogue import Scenario, Step, scenarios
-from .sides import Bounds, Interrupted, Reply, Side, Target, Unreachable, facts_of, fake_of, mask_of
+from .catalogue import Scenario, ScenarioStep, scenarios
+from .sides import (
+    Bounds,
+    Interrupted,
+    Reply,
+    ServiceUnreachable,
+    Side,
+    Target,
+    facts_of,
+    fake_of,
+    mask_of,
+)
 
 NOT_OFFERED = "the service does not have this command or endpoint"
 FOLLOWS = "depends on an earlier difference in the scenario"
@@ -32,7 +42,7 @@ class Comparison:
     """A step, the replies of both sides, and their difference (None if they agree)."""
 
     scenario: Scenario
-    step: Step
+    step: ScenarioStep
     real: Reply
     fake: Reply
     differs: str | None
@@ -127,8 +137,8 @@ def _run_scenario(scenario: Scenario, real: Side, fake: Side) -> list[Comparison
         # Clean up only the real service, because the fake ends with the run.
         try:
             real.clean(scenario)
-        except Unreachable as left:
-            if isinstance(error, Unreachable | Interrupted):
+        except ServiceUnreachable as left:
+            if isinstance(error, ServiceUnreachable | Interrupted):
                 raise type(error)(f"{error}. {left}") from None
         raise
     real.clean(scenario)
@@ -143,7 +153,7 @@ FLOAT_TOLERANCE = 1e-4
 _ID = re.compile(r"\b(msg|scd|dlq|sig|flr)_[A-Za-z0-9]+|\b\d{13}-\d+\b")
 
 
-def difference(step: Step, real: Reply, fake: Reply) -> str | None:
+def difference(step: ScenarioStep, real: Reply, fake: Reply) -> str | None:
     """Return a short description of the first difference between two replies, or None."""
     if real.status != fake.status:
         return f"status {real.status}, the fake {fake.status}"
@@ -160,7 +170,7 @@ def _has_result(body: Any) -> bool:
     return isinstance(body, dict) and "result" in body
 
 
-def _differences(real: Any, fake: Any, step: Step, path: str) -> Iterator[str]:
+def _differences(real: Any, fake: Any, step: ScenarioStep, path: str) -> Iterator[str]:
     """Yield the path of each difference with both values."""
     where = path or "the body"
     are_lists = isinstance(real, list) and isinstance(fake, list)
@@ -189,7 +199,7 @@ def _differences(real: Any, fake: Any, step: Step, path: str) -> Iterator[str]:
         yield f"{where}: {brief(real)}, the fake {brief(fake)}"
 
 
-def _agree(real: Any, fake: Any, step: Step) -> bool:
+def _agree(real: Any, fake: Any, step: ScenarioStep) -> bool:
     tolerance: float | None = None
     if _is_number(real) and _is_number(fake):
         if step.compare == "near":
@@ -268,7 +278,7 @@ KNOWN = (SCRIPT_HINT, OLDER)
 _SCRIPT_HINT = re.compile(r"[0-9a-f]{40}, | Please use EVAL\.")
 
 
-def reason_for(step: Step, real: Reply, fake: Reply) -> str | None:
+def reason_for(step: ScenarioStep, real: Reply, fake: Reply) -> str | None:
     """Return the reason for a known difference, or None for any other difference."""
     left, right = (_SCRIPT_HINT.sub("", str(reply)) for reply in (real, fake))
     if step.subject.startswith("EVAL") and left == right:

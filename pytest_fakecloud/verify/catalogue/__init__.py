@@ -45,7 +45,7 @@ _VECTOR = re.compile(r"<([\d., -]+)>(\+?)")
 
 
 @dataclass(frozen=True)
-class Step:
+class ScenarioStep:
     """A request, and the way to compare the replies to it.
 
     In ``path``, ``body``, ``json`` and ``headers``, ``{p}`` is replaced by the prefix of the run
@@ -94,8 +94,8 @@ class Scenario:
 
     service: str
     title: str
-    steps: tuple[Step, ...]
-    cleanup: tuple[Step, ...] = ()
+    steps: tuple[ScenarioStep, ...]
+    cleanup: tuple[ScenarioStep, ...] = ()
     """Steps that delete the data of the other steps; their replies are not compared."""
 
 
@@ -125,8 +125,8 @@ def read_scenarios(service: str, text: str) -> list[Scenario]:
     scenarios_read = []
     for block in blocks:
         title, *lines = block.strip().splitlines()
-        steps: list[Step] = []
-        cleanup: list[Step] = []
+        steps: list[ScenarioStep] = []
+        cleanup: list[ScenarioStep] = []
         for line in lines:
             name, _, options = line.partition(" ")
             if name == "finally":
@@ -135,12 +135,12 @@ def read_scenarios(service: str, text: str) -> list[Scenario]:
                 steps.append(_step(f"{steps_by_name.get(name, name)} {options}".rstrip(), loose))
         if keys := dict.fromkeys(_KEY.findall(block)):
             names = [f"{{p}}{key}" for key in keys]
-            cleanup.append(Step("POST", "/", json=["DEL", *names]))
+            cleanup.append(ScenarioStep("POST", "/", json=["DEL", *names]))
         scenarios_read.append(Scenario(service, title, tuple(steps), tuple(cleanup)))
     return scenarios_read
 
 
-def _step(line: str, loose: frozenset[str]) -> Step:
+def _step(line: str, loose: frozenset[str]) -> ScenarioStep:
     text, *options = line.split(" ~")
     fields: dict[str, Any] = {"headers": {}, "keep": {}}
     for option in options:
@@ -161,8 +161,8 @@ def _step(line: str, loose: frozenset[str]) -> Step:
     request = _REQUEST.fullmatch(_KEY.sub(r"{p}\1", text))
     if request is None:
         words = [_KEY.sub(r"{p}\1", word) for word in shlex.split(text)]
-        return Step("POST", "/", json=words, **fields)
+        return ScenarioStep("POST", "/", json=words, **fields)
     method, path, body = request.groups()
     if body is not None:
         fields |= {"json": json.loads(body)} if body[0] in "[{" else {"body": body}
-    return Step(method, path, **fields)
+    return ScenarioStep(method, path, **fields)
