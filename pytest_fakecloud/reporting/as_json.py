@@ -19,7 +19,7 @@ from ..files import local_path
 from ..services import report_part
 from .applications import ServedRequest
 from .calls import Lookups, is_error, on_connection, reply
-from .model import VERSION, Finding, Place, Report, Row
+from .model import VERSION, Finding, Place, Report, ReportRow
 from .text import problem
 from .values import (
     HIDDEN,
@@ -94,7 +94,7 @@ def _finding(finding: Finding, text: str) -> dict[str, Any]:
     }
 
 
-def row_json(row: Row, findings: Sequence[int], lookups: Lookups) -> dict[str, Any]:
+def row_json(row: ReportRow, findings: Sequence[int], lookups: Lookups) -> dict[str, Any]:
     """Return a row as plain data; `findings` are the indexes of the findings about it."""
     words = describe(row, lookups)
     lines = [*words.below, *words.remarks]
@@ -138,7 +138,9 @@ def _line(place: Place) -> dict[str, Any]:
     return {"file": local_path(place.file), "line": place.line, "function": place.function}
 
 
-def _exchange(row: Row, lookups: Lookups) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+def _exchange(
+    row: ReportRow, lookups: Lookups
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     entry, mask = row.entry, lookups.mask
     if isinstance(entry, Call) and on_connection(entry):
         return _commands(entry, lookups)
@@ -234,7 +236,7 @@ def _message(
     return message
 
 
-def _data(row: Row) -> dict[str, Any]:
+def _data(row: ReportRow) -> dict[str, Any]:
     if isinstance(row.entry, Call):
         data: Mapping[str, Any] = row.entry.facts
         if hides_words(row.entry) or len(data.get("words") or ()) > _MOST_WORDS:

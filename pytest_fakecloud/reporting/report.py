@@ -31,7 +31,7 @@ from .calls import (
     lookups_of,
     records_of,
 )
-from .model import WEIGHT, Fake, Finding, Report, Row, Severity, Subject
+from .model import WEIGHT, Fake, Finding, Report, ReportRow, ReportSubject, Severity
 from .rows import rows
 from .values import NUMBER, Mask
 
@@ -58,7 +58,7 @@ def report_of(
     """
     mask, lookups = Mask(cloud), Lookups()
     failures = list(dict.fromkeys(records_of(cloud).failures))
-    every: list[Row] = []
+    every: list[ReportRow] = []
     findings: list[Finding] = []
     left: list[Finding] = []
     with report_failure("the lookups failed", failures.append):
@@ -308,7 +308,7 @@ def about(
 
     ``entry`` is the journal entry that decided it; ``values`` can include the severity.
     """
-    subject = Subject(what, str(name), entry.handle)
+    subject = ReportSubject(what, str(name), entry.handle)
     finding = about_entry(kind, entry, evidence, **{what: str(name), **values})
     return replace(finding, subjects=(subject,))
 
@@ -317,7 +317,7 @@ def with_message(finding: Finding, attempt: Event | None) -> Finding:
     """Return a finding that is also about the message of an attempt, and hides hints about it."""
     if attempt is None:
         return finding
-    message = Subject("message", str(attempt.data.get("message_id")), attempt.handle)
+    message = ReportSubject("message", str(attempt.data.get("message_id")), attempt.handle)
     return replace(finding, subjects=(*finding.subjects, message))
 
 

@@ -19,7 +19,7 @@ from ..core.recorder import CallSite, place_at
 from ..services import report_part
 from .applications import ServedRequest
 from .calls import SEVERAL, Lookups, has_full_answer, records_of
-from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, Row, Subject
+from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, ReportRow, ReportSubject
 from .values import NUMBER, Mask
 
 _VOLATILE = {"began", "alone", "number", "traceback", "exception", "dlq_id", "ahead_s"}
@@ -32,7 +32,7 @@ def rows(
     served: Iterable[ServedRequest] = (),
     lookups: Lookups | None = None,
     mask: Mask | None = None,
-) -> list[Row]:
+) -> list[ReportRow]:
     """Return the journal of a cloud as rows, with credentials masked.
 
     A delivery to one of the cloud's own fakes is a single row: the received call, with the queue as
@@ -61,18 +61,18 @@ def _parts_of(url: str) -> SplitResult:
 # -- order -----------------------------------------------------------------------------------------
 
 
-def _nested(unnested_rows: list[Row]) -> list[Row]:
+def _nested(unnested_rows: list[ReportRow]) -> list[ReportRow]:
     """Return the rows in order, each with its cause, its depth and the row in which it is nested.
 
     An event directly follows the call that caused it, even if other entries were recorded before.
     """
     unnested_rows.sort(key=lambda row: row.began)
-    callers: dict[int, Row] = {}
+    callers: dict[int, ReportRow] = {}
     for service in {row.service for row in unnested_rows}:
         if hasattr(part := report_part(service, "findings"), "callers"):
             callers |= part.callers(unnested_rows)
     unnested_rows.sort(key=lambda row: callers.get(row.number, row).began)
-    open_rows: list[Row] = []  # those whose consequences may follow
+    open_rows: list[ReportRow] = []  # those whose consequences may follow
     ordered = []
     depths: dict[int, int] = {}
     for row in unnested_rows:
@@ -133,10 +133,10 @@ class _Builder:
         self._names.update((handle.url, handle.name) for handle in self._fakes.values())
         self._attempts = _attempts_of_calls(entries)
 
-    def rows(self, entries: Iterable[Entry]) -> list[Row]:
+    def rows(self, entries: Iterable[Entry]) -> list[ReportRow]:
         """Return a row for each entry that is not shown in the row of another entry."""
         received = {id(attempt) for attempt in self._attempts.values()}
-        entry_rows: list[Row] = []
+        entry_rows: list[ReportRow] = []
         for entry in entries:
             if id(entry) in received or entry.number in self._lookups.without_row:
                 continue
@@ -151,17 +151,17 @@ class _Builder:
                 entry_rows.append(replace(failed, failure=text))
         return entry_rows
 
-    def _row_of(self, entry: Entry) -> Row:
+    def _row_of(self, entry: Entry) -> ReportRow:
         attempt = self._attempts.get(id(entry))
         row = self._event_row(entry) if isinstance(entry, Event) else self._call_row(entry, attempt)
         subjects = list(row.subjects)
         for step in self._lookups.grouped_calls.get((attempt or entry).number, ()):
             subjects += _subjects_of(step)
         if schedule := self._lookups.header(began(entry), "upstash-schedule-id"):
-            subjects.append(Subject("schedule", schedule, (attempt or entry).handle))
+            subjects.append(ReportSubject("schedule", schedule, (attempt or entry).handle))
         return replace(row, subjects=tuple(dict.fromkeys(subjects)))
 
-    def _call_row(self, call: Call, attempt: Event | None) -> Row:
+    def _call_row(self, call: Call, attempt: Event | None) -> ReportRow:
         masked, faults = self._mask.call(call), _faults_of(call)
         # Leave out the error of a fault's function, which is reported as a problem of the test.
         note = "" if call.problem == "bug" else masked.note
@@ -192,7 +192,7 @@ class _Builder:
             attempt=_count_of(attempt), delivery=self._mask.event(attempt),
         )  # fmt: skip
 
-    def _event_row(self, event: Event) -> Row:
+    def _event_row(self, event: Event) -> ReportRow:
         masked = self._mask.event(event)
         details = {name: value for name, value in masked.data.items() if name not in _VOLATILE}
         row = replace(
@@ -212,7 +212,7 @@ class _Builder:
         peer = self._names.get(f"{parts.scheme}://{parts.netloc}", url)
         return replace(row, peer=peer, status=status, ok=200 <= (status or 0) < 300)
 
-    def action_row(self, action: Action) -> Row:
+    def action_row(self, action: Action) -> ReportRow:
         masked = self._mask.event(action)
         subjects = _subjects_of_action(action, self._fakes.get(action.handle), self._mask)
         details = {name: value for name, value in masked.data.items() if name != "message_id"}
@@ -235,9 +235,9 @@ def _place_of(site: CallSite) -> Place | None:
     return replace(places[0], callers=tuple(places[1:])) if places else None
 
 
-def _row_for(source: Entry) -> Row:
+def _row_for(source: Entry) -> ReportRow:
     """Return the row of a journal entry as if the entry was an event inside its fake."""
-    return Row(
+    return ReportRow(
         source.number, source.at_us, kind="event", actor=source.handle, peer=source.handle,
         operation="", service=source.service, began=source.number,
     )  # fmt: skip
@@ -245,10 +245,10 @@ def _row_for(source: Entry) -> Row:
 
 def _served_rows(
     served: Iterable[ServedRequest],
-    rows_of_entries: Sequence[Row],
+    rows_of_entries: Sequence[ReportRow],
     entries: Sequence[Entry],
     mask: Mask,
-) -> list[Row]:
+) -> list[ReportRow]:
     events = [entry for entry in entries if isinstance(entry, Event)]
     in_background = [began(event) for event in events if event.data.get("alone") is False]
     in_faults = [
@@ -266,7 +266,7 @@ def _served_rows(
             _within(request, other, in_faults) for other in request.overlaps
         ) and not any(request.began < start < request.ended for start in in_background)
         masked = mask.served(request)
-        request_rows.append(Row(
+        request_rows.append(ReportRow(
             request.began, request.at_us, kind="request", actor=CLIENT, peer=APPLICATION,
             operation=masked.target, status=request.status, ok=ok, entry=masked,
             outcome="answered" if request.status is not None else "",
@@ -282,7 +282,7 @@ def _within(request: ServedRequest, other: ServedRequest, spans: Iterable[tuple[
     return any(outer.began < start < inner.began and 0 < inner.ended <= end for start, end in spans)
 
 
-def _is_delivery_of(row: Row, request: ServedRequest) -> bool:
+def _is_delivery_of(row: ReportRow, request: ServedRequest) -> bool:
     if row.delivery is None or not row.attempt or not row.began < request.began < row.ended:
         return False
     path = _parts_of(str(row.delivery.data.get("url", ""))).path or "/"
@@ -328,23 +328,23 @@ def _operation(call: Call, commands: object) -> str:
 # -- subjects --------------------------------------------------------------------------------------
 
 
-def _subjects_of(call: Call) -> Iterator[Subject]:
+def _subjects_of(call: Call) -> Iterator[ReportSubject]:
     part = report_part(call.service, "findings")
     if part is not None:
         yield from part.subjects(call)
     message = call.request_headers.get("Upstash-Message-Id")
     if message:
-        yield Subject("message", message, call.handle)
+        yield ReportSubject("message", message, call.handle)
 
 
-def _subjects_of_action(action: Action, handle: Any, mask: Mask) -> Iterator[Subject]:
+def _subjects_of_action(action: Action, handle: Any, mask: Mask) -> Iterator[ReportSubject]:
     """Yield the topics, groups and keys in the arguments of the method that the test called."""
     if action.call is None or handle is None:
         return
     positional, named = action.call
     owner, _, name = action.kind.rpartition(".")
     if owner in ("topic", "group"):
-        yield Subject(owner, mask.text(positional[0]), action.handle)
+        yield ReportSubject(owner, mask.text(positional[0]), action.handle)
         return
     method = getattr(getattr(handle, owner) if owner else handle, name, None)
     if method is None:
@@ -354,14 +354,14 @@ def _subjects_of_action(action: Action, handle: Any, mask: Mask) -> Iterator[Sub
         for kind in ("topic", "group", "key"):
             value = arguments.get(kind)
             if isinstance(value, str):
-                yield Subject(kind, mask.text(value), action.handle)
+                yield ReportSubject(kind, mask.text(value), action.handle)
 
 
-def _subjects_of_event(event: Event) -> Iterator[Subject]:
+def _subjects_of_event(event: Event) -> Iterator[ReportSubject]:
     data: Mapping[str, Any] = event.data
     for name, kind in _NAMED.items():
         if isinstance(data.get(name), str):
-            yield Subject(kind, data[name], event.handle)
+            yield ReportSubject(kind, data[name], event.handle)
 
 
 _NAMED = {"message_id": "message", "about": "message", "group": "group", "run": "run"}

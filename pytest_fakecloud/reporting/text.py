@@ -19,7 +19,7 @@ from ..core.calls import Call, Event
 from ..core.errors import counted
 from ..core.timers import clock_time, to_datetime
 from .calls import Lookups
-from .model import IN_FULL, Finding, Report, Row, Script, Severity, Summary
+from .model import IN_FULL, Finding, Report, ReportRow, ScriptSource, Severity, Summary
 from .report import report_of
 from .values import CONTROLS, NUMBER, PIPELINED, printable
 from .wording import describe, effect, sentence
@@ -182,7 +182,7 @@ class _Writer:
         for _, note in reversed(held_back):
             yield from map(TextLine, note)
 
-    def _entry(self, line: Line, nests: bool) -> tuple[list[str], list[str]]:
+    def _entry(self, line: FoldedRow, nests: bool) -> tuple[list[str], list[str]]:
         """Return the lines of a row, and of its note; ``nests`` is True if rows are nested in it."""
         row, indent = line.row, " " * (_STAMP + 2 + 2 * line.row.depth)
         words = self._described(line)
@@ -203,7 +203,7 @@ class _Writer:
         lines += self._script_lines(words.script, indent)
         return lines, [] if is_known else self._lines_below(note, indent)
 
-    def _described(self, line: Line) -> Summary:
+    def _described(self, line: FoldedRow) -> Summary:
         """Return the description of a line's row, with the effects of events that it caused."""
         row = line.row
         words = describe(row, self._lookups, line.rows[-1])
@@ -224,7 +224,7 @@ class _Writer:
             for line in _wrapped(indent + paragraph, f"{indent}  ", self._width, LINES_OF_A_TEXT)
         ]
 
-    def _new_place(self, row: Row) -> list[str]:
+    def _new_place(self, row: ReportRow) -> list[str]:
         """Return the line of code that made a call, unless the previous such row has the same."""
         if row.where is None or row.kind == "action":
             return []
@@ -233,10 +233,10 @@ class _Writer:
         before, self._last_place = self._last_place, place
         return [place] if place != before else []
 
-    def _marks_of(self, line: Line) -> list[int]:
+    def _marks_of(self, line: FoldedRow) -> list[int]:
         return [mark for row in line.rows for mark in self._marks.get(row.number, ())]
 
-    def _add_marks(self, line: Line, below: list[str]) -> str:
+    def _add_marks(self, line: FoldedRow, below: list[str]) -> str:
         """Add marks to the lines of the commands that they are about, and return the others."""
         marks = ""
         for number in self._marks_of(line):
@@ -259,7 +259,7 @@ class _Writer:
                 lines += _wrapped(indent + part, f"{indent}    ", self._width, LINES_OF_A_TEXT)
         return lines
 
-    def _script_lines(self, script: Script | None, indent: str) -> Iterator[str]:
+    def _script_lines(self, script: ScriptSource | None, indent: str) -> Iterator[str]:
         """Yield the source of a script that no earlier row has shown."""
         if script is None or script.sha in self._shown_scripts:
             return
@@ -274,24 +274,24 @@ class _Writer:
             yield f"{indent}  ... {counted(more, 'more line')}"
 
 
-def _have_nested(lines: Sequence[Line | int]) -> list[bool]:
+def _have_nested(lines: Sequence[FoldedRow | int]) -> list[bool]:
     """Return for each line whether the next row is nested in its row."""
     have_nested: list[bool] = []
     next_depth = 0
     for line in reversed(lines):
-        have_nested.append(isinstance(line, Line) and next_depth > line.row.depth)
-        next_depth = line.row.depth if isinstance(line, Line) else next_depth
+        have_nested.append(isinstance(line, FoldedRow) and next_depth > line.row.depth)
+        next_depth = line.row.depth if isinstance(line, FoldedRow) else next_depth
     return have_nested[::-1]
 
 
-def _faults(row: Row, nests: bool) -> Iterator[str]:
+def _faults(row: ReportRow, nests: bool) -> Iterator[str]:
     if row.faults:
         text = ", ".join(fault.description for fault in row.faults)
         late = nests and any(fault.moment == "before" for fault in row.faults)
         yield f"(fault: {text}{' it; executed after the rows below' * late})"
 
 
-def _times(line: Line) -> str:
+def _times(line: FoldedRow) -> str:
     """Return how often a folded row happened, unless the attempt numbers show it."""
     row, last = line.row, line.rows[-1]
     if len(line.rows) == 1:
@@ -314,12 +314,12 @@ def _packed(texts: Sequence[str], room: int) -> list[str]:
     return lines
 
 
-def _stamp(row: Row) -> str:
+def _stamp(row: ReportRow) -> str:
     at = to_datetime(row.at_us)
     return f"{at:%H:%M:%S}.{at.microsecond // 1000:03}"
 
 
-def _ends(row: Row) -> str:
+def _ends(row: ReportRow) -> str:
     if row.actor == row.peer or row.kind == "action":
         return f"* {row.actor}"
     if row.kind == "attempt":
@@ -350,21 +350,21 @@ _SAME = attrgetter(
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FoldedRow:
     """``rows`` that repeat each other, of which the first is shown, and the ``effects`` of that row."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ReportRow, ...]
     effects: tuple[Event, ...] = ()
 
     @property
-    def row(self) -> Row:
+    def row(self) -> ReportRow:
         return self.rows[0]
 
     def __len__(self) -> int:
         return len(self.rows) + len(self.effects)
 
 
-def without_held_runs(every: list[Row]) -> tuple[list[Row], int]:
+def without_held_runs(every: list[ReportRow]) -> tuple[list[ReportRow], int]:
     """Return the rows without the `every_failure` runs that passed, and the number of these runs.
 
     If no run failed, all rows are returned. In a run's data, ``held`` is False if the run failed,
@@ -380,12 +380,12 @@ def without_held_runs(every: list[Row]) -> tuple[list[Row], int]:
     return kept_rows, sum(held is True for _, held in runs)
 
 
-def merged(every: Sequence[Row], marked: Collection[int]) -> list[Line]:
+def merged(every: Sequence[ReportRow], marked: Collection[int]) -> list[FoldedRow]:
     """Return a line for each row; an event is part of the line of the call that caused it.
 
     A rebalance is part of the line of its join or leave. Marked rows have lines of their own.
     """
-    lines: list[Line] = []
+    lines: list[FoldedRow] = []
     place: dict[int, int] = {}
     for row in every:
         at = place.get(row.follows)
@@ -395,11 +395,11 @@ def merged(every: Sequence[Row], marked: Collection[int]) -> list[Line]:
             lines[at] = replace(lines[at], effects=(*lines[at].effects, row.entry))
             continue
         place[row.number] = len(lines)
-        lines.append(Line((row,)))
+        lines.append(FoldedRow((row,)))
     return lines
 
 
-def _results_from(row: Row, before: Row) -> bool:
+def _results_from(row: ReportRow, before: ReportRow) -> bool:
     if not isinstance(row.entry, Event) or not isinstance(before.entry, Event):
         return False
     reason, data = row.entry.data.get("cause") or (), before.entry.data
@@ -411,19 +411,19 @@ def _results_from(row: Row, before: Row) -> bool:
     )
 
 
-def folded(every: Sequence[Line]) -> list[Line]:
+def folded(every: Sequence[FoldedRow]) -> list[FoldedRow]:
     """Return the lines with repetitions folded. A row is folded together with its nested rows.
 
     Attempts of the same message are folded even if their attempt numbers differ, and so are at least
     three rows in whose words a single number counts on.
     """
-    blocks: list[list[Line]] = []
+    blocks: list[list[FoldedRow]] = []
     for line in every:
         if blocks and line.row.depth > blocks[-1][0].row.depth:
             blocks[-1].append(line)
         else:
             blocks.append([line])
-    groups: list[list[list[Line]]] = []
+    groups: list[list[list[FoldedRow]]] = []
     last_key: object = None
     for block in blocks:
         block = [block[0], *folded(block[1:])] if len(block) > 1 else block
@@ -436,7 +436,7 @@ def folded(every: Sequence[Line]) -> list[Line]:
     return [line for group in groups for line in _folded_group(group)]
 
 
-def _folded_group(group: Sequence[Sequence[Line]]) -> Iterator[Line]:
+def _folded_group(group: Sequence[Sequence[FoldedRow]]) -> Iterator[FoldedRow]:
     columns = list(zip(*group, strict=True))
     counts_on = any(any(_steps(lines[0].row, lines[-1].row)) for lines in columns)
     if len(group) == 2 and counts_on:  # two numbers are no series
@@ -446,7 +446,7 @@ def _folded_group(group: Sequence[Sequence[Line]]) -> Iterator[Line]:
         yield replace(lines[0], rows=tuple(row for line in lines for row in line.rows))
 
 
-def _count_on(group: Sequence[Sequence[Line]], later: Sequence[Line]) -> bool:
+def _count_on(group: Sequence[Sequence[FoldedRow]], later: Sequence[FoldedRow]) -> bool:
     """Return whether at most one number in the words of each line differs, by one more or less in
     each block.
     """
@@ -457,7 +457,7 @@ def _count_on(group: Sequence[Sequence[Line]], later: Sequence[Line]) -> bool:
     return True
 
 
-def _steps(row: Row, later: Row) -> list[int]:
+def _steps(row: ReportRow, later: ReportRow) -> list[int]:
     """Return by how much each number in the words of a row differs from that in a later row."""
     numbers = (
         [int(number) for number in NUMBER.findall("\0".join(source_row.words))]
@@ -466,13 +466,13 @@ def _steps(row: Row, later: Row) -> list[int]:
     return [second - first for first, second in zip(*numbers, strict=True)]
 
 
-def _key(line: Line, depth: int) -> tuple[object, ...]:
+def _key(line: FoldedRow, depth: int) -> tuple[object, ...]:
     """Return what is equal in lines that can be folded, given the depth of their blocks."""
     effects = repr([event.data for event in line.effects])
     return _SAME(line.row), line.row.depth - depth, effects, len(line.rows)
 
 
-def kept(every: Sequence[Line], marked: Collection[int]) -> Iterator[Line | int]:
+def kept(every: Sequence[FoldedRow], marked: Collection[int]) -> Iterator[FoldedRow | int]:
     """Yield the lines to show and, between them, the number of rows that are left out.
 
     The last lines are shown, others with findings, errors or faults, and the ends of each kind.
@@ -490,7 +490,7 @@ def kept(every: Sequence[Line], marked: Collection[int]) -> Iterator[Line | int]
         yield line
 
 
-def _shown(every: Sequence[Row], marked: Collection[int]) -> set[int]:
+def _shown(every: Sequence[ReportRow], marked: Collection[int]) -> set[int]:
     if len(every) <= KEPT:
         return {row.number for row in every}
     first: dict[object, int] = {}
@@ -504,7 +504,7 @@ def _shown(every: Sequence[Row], marked: Collection[int]) -> set[int]:
               if row.number in marked or not row.ok or not _is_in_series(every, at)]  # fmt: skip
     newest = others[-NEWEST:]
 
-    def weight(row: Row) -> tuple[bool | int, ...]:
+    def weight(row: ReportRow) -> tuple[bool | int, ...]:
         """Return findings before errors, before faults, before the ends of a kind, before others."""
         # A fault explains the error of its row, so an error without a fault weighs more.
         is_unexplained = not row.ok and not row.faults
@@ -515,7 +515,7 @@ def _shown(every: Sequence[Row], marked: Collection[int]) -> set[int]:
     return {row.number for row in (*newest, *by_weight[: KEPT - NEWEST])}
 
 
-def _is_in_series(every: Sequence[Row], at: int) -> bool:
+def _is_in_series(every: Sequence[ReportRow], at: int) -> bool:
     """Return whether the neighbours of a row send the same to keys or things numbered alike."""
     around = every[max(0, at - 2) : at + 3]
     kinds = {

@@ -13,7 +13,7 @@ from ..core.errors import counted, listed
 from ..services import SERVICES, report_part
 from .applications import ServedRequest
 from .calls import Lookups, error_of
-from .model import Finding, Row, Sentences, Summary, Values
+from .model import Finding, ReportRow, Sentences, Summary, Values
 from .values import (
     EXCERPT,
     NUMBER,
@@ -37,7 +37,7 @@ def summarise(call: Call, lookups: Lookups) -> Summary | None:
         return None
 
 
-def describe(row: Row, lookups: Lookups, last: Row | None = None) -> Summary:
+def describe(row: ReportRow, lookups: Lookups, last: ReportRow | None = None) -> Summary:
     """Return the description of a row; ``last`` is the last of several that are folded into it."""
     words = _described(row, last or row, lookups)
 
@@ -54,7 +54,7 @@ def describe(row: Row, lookups: Lookups, last: Row | None = None) -> Summary:
     )
 
 
-def _described(row: Row, last: Row, lookups: Lookups) -> Summary:
+def _described(row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
     entry = row.entry
     if row.failure:
         return Summary(f"this entry cannot be shown: {row.failure}")
@@ -100,7 +100,7 @@ def effect(event: Event, call: Call | None, lookups: Lookups) -> str:
     return text
 
 
-def _call(row: Row, last: Row, call: Call, lookups: Lookups) -> Summary:
+def _call(row: ReportRow, last: ReportRow, call: Call, lookups: Lookups) -> Summary:
     summary = summarise(call, lookups)
     if summary is None:
         body = shortened(

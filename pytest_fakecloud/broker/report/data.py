@@ -10,9 +10,9 @@ from ...reporting.data import (
     MOST_IN_VIEW,
     Listing,
     NotFound,
+    PageQuery,
     State,
     View,
-    Wanted,
     cut,
     page_of,
     page_of_names,
@@ -88,11 +88,11 @@ def _name_of(at: TopicPartition) -> str:
     return f"{at.topic}-{at.partition}"
 
 
-def topics(handle: Broker, wanted: Wanted) -> View:
-    return page_of_names(_topics(handle), wanted, lambda name: _topic(handle, name))
+def topics(handle: Broker, page_query: PageQuery) -> View:
+    return page_of_names(_topics(handle), page_query, lambda name: _topic(handle, name))
 
 
-def topic(handle: Broker, id: str, wanted: Wanted) -> View:
+def topic(handle: Broker, id: str, page_query: PageQuery) -> View:
     if id not in _topics(handle):
         raise NotFound(f"there is no topic {id!r:.200}")
     return _topic(handle, id)
@@ -104,19 +104,19 @@ def _topic(handle: Broker, name: str) -> View:
     return {"name": name, "records": count, "partitions": partitions}
 
 
-def records(handle: Broker, wanted: Wanted) -> View:
+def records(handle: Broker, page_query: PageQuery) -> View:
     """Return a page of a topic's records, newest first.
 
     With ``offset`` or ``at`` (a time), the page begins at that record and goes on to newer ones.
     """
-    name = wanted.filters.get("topic", "")
+    name = page_query.filters.get("topic", "")
     if name not in _topics(handle):
         raise NotFound(f"there is no topic {name!r:.200}: pass `topic`, the name of a topic")
     every = handle.topic(name).records
-    sign = 1 if wanted.filters.get("offset") or wanted.filters.get("at") else -1
+    sign = 1 if page_query.filters.get("offset") or page_query.filters.get("at") else -1
     page = page_of(
-        _filtered(every, wanted),
-        wanted,
+        _filtered(every, page_query),
+        page_query,
         sort_key=lambda record: (sign * record.timestamp, record.partition, sign * record.offset),
         show=_record,
         text=lambda record: f"{record.key or ''} {record.value}",
@@ -124,9 +124,9 @@ def records(handle: Broker, wanted: Wanted) -> View:
     return page | {"total": len(every)}
 
 
-def _filtered(every: Iterable[Record], wanted: Wanted) -> Iterator[Record]:
-    partition, offset = wanted.number("partition"), wanted.number("offset")
-    from_us = wanted.time_us("at")
+def _filtered(every: Iterable[Record], page_query: PageQuery) -> Iterator[Record]:
+    partition, offset = page_query.number("partition"), page_query.number("offset")
+    from_us = page_query.time_us("at")
     for record in every:
         if (
             (partition is None or record.partition == partition)
@@ -147,9 +147,9 @@ def _record(record: Record) -> View:
     }
 
 
-def record(handle: Broker, id: str, wanted: Wanted) -> View:
+def record(handle: Broker, id: str, page_query: PageQuery) -> View:
     """Return one record in full, by ``<partition>-<offset>``."""
-    name = wanted.filters.get("topic", "")
+    name = page_query.filters.get("topic", "")
     if name in _topics(handle):
         for record in handle.topic(name).records:
             if f"{record.partition}-{record.offset}" == id:
@@ -165,11 +165,11 @@ def record(handle: Broker, id: str, wanted: Wanted) -> View:
     )
 
 
-def groups(handle: Broker, wanted: Wanted) -> View:
-    return page_of_names(_groups(handle), wanted, lambda name: group_view(handle.group(name)))
+def groups(handle: Broker, page_query: PageQuery) -> View:
+    return page_of_names(_groups(handle), page_query, lambda name: group_view(handle.group(name)))
 
 
-def group(handle: Broker, id: str, wanted: Wanted) -> View:
+def group(handle: Broker, id: str, page_query: PageQuery) -> View:
     if id not in _groups(handle):
         raise NotFound(f"there is no consumer group {id!r:.200}")
     return group_view(handle.group(id))

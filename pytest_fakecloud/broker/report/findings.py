@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ...core.calls import Call, Event
 from ...reporting.calls import Lookups, executed
-from ...reporting.model import Finding, Row, Subject
+from ...reporting.model import Finding, ReportRow, ReportSubject
 from ...reporting.report import ObservedTest, about, about_entry, about_group
 from ...reporting.values import items_of, parsed
 from ..model import CONSUMER_HEADERS
@@ -385,7 +385,7 @@ def unfinished(broker: Any, lookups: Lookups) -> Iterator[Finding]:
                 at[f"{tp.topic}-{tp.partition}"] = lag
         for (committed, owner), lags in behind.items():
             values = {"group": name, "lag": lags, "committed": committed, "owner": owner}
-            subject = Subject("group", name, broker.name)
+            subject = ReportSubject("group", name, broker.name)
             yield Finding("group_behind", broker.name, (), (subject,), values, "hint")
 
 
@@ -413,19 +413,19 @@ def addition(call: Call) -> tuple[object, set[str]] | None:
     return ((call.target, call.request_body), set()) if call.route == "produce" else None
 
 
-def subjects(call: Call) -> Iterator[Subject]:
+def subjects(call: Call) -> Iterator[ReportSubject]:
     """Yield the topics and the group of a request."""
     for topic in call.facts.get("topic") or ():
-        yield Subject("topic", str(topic), call.handle)
+        yield ReportSubject("topic", str(topic), call.handle)
     if call.facts.get("group"):
-        yield Subject("group", str(call.facts["group"]), call.handle)
+        yield ReportSubject("group", str(call.facts["group"]), call.handle)
 
 
-def callers(rows: Iterable[Row]) -> dict[int, Row]:
+def callers(rows: Iterable[ReportRow]) -> dict[int, ReportRow]:
     """Return the calls that caused the events of consumer groups, by the events' numbers: the last of
     a suitable kind. A rebalance that waits for other members to join has no such call.
     """
-    latest: dict[tuple[object, ...], Row] = {}
+    latest: dict[tuple[object, ...], ReportRow] = {}
     callers = {}
     for row in rows:
         if isinstance(row.entry, Call) and row.entry.service == "broker":

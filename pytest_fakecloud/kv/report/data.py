@@ -17,9 +17,9 @@ from ...reporting.data import (
     Item,
     Listing,
     NotFound,
+    PageQuery,
     State,
     View,
-    Wanted,
     cut,
     page_of,
     page_of_names,
@@ -236,7 +236,7 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def keys(handle: KVServer, wanted: Wanted) -> View:
+def keys(handle: KVServer, page_query: PageQuery) -> View:
     """Return a page of keys in alphabetical order, with type, TTL, size and the start of the value.
 
     A search looks through the keys and their values. A search that contains ``*``, ``?`` or ``[`` is
@@ -246,17 +246,17 @@ def keys(handle: KVServer, wanted: Wanted) -> View:
     """
     with _keys(handle) as every:
         matching = _existing(every, every.names)
-        total, search = len(matching), wanted.search
+        total, search = len(matching), page_query.search
         if _GLOB & set(search):
             matches = matcher(search.encode("utf-8", "surrogatepass"))
             matching = [entry for entry in matching if matches(entry.name)]
-            wanted = wanted._replace(search="")
+            page_query = page_query._replace(search="")
         folders: list[View] | None = None
-        if wanted.filters.get("view") == "tree":
-            matching, folders = _in_namespace(matching, wanted.filters.get("under", ""))
+        if page_query.filters.get("view") == "tree":
+            matching, folders = _in_namespace(matching, page_query.filters.get("under", ""))
         page = page_of(
             matching,
-            wanted,
+            page_query,
             sort_key=lambda entry: (entry.name.decode("latin-1"),),
             show=lambda entry: _row(every, entry),
             text=_searchable,
@@ -350,17 +350,17 @@ def _json(value: Any) -> str:
     return json.dumps(plain(value), ensure_ascii=False)
 
 
-def key(handle: KVServer, id: str, wanted: Wanted) -> View:
+def key(handle: KVServer, id: str, page_query: PageQuery) -> View:
     """Return a key with its value: the text of a string or document, or a page of the elements."""
     name = id.encode("utf-8", "surrogateescape")
     with _keys(handle) as every:
         existing = _existing(every, [name])
         if not existing:
             raise NotFound(f"there is no key {_text(name)!r:.200}: it was deleted, or it expired")
-        return _row(every, existing[0]) | _content(existing[0].value, wanted)
+        return _row(every, existing[0]) | _content(existing[0].value, page_query)
 
 
-def _content(value: Any, wanted: Wanted) -> View:
+def _content(value: Any, page_query: PageQuery) -> View:
     if isinstance(value, bytes | bytearray):
         shown = cut("value", _text(bytes(value)), LONGEST_TEXT)
         return shown | {"is_editable": isinstance(word(value), str)}
@@ -371,7 +371,7 @@ def _content(value: Any, wanted: Wanted) -> View:
     columns, rows = _ELEMENTS[value.type_name]
     page = page_of(
         enumerate(rows(content)),
-        wanted,
+        page_query,
         sort_key=lambda numbered_row: (numbered_row[0],),
         show=lambda numbered_row: dict(zip(columns, numbered_row[1], strict=True)),
         text=lambda numbered_row: " ".join(map(str, numbered_row[1])),
@@ -395,11 +395,11 @@ _ELEMENTS: dict[str, tuple[tuple[str, ...], Callable[[Any], Sequence[Sequence[An
 """Each type's columns, and a function that returns the rows of a value in its Python form."""
 
 
-def indexes(handle: KVServer, wanted: Wanted) -> View:
+def indexes(handle: KVServer, page_query: PageQuery) -> View:
     """Return the search indexes with schema, number of documents and number of unindexed changes."""
     with _keys(handle) as every:
         names = [name for name in every.names if isinstance(every.value(name), SearchIndex)]
-    return page_of_names(map(_text, names), wanted, lambda name: _index(handle, name))
+    return page_of_names(map(_text, names), page_query, lambda name: _index(handle, name))
 
 
 def _index(handle: KVServer, name: str) -> View:

@@ -13,7 +13,7 @@ from typing import Any
 from ...core.calls import Call
 from ...core.errors import ContractError
 from ...reporting.calls import QUEUED, SEVERAL, command_of, envelope, has_full_answer, lines_of
-from ...reporting.model import Finding, Severity, Subject
+from ...reporting.model import Finding, ReportSubject, Severity
 from ...reporting.report import Detector, ObservedTest, Write, about_entry
 from ...reporting.values import parsed
 from ..command_fields import keys_of
@@ -101,7 +101,7 @@ def never_executed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         values["discarded"] = end == "DISCARD"
         finding = about_entry("never_executed", call, severity=severity, **values)
         keys_sent = dict.fromkeys(key for _, *keys_of_one in sent for key in keys_of_one)
-        subjects = tuple(Subject("key", key, call.handle) for key in keys_sent)
+        subjects = tuple(ReportSubject("key", key, call.handle) for key in keys_sent)
         yield replace(finding, subjects=subjects)
 
 
@@ -178,7 +178,7 @@ def repeated_after_failure(test: ObservedTest, handle: Any) -> Iterator[Finding]
             target=before.target, mark_before=marks[0], mark=marks[1], twice=before is during,
         )  # fmt: skip
         # The exception that made the message fail is a finding about the message.
-        about = (Subject("message", before.message, before.queue),) if before.message else ()
+        about = (ReportSubject("message", before.message, before.queue),) if before.message else ()
         yield replace(finding, subjects=(*finding.subjects, *about))
 
 
@@ -240,12 +240,12 @@ def addition(call: Call) -> tuple[object, set[str]] | None:
     return (lines, set()) if any(line[0].upper() in ADDING for line in lines) else None
 
 
-def subjects(call: Call) -> Iterator[Subject]:
+def subjects(call: Call) -> Iterator[ReportSubject]:
     for line in lines_of(call):
         name, *arguments = line
         if name.upper() in ("PUBLISH", "SPUBLISH"):
-            yield from (Subject("channel", channel, call.handle) for channel in arguments[:1])
+            yield from (ReportSubject("channel", channel, call.handle) for channel in arguments[:1])
         elif name.upper().endswith("SUBSCRIBE"):
-            yield from (Subject("channel", channel, call.handle) for channel in arguments)
+            yield from (ReportSubject("channel", channel, call.handle) for channel in arguments)
         else:
-            yield from (Subject("key", key, call.handle) for key in keys_of(line))
+            yield from (ReportSubject("key", key, call.handle) for key in keys_of(line))

@@ -20,7 +20,7 @@ from ...reporting.calls import (
     is_error,
     on_connection,
 )
-from ...reporting.model import Script, Sentences, Summary
+from ...reporting.model import ScriptSource, Sentences, Summary
 from ...reporting.values import (
     HIDDEN,
     PIPELINED,
@@ -151,24 +151,24 @@ def command_text(line: Sequence[str], scripts: Mapping[str, str] | None = None) 
     return " ".join([name, _LIMITERS.get(script.sha, script.sha), *keys, *arguments])
 
 
-def _script(line: Sequence[str], scripts: Mapping[str, str]) -> Script | None:
+def _script(line: Sequence[str], scripts: Mapping[str, str]) -> ScriptSource | None:
     """Return the script that a command runs; its source is empty if it is unknown."""
     name = line[0].upper()
     if name not in _SCRIPTS or len(line) < 3 or not line[2].isdigit():
         return None
     if name.startswith("EVALSHA"):
         sha = line[1].lower()[:8]
-        return Script(sha, scripts.get(sha, ""))
-    return Script(hash_of(line[1])[:8], line[1])
+        return ScriptSource(sha, scripts.get(sha, ""))
+    return ScriptSource(hash_of(line[1])[:8], line[1])
 
 
-def _sent_script(line: Sequence[str]) -> Script | None:
+def _sent_script(line: Sequence[str]) -> ScriptSource | None:
     """Return the script that a command contains, unless the script has a name."""
     script = _script(line, {})
     return script if script and script.source and script.sha not in _LIMITERS else None
 
 
-def _script_arguments(script: Script, kind: str, arguments: Sequence[str]) -> list[str]:
+def _script_arguments(script: ScriptSource, kind: str, arguments: Sequence[str]) -> list[str]:
     """Return arguments, named by the script's variables if it assigns all of them."""
     shown, names = _fitting(arguments), _parameters(script.source, kind)
     if names.keys() >= set(range(1, len(arguments) + 1)) and len(shown) == len(arguments):

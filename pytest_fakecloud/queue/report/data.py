@@ -17,21 +17,21 @@ from ...handle import engine_of, time_of
 from ...reporting.data import (
     MOST_IN_VIEW,
     PAGE,
-    Attempt,
+    AttemptView,
     DeadLetter,
     Item,
     Listing,
+    MessageView,
     NotFound,
+    PageQuery,
     State,
     View,
-    Wanted,
     cut,
     page_of,
     page_of_names,
     plain,
     shown_time,
 )
-from ...reporting.data import Message as MessageView
 from ...reporting.values import items_of, readable
 from ..engine.admission import FlowKey, OrderedQueue
 from ..engine.url_groups import UrlGroup
@@ -236,10 +236,10 @@ def _message_row(message: Message) -> View:
     }
 
 
-def _filter(wanted: Wanted) -> Callable[[Message], bool]:
+def _filter(page_query: PageQuery) -> Callable[[Message], bool]:
     """Return a predicate that applies all filters except ``state``."""
-    since, until = wanted.time_us("since"), wanted.time_us("until")
-    label, status, url = (wanted.filters.get(name, "") for name in ("label", "status", "url"))
+    since, until = page_query.time_us("since"), page_query.time_us("until")
+    label, status, url = (page_query.filters.get(name, "") for name in ("label", "status", "url"))
 
     def fits(message: Message) -> bool:
         outcome = message.last_outcome
@@ -259,7 +259,7 @@ def _filter(wanted: Wanted) -> Callable[[Message], bool]:
 _FILTERS = ("state", "since", "until", "label", "status", "url")
 
 
-def _messages(handle: Queue, wanted: Wanted, *, kinds: Iterable[str]) -> View:
+def _messages(handle: Queue, page_query: PageQuery, *, kinds: Iterable[str]) -> View:
     """Return a page of messages, newest first.
 
     Filters are ``state``, ``label``, ``url`` (a substring), ``status`` of the last response
@@ -270,8 +270,8 @@ def _messages(handle: Queue, wanted: Wanted, *, kinds: Iterable[str]) -> View:
         every = [message for message in engine.messages.values() if message.kind in kinds]
     # Release the lock: a search in all bodies may take long, and a row needs only its own message.
     page = page_of(
-        filter(_filter(wanted), every),
-        wanted,
+        filter(_filter(page_query), every),
+        page_query,
         sort_key=lambda message: (-message.number,),
         show=_message_row,
         text=_text_of,
@@ -281,7 +281,7 @@ def _messages(handle: Queue, wanted: Wanted, *, kinds: Iterable[str]) -> View:
 
 
 @_locked
-def message(engine: Any, id: str, wanted: Wanted) -> View:
+def message(engine: Any, id: str, page_query: PageQuery) -> View:
     """Return one message in full: body, headers, settings, and attempts with their responses."""
     record = engine.messages.get(id)
     if record is None:
@@ -357,7 +357,7 @@ def _dead_letters(engine: Any) -> list[DeadLetterView]:
 
 
 @_locked
-def dead_letters(engine: Any, wanted: Wanted) -> View:
+def dead_letters(engine: Any, page_query: PageQuery) -> View:
     """Return a page of dead letters, the one that failed last first."""
 
     def show(letter: DeadLetterView) -> View:
@@ -366,7 +366,7 @@ def dead_letters(engine: Any, wanted: Wanted) -> View:
 
     return page_of(
         _dead_letters(engine),
-        wanted,
+        page_query,
         sort_key=lambda letter: (
             -round(letter.at.timestamp() * 1e6),
             -letter.message._record.number,
@@ -392,7 +392,7 @@ def _schedules(engine: Any) -> list[ScheduleView]:
 
 
 @_locked
-def schedules(engine: Any, wanted: Wanted) -> View:
+def schedules(engine: Any, page_query: PageQuery) -> View:
     def show(schedule: ScheduleView) -> View:
         record = schedule._record
         return {
@@ -405,7 +405,7 @@ def schedules(engine: Any, wanted: Wanted) -> View:
 
     return page_of(
         _schedules(engine),
-        wanted,
+        page_query,
         sort_key=lambda schedule: (schedule._record.created_us, schedule.id),
         show=show,
         text=lambda schedule: f"{schedule.id} {schedule.cron} {schedule.url}",
@@ -429,16 +429,16 @@ def run_schedule(handle: Queue, id: str) -> View:
 
 
 @_locked
-def queues(engine: Any, wanted: Wanted) -> View:
+def queues(engine: Any, page_query: PageQuery) -> View:
     def show(name: str) -> View:
         queue = engine.queues[name]
         return {"name": name, **_queue_item(queue), "lag": engine.queue_lag(queue)}
 
-    return page_of_names(engine.queues, wanted, show)
+    return page_of_names(engine.queues, page_query, show)
 
 
 @_locked
-def url_groups(engine: Any, wanted: Wanted) -> View:
+def url_groups(engine: Any, page_query: PageQuery) -> View:
 
     def show(group: Any) -> View:
         updated = _at(group.updated_us)
@@ -446,7 +446,7 @@ def url_groups(engine: Any, wanted: Wanted) -> View:
 
     return page_of(
         engine.url_groups.by_name.values(),
-        wanted,
+        page_query,
         sort_key=lambda group: (group.name,),
         show=show,
         text=lambda group: f"{group.name} {' '.join(endpoint.url for endpoint in group.endpoints)}",
@@ -454,7 +454,7 @@ def url_groups(engine: Any, wanted: Wanted) -> View:
 
 
 @_locked
-def flow_keys(engine: Any, wanted: Wanted) -> View:
+def flow_keys(engine: Any, page_query: PageQuery) -> View:
     """Return the flow-control keys with their limits and the messages that wait for each key."""
 
     def show(name: str) -> View:
@@ -469,14 +469,14 @@ def flow_keys(engine: Any, wanted: Wanted) -> View:
             "period": record["ratePeriod"],
         }
 
-    return page_of_names(engine.flow_keys, wanted, show)
+    return page_of_names(engine.flow_keys, page_query, show)
 
 
 # -- workflow runs ---------------------------------------------------------------------------------
 
 
 @_locked
-def runs(engine: Any, wanted: Wanted) -> View:
+def runs(engine: Any, page_query: PageQuery) -> View:
     """Return a page of workflow runs, newest first; ``state`` filters them."""
 
     def show(run: Any) -> View:
@@ -485,7 +485,7 @@ def runs(engine: Any, wanted: Wanted) -> View:
 
     return page_of(
         engine.workflow.runs.values(),
-        wanted,
+        page_query,
         sort_key=lambda run: (-run.number, run.id),
         show=show,
         text=lambda run: f"{run.id} {as_text(run.url)} {' '.join(run.settings.labels)}",
@@ -542,7 +542,7 @@ def _run_state(run: Any) -> str:
 
 
 @_locked
-def run(engine: Any, id: str, wanted: Wanted) -> View:
+def run(engine: Any, id: str, page_query: PageQuery) -> View:
     """Return one workflow run: input, steps with outputs, attempts and errors, and result."""
     workflow_run = engine.workflow.runs.get(id)
     if workflow_run is None:
@@ -645,7 +645,7 @@ def message_view(message: PublishedMessage) -> MessageView:
     }
 
 
-def attempt_view(attempt: Any) -> Attempt:
+def attempt_view(attempt: Any) -> AttemptView:
     return {
         "message": attempt.message_id,
         "url": attempt.url,

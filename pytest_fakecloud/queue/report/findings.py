@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from ...core.calls import Call, Event
 from ...handle import engine_of, time_of
 from ...reporting.calls import PUBLISHING, Lookups, has_full_answer
-from ...reporting.model import Finding, Severity, Subject
+from ...reporting.model import Finding, ReportSubject, Severity
 from ...reporting.report import ObservedTest, Write, about_entry, about_message
 from ...reporting.values import decoded, items_of, parsed
 from ...services import report_part
@@ -426,19 +426,19 @@ def addition(call: Call) -> tuple[object, set[str]] | None:
 _DEDUPLICATING = {"upstash-deduplication-id", "upstash-content-based-deduplication"}
 
 
-def subjects(call: Call) -> Iterator[Subject]:
+def subjects(call: Call) -> Iterator[ReportSubject]:
     """Yield the queue and the workflow runs of a request, and what it created."""
     if call.facts.get("queue"):
-        yield Subject("queue", str(call.facts["queue"]), call.handle)
+        yield ReportSubject("queue", str(call.facts["queue"]), call.handle)
     headers_of_items: list[Any] = [item.get("headers") for item in items_of(call.request_body)]
     for headers in (dict(call.request_headers.pairs), *headers_of_items):
         for name, value in headers.items() if isinstance(headers, dict) else ():
             if name.lower() == "upstash-workflow-runid" and isinstance(value, str):
-                yield Subject("run", value, call.handle)
+                yield ReportSubject("run", value, call.handle)
     for item in items_of(call.response_body) if has_full_answer(call) else ():
         for name, kind in _CREATED.items():
             if isinstance(item.get(name), str):
-                yield Subject(kind, item[name], call.handle)
+                yield ReportSubject(kind, item[name], call.handle)
 
 
 _CREATED = {"messageId": "message", "scheduleId": "schedule", "workflowRunId": "run"}

@@ -10,7 +10,7 @@ from ...core.calls import Call
 from ...core.errors import listed, plural
 from ...core.timers import clock_time, to_datetime
 from ...reporting.calls import Lookups, has_full_answer
-from ...reporting.model import Row, Sentences, Summary, Values
+from ...reporting.model import ReportRow, Sentences, Summary, Values
 from ...reporting.values import (
     EXCERPT,
     compact,
@@ -153,7 +153,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else compact(value)
 
 
-def attempt_summary(row: Row, last: Row, lookups: Lookups) -> Summary:
+def attempt_summary(row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
     assert row.delivery is not None
     data = row.delivery.data
     what = f"{attempt_name(row, last, lookups)} {data.get('method', '')} {data.get('url', '')}"
@@ -168,7 +168,7 @@ def attempt_summary(row: Row, last: Row, lookups: Lookups) -> Summary:
     )
 
 
-def attempt_name(row: Row, last: Row, lookups: Lookups) -> str:
+def attempt_name(row: ReportRow, last: ReportRow, lookups: Lookups) -> str:
     """Return the name of an attempt, such as ``attempt 1 to 3 of msg_1234``."""
     assert row.delivery is not None
     data = row.delivery.data

@@ -18,7 +18,7 @@ from ...core.timers import to_datetime
 from ...handle import Snapshot
 from ...http.app import Route
 from ...http.messages import Request
-from ...reporting.data import Change, State, changes_of, short_change, state_of
+from ...reporting.data import State, StateChange, changes_of, short_change, state_of
 from ...services import find, report_part
 from ..state_file import checked_state, load_state
 from . import PREFIX, Refused, contract, fields, handle_named, shapes
@@ -217,7 +217,7 @@ class CloudRoutes:
         before = self._snapshots[self._known(request.segment("id"))].states
         until = request.query("until")
         after = self._snapshots[self._known(until)].states if until else states_of(self._cloud)
-        changes: list[Change] = []
+        changes: list[StateChange] = []
         not_compared = []
         for name in sorted({*before, *after}):
             old, new = before.get(name), after.get(name)
@@ -281,7 +281,7 @@ def states_of(cloud: Cloud) -> States:
     }
 
 
-def _shown(change: Change) -> shapes.ItemChange:
+def _shown(change: StateChange) -> shapes.ItemChange:
     before, after = short_change(change.before, change.after)
     return {
         "fake": change.fake,

@@ -27,12 +27,12 @@ from ...reporting.data import (
     LARGEST_PAGE,
     PAGE,
     PAGING,
-    Attempt,
+    AttemptView,
     DeadLetter,
     Listing,
-    Message,
+    MessageView,
     NotFound,
-    Wanted,
+    PageQuery,
     whole_number,
 )
 from ...reporting.rows import began, rows
@@ -99,7 +99,7 @@ class DataRoutes:
         cursors of another page. Each list has its own filters.
         """
         handle, listing = self._listing(request)
-        return listing.page(handle, _wanted(request, listing))
+        return listing.page(handle, _page_query(request, listing))
 
     def item(self, request: Request) -> object:
         """Return one item of a list in full. The elements of a key's value are paged."""
@@ -109,7 +109,7 @@ class DataRoutes:
                 f"the list {request.params['list']} has no views of single items: its pages are complete"
             )
         id = unquote(request.params["id"], errors="surrogateescape")
-        return listing.item(handle, id, _wanted(request, listing))
+        return listing.item(handle, id, _page_query(request, listing))
 
     def _listing(self, request: Request) -> tuple[Handle, Listing]:
         handle, module = self._browsed(request)
@@ -137,7 +137,7 @@ class DataRoutes:
         queue, module = self._queue(request)
         return module.run_schedule(queue, request.segment("id"))
 
-    def get_attempts(self, request: Request) -> list[Attempt]:
+    def get_attempts(self, request: Request) -> list[AttemptView]:
         """Return the attempts of all messages, or of the message with ``?id=``."""
         queue, module = self._queue(request)
         message_id = request.query("id")
@@ -149,11 +149,11 @@ class DataRoutes:
         queue, module = self._queue(request)
         return [module.dead_letter_view(letter) for letter in queue.dead_letters()]
 
-    def retry_dead_letter(self, request: Request) -> Message:
+    def retry_dead_letter(self, request: Request) -> MessageView:
         """Retry a dead letter."""
         queue, module = self._queue(request)
         with contract():
-            view: Message = module.retry_dead_letter(queue, request.segment("id"))
+            view: MessageView = module.retry_dead_letter(queue, request.segment("id"))
         return view
 
     def _queue(self, request: Request) -> tuple[Any, Any]:
@@ -224,7 +224,7 @@ class DataRoutes:
         ]
 
 
-def _wanted(request: Request, listing: Listing) -> Wanted:
+def _page_query(request: Request, listing: Listing) -> PageQuery:
     parameters = dict(request.query_items())
     known_names = {*PAGING, *listing.filters}
     if unknown := [name for name in parameters if name not in known_names]:
@@ -236,7 +236,7 @@ def _wanted(request: Request, listing: Listing) -> Wanted:
         parameters.get(name, "") for name in ("search", "after", "before", "sort")
     )
     filters = {name: parameters[name] for name in listing.filters if name in parameters}
-    return Wanted(search, after, before, PAGE if limit is None else limit, filters, sort)
+    return PageQuery(search, after, before, PAGE if limit is None else limit, filters, sort)
 
 
 # -- the journal -----------------------------------------------------------------------------------

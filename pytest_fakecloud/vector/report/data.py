@@ -16,9 +16,9 @@ from ...reporting.data import (
     Item,
     Listing,
     NotFound,
+    PageQuery,
     State,
     View,
-    Wanted,
     page_of,
     page_of_names,
     plain,
@@ -75,26 +75,26 @@ def _section_of(namespace: str) -> str:
     return f"namespace {namespace}" if namespace else "default namespace"
 
 
-def namespaces(handle: VectorIndex, wanted: Wanted) -> View:
+def namespaces(handle: VectorIndex, page_query: PageQuery) -> View:
     def show(name: str) -> View:
         return {"name": name, "count": engine_of(handle).count(name)}
 
-    return page_of_names(handle.namespaces(), wanted, show)
+    return page_of_names(handle.namespaces(), page_query, show)
 
 
-def vectors(handle: VectorIndex, wanted: Wanted) -> View:
+def vectors(handle: VectorIndex, page_query: PageQuery) -> View:
     """Return a page of a namespace's vectors, sorted by id, each projected onto a plane.
 
     ``filter`` is a metadata filter in the syntax of queries. The page also contains the projection
     of the namespace's last query vector and the ids that the query returned.
     """
-    engine, namespace = engine_of(handle), wanted.filters.get("namespace", "")
+    engine, namespace = engine_of(handle), page_query.filters.get("namespace", "")
     matching = every = list(_scan(engine, namespace))
-    if text := wanted.filters.get("filter"):
+    if text := page_query.filters.get("filter"):
         matching = [record for record in every if handle.matches(text, record.metadata)]
     page = page_of(
         matching,
-        wanted,
+        page_query,
         sort_key=lambda record: (record.id,),
         show=lambda record: {
             "id": record.id,
@@ -113,8 +113,8 @@ def vectors(handle: VectorIndex, wanted: Wanted) -> View:
     return page | {"items": rows, "total": len(every), "query": query}
 
 
-def vector(handle: VectorIndex, id: str, wanted: Wanted) -> View:
-    namespace = wanted.filters.get("namespace", "")
+def vector(handle: VectorIndex, id: str, page_query: PageQuery) -> View:
+    namespace = page_query.filters.get("namespace", "")
     (record,) = engine_of(handle).fetch(namespace, [id])
     if record is None:
         raise NotFound(f"namespace {namespace!r:.100} has no vector {id!r:.200}")

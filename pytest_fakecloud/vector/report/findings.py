@@ -12,7 +12,7 @@ from ...core.calls import Call
 from ...core.errors import ServiceError
 from ...handle import engine_of
 from ...reporting.calls import Lookups, executed
-from ...reporting.model import Finding, Subject
+from ...reporting.model import Finding, ReportSubject
 from ...reporting.report import NONE, ObservedTest, about_namespace
 from ...reporting.values import items_of, parsed
 from .. import QUERIES, UPSERTS
@@ -242,7 +242,7 @@ def unfinished(index: Any, lookups: Lookups) -> Iterator[Finding]:
     """Yield findings about vectors that queries do not see yet."""
     for name, space in engine_of(index).info()[1].items():
         if count := space.pending_vector_count:
-            subject = Subject("namespace", name, index.name)
+            subject = ReportSubject("namespace", name, index.name)
             values = {"namespace": name, "count": count}
             yield Finding("vectors_pending", index.name, (), (subject,), values)
 
@@ -255,6 +255,6 @@ def addition(call: Call) -> tuple[object, set[str]] | None:
     return ((_namespace(call), records), ids) if items else None
 
 
-def subjects(call: Call) -> Iterator[Subject]:
+def subjects(call: Call) -> Iterator[ReportSubject]:
     """Yield the namespace of a request."""
-    yield Subject("namespace", str(call.facts.get("namespace") or ""), call.handle)
+    yield ReportSubject("namespace", str(call.facts.get("namespace") or ""), call.handle)
