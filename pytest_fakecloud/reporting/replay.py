@@ -111,7 +111,7 @@ class Time(Timekeeper):
         return super().now_us()
 
 
-class Copy:
+class ReplayedFake:
     """A new fake with the settings of a real one, on which the entries of the real one are replayed."""
 
     def __init__(self, real: Handle, context: Context, time: Time) -> None:
@@ -189,7 +189,7 @@ class _Player:
 
     def __init__(self, cloud: BaseCloud, start: Instant, reasons: dict[str, str]) -> None:
         self.time = Time(cloud, start)
-        self.copies: dict[str, Copy] = {}
+        self.copies: dict[str, ReplayedFake] = {}
         self._context = Context(self.time, Ids(cloud.seed))
         # Do not let a replayed call wait: the call that it waited for may come later in the replay.
         self._context.clock.wait_cap = 0.0
@@ -198,7 +198,8 @@ class _Player:
 
     def open(self, handle: Handle, stack: ExitStack) -> None:
         part = report_part(handle.fixture, "replay")
-        copy: Copy = (part.Copy if part is not None else Copy)(handle, self._context, self.time)
+        replayed: type[ReplayedFake] = ReplayedFake if part is None else part.REPLAYED
+        copy = replayed(handle, self._context, self.time)
         stack.callback(copy.fake.close)
         if handle._baseline is not None:
             copy.fake.restore(handle._baseline)

@@ -10,7 +10,7 @@ from ...reporting import replay
 from ...reporting.data import State
 
 
-class Copy(replay.Copy):
+class ReplayedBroker(replay.ReplayedFake):
     """A replayed broker, which appends the same messages of each batch as the real one."""
 
     def replay_call(self, call: Call) -> None:
@@ -18,6 +18,9 @@ class Copy(replay.Copy):
         for number in keep if call.reached else ():
             self.fake.faults.partial_produce(number)
         super().replay_call(call)
+
+
+REPLAYED = ReplayedBroker
 
 
 def frames(before: State, now: State, events: Sequence[Event]) -> list[tuple[Event | None, State]]:

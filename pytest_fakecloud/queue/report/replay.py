@@ -11,7 +11,7 @@ from ..model import Outcome
 from ..wire.values import as_text
 
 
-class Copy(replay.Copy):
+class ReplayedQueue(replay.ReplayedFake):
     """A replayed queue, whose delivery attempts end with the outcomes of the real ones."""
 
     delivers = True
@@ -49,6 +49,9 @@ class Copy(replay.Copy):
             virtual_us=ended - attempt.at_us, where=attempt.where,
         )  # fmt: skip
         engine_of(self.fake).finish(begun, outcome)
+
+
+REPLAYED = ReplayedQueue
 
 
 def _messages_of(event: Event, engine: Any) -> list[Any]:
