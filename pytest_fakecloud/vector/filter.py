@@ -256,10 +256,10 @@ class Token:
 
 def parse(text: str) -> Expression:
     """Return a filter's syntax tree; raise ``VectorError`` 400 with an error's line and column."""
-    return _Parser(text).parse()
+    return _FilterParser(text).parse()
 
 
-class _Parser:
+class _FilterParser:
     def __init__(self, text: str) -> None:
         self.text = text
         self.tokens = self._tokens()

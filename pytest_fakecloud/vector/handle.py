@@ -37,7 +37,7 @@ from .model import (
     Floats,
     Fusion,
     Include,
-    Kind,
+    IndexKind,
     VectorRecord,
     Weighting,
 )
@@ -489,7 +489,7 @@ QUERY_FIELDS: Mapping[str, Field] = {
     "includeData": _flag("includeData"),
     "weightingStrategy": Field(OneOf("weighting strategy", Weighting, fold=True)),
     "fusionAlgorithm": Field(OneOf("fusion algorithm", Fusion, fold=True)),
-    "queryMode": Field(OneOf("query mode", Kind, fold=True)),
+    "queryMode": Field(OneOf("query mode", IndexKind, fold=True)),
     "maxIdle": Field(WholeNumber(0)),
 }
 """Fields by which queries can be filtered: the names of the API, and ``top_k``."""

@@ -31,7 +31,7 @@ from ..core.errors import ContractError, counted
 from ..files import DATA_BYTES, open_file, read_file
 from .embedding import Embedder, is_sequence, is_sparse
 from .errors import VectorError, invalid_dimension
-from .fields import Fields, from_array
+from .fields import VectorFields, from_array
 from .model import VectorRecord
 from .settings import VectorLimits
 
@@ -76,7 +76,7 @@ def _read(
 ) -> tuple[str | None, VectorRecord]:
     # An array is converted directly, because JSON would make a list of its numbers.
     floats = from_array(raw.pop("vector")) if isinstance(raw.get("vector"), np.ndarray) else None
-    vector_fields = Fields(_with_json_types(raw), limits, "A vector")
+    vector_fields = VectorFields(_with_json_types(raw), limits, "A vector")
     record = vector_fields.record()
     if floats is not None:
         record = record._replace(vector=floats)

@@ -25,7 +25,7 @@ _REMOVALS = ("delete", "reset", "delete-namespace", "rename-namespace")
 
 
 @dataclass(frozen=True, slots=True)
-class _Query:
+class _ExecutedQuery:
     """An executed query; one of several if its call is a batch."""
 
     call: Call
@@ -42,7 +42,7 @@ class _Query:
         return about_namespace(kind, self.call, self.namespace, evidence, **values)
 
 
-def _queries(test: ObservedTest, handle: Any) -> Iterator[_Query]:
+def _queries(test: ObservedTest, handle: Any) -> Iterator[_ExecutedQuery]:
     for call in _calls(test, handle):
         if call.route not in QUERIES or not executed(call):
             continue
@@ -54,7 +54,7 @@ def _queries(test: ObservedTest, handle: Any) -> Iterator[_Query]:
         lists = scores if len(items) > 1 else [scores]
         for options, hits in zip(items, lists or (), strict=False):
             if isinstance(hits, list):
-                yield _Query(call, _namespace(call), options, hits)
+                yield _ExecutedQuery(call, _namespace(call), options, hits)
 
 
 def _calls(test: ObservedTest, handle: Any) -> list[Call]:
@@ -74,7 +74,7 @@ def _written(call: Call, routes: Collection[str] = UPSERTS) -> list[dict[str, An
 
 
 def _written_after(
-    test: ObservedTest, handle: Any, query: _Query, namespace: str
+    test: ObservedTest, handle: Any, query: _ExecutedQuery, namespace: str
 ) -> set[str] | None:
     """Return the IDs written to a namespace after a query; None if records were removed since."""
     written: set[str] = set()
@@ -88,7 +88,7 @@ def _written_after(
     return written
 
 
-def _unchanged_metadata(test: ObservedTest, handle: Any, query: _Query) -> dict[str, Any]:
+def _unchanged_metadata(test: ObservedTest, handle: Any, query: _ExecutedQuery) -> dict[str, Any]:
     """Return the metadata of records not written after a query, by ID; empty if it is unknown."""
     if query.namespace not in handle.namespaces():
         return {}
