@@ -25,6 +25,7 @@ from .timers import (
     LANES,
     LAST_US,
     Begin,
+    ClockTurns,
     Duration,
     Fired,
     Instant,
@@ -33,7 +34,6 @@ from .timers import (
     Registry,
     Signal,
     Timer,
-    Turns,
     duration_us,
     instant_us,
     monotonic,
@@ -113,7 +113,7 @@ class Timekeeper:
         """Functions that are called at the end of each call that ``drives`` counts."""
         self._ties: Registry[tuple[str]] = Registry()
         """Reasons why the clock cannot be moved, each in a tuple, so that equal ones are distinct."""
-        self._turns = Turns()
+        self._turns = ClockTurns()
         self._signals: weakref.WeakSet[Signal] = weakref.WeakSet()
         self._start_us, self._starts_frozen = start_of(now, mode)
         self._begin_at(self._start_us, self._starts_frozen)

@@ -349,7 +349,7 @@ class Occupied(Exception):
     """Raised when another thread is advancing this clock and does not finish in time."""
 
 
-class Turns:
+class ClockTurns:
     """Lets one thread at a time move a clock: by an advance, or by a background delivery.
 
     An advance waits for a background delivery, and for the functions that a delivery has handed
