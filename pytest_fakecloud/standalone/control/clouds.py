@@ -59,7 +59,7 @@ class _Running(NamedTuple):
 
     app: ControlApp
     closing: ExitStack
-    wanted: Mapping[str, Any]
+    options: Mapping[str, Any]
     test: str
 
 
@@ -375,7 +375,7 @@ class IsolatedClouds:
         original, test = self._known(request.segment("id")), fields(request)["test"]
         if not isinstance(test, str) or not test:
             raise Refused(422, f"test must be the name of a test, got {test!r:.100}")
-        new_cloud = self._start(original.wanted, original.app.cloud, test[:_LONGEST_NAME])
+        new_cloud = self._start(original.options, original.app.cloud, test[:_LONGEST_NAME])
         for oldest in self._kept()[:-MOST_FAILED]:
             self._end(oldest)
         return new_cloud
