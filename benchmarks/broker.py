@@ -47,9 +47,11 @@ T0 = TopicPartition("t", 0)
 
 
 def engine(partitions: int = 3) -> MemoryEngine:
-    made = MemoryEngine(Timekeeper("2026-01-01T00:00:00Z"), Ids(1), BrokerConfig(), "broker")
-    made.topics.create("t", TopicConfig(partitions))
-    return made
+    memory_engine = MemoryEngine(
+        Timekeeper("2026-01-01T00:00:00Z"), Ids(1), BrokerConfig(), "broker"
+    )
+    memory_engine.topics.create("t", TopicConfig(partitions))
+    return memory_engine
 
 
 def producing_and_consuming() -> list[bool]:
@@ -210,12 +212,12 @@ def client_process(url: str, authorization: str, pipe: Connection) -> None:
         client.close()
 
     options = {"base_url": url, "headers": {"Authorization": authorization}, "trust_env": False}
-    with httpx.Client(**options) as one, httpx.Client(**options) as other:
+    with httpx.Client(**options) as sender, httpx.Client(**options) as other:
 
         def caller(client: httpx.Client) -> Call:
             return lambda method, path, body=None: client.request(method, path, json=body).content
 
-        by_httpx = waking(caller(one), caller(other), "httpx", until_parked)
+        by_httpx = waking(caller(sender), caller(other), "httpx", until_parked)
     pipe.send((raw, by_httpx, median(alls)))
 
 

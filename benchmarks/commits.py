@@ -32,38 +32,38 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"left out: {' '.join(DEFAULT)}")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it works")
-    given = parser.parse_args(words)
-    parts = given.parts or list(DEFAULT)
+    options = parser.parse_args(words)
+    parts = options.parts or list(DEFAULT)
     unknown = [name for name in parts if name not in known()]
     if unknown:
         parser.error(f"{', '.join(unknown)} is unknown; known are: {', '.join(known())}")
     print(described(machine()))
     whole = True
-    with measuring() as folder, checked_out(given.old) as old, checked_out(given.new) as new:
+    with measuring() as folder, checked_out(options.old) as old, checked_out(options.new) as new:
         for name in parts:
             pairs = []
-            for number in range(given.rounds):
-                found = {}
+            for number in range(options.rounds):
+                results_by_side = {}
                 sides = [("old", old), ("new", new)]
                 # Take turns in going first, because the machine is colder then.
                 for side, path in sides[:: -1 if number % 2 else 1]:
-                    _, told = run_part(
-                        name, quick=given.quick, folder=folder, path=path, quiet=True
+                    _, results = run_part(
+                        name, quick=options.quick, folder=folder, path=path, quiet=True
                     )
-                    if told is None:
-                        print(f"{name} does not run on {getattr(given, side)}")
+                    if results is None:
+                        print(f"{name} does not run on {getattr(options, side)}")
                         break
-                    if Path(told["package"]) != path / "pytest_fakecloud":
+                    if Path(results["package"]) != path / "pytest_fakecloud":
                         raise RuntimeError(
-                            f"measured {told['package']}, not the checkout of {side}"
+                            f"measured {results['package']}, not the checkout of {side}"
                         )
-                    found[side] = told
-                if len(found) < 2:
+                    results_by_side[side] = results
+                if len(results_by_side) < 2:
                     break
-                pairs.append((times(found["old"]), times(found["new"])))
-            whole = whole and len(pairs) == given.rounds
+                pairs.append((times(results_by_side["old"]), times(results_by_side["new"])))
+            whole = whole and len(pairs) == options.rounds
             if pairs:
-                print(f"\n== {name}: {given.new} / {given.old}, {len(pairs)} rounds in turns")
+                print(f"\n== {name}: {options.new} / {options.old}, {len(pairs)} rounds in turns")
                 for row, (before, after, ratio) in ratios(pairs).items():
                     print(
                         f"{ratio:8.2f}x  {before:12,.1f} us -> {after:12,.1f} us  {row}", flush=True
@@ -71,19 +71,19 @@ def main(words: Sequence[str]) -> int:
     return 0 if whole else 1
 
 
-def times(told: Mapping[str, Any]) -> dict[str, float]:
+def times(results: Mapping[str, Any]) -> dict[str, float]:
     """Return the best time in microseconds of each row of each table and each point of each curve,
     by name.
     """
-    found = {}
-    for number, table in enumerate(told["tables"]):
+    best_times = {}
+    for number, table in enumerate(results["tables"]):
         for row in table["rows"]:
-            found[f"{table['title'] or number + 1}: {row['name']}"] = row["best_us"]
-    for curve in told["curves"]:
+            best_times[f"{table['title'] or number + 1}: {row['name']}"] = row["best_us"]
+    for curve in results["curves"]:
         for name, points in curve["series"].items():
             for x, y in points:
-                found[f"{curve['title']}: {name} at {x:,.0f} {curve['work']}"] = y
-    return found
+                best_times[f"{curve['title']}: {name} at {x:,.0f} {curve['work']}"] = y
+    return best_times
 
 
 def ratios(

@@ -88,14 +88,14 @@ def vectors() -> None:
         rows = chance.standard_normal((size, DIMENSION), np.float32)
         engine = VectorEngine(Timekeeper(), Ids(0), dimension=DIMENSION)
         engine.upsert("", [VectorRecord(str(number), row) for number, row in enumerate(rows)])
-        asked = [VectorQuery(vector=rows[0], top_k=10, include=Include())]
+        queries = [VectorQuery(vector=rows[0], top_k=10, include=Include())]
 
         def upsert(number: int, engine: VectorEngine = engine, rows: np.ndarray = rows) -> None:
             at = number * 104_729 % len(rows)
             engine.upsert("", [VectorRecord(str(at), rows[at - 1])])
 
-        def query(number: int, engine: VectorEngine = engine, asked: list = asked) -> None:
-            assert engine.query("", asked)
+        def query(number: int, engine: VectorEngine = engine, queries: list = queries) -> None:
+            assert engine.query("", queries)
 
         series["upsert"].append((size, typical(upsert)))
         series["query, top 10"].append((size, typical(query)))
@@ -116,11 +116,11 @@ def records() -> None:
         def produce(number: int, engine: MemoryEngine = engine) -> None:
             engine.records.produce([ProducerRecord("t", "x")])
 
-        def found(number: int, engine: MemoryEngine = engine, size: int = size) -> None:
+        def find_offset(number: int, engine: MemoryEngine = engine, size: int = size) -> None:
             engine.records.offsets(number * 104_729 % size, [place])
 
         series["produce"].append((size, typical(produce)))
-        series["offset by time"].append((size, typical(found)))
+        series["offset by time"].append((size, typical(find_offset)))
     curve("broker", "records", series)
 
 

@@ -137,8 +137,8 @@ def compare_in_turns(alone: Callable[[], float], schedule: Callable[[], float]) 
     rounds = [(alone(), schedule(), alone()) for _ in range(max(1, ROUNDS * SCHEDULES // 1_000))]
     return InTurns(
         median(time for before, _, after in rounds for time in (before, after)),
-        median(each for _, each, _ in rounds),
-        median(2 * each / (before + after) for before, each, after in rounds),
+        median(ratio for _, ratio, _ in rounds),
+        median(2 * own / (before + after) for before, own, after in rounds),
     )
 
 
@@ -159,19 +159,19 @@ def schedules_of_ten_calls() -> bool:
         with Cloud(seed=1, delivery="driven", now=START) as cloud:
             run = ten_calls(cloud, clients)
             started, busy = perf_counter(), process_time()
-            found = cloud.explore([run] * clients, holds, budget=SCHEDULES, trust=False)
+            result = cloud.explore([run] * clients, holds, budget=SCHEDULES, trust=False)
             seconds, busy = perf_counter() - started, process_time() - busy
-            each = 1000 * busy / max(1, found.tried)
+            ms_per_schedule = 1000 * busy / max(1, result.tried)
             print(
-                f"{found!r}; {busy:.1f} s of processor time; in turns "
+                f"{result!r}; {busy:.1f} s of processor time; in turns "
                 f"{turns.schedule:.2f} ms, and {turns.alone:.2f} ms of the library alone"
             )
             print_shares(cloud, [run] * clients)
         of = f"ten calls by {clients} client{'s' * (clients > 1)}"
-        good = limit(f"schedules of {of} tried", found.tried, at_least=SCHEDULES) and good
+        good = limit(f"schedules of {of} tried", result.tried, at_least=SCHEDULES) and good
         good = limit(f"times the client library alone: {of}", turns.ratio, MOST[clients]) and good
         slower = slowness(turns.alone)
-        limit(f"milliseconds for a schedule of {of}", each, 3.0 * slower)
+        limit(f"milliseconds for a schedule of {of}", ms_per_schedule, 3.0 * slower)
         limit(f"seconds for {SCHEDULES:,} schedules of {of}", seconds, 4.0 * slower)
     return good
 
@@ -305,8 +305,8 @@ def print_shares(cloud: Cloud, runs: list[Callable[[], None]]) -> None:
     with ExitStack() as patches:
         for part, functions in PARTS.items():
             for owner, name in functions:
-                made = timed(part, getattr(owner, name))
-                patches.enter_context(mock.patch.object(owner, name, made))
+                timed_method = timed(part, getattr(owner, name))
+                patches.enter_context(mock.patch.object(owner, name, timed_method))
         busy = process_time()
         tried = cloud.explore(runs, holds, budget=SCHEDULES // 2, trust=False).tried
         busy = process_time() - busy
@@ -348,10 +348,10 @@ def a_workflow() -> bool:
     with Cloud(seed=1, delivery="driven", now=START) as cloud:
         of = queues.work_outside_a_step(cloud, corrected=True)
         busy = process_time()
-        found = cloud.explore(of.run, of.check, budget=max(3, SCHEDULES // 10), trust=False)
-        each = 1000 * (process_time() - busy) / max(1, found.tried)
+        result = cloud.explore(of.run, of.check, budget=max(3, SCHEDULES // 10), trust=False)
+        ms_per_schedule = 1000 * (process_time() - busy) / max(1, result.tried)
     most = 12.0 * slowness(cost_of_the_library())
-    return limit("milliseconds for a schedule of a workflow", each, most)
+    return limit("milliseconds for a schedule of a workflow", ms_per_schedule, most)
 
 
 def back_to_the_baseline() -> bool:
@@ -378,10 +378,10 @@ def ten_bugs() -> bool:
             started = perf_counter()
             try:
                 cloud.explore(of.run, of.check, workers=of.workers, setup=of.setup, **of.options)
-            except BrokenPromiseError as found:
+            except BrokenPromiseError as error:
                 seconds = perf_counter() - started
                 slowest = max(slowest, seconds)
-                print(f"      {name}: {found.tried} schedules, {seconds:.2f} s: {found.schedule}")
+                print(f"      {name}: {error.tried} schedules, {seconds:.2f} s: {error.schedule}")
             else:
                 print(f"MISS  {name} was not found")
                 return False

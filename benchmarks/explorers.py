@@ -158,9 +158,9 @@ def with_seeds(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int, int
     # A stored failure would be the first schedule of the next search.
     hypothesis.settings.register_profile("bare", database=None)
     hypothesis.settings.load_profile("bare")
-    found = [by_explore(cloud, *args, **{**options, "seed": seed}) for seed in SEEDS]
-    runs = [number - 1 for _, number in found]
-    return all(broken for broken, _ in found), sum(runs), max(runs)
+    outcomes = [by_explore(cloud, *args, **{**options, "seed": seed}) for seed in SEEDS]
+    runs = [number - 1 for _, number in outcomes]
+    return all(broken for broken, _ in outcomes), sum(runs), max(runs)
 
 
 def by_every_failure(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int]:
@@ -217,7 +217,7 @@ def by_states(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int]:
         @rule()
         def deliver(self) -> None:
             with counted():
-                for queue in (each for each in cloud.fakes() if each.fixture == "queue"):
+                for queue in (fake for fake in cloud.fakes() if fake.fixture == "queue"):
                     queue.deliver_due()
 
         @invariant()
@@ -271,17 +271,17 @@ def by_frontrun(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int]:
 
     runs = 0
     for clock in ("real", "explored"):
-        found = frontrun.explore(
+        result = frontrun.explore(
             setup=subject.begin,
             workers=[worker(name) for name in subject.clients],
             invariant=holds,
             clock=clock,
             total_timeout=SECONDS,
         )
-        if inspect.isawaitable(found):
-            found = asyncio.run(_awaited(found))
-        runs += found.num_explored
-        if found.property_holds is False:
+        if inspect.isawaitable(result):
+            result = asyncio.run(_awaited(result))
+        runs += result.num_explored
+        if result.property_holds is False:
             return True, runs
     return False, runs
 
@@ -304,7 +304,10 @@ _SEARCHES: dict[str, Callable[..., tuple[Any, ...]]] = {**TOOLS, "seeds": with_s
 
 def search(recipe: Recipe, tool: str, *, bug: bool) -> Search:
     """Run the tests of one bug with one tool, and return what came of it."""
-    files = {**recipe.files, **{each.name: each.text for each in recipe.bugs if bug}}
+    files = {
+        **recipe.files,
+        **{buggy_file.name: buggy_file.text for buggy_file in recipe.bugs if bug},
+    }
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for file, text in files.items():
@@ -337,8 +340,8 @@ def main(tool: str, folder: str) -> None:
             broken, runs, *most = _SEARCHES[tool](cloud, *args, **options)
         except Exception as raised:
             error = f"{type(raised).__name__}: {raised}"[:300]
-        found = Search(broken, runs, perf_counter() - began, error, *most)
-        Path(folder, "result.json").write_text(json.dumps(vars(found)), encoding="utf-8")
+        search_result = Search(broken, runs, perf_counter() - began, error, *most)
+        Path(folder, "result.json").write_text(json.dumps(vars(search_result)), encoding="utf-8")
 
     Cloud.explore = explore  # type: ignore[method-assign,assignment]
     pytest.main(["-q", "-p", "no:cacheprovider", f"--rootdir={folder}", folder])
@@ -354,13 +357,13 @@ def bugs() -> list[Recipe]:
 
 def needed() -> tuple[int, int]:
     """Return how many schedules the bugs of the cookbook need with all seeds, and one bug at most."""
-    found = []
+    broken_bugs = []
     for recipe in bugs():
         bug = search(recipe, "seeds", bug=True)
-        found.append(bug)
-        told = f"{bug.runs}, at most {bug.most}" if bug.broken else f"not found {bug.error}"
-        print(f"      {recipe.title}: {told}", flush=True)
-    return sum(bug.runs for bug in found), max(bug.most for bug in found)
+        broken_bugs.append(bug)
+        verdict = f"{bug.runs}, at most {bug.most}" if bug.broken else f"not found {bug.error}"
+        print(f"      {recipe.title}: {verdict}", flush=True)
+    return sum(bug.runs for bug in broken_bugs), max(bug.most for bug in broken_bugs)
 
 
 # -- the table -------------------------------------------------------------------------------------
@@ -374,7 +377,7 @@ def compared(most: int | None = None, tools: Sequence[str] = tuple(TOOLS)) -> st
     tools = [tool for tool in tools if tool != "frontrun" or importlib.util.find_spec("frontrun")]
     lines = [f"| Bug | {' | '.join(tools)} |", f"|---|{'---|' * len(tools)}"]
     print("\n" + "\n".join(lines), flush=True)
-    found = dict.fromkeys(tools, 0)
+    found_by_tool = dict.fromkeys(tools, 0)
     accused = dict.fromkeys(tools, 0)
     listed = bugs()[:most]
     for recipe in listed:
@@ -383,12 +386,12 @@ def compared(most: int | None = None, tools: Sequence[str] = tuple(TOOLS)) -> st
             bug = sound = search(recipe, tool, bug=True)
             if bug.broken:
                 sound = search(recipe, tool, bug=False)
-            found[tool] += bug.broken and not sound.broken
+            found_by_tool[tool] += bug.broken and not sound.broken
             accused[tool] += bug.broken and sound.broken
             cells.append(_told(bug, sound))
         lines.append(f"| {recipe.title} | {' | '.join(cells)} |")
         print(lines[-1], flush=True)
-    totals = (f"{found[tool]} of {len(listed)}; {accused[tool]} accused" for tool in tools)
+    totals = (f"{found_by_tool[tool]} of {len(listed)}; {accused[tool]} accused" for tool in tools)
     lines.append(f"| **Found; corrections accused** | {' | '.join(totals)} |")
     print(lines[-1], flush=True)
     if "frontrun" not in tools:
@@ -403,8 +406,8 @@ def _told(bug: Search, sound: Search) -> str:
         return _outcome(bug) or "–"
     if sound.broken:
         return "accuses the correction"
-    found = f"{bug.runs} run{'s' * (bug.runs != 1)}, {bug.seconds:.1f} s"
-    return f"{found}; correction: {_outcome(sound)}" if _outcome(sound) else found
+    verdict = f"{bug.runs} run{'s' * (bug.runs != 1)}, {bug.seconds:.1f} s"
+    return f"{verdict}; correction: {_outcome(sound)}" if _outcome(sound) else verdict
 
 
 def _outcome(search: Search) -> str:

@@ -59,15 +59,15 @@ def requests(number: int) -> list[bytes]:
             ("/pipeline", [["HSET", f"{key}:h", str(at), "v"], ["HGET", f"{key}:h", str(at)]]),
             ("/multi-exec", [["INCR", f"{key}:m"], ["EXPIRE", f"{key}:m", 100]]),
         ]
-    found = []
+    calls = []
     for path, body in bodies:
         content = json.dumps(body).encode()
-        found.append(
+        calls.append(
             f"POST {path} HTTP/1.1\r\nHost: load\r\nAuthorization: Bearer {TOKEN}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n".encode()
             + content
         )
-    return found
+    return calls
 
 
 class Client:
@@ -121,11 +121,11 @@ def clients(addresses: list[tuple[str, int]], numbers: range, seconds: float, re
         while time.perf_counter() < until and not errors:
             for key, _ in selector.select(1):
                 client = key.data
-                found = client.receive()
-                if found is None:
+                measured = client.receive()
+                if measured is None:
                     continue
-                times.append(found[0])
-                if not found[1]:
+                times.append(measured[0])
+                if not measured[1]:
                     errors.append(client._answer.decode("latin-1")[-300:])
                 client.send()
     except OSError as error:
@@ -267,16 +267,16 @@ def measure(servers: list[Server], count: int, seconds: float) -> Figures:
     )
 
 
-def show(label: str, found: Figures) -> None:
+def show(label: str, figures: Figures) -> None:
     print(
-        f"{label:34} {found.rate:8,.0f}/s  p50 {found.p50:6.1f} ms  p99 {found.p99:6.1f} ms  "
-        f"{len(found.errors)} errors of {found.count:,}  "
-        f"memory {found.before:5.0f} -> {found.after:5.0f} MB",
+        f"{label:34} {figures.rate:8,.0f}/s  p50 {figures.p50:6.1f} ms  p99 {figures.p99:6.1f} ms  "
+        f"{len(figures.errors)} errors of {figures.count:,}  "
+        f"memory {figures.before:5.0f} -> {figures.after:5.0f} MB",
         flush=True,
     )
-    limit(f"{label}, requests/s", found.rate)
-    limit(f"{label}, p99, ms", found.p99)
-    for error in found.errors[:3]:
+    limit(f"{label}, requests/s", figures.rate)
+    limit(f"{label}, p99, ms", figures.p99)
+    for error in figures.errors[:3]:
         print(f"    {error}")
 
 
@@ -285,11 +285,11 @@ def real_server() -> Iterator[str | None]:
     """Start a Redis or Valkey server and yield its address; None if neither is installed."""
     from tests.kv.comparison.servers import available
 
-    found = available()
-    if not found or os.name == "nt":
+    servers = available()
+    if not servers or os.name == "nt":
         yield None
         return
-    name, binary = found[-1]
+    name, binary = servers[-1]
     with tempfile.TemporaryDirectory(prefix="load") as folder:
         path = f"{folder}/s"
         process = subprocess.Popen(
@@ -341,24 +341,24 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--processes", type=int, nargs="*", default=[1, 2, 4])
-    given = parser.parse_args()
-    print(f"{os.cpu_count()} cores, {given.clients} clients, {given.seconds:g} s each")
+    options = parser.parse_args()
+    print(f"{os.cpu_count()} cores, {options.clients} clients, {options.seconds:g} s each")
     holds = True
     with serving(1) as servers:
-        found = measure(servers, given.clients, given.seconds)
-        show("in memory, 1 process", found)
-        holds = holds and found.holds
-    left = exit_under_load(given.clients)
+        figures = measure(servers, options.clients, options.seconds)
+        show("in memory, 1 process", figures)
+        holds = holds and figures.holds
+    left = exit_under_load(options.clients)
     holds = limit("exit under load, s", left, EXITS_WITHIN) and holds
-    holds = killed_clients(given.clients) and holds
+    holds = killed_clients(options.clients) and holds
     with real_server() as url:
         base = None
-        for count in given.processes if url is not None else []:
+        for count in options.processes if url is not None else []:
             with serving(count, "--kv", f"engine={url}?prefix=load:") as servers:
-                found = measure(servers, given.clients, given.seconds)
-            base = base or found.rate
-            show(f"real engine, {count} process(es), x{found.rate / base:.2f}", found)
-            holds = holds and found.holds
+                figures = measure(servers, options.clients, options.seconds)
+            base = base or figures.rate
+            show(f"real engine, {count} process(es), x{figures.rate / base:.2f}", figures)
+            holds = holds and figures.holds
     return 0 if holds else 1
 
 

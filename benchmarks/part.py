@@ -68,12 +68,12 @@ def main() -> int:
     parser.add_argument("name", choices=known())
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    module = importlib.import_module(f"{__package__}.{given.name}")
-    sys.argv = [f"{__package__}.{given.name}"]
-    if given.quick:
+    options = parser.parse_args()
+    module = importlib.import_module(f"{__package__}.{options.name}")
+    sys.argv = [f"{__package__}.{options.name}"]
+    if options.quick:
         results.quick = True
-        short = QUICK.get(given.name, Short())
+        short = QUICK.get(options.name, Short())
         sys.argv += short.words
         for name, value in short.constants.items():
             # An unknown constant would make a short run long.
@@ -81,30 +81,30 @@ def main() -> int:
             setattr(module, name, value)
     started = perf_counter()
     code = module.main()
-    if given.json is not None:
-        told = {
-            "part": given.name,
+    if options.json is not None:
+        content = {
+            "part": options.name,
             "package": str(Path(pytest_fakecloud.__file__).parent),
             "seconds": round(perf_counter() - started, 2),
             "holds": not code,
             **plain(results),
         }
-        given.json.write_text(json.dumps(told), encoding="utf-8")
-    return 0 if given.quick else int(code)
+        options.json.write_text(json.dumps(content), encoding="utf-8")
+    return 0 if options.quick else int(code)
 
 
-def plain(found: Results) -> dict[str, Any]:
+def plain(measured: Results) -> dict[str, Any]:
     """Return all results as JSON; times are in microseconds."""
     return {
         "figures": [
             {
-                "label": one.label,
-                "value": one.value,
-                "unit": one.unit,
-                "limit": one.bound,
-                "holds": None if found.quick else one.holds,
+                "label": figure.label,
+                "value": figure.value,
+                "unit": figure.unit,
+                "limit": figure.bound,
+                "holds": None if measured.quick else figure.holds,
             }
-            for one in found.figures
+            for figure in measured.figures
         ],
         "tables": [
             {
@@ -122,10 +122,11 @@ def plain(found: Results) -> dict[str, Any]:
                 ],
                 "missing": table.missing,
             }
-            for table in found.tables
+            for table in measured.tables
         ],
         "curves": [
-            {"title": one.title, "work": one.work, "series": one.series} for one in found.curves
+            {"title": curve.title, "work": curve.work, "series": curve.series}
+            for curve in measured.curves
         ],
     }
 

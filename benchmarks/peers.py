@@ -342,15 +342,15 @@ REQUESTS: dict[str, tuple[tuple[str, ...], Callable[[ExitStack], Call]]] = {
 def querying() -> list[bool]:
     """Compare a query for the nearest ten of several thousand vectors, in process."""
     vectors: np.ndarray[Any, Any] = random_vectors(ROWS, DIMENSION)
-    asked = random_vectors(1, DIMENSION)[0]
+    query_vector = random_vectors(1, DIMENSION)[0]
     engine: VectorEngine = filled_engine(vectors)
     from pytest_fakecloud.vector.model import Include, VectorQuery
 
-    query = [VectorQuery(vector=asked, top_k=TOP_K, include=Include())]
+    query = [VectorQuery(vector=query_vector, top_k=TOP_K, include=Include())]
     calls: dict[str, Call] = {"vector_index": lambda: engine.query("", query)}
     missing: dict[str, str] = {}
     for name, make in VECTOR_PEERS.items():
-        peer = attempt(name, lambda make=make: make(vectors, asked))  # type: ignore[misc]
+        peer = attempt(name, lambda make=make: make(vectors, query_vector))  # type: ignore[misc]
         if peer is None:
             missing[name] = NOT_INSTALLED
         else:

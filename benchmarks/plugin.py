@@ -174,15 +174,15 @@ def whole_tests() -> list[bool]:
 
     def tests(transport: Transport, share: bool) -> Callable[[], None]:
         def run() -> None:
-            kept = changes_for(share, transport == "inprocess")
-            kept.enter()
+            changes = changes_for(share, transport == "inprocess")
+            changes.enter()
             for _ in range(10):
                 with Cloud(1, transport=transport, share_tls_context=share) as cloud:
                     kv = cloud.kv_server()
                     redis = Redis(kv.url, kv.token)
                     assert redis.set("key", "value")
                     redis.close()  # type: ignore[no-untyped-call]
-            kept.leave()
+            changes.leave()
 
         return run
 
@@ -220,15 +220,17 @@ def transports() -> list[bool]:
             aclient = httpx.AsyncClient(headers=kv.headers)
             stack.callback(lambda a=aclient: loop.run_until_complete(a.aclose()))  # type: ignore[misc]
 
-            def one(post: Callable[..., object], url: str, **more: object) -> Callable[[], object]:
+            def posting(
+                post: Callable[..., object], url: str, **more: object
+            ) -> Callable[[], object]:
                 return lambda: post(url, **body, **more)
 
-            callables[f"httpx.Client {name}"] = one(sync.post, kv.url)
+            callables[f"httpx.Client {name}"] = posting(sync.post, kv.url)
             callables[f"httpx.AsyncClient {name}"] = (
                 lambda a=aclient, url=kv.url: loop.run_until_complete(a.post(url, **body))  # type: ignore[misc]
             )
-            callables[f"requests.Session {name}"] = one(session.post, kv.url)
-            callables[f"requests.post {name}"] = one(requests.post, kv.url, headers=kv.headers)
+            callables[f"requests.Session {name}"] = posting(session.post, kv.url)
+            callables[f"requests.post {name}"] = posting(requests.post, kv.url, headers=kv.headers)
             callables[f"urllib3 {name}"] = lambda p=pool, url=kv.url: p.request("POST", url, **body)  # type: ignore[misc]
         table = compare(callables, rounds=25, calls=40)
     print(f"\none SET\n{table}")

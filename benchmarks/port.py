@@ -235,9 +235,9 @@ def kept_by(cloud: Cloud, run: Callable[[], object]) -> float:
     gc.collect()
     before = tracemalloc.get_traced_memory()[0]
     cloud.journal.clear()
-    kept = (before - tracemalloc.get_traced_memory()[0]) / entries
+    bytes_per_entry = (before - tracemalloc.get_traced_memory()[0]) / entries
     tracemalloc.stop()
-    return kept
+    return bytes_per_entry
 
 
 def main() -> int:

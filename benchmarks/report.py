@@ -56,12 +56,14 @@ def _version(name: str) -> str | None:
         return None
 
 
-def described(found: Mapping[str, Any]) -> str:
+def described(machine_facts: Mapping[str, Any]) -> str:
     """Return the description of the machine as text."""
-    versions = ", ".join(f"{name} {told or '-'}" for name, told in found["versions"].items())
+    versions = ", ".join(
+        f"{name} {version or '-'}" for name, version in machine_facts["versions"].items()
+    )
     return (
-        f"{found['cpu']}, {found['cores']} cores, load {found['load']}\n"
-        f"{found['python']} on {found['system']}\n{versions}"
+        f"{machine_facts['cpu']}, {machine_facts['cores']} cores, load {machine_facts['load']}\n"
+        f"{machine_facts['python']} on {machine_facts['system']}\n{versions}"
     )
 
 
@@ -106,10 +108,10 @@ def run_part(
 def figures(parts: Iterable[Mapping[str, Any]]) -> str:
     """Return every figure of every part with its limit, as one table."""
     rows = [
-        (part["part"], one["label"], f"{one['value']:,.2f}{one['unit']}", one["limit"],
-         {None: "", True: "ok", False: "MISS"}[one["holds"]])
+        (part["part"], figure["label"], f"{figure['value']:,.2f}{figure['unit']}", figure["limit"],
+         {None: "", True: "ok", False: "MISS"}[figure["holds"]])
         for part in parts
-        for one in part["figures"]
+        for figure in part["figures"]
     ]  # fmt: skip
     widest = max((len(row[1]) for row in rows), default=0)
     return "\n".join(

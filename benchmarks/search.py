@@ -113,10 +113,10 @@ def growth() -> list[bool]:
     """
     small, large = Filled(usual(SMALL)), Filled(usual(LARGE))
     for filled in (small, large):
-        each = len(filled.documents)
+        count = len(filled.documents)
         print(
-            f"     {each:,} documents: SET {filled.writes / each * 1e6:.1f} us, indexing "
-            f"{filled.indexing / each * 1e6:.0f} us a document"
+            f"     {count:,} documents: SET {filled.writes / count * 1e6:.1f} us, indexing "
+            f"{filled.indexing / count * 1e6:.0f} us a document"
         )
     held = [
         line(
@@ -169,12 +169,12 @@ def beside_tantivy() -> list[bool]:
     searcher = index.searcher()
     for distance in (1, 2):
         word = _word(chance)
-        asked = tantivy.Query.fuzzy_term_query(index.schema, "t", word, distance, True, False)
+        fuzzy_query = tantivy.Query.fuzzy_term_query(index.schema, "t", word, distance, True, False)
         filter = json.dumps({"t": {"$fuzzy": {"value": word, "distance": distance}}}).encode()
         table = compare(
             {
                 "here": partial(filled.run, b"SEARCH.COUNT", b"i", filter),
-                "tantivy": partial(searcher.search, asked, 10),
+                "tantivy": partial(searcher.search, fuzzy_query, 10),
             },
             rounds=9,
         )
@@ -210,10 +210,12 @@ def without_search() -> list[bool]:
         "import sys; from pytest_fakecloud.kv import handle; "
         "print([n for n in sys.modules if 'kv.search' in n or 'Stemmer' in n])"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    print(f"     modules of search that a key-value server imports: {found.stdout.strip()}")
+    completed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    print(f"     modules of search that a key-value server imports: {completed.stdout.strip()}")
     ratio = table.ratio("an index of other keys", "no index")
-    return [line("SET beside an index of other keys", ratio, 2.0), found.stdout.strip() == "[]"]
+    return [line("SET beside an index of other keys", ratio, 2.0), completed.stdout.strip() == "[]"]
 
 
 def main() -> int:

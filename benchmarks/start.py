@@ -102,7 +102,7 @@ def cpu_ms(command: Sequence[str], cwd: Path, environment: Mapping[str, str]) ->
 
 def plain() -> dict[str, str]:
     """Return the environment of a run that writes bytecode where Python looks for it."""
-    return {name: each for name, each in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def environments(folder: Path) -> dict[str, dict[str, str]]:
@@ -136,8 +136,8 @@ def collecting(python: str, rounds: int, folder: Path) -> list[bool]:
                 taken, _ = cpu_ms(command, folder, environment)
                 if turn:
                     whole[name].append(taken)
-            _, told = cpu_ms([python, str(parts), "--collect-only", *QUIET], folder, environment)
-            figures = dict(word.split("=") for word in told.split("taken ")[1].split())
+            _, output = cpu_ms([python, str(parts), "--collect-only", *QUIET], folder, environment)
+            figures = dict(word.split("=") for word in output.split("taken ")[1].split())
             if turn:
                 ours.append(float(figures["fakecloud"]))
                 theirs.append(float(figures["pytest_httpserver"]))
@@ -231,9 +231,9 @@ def firsts(python: str, rounds: int, folder: Path) -> list[bool]:
             for name in sorted(there, reverse=bool(turn % 2)):
                 first = f"{before}\n{BEFORE.get(name, '')}"
                 code = CLOCKED.format(before=first, source=there[name])
-                _, told = cpu_ms([python, "-c", code], folder, environment)
+                _, output = cpu_ms([python, "-c", code], folder, environment)
                 if turn:
-                    taken[name].append(float(told.split()[1]))
+                    taken[name].append(float(output.split()[1]))
         typical = {name: median(times) for name, times in taken.items()}
         print(
             f"\nimport to first answer in {kind}, {rounds} interleaved rounds, processor time in ms"
@@ -253,13 +253,13 @@ def main() -> int:
     parser.add_argument("--python", default=sys.executable, help="the interpreter to measure")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--only", choices=("collect", "first"))
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         holds = []
-        if given.only != "first":
-            holds += collecting(given.python, given.rounds, Path(name))
-        if given.only != "collect":
-            holds += firsts(given.python, given.rounds, Path(name))
+        if options.only != "first":
+            holds += collecting(options.python, options.rounds, Path(name))
+        if options.only != "collect":
+            holds += firsts(options.python, options.rounds, Path(name))
     return 0 if all(holds) else 1
 
 

@@ -114,8 +114,8 @@ class Table:
         for row in self.rows:
             if row.name == name:
                 return row
-        known = ", ".join(row.name for row in self.rows)
-        raise KeyError(f"no row {name!r}; there are: {known}")
+        names = ", ".join(row.name for row in self.rows)
+        raise KeyError(f"no row {name!r}; there are: {names}")
 
     def ratio(self, name: str, base: str) -> float:
         """Return the cost of `name` divided by that of `base`, by the quickest round of each.
@@ -209,14 +209,14 @@ def limit(
 
 def curve(title: str, work: str, series: dict[str, list[tuple[float, float]]]) -> Curve:
     """Print and keep cost against work: microseconds at each amount, one series per name."""
-    made = Curve(title, work, series)
-    results.curves.append(made)
+    new_curve = Curve(title, work, series)
+    results.curves.append(new_curve)
     print(f"\n{title}, us by {work}")
     for name, points in series.items():
         shown = "  ".join(f"{x:,.0f}: {y:,.1f}" for x, y in points)
         print(f"  {name:28} {shown}")
     sys.stdout.flush()
-    return made
+    return new_curve
 
 
 def _told(figure: Figure) -> bool:

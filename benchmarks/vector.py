@@ -71,17 +71,19 @@ def queries(rows: int, dimension: int, rounds: int) -> Iterator[bool]:
     """Compare one query, and sixteen in one request, with the product alone and with other
     libraries.
     """
-    vectors, asked = random_vectors(rows, dimension), random_vectors(16, dimension)
+    vectors, query_vectors = random_vectors(rows, dimension), random_vectors(16, dimension)
     engine = filled_engine(vectors)
-    one = [VectorQuery(vector=asked[0], top_k=TOP_K, include=Include())]
-    sixteen = [VectorQuery(vector=vector, top_k=TOP_K, include=Include()) for vector in asked]
-    query = asked[0]
+    single = [VectorQuery(vector=query_vectors[0], top_k=TOP_K, include=Include())]
+    sixteen = [
+        VectorQuery(vector=vector, top_k=TOP_K, include=Include()) for vector in query_vectors
+    ]
+    query = query_vectors[0]
 
     def bare() -> object:
         scores = vectors @ query
         return np.argpartition(scores, rows - TOP_K)[rows - TOP_K :]
 
-    calls: dict[str, Call] = {"numpy": bare, "engine": lambda: engine.query("", one)}
+    calls: dict[str, Call] = {"numpy": bare, "engine": lambda: engine.query("", single)}
     if rows * dimension <= dense.ONE_THREAD:
         # The engine does not use several threads here, because on a busy processor they wait for
         # each other: a product of 0.1 ms then takes up to 8 ms.
@@ -186,11 +188,11 @@ def over_http(rounds: int) -> Iterator[bool]:
             "", [VectorRecord(str(row), vector) for row, vector in enumerate(vectors)]
         )
         query = [float(value) for value in random_vectors(1, 768)[0]]
-        asked = np.asarray(query, np.float32)
+        query_vector = np.asarray(query, np.float32)
         servers = {
             "hub": index.url,
             "werkzeug": stack.enter_context(stock_werkzeug(index._app.answer)),
-            "floor": stack.enter_context(raw_answers(lambda: vectors @ asked)),
+            "floor": stack.enter_context(raw_answers(lambda: vectors @ query_vector)),
             "at once, raw": stack.enter_context(raw_answers(lambda: None)),
             "at once, werkzeug": stack.enter_context(stock_werkzeug(lambda _: Answer(SAME_HITS))),
         }

@@ -119,7 +119,7 @@ def main() -> int:
         "--hours", type=int, default=24, help="hours of a day in which there are calls"
     )
     parser.add_argument("--calls", type=int, default=200, help="calls of clients in an hour")
-    given = parser.parse_args()
+    options = parser.parse_args()
     server = ThreadingHTTPServer(("127.0.0.1", 0), Destination)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     command = [
@@ -140,9 +140,9 @@ def main() -> int:
         summary = json.loads(process.stdout.readline())
         week = Week(summary, process.pid, f"http://127.0.0.1:{server.server_port}/hook")
         days = []
-        for day in range(given.days):
-            for hour in range(given.hours):
-                week.hour(day * 24 + hour, given.calls)
+        for day in range(options.days):
+            for hour in range(options.hours):
+                week.hour(day * 24 + hour, options.calls)
             days.append(week.figures())
             memory, threads, files = days[-1]
             print(

@@ -75,8 +75,10 @@ def _signature(
         if any(map(_is_internal, inspect.signature(value).parameters.values())):
             return "", returns
         if issubclass(value, Settings):
-            defaults = {name: each.default for name, each in settings_of(value).items()}
-            signature = f"(*, {', '.join(f'{name}={each!r}' for name, each in defaults.items())})"
+            defaults = {name: setting.default for name, setting in settings_of(value).items()}
+            signature = (
+                f"(*, {', '.join(f'{name}={default!r}' for name, default in defaults.items())})"
+            )
         if dataclasses.is_dataclass(value):
             for field in dataclasses.fields(value):
                 if field.init and field.default_factory is not dataclasses.MISSING:

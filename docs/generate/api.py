@@ -74,12 +74,12 @@ def _page(title: str) -> str:
 def _groups() -> dict[str, list[str]]:
     """Return the names below each heading."""
     left = dict(sorted(_MODULES.items()))
-    found = {}
+    groups = {}
     for title, places in _GROUPS.items():
-        found[title] = [name for name, home in left.items() if home.startswith(places)]
-        for name in found[title]:
+        groups[title] = [name for name, home in left.items() if home.startswith(places)]
+        for name in groups[title]:
             del left[name]
-    return found
+    return groups
 
 
 def _names(names: list[str], page: str) -> str:

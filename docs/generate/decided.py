@@ -50,8 +50,8 @@ def _of_module(path: str, module: ast.Module) -> Iterator[str]:
                 f", `{name}`" if name else ""
             )
             for text, items in _paragraphs(docstring):
-                told = "" if text.startswith(about) else f"*{about}* "
-                yield f"- {told}{text} ({where})\n" + "".join(f"  - {item}\n" for item in items)
+                lead = "" if text.startswith(about) else f"*{about}* "
+                yield f"- {lead}{text} ({where})\n" + "".join(f"  - {item}\n" for item in items)
 
 
 def _paragraphs(docstring: str) -> Iterator[tuple[str, list[str]]]:
@@ -69,7 +69,7 @@ def _paragraphs(docstring: str) -> Iterator[tuple[str, list[str]]]:
 
 def _from_the_decision(text: str) -> str:
     """Return the text after "Decided here:", or the whole text if the words are inside a sentence."""
-    found = re.search(r"\*?Decided here\*?(?:, [^:]{0,60})?: (.*)", text)
-    if found is None:
+    match = re.search(r"\*?Decided here\*?(?:, [^:]{0,60})?: (.*)", text)
+    if match is None:
         return text
-    return found[1][:1].upper() + found[1][1:]
+    return match[1][:1].upper() + match[1][1:]

@@ -61,17 +61,17 @@ class _Filled(ast.NodeTransformer):
 
 
 def _returned(function: ast.FunctionDef) -> Iterator[str]:
-    given = [node for node in ast.walk(function) if isinstance(node, ast.Assign)]
+    assignments = [node for node in ast.walk(function) if isinstance(node, ast.Assign)]
     named: dict[str, list[ast.expr]] = {}
-    for assign in given:
+    for assign in assignments:
         if isinstance(assign.targets[0], ast.Name):
             named.setdefault(assign.targets[0].id, []).append(assign.value)
     texts = {
         name: values[0] for name, values in named.items() if len(values) == 1 and _text(values[0])
     }
-    for found in ast.walk(_Filled(texts).visit(function)):
-        if isinstance(found, ast.Return) and found.value is not None:
-            yield from _shown(found.value)
+    for node in ast.walk(_Filled(texts).visit(function)):
+        if isinstance(node, ast.Return) and node.value is not None:
+            yield from _shown(node.value)
 
 
 def _shown(value: ast.expr) -> Iterator[str]:
@@ -97,10 +97,10 @@ def _shown(value: ast.expr) -> Iterator[str]:
 def _text(value: ast.expr) -> str:
     """Return a string with ``<name>`` for its placeholders; an empty string for other expressions."""
     if isinstance(value, ast.Constant):
-        found = value.value
-        if isinstance(found, bytes):
-            return found.decode("utf-8", "replace").strip("\r\n")
-        return found if isinstance(found, str) else ""
+        constant = value.value
+        if isinstance(constant, bytes):
+            return constant.decode("utf-8", "replace").strip("\r\n")
+        return constant if isinstance(constant, str) else ""
     if isinstance(value, ast.JoinedStr):
         return "".join(
             str(part.value)

@@ -36,19 +36,19 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def first_sentence(text: str | None) -> str:
     """Return the first sentence of a docstring."""
-    found = inline((text or "").strip().partition("\n\n")[0])
-    return re.split(r"(?<=\.) (?=[A-Z`])", found)[0]
+    line = inline((text or "").strip().partition("\n\n")[0])
+    return re.split(r"(?<=\.) (?=[A-Z`])", line)[0]
 
 
 def attribute_docs(kind: Any) -> dict[str, str]:
     """Return the docstring below each field of a class and its bases."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for owner in reversed(kind.__bases__):
         if owner.__module__.startswith("pytest_fakecloud"):
-            found.update(attribute_docs(owner))
+            texts.update(attribute_docs(owner))
     body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
     assert isinstance(body, ast.ClassDef)
-    return {**found, **_texts_below(body.body)}
+    return {**texts, **_texts_below(body.body)}
 
 
 def alias_docs(module: str) -> dict[str, str]:

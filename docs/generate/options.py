@@ -22,14 +22,14 @@ def fixtures_page() -> str:
         "Every fixture of the plugin, as `pytest --fixtures -v` lists them. A fake lasts for one "
         "test, or as long as `fakecloud_scope` says ([scopes](../guides/session-scope.md)).\n\n",
     ]
-    found = list(_fixtures())
+    documented = list(_fixtures())
     parts.append(
         table(
             ("Fixture", "Scope", "Gives"),
-            ((f"[`{name}`](#{name})", scope, kind) for name, scope, kind, _ in found),
+            ((f"[`{name}`](#{name})", scope, kind) for name, scope, kind, _ in documented),
         )
     )
-    for name, _, _, text in found:
+    for name, _, _, text in documented:
         parts.append(f"\n({name})=\n## `{name}`\n\n{text}\n")
         if name == "fakecloud_env":
             parts.append("\n" + table(("Fixture", "Variable", "Its value"), _variables()))
@@ -48,10 +48,17 @@ def _variables() -> Iterator[tuple[str, str, str]]:
         for fixture in ("kv_server", "vector_index", "broker", "queue"):
             handle = fixture_fake(cloud, fixture)
             for variable, value in handle.env.items():
-                word = next((one for one in _WORDS if getattr(handle, one, None) == value), None)
+                word = next(
+                    (
+                        attribute
+                        for attribute in _WORDS
+                        if getattr(handle, attribute, None) == value
+                    ),
+                    None,
+                )
                 assert word or not value, f"no attribute of {fixture} is {variable}"
-                told = f"`{fixture}.{word}`" if word else "empty"
-                yield f"`{fixture}`", f"`{variable}`", told
+                meaning = f"`{fixture}.{word}`" if word else "empty"
+                yield f"`{fixture}`", f"`{variable}`", meaning
 
 
 def _fixtures() -> Iterator[tuple[str, str, str, str]]:

@@ -75,11 +75,11 @@ def _rows(declared: Any) -> Iterator[tuple[str, str, str, str]]:
     meanings = attribute_docs(declared)
     inherited = settings_of(declared.__base__)
     settings = sorted(settings_of(declared).items(), key=lambda item: item[0] in inherited)
-    for name, each in settings:
+    for name, setting in settings:
         if declared is HandleConfig or name not in settings_of(HandleConfig):
-            kind, default = _type(each.kind.accepts), _literal(each.default)
-            note = _ENGINES[each.engines] if "engine" in settings_of(declared) else ""
-            yield f"`{name}`", f"`{kind}`", f"`{default}`", meanings[each.attribute] + note
+            kind, default = _type(setting.kind.accepts), _literal(setting.default)
+            note = _ENGINES[setting.engines] if "engine" in settings_of(declared) else ""
+            yield f"`{name}`", f"`{kind}`", f"`{default}`", meanings[setting.attribute] + note
 
 
 def _type(accepts: Any) -> str:
@@ -91,18 +91,20 @@ def _type(accepts: Any) -> str:
         if members >= set(get_args(kind)):
             parts.append(word)
             members -= set(get_args(kind))
-    for each in get_args(accepts) if union else [accepts]:
-        if each not in members:
+    for option in get_args(accepts) if union else [accepts]:
+        if option not in members:
             continue
-        arguments = get_args(each)
-        if get_origin(each) is Literal:
+        arguments = get_args(option)
+        if get_origin(option) is Literal:
             parts += map(_literal, arguments)
-        elif get_origin(each) is Callable:
+        elif get_origin(option) is Callable:
             parts.append("function")
         elif arguments:
-            parts.append(f"{get_origin(each).__name__}[{', '.join(map(_type, arguments))}]")
+            parts.append(f"{get_origin(option).__name__}[{', '.join(map(_type, arguments))}]")
         else:
-            parts.append({None: "None", NoneType: "None", Any: "object"}.get(each) or each.__name__)
+            parts.append(
+                {None: "None", NoneType: "None", Any: "object"}.get(option) or option.__name__
+            )
     return " | ".join(parts)
 
 
@@ -124,7 +126,7 @@ def _limits_of(declared: Any) -> Iterator[str]:
         yield "\nThe fields of `BrokerLimits`; None means no limit:\n\n"
         yield table(("Limit", "Default"), _limits(BrokerLimits))
         limits = settings_of(BrokerLimits).items()
-        names = ", ".join(f"`{name}`" for name, each in limits if each.engines == "both")
+        names = ", ".join(f"`{name}`" for name, setting in limits if setting.engines == "both")
         yield f"\nThe limits that also apply with `engine=`: {names}.\n"
     elif declared is QueueConfig:
         yield (

@@ -64,10 +64,10 @@ class CutBytes(bytes):
     def of(cls, whole: bytes, size: int | None = None) -> CutBytes:
         """Cut ``whole``, which may itself be only the first part of a body of ``size`` bytes."""
         size = len(whole) if size is None else size
-        kept = whole[:KEPT_OF_CUT]
-        made = cls(b"%b... (cut by the journal: %d bytes in all)" % (kept, size))
-        made.size, made._kept = size, len(kept)
-        return made
+        beginning = whole[:KEPT_OF_CUT]
+        cut_bytes = cls(b"%b... (cut by the journal: %d bytes in all)" % (beginning, size))
+        cut_bytes.size, cut_bytes._kept = size, len(beginning)
+        return cut_bytes
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, bytes | bytearray) or self is other:
@@ -140,8 +140,8 @@ class Headers(Mapping[str, str]):
         """
         if not isinstance(name, str):
             raise ContractError(f"{name!r} is not the name of a header: pass a string")
-        wanted = name.lower()
-        return [value for key, value in self.pairs if key.lower() == wanted]
+        lower_name = name.lower()
+        return [value for key, value in self.pairs if key.lower() == lower_name]
 
 
 def _folded(headers: Headers) -> dict[str, list[str]]:
@@ -252,8 +252,8 @@ def field_of(call: Call, name: str) -> object:
             size = call.cut.get("facts")
         if size is not None:
             raise cannot_tell(f"the {name} ({size:,} bytes) of {call!r}")
-    found = getattr(call, name, ABSENT)
-    return call.facts.get(name, ABSENT) if found is ABSENT else found
+    value = getattr(call, name, ABSENT)
+    return call.facts.get(name, ABSENT) if value is ABSENT else value
 
 
 def weight_of(call: Call) -> int:
@@ -278,9 +278,9 @@ def shorten(call: Call, *, read_facts: bool = True) -> None:
         for name, value in facts.items()
         if name not in call.cut and (size := _size_of(value)) > KEPT_OF_CUT
     }
-    kept: dict[str, Any] = {
+    shortened: dict[str, Any] = {
         "_read_facts": {
-            name: _beginning(one) if name in cut else one for name, one in facts.items()
+            name: _beginning(fact) if name in cut else fact for name, fact in facts.items()
         }
     }
     if not facts and not read_facts:
@@ -289,7 +289,7 @@ def shorten(call: Call, *, read_facts: bool = True) -> None:
     size = sum(len(name) + len(value) for name, value in pairs)
     if "request_headers" not in call.cut and (size > LIGHT or len(pairs) > _HEADERS_OF_CUT):
         cut["request_headers"] = size
-        kept["request_headers"] = Headers(
+        shortened["request_headers"] = Headers(
             [
                 (_beginning(name, _HEADER_OF_CUT), _beginning(value, _HEADER_OF_CUT))
                 for name, value in pairs[:_HEADERS_OF_CUT]
@@ -299,10 +299,10 @@ def shorten(call: Call, *, read_facts: bool = True) -> None:
         value = getattr(call, name)
         if len(value) > KEPT_OF_CUT and name not in call.cut:
             cut[name] = len(value)
-            kept[name] = _beginning(value) if name == "target" else CutBytes.of(value)
+            shortened[name] = _beginning(value) if name == "target" else CutBytes.of(value)
     # Record the cut first, so that no other thread mistakes a shortened field for the whole.
     record_cut(call, cut)
-    for name, value in kept.items():
+    for name, value in shortened.items():
         setattr(call, name, value)
 
 
@@ -496,49 +496,49 @@ class CallNames(Text):
     def __init__(self, words: Callable[[], Iterable[str]]) -> None:
         self._words = words
 
-    def check(self, name: str, wanted: Any) -> None:
-        given = shown(wanted) if name == "what" else f"{name}={shown(wanted)}"
-        if callable(wanted) or not self.accepts(wanted):
+    def check(self, name: str, expected: Any) -> None:
+        argument = shown(expected) if name == "what" else f"{name}={shown(expected)}"
+        if callable(expected) or not self.accepts(expected):
             raise ContractError(
-                f"{given} does not name a call: pass {self.expected}, or fields as keyword arguments"
+                f"{argument} does not name a call: pass {self.expected}, or fields as keyword arguments"
             )
-        if not isinstance(wanted, str):
+        if not isinstance(expected, str):
             return
-        method, space, target = wanted.partition(" ")
+        method, space, target = expected.partition(" ")
         if space and ("/" in target or target.startswith("*")):
             METHOD.check("method", method)
             TARGET.check("target", target)
-        elif "/" in wanted:
-            TARGET.check(name, wanted)
+        elif "/" in expected:
+            TARGET.check(name, expected)
         else:
-            self._check_word(given, wanted)
+            self._check_word(argument, expected)
 
-    def _check_word(self, given: str, wanted: str) -> None:
+    def _check_word(self, argument: str, name: str) -> None:
         words = set(self._words())
         # Look for the exact name first, which avoids comparing four hundred names in most cases.
-        known = wanted in words or wanted.upper() in words
-        if words and not (known or any(self.equals(word, wanted) for word in words)):
+        is_exact = name in words or name.upper() in words
+        if words and not (is_exact or any(self.equals(word, name) for word in words)):
             raise ContractError(
-                f"{given} is neither a route nor a command"
-                f"{did_you_mean(wanted, sorted(words)) or '.'} Pass {self.expected}"
+                f"{argument} is neither a route nor a command"
+                f"{did_you_mean(name, sorted(words)) or '.'} Pass {self.expected}"
             )
 
-    def equals(self, found: Any, wanted: Any) -> bool:
-        if super().equals(found, wanted):
+    def equals(self, actual: Any, expected: Any) -> bool:
+        if super().equals(actual, expected):
             return True
-        if "/" in wanted or not isinstance(found, str):
+        if "/" in expected or not isinstance(actual, str):
             return False
         # Compare command names case-insensitively.
-        return super().equals(found.upper(), wanted.upper())
+        return super().equals(actual.upper(), expected.upper())
 
-    def differs(self, name: str, found: Any, wanted: Any) -> str:
-        return f"is {found.shown}, not {wanted}"
+    def differs(self, name: str, actual: Any, expected: Any) -> str:
+        return f"is {actual.shown}, not {expected}"
 
-    def check_not_cut(self, found: Any, wanted: Any) -> None:
+    def check_not_cut(self, actual: Any, expected: Any) -> None:
         # A wanted name with a slash is never compared with commands, so only a cut target matters.
-        cut = {"target"} if isinstance(wanted, str) and "/" in wanted else _NAMED_BY
-        if not found.call.cut.keys().isdisjoint(cut):
-            raise cannot_tell(f"whether {found.call!r} is {wanted!r}")
+        cut = {"target"} if isinstance(expected, str) and "/" in expected else _NAMED_BY
+        if not actual.call.cut.keys().isdisjoint(cut):
+            raise cannot_tell(f"whether {actual.call!r} is {expected!r}")
 
 
 class Listed(Text):
@@ -553,12 +553,12 @@ class Listed(Text):
         self._words = words
         self.expected = f"a {noun} (* matches anything), a pattern"
 
-    def check(self, name: str, wanted: Any) -> None:
-        super().check(name, wanted)
-        if isinstance(wanted, str) and wanted:
+    def check(self, name: str, expected: Any) -> None:
+        super().check(name, expected)
+        if isinstance(expected, str) and expected:
             words = sorted(set(self._words()))
-            if words and not any(self.equals(word, wanted) for word in words):
-                raise ContractError(unknown_name(self._noun, wanted, words, name))
+            if words and not any(self.equals(word, expected) for word in words):
+                raise ContractError(unknown_name(self._noun, expected, words, name))
 
 
 class NamesOf(list[str]):
@@ -579,7 +579,7 @@ class NamesOf(list[str]):
     def each_command(cls, call: Call) -> list[NamesOf] | None:
         """Return the strings for each command of a call, or None if it has fewer than two."""
         commands = _commands_of(call)
-        return [cls(call, [each]) for each in commands] if len(commands) > 1 else None
+        return [cls(call, [command]) for command in commands] if len(commands) > 1 else None
 
     @property
     def shown(self) -> str:

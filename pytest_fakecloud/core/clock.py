@@ -24,6 +24,7 @@ from .timers import (
     LANES,
     LAST_US,
     Begin,
+    ClockTurns,
     Duration,
     Fired,
     Instant,
@@ -32,7 +33,6 @@ from .timers import (
     Registry,
     Signal,
     Timer,
-    Turns,
     duration_us,
     instant_us,
     monotonic,
@@ -112,7 +112,7 @@ class Timekeeper:
         """Functions that are called at the end of each call that ``drives`` counts."""
         self._ties: Registry[tuple[str]] = Registry()
         """Reasons why the clock cannot be moved, each in a tuple, so that equal ones are distinct."""
-        self._turns = Turns()
+        self._turns = ClockTurns()
         self._signals: weakref.WeakSet[Signal] = weakref.WeakSet()
         self._start_us, self._starts_frozen = start_of(now, mode)
         self._begin_at(self._start_us, self._starts_frozen)
@@ -533,7 +533,7 @@ class Timekeeper:
                 heapq.heappush(planned, (due_us, timer.sequence, timer))
                 if len(planned) > self._compact_at.get(lane, _COMPACT):
                     # Remove cancelled timers, which pile up when a deadline is postponed repeatedly.
-                    planned[:] = [each for each in planned if not each[2].cancelled]
+                    planned[:] = [timed for timed in planned if not timed[2].cancelled]
                     heapq.heapify(planned)
                     self._compact_at[lane] = max(_COMPACT, 2 * len(planned))
         if lane == "background":
@@ -546,18 +546,20 @@ class Timekeeper:
     def planned(self, most: int) -> tuple[int, list[Timer]]:
         """Return how many timers are planned, and the first ``most`` of them in order."""
         with self._lock:
-            planned = [one for lane in self._lanes.values() for one in lane if not one[2].cancelled]
+            planned = [
+                timed for lane in self._lanes.values() for timed in lane if not timed[2].cancelled
+            ]
         return len(planned), [timer for _, _, timer in sorted(planned)[:most]]
 
     def due_times(self) -> set[int]:
         """Return the times, in microseconds, at which the planned timers are due."""
-        found = set()
+        due_times = set()
         with self._lock:
             for planned in self._lanes.values():
                 for due_us, _, timer in planned:
                     if not timer.cancelled:
-                        found.add(due_us)
-        return found
+                        due_times.add(due_us)
+        return due_times
 
     def forget_timers(self) -> None:
         """Forget all planned timers, whose callbacks refer to the fakes of a closed cloud."""
@@ -615,9 +617,9 @@ class Timekeeper:
         frozen_left = self._wait_cap
         while True:
             seen = signal.version
-            found = poll()
-            if found is not None or signal.closed:
-                return found
+            result = poll()
+            if result is not None or signal.closed:
+                return result
             now_us = self.now_us()
             left = (deadline_us - now_us) / 1e6
             frozen = self._frozen_us is not None or self._held_us is not None

@@ -49,10 +49,10 @@ class ContractError(FakecloudError):
 
 
 @contextmanager
-def importing(asked: str, extra: str = "") -> Iterator[None]:
-    """Turn the import of a missing module in a with-block into a ``ContractError`` about ``asked``.
+def importing(feature: str, extra: str = "") -> Iterator[None]:
+    """Turn the import of a missing module in a with-block into a ``ContractError`` about ``feature``.
 
-    ``asked`` is the feature or the setting that needs the module. The error says how to install the
+    ``feature`` is the feature or the setting that needs the module. The error says how to install the
     module, which is a part of this package or belongs to one of its extras.
     """
     try:
@@ -62,13 +62,13 @@ def importing(asked: str, extra: str = "") -> Iterator[None]:
         package = name.partition(".")[0]
         if package == __name__.partition(".")[0]:
             raise ContractError(
-                f"{asked} needs {name}, a part of pytest-fakecloud that is not installed here: "
+                f"{feature} needs {name}, a part of pytest-fakecloud that is not installed here: "
                 "pip install --force-reinstall pytest-fakecloud"
             ) from None
         if not extra:
             raise
         raise ContractError(
-            f"{asked} needs {package.replace('_', '-')}: pip install 'pytest-fakecloud[{extra}]'"
+            f"{feature} needs {package.replace('_', '-')}: pip install 'pytest-fakecloud[{extra}]'"
         ) from error
 
 
@@ -175,16 +175,16 @@ def ends_the_test(error: BaseException | None) -> BaseException | None:
         outcomes += (pytest.fail.Exception, pytest.skip.Exception, pytest.exit.Exception)
     waiting, seen = [error], {id(error)}
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, outcomes):
-            return one
-        linked = [one.__cause__, one.__context__]
-        if isinstance(one, BaseExceptionGroup):
-            linked += one.exceptions
-        for each in linked:
-            if each is not None and id(each) not in seen:
-                seen.add(id(each))
-                waiting.append(each)
+        linked_error = waiting.pop()
+        if isinstance(linked_error, outcomes):
+            return linked_error
+        linked = [linked_error.__cause__, linked_error.__context__]
+        if isinstance(linked_error, BaseExceptionGroup):
+            linked += linked_error.exceptions
+        for cause in linked:
+            if cause is not None and id(cause) not in seen:
+                seen.add(id(cause))
+                waiting.append(cause)
     unittest = sys.modules.get("unittest.case")
     skips = unittest is not None and isinstance(error, unittest.SkipTest)
     # An exception group may contain a failed assertion beside the cancellation of a sibling task.
@@ -194,11 +194,11 @@ def ends_the_test(error: BaseException | None) -> BaseException | None:
 
 def chain_of(error: BaseException | None) -> list[BaseException]:
     """Return an exception, its cause or context, the cause or context of that, and so on."""
-    found: dict[int, BaseException] = {}
-    while error is not None and id(error) not in found:
-        found[id(error)] = error
+    errors: dict[int, BaseException] = {}
+    while error is not None and id(error) not in errors:
+        errors[id(error)] = error
         error = error.__cause__ or error.__context__
-    return list(found.values())
+    return list(errors.values())
 
 
 def broken_promise(error: BaseException | None) -> AssertionError | None:
@@ -212,10 +212,10 @@ def broken_promise(error: BaseException | None) -> AssertionError | None:
 
 def raised_by_test(error: BaseException | None) -> BaseException | None:
     """Return the test's assertion or outcome that an error is or, as a ``ContractError``, wraps."""
-    found = ends_the_test(error) or broken_promise(error)
-    if found is None and isinstance(error, ContractError):
+    outcome = ends_the_test(error) or broken_promise(error)
+    if outcome is None and isinstance(error, ContractError):
         return raised_by_test(error.__cause__)
-    return found
+    return outcome
 
 
 def runs_through_test(error: BaseException) -> bool:
@@ -251,8 +251,8 @@ def cut(text: str, length: int = SHOWN) -> str:
 
 def one_line(text: str, length: int = 1000) -> str:
     """Return a message as one line without control characters, cut if too long."""
-    kept = text[: length + 1]
-    plain = " ".join("".join(c if c.isprintable() else " " for c in kept).split())
+    beginning = text[: length + 1]
+    plain = " ".join("".join(c if c.isprintable() else " " for c in beginning).split())
     return plain if len(text) <= length else f"{plain[:length]}…"
 
 
@@ -286,64 +286,68 @@ def listed(items: Sequence[str], most: int = 6) -> str:
     return ", ".join(items[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def unknown_name(noun: str, given: object, known: Iterable[str], argument: str = "") -> str:
+def unknown_name(noun: str, name: object, known_names: Iterable[str], argument: str = "") -> str:
     """Return the message for a name that is not among the known names of ``noun``, such as ``"field
     of a call"``. It begins with ``argument=`` if that is given.
     """
-    names = list(known)
-    named = f"{argument}={brief(given)}" if argument else brief(given)
+    names = list(known_names)
+    named = f"{argument}={brief(name)}" if argument else brief(name)
     article = "an" if noun[0] in "aeiou" else "a"
     return (
-        f"{named} is not {article} {noun}{did_you_mean(given, names) or '.'} "
+        f"{named} is not {article} {noun}{did_you_mean(name, names) or '.'} "
         f"Known {noun.partition(' of ')[0]}s: {listed(names, 40) or 'none'}"
     )
 
 
-def did_you_mean(word: object, known: Iterable[str]) -> str:
+def did_you_mean(word: object, known_words: Iterable[str]) -> str:
     """Return ``"; did you mean …?"`` if one of the known words is similar, else an empty string."""
     if not isinstance(word, str):
         return ""
-    folded = {one.lower(): one for one in known}
-    given = word[:100].lower()
-    found = difflib.get_close_matches(given, folded, 3, 0.6)
+    folded = {known_word.lower(): known_word for known_word in known_words}
+    folded_word = word[:100].lower()
+    matches = difflib.get_close_matches(folded_word, folded, 3, 0.6)
     # Exchanged letters are the more likely mistake: STE is SET rather than SETEX.
-    found.sort(key=lambda one: sorted(one) != sorted(given))
-    return f"; did you mean {folded[found[0]]!r}?" if found else ""
+    matches.sort(key=lambda match: sorted(match) != sorted(folded_word))
+    return f"; did you mean {folded[matches[0]]!r}?" if matches else ""
 
 
-def same_json(found: Any, wanted: Any) -> bool:
+def same_json(actual: Any, expected: Any) -> bool:
     """Return whether two JSON values are equal. Unlike ``==``, tell True from 1, and False from 0."""
-    return bool(found == wanted) and not _mixes_booleans(found, wanted)
+    return bool(actual == expected) and not _mixes_booleans(actual, expected)
 
 
-def _mixes_booleans(found: Any, wanted: Any) -> bool:
-    if isinstance(found, dict) and isinstance(wanted, dict):
-        return any(_mixes_booleans(value, wanted.get(name)) for name, value in found.items())
-    if isinstance(found, list) and isinstance(wanted, list):
-        return any(map(_mixes_booleans, found, wanted))
-    numbers = isinstance(found, int | float) and isinstance(wanted, int | float)
-    return numbers and isinstance(found, bool) is not isinstance(wanted, bool)
+def _mixes_booleans(actual: Any, expected: Any) -> bool:
+    if isinstance(actual, dict) and isinstance(expected, dict):
+        return any(_mixes_booleans(value, expected.get(name)) for name, value in actual.items())
+    if isinstance(actual, list) and isinstance(expected, list):
+        return any(map(_mixes_booleans, actual, expected))
+    numbers = isinstance(actual, int | float) and isinstance(expected, int | float)
+    return numbers and isinstance(actual, bool) is not isinstance(expected, bool)
 
 
-def differences(found: Any, wanted: Any, place: str) -> Iterator[str]:
+def differences(actual: Any, expected: Any, place: str) -> Iterator[str]:
     """Describe each difference between two JSON values. Lists of different length are shown whole."""
-    if isinstance(found, dict) and isinstance(wanted, dict):
-        for name in {**wanted, **found}:
-            one, other = found.get(name, _ABSENT), wanted.get(name, _ABSENT)
-            yield from differences(one, other, f"{place}.{name}")
-    elif isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
-        for number, (one, other) in enumerate(zip(found, wanted, strict=True)):
-            yield from differences(one, other, f"{place}[{number}]")
-    elif found is _ABSENT:
-        yield f"{place} is absent, not {brief(wanted)}"
-    elif wanted is _ABSENT:
-        yield f"{place} is {brief(found)}, not expected"
-    elif same_json(found, wanted):
+    if isinstance(actual, dict) and isinstance(expected, dict):
+        for name in {**expected, **actual}:
+            value, other = actual.get(name, _ABSENT), expected.get(name, _ABSENT)
+            yield from differences(value, other, f"{place}.{name}")
+    elif isinstance(actual, list) and isinstance(expected, list) and len(actual) == len(expected):
+        for number, (value, other) in enumerate(zip(actual, expected, strict=True)):
+            yield from differences(value, other, f"{place}[{number}]")
+    elif actual is _ABSENT:
+        yield f"{place} is absent, not {brief(expected)}"
+    elif expected is _ABSENT:
+        yield f"{place} is {brief(actual)}, not expected"
+    elif same_json(actual, expected):
         return
-    elif isinstance(found, str) and isinstance(wanted, str) and len(found) + len(wanted) > SHOWN:
-        pairs = enumerate(zip(found, wanted, strict=False))
-        at = next((n for n, (a, b) in pairs if a != b), min(len(found), len(wanted)))
-        one, other = brief(found[at:], 60), brief(wanted[at:], 60)
-        yield f"{place} from character {at} on is {one}, not {other}"
+    elif (
+        isinstance(actual, str)
+        and isinstance(expected, str)
+        and len(actual) + len(expected) > SHOWN
+    ):
+        pairs = enumerate(zip(actual, expected, strict=False))
+        at = next((n for n, (a, b) in pairs if a != b), min(len(actual), len(expected)))
+        value, other = brief(actual[at:], 60), brief(expected[at:], 60)
+        yield f"{place} from character {at} on is {value}, not {other}"
     else:
-        yield f"{place} is {brief(found)}, not {brief(wanted)}"
+        yield f"{place} is {brief(actual)}, not {brief(expected)}"

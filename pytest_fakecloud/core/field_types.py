@@ -64,10 +64,10 @@ def is_lazy_function(function: object) -> bool:
     """Return whether a call only creates a coroutine or a generator, without running its code."""
     called = getattr(type(function), "__call__", None)  # noqa: B004
     return any(
-        inspect.iscoroutinefunction(each)
-        or inspect.isgeneratorfunction(each)
-        or inspect.isasyncgenfunction(each)
-        for each in (function, called)
+        inspect.iscoroutinefunction(candidate)
+        or inspect.isgeneratorfunction(candidate)
+        or inspect.isasyncgenfunction(candidate)
+        for candidate in (function, called)
     )
 
 
@@ -88,7 +88,11 @@ def positional_parameters(function: Callable[..., object]) -> list[inspect.Param
         parameters = signature_of(function).parameters.values()
     except (TypeError, ValueError):
         return []
-    return [each for each in parameters if each.kind not in (each.KEYWORD_ONLY, each.VAR_KEYWORD)]
+    return [
+        parameter
+        for parameter in parameters
+        if parameter.kind not in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD)
+    ]
 
 
 def discard_awaitable(result: object) -> bool:
@@ -98,34 +102,34 @@ def discard_awaitable(result: object) -> bool:
     return inspect.isawaitable(result)
 
 
-def is_pattern(wanted: object) -> bool:
+def is_pattern(value: object) -> bool:
     # Check by attribute instead of by class, so that patterns of the ``regex`` library work too.
-    return not isinstance(wanted, type) and isinstance(
-        getattr(wanted, "pattern", None), str | bytes
-    )
+    return not isinstance(value, type) and isinstance(getattr(value, "pattern", None), str | bytes)
 
 
-def is_text_pattern(wanted: Any) -> bool:
+def is_text_pattern(value: Any) -> bool:
     """Return whether a value is a compiled regular expression for strings."""
-    return is_pattern(wanted) and isinstance(wanted.pattern, str)
+    return is_pattern(value) and isinstance(value.pattern, str)
 
 
 _PLAIN = (str, bytes, bytearray, int, float, Mapping, list, tuple, set, frozenset, datetime)
 """Types whose values compare equal only to values of the same kind."""
 
 
-def defines_equality(wanted: object, samples: Iterable[object]) -> bool:
+def defines_equality(expected: object, samples: Iterable[object]) -> bool:
     """Return whether a value defines its own equality, as ``mock.ANY`` and dirty-equals do.
 
     The ``__eq__`` of a ``Path`` or a dataclass returns NotImplemented for samples of other types.
     Arrays do not count, because their ``==`` compares element by element.
     """
-    if hasattr(type(wanted), "__array__"):
+    if hasattr(type(expected), "__array__"):
         return False
-    if isinstance(wanted, _PLAIN) or type(wanted).__eq__ in (object.__eq__, type.__eq__):
+    if isinstance(expected, _PLAIN) or type(expected).__eq__ in (object.__eq__, type.__eq__):
         return False
     # For a class use its metaclass's __eq__, as == does.
-    equals = partial(type(wanted).__eq__, wanted) if isinstance(wanted, type) else wanted.__eq__
+    equals = (
+        partial(type(expected).__eq__, expected) if isinstance(expected, type) else expected.__eq__
+    )
     for sample in samples:
         try:
             if equals(sample) is not NotImplemented:
@@ -135,9 +139,11 @@ def defines_equality(wanted: object, samples: Iterable[object]) -> bool:
     return False
 
 
-def is_predicate(wanted: object, samples: Iterable[object]) -> bool:
+def is_predicate(expected: object, samples: Iterable[object]) -> bool:
     """Return whether a value is a function to be called with the field's values."""
-    return callable(wanted) and not is_pattern(wanted) and not defines_equality(wanted, samples)
+    return (
+        callable(expected) and not is_pattern(expected) and not defines_equality(expected, samples)
+    )
 
 
 def pieces_of(text: str) -> tuple[str, ...]:
@@ -165,10 +171,10 @@ def pieces_matcher(pieces: Sequence[AnyStr]) -> Callable[[AnyStr], bool]:
             return False
         position, stop = len(head), len(text) - len(tail)
         for piece in middle:
-            found = text.find(piece, position, stop)
-            if found < 0:
+            index = text.find(piece, position, stop)
+            if index < 0:
                 return False
-            position = found + len(piece)
+            position = index + len(piece)
         return True
 
     return match
@@ -208,43 +214,45 @@ class FieldType:
     types: tuple[type, ...] = (object,)
     """The types of the values that ``accepts()`` allows."""
 
-    def accepts(self, wanted: Any) -> bool:
+    def accepts(self, expected: Any) -> bool:
         """Return whether a value could match the wanted one, which is not a function."""
-        return isinstance(wanted, self.types)
+        return isinstance(expected, self.types)
 
-    def check(self, name: str, wanted: Any) -> None:
+    def check(self, name: str, expected: Any) -> None:
         """Raise ``ContractError`` for an argument that no value of the field could match."""
-        if is_predicate(wanted, self.samples):
-            if is_lazy_function(wanted):
+        if is_predicate(expected, self.samples):
+            if is_lazy_function(expected):
                 raise ContractError(
-                    f"{name}={brief(wanted)} must be awaited or iterated, so it would match "
+                    f"{name}={brief(expected)} must be awaited or iterated, so it would match "
                     "everything: pass a plain function"
                 )
-        elif not (wanted is None or self.accepts(wanted) or defines_equality(wanted, self.samples)):
+        elif not (
+            expected is None or self.accepts(expected) or defines_equality(expected, self.samples)
+        ):
             raise ContractError(
-                f"{name}={brief(wanted)} can never match: pass {self.expected}, or a function"
+                f"{name}={brief(expected)} can never match: pass {self.expected}, or a function"
             )
 
-    def matches_pattern(self, found: Any, pattern: Any) -> bool:
-        return isinstance(found, type(pattern.pattern)) and bool(pattern.search(found))
+    def matches_pattern(self, actual: Any, pattern: Any) -> bool:
+        return isinstance(actual, type(pattern.pattern)) and bool(pattern.search(actual))
 
-    def equals(self, found: Any, wanted: Any) -> bool:
-        if isinstance(wanted, str) and isinstance(found, str) and "*" in wanted:
-            return found == wanted or glob_matcher(wanted)(found)
-        return bool(found == wanted)
+    def equals(self, actual: Any, expected: Any) -> bool:
+        if isinstance(expected, str) and isinstance(actual, str) and "*" in expected:
+            return actual == expected or glob_matcher(expected)(actual)
+        return bool(actual == expected)
 
-    def equals_unaccepted(self, found: Any, wanted: Any) -> bool:
+    def equals_unaccepted(self, actual: Any, expected: Any) -> bool:
         """Compare a value with one that ``accepts()`` rejects: None, or a comparer such as ``ANY``."""
-        return bool(found == wanted)
+        return bool(actual == expected)
 
-    def check_not_cut(self, found: Any, wanted: Any) -> None:
+    def check_not_cut(self, actual: Any, expected: Any) -> None:
         """Raise ``CannotTell`` for a value that may differ only because the journal has cut it."""
 
-    def differs(self, name: str, found: Any, wanted: Any) -> str:
+    def differs(self, name: str, actual: Any, expected: Any) -> str:
         """Describe how a value differs from the expected one."""
-        if isinstance(found, str) and isinstance(wanted, str) and "*" not in wanted:
-            return next(differences(found, wanted, name))
-        return f"{name} is {brief(found)}, not {brief(wanted)}"
+        if isinstance(actual, str) and isinstance(expected, str) and "*" not in expected:
+            return next(differences(actual, expected, name))
+        return f"{name} is {brief(actual)}, not {brief(expected)}"
 
 
 TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
@@ -258,8 +266,8 @@ class Text(FieldType):
     identifies = True
     samples: tuple[object, ...] = ("",)
 
-    def accepts(self, wanted: Any) -> bool:
-        return isinstance(wanted, str) or is_text_pattern(wanted)
+    def accepts(self, expected: Any) -> bool:
+        return isinstance(expected, str) or is_text_pattern(expected)
 
 
 class OneOf(Text):
@@ -273,17 +281,17 @@ class OneOf(Text):
         self.what = what
         self.expected = f"one of {', '.join(self.words[:20])}"
 
-    def check(self, name: str, wanted: Any) -> None:
-        super().check(name, wanted)
-        matches = self.matches_pattern if is_pattern(wanted) else self.equals
-        checked = isinstance(wanted, str) or is_pattern(wanted)
-        if checked and not any(matches(one, wanted) for one in self.words):
-            raise ContractError(unknown_name(self.what, wanted, self.words, name))
+    def check(self, name: str, expected: Any) -> None:
+        super().check(name, expected)
+        matches = self.matches_pattern if is_pattern(expected) else self.equals
+        checked = isinstance(expected, str) or is_pattern(expected)
+        if checked and not any(matches(word, expected) for word in self.words):
+            raise ContractError(unknown_name(self.what, expected, self.words, name))
 
-    def equals(self, found: Any, wanted: Any) -> bool:
-        if self.fold and isinstance(found, str) and isinstance(wanted, str):
-            return super().equals(found.lower(), wanted.lower())
-        return super().equals(found, wanted)
+    def equals(self, actual: Any, expected: Any) -> bool:
+        if self.fold and isinstance(actual, str) and isinstance(expected, str):
+            return super().equals(actual.lower(), expected.lower())
+        return super().equals(actual, expected)
 
 
 class Shaped(Text):
@@ -312,16 +320,16 @@ class Shaped(Text):
         self._never = never
         self._fits = fits
 
-    def check(self, name: str, wanted: Any) -> None:
-        super().check(name, wanted)
-        if isinstance(wanted, str) and (why := self._why_impossible(wanted)) is not None:
+    def check(self, name: str, expected: Any) -> None:
+        super().check(name, expected)
+        if isinstance(expected, str) and (why := self._why_impossible(expected)) is not None:
             raise ContractError(
-                f"{name}={brief(wanted)} can never match: {why}. "
+                f"{name}={brief(expected)} can never match: {why}. "
                 f"Pass {self.expected}, or a function"
             )
 
-    def _why_impossible(self, wanted: str) -> str | None:
-        pieces = pieces_of(wanted)
+    def _why_impossible(self, expected: str) -> str | None:
+        pieces = pieces_of(expected)
         first, whole = pieces[0], len(pieces) == 1
         start = first.lower() if self._fold else first
         if self.begins and not any(
@@ -331,8 +339,8 @@ class Shaped(Text):
             return f"{self.what} begins with {' or '.join(map(repr, self.begins))}"
         if self._never is not None:
             for piece in pieces:
-                if found := re.search(self._never, piece):
-                    return f"{self.what} does not contain {found[0]!r}"
+                if match := re.search(self._never, piece):
+                    return f"{self.what} does not contain {match[0]!r}"
         if whole and self._fits is not None and not self._fits(first):
             return f"it is not {self.what}"
         return None
@@ -343,16 +351,16 @@ class _Method(Text):
 
     identifies = False
 
-    def check(self, name: str, wanted: Any) -> None:
-        super().check(name, wanted)
-        if isinstance(wanted, str) and not re.fullmatch(TOKEN, wanted):
+    def check(self, name: str, expected: Any) -> None:
+        super().check(name, expected)
+        if isinstance(expected, str) and not re.fullmatch(TOKEN, expected):
             raise ContractError(
-                f"{name}={brief(wanted)} is not an HTTP method: pass one such as 'POST', or a pattern"
+                f"{name}={brief(expected)} is not an HTTP method: pass one such as 'POST', or a pattern"
             )
-        if isinstance(wanted, str) and wanted not in _METHODS and wanted.upper() in _METHODS:
+        if isinstance(expected, str) and expected not in _METHODS and expected.upper() in _METHODS:
             raise ContractError(
-                f"{name}={wanted!r} is not an HTTP method: methods have capital letters, "
-                f"pass {wanted.upper()!r}"
+                f"{name}={expected!r} is not an HTTP method: methods have capital letters, "
+                f"pass {expected.upper()!r}"
             )
 
 
@@ -361,29 +369,33 @@ class _Either(FieldType):
 
     def __init__(self, field_types: Iterable[FieldType]) -> None:
         self._types = tuple(field_types)
-        self.expected = "; or ".join(dict.fromkeys(one.expected for one in self._types))
-        self.samples = tuple(sample for one in self._types for sample in one.samples)
-        self.identifies = any(one.identifies for one in self._types)
+        self.expected = "; or ".join(
+            dict.fromkeys(field_type.expected for field_type in self._types)
+        )
+        self.samples = tuple(sample for field_type in self._types for sample in field_type.samples)
+        self.identifies = any(field_type.identifies for field_type in self._types)
 
-    def check(self, name: str, wanted: Any) -> None:
+    def check(self, name: str, expected: Any) -> None:
         errors = []
         for field_type in self._types:
             try:
-                field_type.check(name, wanted)
+                field_type.check(name, expected)
                 return
             except ContractError as error:
                 errors.append(error)
         raise errors[0]
 
-    def accepts(self, wanted: Any) -> bool:
-        return any(field_type.accepts(wanted) for field_type in self._types)
+    def accepts(self, expected: Any) -> bool:
+        return any(field_type.accepts(expected) for field_type in self._types)
 
-    def matches_pattern(self, found: Any, pattern: Any) -> bool:
-        return any(field_type.matches_pattern(found, pattern) for field_type in self._types)
+    def matches_pattern(self, actual: Any, pattern: Any) -> bool:
+        return any(field_type.matches_pattern(actual, pattern) for field_type in self._types)
 
-    def equals(self, found: Any, wanted: Any) -> bool:
+    def equals(self, actual: Any, expected: Any) -> bool:
         return any(
-            field_type.equals(found, wanted) if field_type.accepts(wanted) else found == wanted
+            field_type.equals(actual, expected)
+            if field_type.accepts(expected)
+            else actual == expected
             for field_type in self._types
         )
 
@@ -392,9 +404,9 @@ class _Number(FieldType):
     expected = "a number"
     samples: tuple[object, ...] = (0, 0.0)
 
-    def accepts(self, wanted: Any) -> bool:
+    def accepts(self, expected: Any) -> bool:
         # Also accept the number types of other libraries.
-        return isinstance(wanted, Real) and not isinstance(wanted, bool)
+        return isinstance(expected, Real) and not isinstance(expected, bool)
 
 
 class WholeNumber(_Number):
@@ -405,12 +417,12 @@ class WholeNumber(_Number):
         above = "" if maximum is None else f" to {maximum}"
         self.expected = f"a whole number from {minimum}{above or ' up'}"
 
-    def accepts(self, wanted: Any) -> bool:
+    def accepts(self, expected: Any) -> bool:
         return (
-            super().accepts(wanted)
-            and wanted == wanted // 1
-            and self.minimum <= wanted
-            and (self.maximum is None or wanted <= self.maximum)
+            super().accepts(expected)
+            and expected == expected // 1
+            and self.minimum <= expected
+            and (self.maximum is None or expected <= self.maximum)
         )
 
 
@@ -426,20 +438,22 @@ class _Bytes(FieldType):
     expected = "bytes, a string (* matches anything), a pattern"
     samples: tuple[object, ...] = (b"",)
 
-    def accepts(self, wanted: Any) -> bool:
-        return isinstance(wanted, bytes | bytearray | str) or is_pattern(wanted)
+    def accepts(self, expected: Any) -> bool:
+        return isinstance(expected, bytes | bytearray | str) or is_pattern(expected)
 
-    def matches_pattern(self, found: Any, pattern: Any) -> bool:
-        if isinstance(found, bytes) and isinstance(pattern.pattern, str):
-            found = found.decode("utf-8", "replace")
-        return super().matches_pattern(found, pattern)
+    def matches_pattern(self, actual: Any, pattern: Any) -> bool:
+        if isinstance(actual, bytes) and isinstance(pattern.pattern, str):
+            actual = actual.decode("utf-8", "replace")
+        return super().matches_pattern(actual, pattern)
 
-    def equals(self, found: Any, wanted: Any) -> bool:
-        if not isinstance(wanted, str):
-            return bool(found == wanted)
-        if found == wanted.encode("utf-8", "surrogatepass"):
+    def equals(self, actual: Any, expected: Any) -> bool:
+        if not isinstance(expected, str):
+            return bool(actual == expected)
+        if actual == expected.encode("utf-8", "surrogatepass"):
             return True
-        return "*" in wanted and super().equals(bytes(found).decode("utf-8", "replace"), wanted)
+        return "*" in expected and super().equals(
+            bytes(actual).decode("utf-8", "replace"), expected
+        )
 
 
 class _Json(FieldType):
@@ -448,19 +462,19 @@ class _Json(FieldType):
     expected = "a JSON value (dict with string keys, list, string, number, True, False, None)"
     samples: tuple[object, ...] = ({}, [], "", 0, True, None)
 
-    def accepts(self, wanted: Any) -> bool:
-        return is_text_pattern(wanted) or _is_json(wanted)
+    def accepts(self, expected: Any) -> bool:
+        return is_text_pattern(expected) or _is_json(expected)
 
-    def equals(self, found: Any, wanted: Any) -> bool:
-        if isinstance(wanted, str):
-            return super().equals(found, wanted)
-        return same_json(found, _as_json(wanted))
+    def equals(self, actual: Any, expected: Any) -> bool:
+        if isinstance(expected, str):
+            return super().equals(actual, expected)
+        return same_json(actual, _as_json(expected))
 
-    def differs(self, name: str, found: Any, wanted: Any) -> str:
-        lines = list(differences(found, _as_json(wanted), name))
+    def differs(self, name: str, actual: Any, expected: Any) -> str:
+        lines = list(differences(actual, _as_json(expected), name))
         more = len(lines) - _MOST_DIFFERENCES
         shown = "; ".join(lines[:_MOST_DIFFERENCES]) + (f" and {more} more" if more > 0 else "")
-        return shown or super().differs(name, found, wanted)
+        return shown or super().differs(name, actual, expected)
 
 
 class _Document(_Json):
@@ -470,55 +484,55 @@ class _Document(_Json):
     such as ``ANY`` is compared with the string if it is not JSON.
     """
 
-    def equals(self, found: Any, wanted: Any) -> bool:
-        if isinstance(wanted, str):
-            return FieldType.equals(self, found, wanted)
-        parsed = _parsed(found)
+    def equals(self, actual: Any, expected: Any) -> bool:
+        if isinstance(expected, str):
+            return FieldType.equals(self, actual, expected)
+        parsed = _parsed(actual)
         if parsed is ABSENT:
-            return (wanted is None or _is_comparer(wanted)) and bool(found == wanted)
-        return super().equals(parsed, wanted)
+            return (expected is None or _is_comparer(expected)) and bool(actual == expected)
+        return super().equals(parsed, expected)
 
-    def differs(self, name: str, found: Any, wanted: Any) -> str:
-        if isinstance(wanted, str):
-            return FieldType.differs(self, name, found, wanted)
-        parsed = _parsed(found)
+    def differs(self, name: str, actual: Any, expected: Any) -> str:
+        if isinstance(expected, str):
+            return FieldType.differs(self, name, actual, expected)
+        parsed = _parsed(actual)
         if parsed is ABSENT:
-            return f"{name} {brief(found)} is not JSON, expected {brief(wanted)}"
-        return super().differs(name, parsed, wanted)
+            return f"{name} {brief(actual)} is not JSON, expected {brief(expected)}"
+        return super().differs(name, parsed, expected)
 
 
 class _Mapping(_Json):
     expected = "a dict of JSON values with string keys"
     samples: tuple[object, ...] = ({},)
 
-    def accepts(self, wanted: Any) -> bool:
-        return isinstance(wanted, Mapping) and _is_json(wanted)
+    def accepts(self, expected: Any) -> bool:
+        return isinstance(expected, Mapping) and _is_json(expected)
 
-    def equals(self, found: Any, wanted: Any) -> bool:
-        return same_json(_as_json(found), _as_json(wanted))
+    def equals(self, actual: Any, expected: Any) -> bool:
+        return same_json(_as_json(actual), _as_json(expected))
 
 
 class _Instant(FieldType):
     expected = "a time (an aware datetime, an ISO string with an offset)"
     samples: tuple[object, ...] = (datetime(2000, 1, 1, tzinfo=UTC),)
 
-    def check(self, name: str, wanted: Any) -> None:
-        if isinstance(wanted, str | datetime):
-            instant_us(wanted)  # raises the most helpful error for a string that cannot be parsed
+    def check(self, name: str, expected: Any) -> None:
+        if isinstance(expected, str | datetime):
+            instant_us(expected)  # raises the most helpful error for a string that cannot be parsed
         else:
-            super().check(name, wanted)
+            super().check(name, expected)
 
-    def accepts(self, wanted: Any) -> bool:
-        if not isinstance(wanted, str | datetime):
+    def accepts(self, expected: Any) -> bool:
+        if not isinstance(expected, str | datetime):
             return False
         try:
-            instant_us(wanted)
+            instant_us(expected)
         except ContractError:
             return False
         return True
 
-    def equals(self, found: Any, wanted: Any) -> bool:
-        return bool(found == to_datetime(instant_us(wanted)))
+    def equals(self, actual: Any, expected: Any) -> bool:
+        return bool(actual == to_datetime(instant_us(expected)))
 
 
 class _Anything(FieldType):
@@ -568,13 +582,13 @@ MESSAGE_ID = Shaped("the id of a message", "msg_5b5eb2f7", begins=("msg_",), nev
 
 def either(field_types: Iterable[FieldType]) -> FieldType:
     """Return the type of a field that may be of any of these types."""
-    found = tuple(dict.fromkeys(field_types))
-    return found[0] if len(found) == 1 else _Either(found)
+    distinct = tuple(dict.fromkeys(field_types))
+    return distinct[0] if len(distinct) == 1 else _Either(distinct)
 
 
 def _is_json(value: object) -> bool:
     if isinstance(value, Mapping):
-        return all(isinstance(key, str) and _is_json(one) for key, one in value.items())
+        return all(isinstance(key, str) and _is_json(member) for key, member in value.items())
     if isinstance(value, list | tuple):
         return all(map(_is_json, value))
     if isinstance(value, float):

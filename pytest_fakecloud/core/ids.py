@@ -43,15 +43,15 @@ class RandomStream:
 
     @property
     def _random(self) -> Random:
-        made = self._made
-        if made is None or made[0] != self._ids.reseeds:
+        seeded = self._made
+        if seeded is None or seeded[0] != self._ids.reseeds:
             # Created on first use, because most tests never use most streams. Threads that arrive
             # together get the same generator, so that they draw different values.
             with _making_generators:
-                made = self._made
-                if made is None or made[0] != self._ids.reseeds:
-                    made = self._made = self._ids.reseeds, self._generator()
-        return made[1]
+                seeded = self._made
+                if seeded is None or seeded[0] != self._ids.reseeds:
+                    seeded = self._made = self._ids.reseeds, self._generator()
+        return seeded[1]
 
     def _generator(self) -> Random:
         words = "/".join((str(self._ids.seed), *self._purpose))

@@ -68,19 +68,21 @@ class Results(Items[T]):
             """
             __tracebackhide__ = True
             check_predicate(predicate)
-            known = self._fields
-            if known is None:
+            known_fields = self._fields
+            if known_fields is None:
                 # An empty list has no items to derive fields from, so accept any field.
-                known = _fields_of_items(self) if self else dict.fromkeys(fields, Field())
-            query = Query(fields, known, self._kind)
-            asked = None if predicate is None else Question("predicate", predicate)
-            kept = (item for item in self if query(item) and (asked is None or asked.agrees(item)))
-            return self._with_items(kept)
+                known_fields = _fields_of_items(self) if self else dict.fromkeys(fields, Field())
+            query = Query(fields, known_fields, self._kind)
+            question = None if predicate is None else Question("predicate", predicate)
+            matching = (
+                item for item in self if query(item) and (question is None or question.agrees(item))
+            )
+            return self._with_items(matching)
 
     def _with_items(self, items: Iterable[T]) -> Results[T]:
-        made = copy.copy(self)
-        made[:] = items
-        return made
+        copied = copy.copy(self)
+        copied[:] = items
+        return copied
 
     def _with_notes(self, text: str) -> str:
         notes = () if self._notes is None else self._notes()
@@ -97,26 +99,26 @@ class Results(Items[T]):
 
 
 def _fields_of_items(items: Iterable[Any]) -> Mapping[str, Field]:
-    known: dict[str, Field] = {}
+    fields: dict[str, Field] = {}
     kinds: Iterable[Any] = dict.fromkeys(map(type, items))
     for kind in kinds:
         if not issubclass(kind, Mapping):
-            known |= fields_of(kind)
+            fields |= fields_of(kind)
     for item in items:
         if isinstance(item, Mapping):
             names = [key for key in item if isinstance(key, str)]
         else:
             names = [name for name in getattr(item, "__dict__", ()) if not name.startswith("_")]
         for name in names:
-            known.setdefault(name, Field())
-    return known
+            fields.setdefault(name, Field())
+    return fields
 
 
 def results_of(items: Iterable[T], fields: Mapping[str, Field], kind: str) -> Results[T]:
     """Return a list of items of a ``kind`` that can be filtered by the given fields."""
-    found = Results(items)
-    found._fields, found._kind = fields, kind
-    return found
+    results = Results(items)
+    results._fields, results._kind = fields, kind
+    return results
 
 
 def check_predicate(predicate: object) -> None:
@@ -137,7 +139,7 @@ def expect(
     times: int | None = None,
     show: Callable[[T], str] = repr,
     not_counted: Iterable[tuple[T, str]] = (),
-    notes: Callable[[int], Iterable[str]] = lambda found: (),
+    notes: Callable[[int], Iterable[str]] = lambda count: (),
     if_empty: str = "there are none",
 ) -> Results[T]:
     """Return the items that match; fail unless at least one does, or exactly ``times``.
@@ -185,14 +187,14 @@ def _lines_of_misses(
 ) -> Iterator[str]:
     def distance(miss: tuple[T, list[Mismatch]]) -> tuple[int, int]:
         # What says which thing is meant weighs more than the state that it is in.
-        return sum(one.identifies for one in miss[1]), len(miss[1])
+        return sum(mismatch.identifies for mismatch in miss[1]), len(miss[1])
 
     ranked = sorted(misses, key=distance)
     ranked[:_COMPARED] = sorted(
         ranked[:_COMPARED], key=lambda miss: (distance(miss), query.unlikeness(miss[0]))
     )
     for item, differences in ranked[:_LISTED_MISSES]:
-        yield f"  not {_indented(show(item), '; '.join(one.text for one in differences))}"
+        yield f"  not {_indented(show(item), '; '.join(mismatch.text for mismatch in differences))}"
     if len(ranked) > _LISTED_MISSES:
         yield f"  ... and {len(ranked) - _LISTED_MISSES} more that differ"
 
@@ -295,17 +297,17 @@ class Journal:
         """
         __tracebackhide__ = True
         fields = self._recorder.call_fields
-        given: dict[str, object] = {**where}
+        conditions: dict[str, object] = {**where}
         if what is not None:
             field_type = CallNames(self._recorder.words)
             field_type.check("what", what)
             names = Field(field_type, NamesOf, several=True, bare=True, parts=NamesOf.each_command)
             fields = {**fields, "what": names}
-            given = {"what": what, **where}
+            conditions = {"what": what, **where}
         return expect(
             "a call",
             self.calls(),
-            Query(given, fields, "call"),
+            Query(conditions, fields, "call"),
             times=times,
             if_empty="no client has made a call",
         )

@@ -25,15 +25,17 @@ def violations(value: Any, schema: Mapping[str, Any], whole: str, place: str = "
     """
     here = place or whole
     if "anyOf" in schema:
-        known = list(_flat(schema["anyOf"]))
-        found = [
-            list(violations(value, one, whole, place)) for one in known if _has_type(value, one)
+        alternatives = list(_flat(schema["anyOf"]))
+        violations_of_each = [
+            list(violations(value, alternative, whole, place))
+            for alternative in alternatives
+            if _has_type(value, alternative)
         ]
-        if not found:
-            words = " or ".join(dict.fromkeys(map(_wanted, known)))
+        if not violations_of_each:
+            words = " or ".join(dict.fromkeys(map(_wanted, alternatives)))
             yield f"{here} is {brief(value)}; pass {words}"
-        elif all(found):
-            yield from found[0]
+        elif all(violations_of_each):
+            yield from violations_of_each[0]
         return
     wrong = "enum" in schema and value not in schema["enum"]
     if wrong or ("type" in schema and not _has_type(value, schema)):
@@ -52,13 +54,13 @@ def violations(value: Any, schema: Mapping[str, Any], whole: str, place: str = "
 
 
 def _flat(schemas: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    for one in schemas:
-        yield from _flat(one["anyOf"]) if "anyOf" in one else [one]
+    for schema in schemas:
+        yield from _flat(schema["anyOf"]) if "anyOf" in schema else [schema]
 
 
 def _types_of(schema: Mapping[str, Any]) -> list[str]:
-    wanted = schema.get("type", "string")  # A schema without a type lists strings in ``enum``.
-    return wanted if isinstance(wanted, list) else [wanted]
+    names = schema.get("type", "string")  # A schema without a type lists strings in ``enum``.
+    return names if isinstance(names, list) else [names]
 
 
 def _has_type(value: object, schema: Mapping[str, Any]) -> bool:
@@ -79,7 +81,7 @@ def _wanted(schema: Mapping[str, Any]) -> str:
 def _members(
     value: dict[str, Any], schema: Mapping[str, Any], whole: str, place: str
 ) -> Iterator[str]:
-    known = schema.get("properties", {})
+    properties = schema.get("properties", {})
     rest = schema.get("additionalProperties", True)
     for name in schema.get("required", ()):
         if name not in value:
@@ -87,10 +89,10 @@ def _members(
     for name, item in value.items():
         plain = re.fullmatch(r"[$\w-]{1,100}", name)
         below = f"{place}.{name if plain else brief(name)}".removeprefix(".")
-        if name in known:
-            yield from violations(item, known[name], whole, below)
+        if name in properties:
+            yield from violations(item, properties[name], whole, below)
         elif rest is False:
-            names = [one for one in known if one != "$schema"]
+            names = [property_name for property_name in properties if property_name != "$schema"]
             yield unknown_name(f"field of {place or whole}", name, names)
         elif isinstance(rest, dict):
             yield from violations(item, rest, whole, below)
@@ -101,9 +103,9 @@ def check_nesting(value: Any, most: int) -> Any:
     level = [value]
     for _ in range(most):
         inner: list[Any] = []
-        for one in level:
-            if isinstance(one, dict | list):
-                inner += one.values() if isinstance(one, dict) else one
+        for member in level:
+            if isinstance(member, dict | list):
+                inner += member.values() if isinstance(member, dict) else member
         level = inner
         if not level:
             return value

@@ -124,7 +124,7 @@ class _Distributions:
             self.is_complete = False
             name = entry.partition("-")[0].removesuffix(".egg")
             names = _text(folder, entry, "top_level.txt").split() or [name, name.lower()]
-            files = [each for name in names for each in (f"{name}.py", os.path.join(name, ""))]
+            files = [file for name in names for file in (f"{name}.py", os.path.join(name, ""))]
         folders = {file.rpartition(os.sep)[0] for file in files}
         folders = {parent for path in folders for parent in (path, *_parents(path)) if parent}
         is_of_library = not _is_application(folder, entry, folders)
@@ -137,7 +137,9 @@ class _Distributions:
         """Return whether a file is a library's; None if it belongs to no distribution here."""
         if self._is_egg is not None or path in self._files:
             return self._files.get(path, self._is_egg)
-        return next((self._files[one] for one in _parents(path) if one in self._files), None)
+        return next(
+            (self._files[parent] for parent in _parents(path) if parent in self._files), None
+        )
 
 
 _distributions = lru_cache(maxsize=None)(_Distributions)
@@ -153,7 +155,7 @@ def _is_application(folder: str, metadata: str, folders: Iterable[str]) -> bool:
         # Builders of packages leave the URL of a directory on their machine.
         if "dir_info" in origin and isdir(_unquoted(path)):
             return True
-    own = {os.path.join(folder, each) for each in folders}
+    own = {os.path.join(folder, subfolder) for subfolder in folders}
     return not own.isdisjoint(_test_folders)
 
 
@@ -199,7 +201,9 @@ def _declared_names(folder: str) -> Iterator[str]:
     for place in (folder, os.path.join(folder, "src")):
         with suppress(OSError):
             yield from (
-                one.removesuffix(".egg-info") for one in _list(place) if one.endswith(".egg-info")
+                entry.removesuffix(".egg-info")
+                for entry in _list(place)
+                if entry.endswith(".egg-info")
             )
 
 

@@ -77,101 +77,103 @@ class Question:
     """A condition on one field. Raises ``ContractError`` for a value that nothing could match."""
 
     def __init__(
-        self, name: str, wanted: Any, field_type: FieldType | None = None, several: bool = False
+        self, name: str, expected: Any, field_type: FieldType | None = None, several: bool = False
     ) -> None:
         self.name = name
-        self.wanted = wanted
+        self.expected = expected
         self.type = ANYTHING if field_type is None else field_type
-        self.is_predicate = is_predicate(wanted, self.type.samples)
+        self.is_predicate = is_predicate(expected, self.type.samples)
         self.several = several or (self.type.compares_items and not self.is_predicate)
-        self._is_pattern = is_pattern(wanted)
+        self._is_pattern = is_pattern(expected)
         self._parts: list[Question] | None = None
         """The questions for the items of a list that the test gave for a field with several values."""
-        if several and isinstance(wanted, list | tuple):
-            self._parts = [Question(name, one, field_type) for one in wanted]
+        if several and isinstance(expected, list | tuple):
+            self._parts = [Question(name, item, field_type) for item in expected]
         else:
-            self.type.check(name, wanted)
-        self._accepted = not self.is_predicate and self.type.accepts(wanted)
+            self.type.check(name, expected)
+        self._accepted = not self.is_predicate and self.type.accepts(expected)
 
-    def agrees(self, found: Any) -> bool:
+    def agrees(self, actual: Any) -> bool:
         """Return whether a value matches; ``ABSENT`` never does. Raises ``ContractError`` if the
         test's function fails, and ``CannotTell`` if the journal has cut the value.
         """
-        if isinstance(found, Absent):
+        if isinstance(actual, Absent):
             return False
-        if self.several and isinstance(found, list | tuple | set | frozenset):
-            if any(map(self.agrees_with_one, found)) or self.agrees_whole(found):
+        if self.several and isinstance(actual, list | tuple | set | frozenset):
+            if any(map(self.agrees_with_one, actual)) or self.agrees_whole(actual):
                 return True
-        elif self.agrees_with_one(found):
+        elif self.agrees_with_one(actual):
             return True
-        self.type.check_not_cut(found, self.wanted)
+        self.type.check_not_cut(actual, self.expected)
         return False
 
-    def refusal(self, found: Any) -> str:
+    def refusal(self, actual: Any) -> str:
         """Describe a value that does not match."""
-        if isinstance(found, Absent):
-            return f"{self.name} is {found.why}, not {brief(self.wanted)}"
+        if isinstance(actual, Absent):
+            return f"{self.name} is {actual.why}, not {brief(self.expected)}"
         if self.is_predicate:
-            return f"{self.name} is {brief(found)}, which does not satisfy {brief(self.wanted)}"
+            return f"{self.name} is {brief(actual)}, which does not satisfy {brief(self.expected)}"
         if self._is_pattern:
-            return f"{self.name} is {brief(found)}, in which {self.wanted.pattern!r} is not found"
-        return self.type.differs(self.name, found, self.wanted)
+            return (
+                f"{self.name} is {brief(actual)}, in which {self.expected.pattern!r} is not found"
+            )
+        return self.type.differs(self.name, actual, self.expected)
 
-    def agrees_whole(self, found: Any) -> bool:
+    def agrees_whole(self, actual: Any) -> bool:
         """Return whether a list of values matches as a whole, not because of one of its items."""
-        wanted = self.wanted
+        expected = self.expected
         if self.is_predicate or self._is_pattern:
             return False
-        if isinstance(wanted, list | tuple) and isinstance(found, list | tuple):
+        if isinstance(expected, list | tuple) and isinstance(actual, list | tuple):
             if self._parts is None:
-                return self._equals([*found], [*wanted])
-            pairs = zip(self._parts, found, strict=False)
-            return len(wanted) == len(found) and all(
-                part.agrees_with_one(one) for part, one in pairs
+                return self._equals([*actual], [*expected])
+            pairs = zip(self._parts, actual, strict=False)
+            return len(expected) == len(actual) and all(
+                part.agrees_with_one(item) for part, item in pairs
             )
-        return self._equals(found, wanted)
+        return self._equals(actual, expected)
 
-    def agrees_with_one(self, found: Any) -> bool:
+    def agrees_with_one(self, actual: Any) -> bool:
         if self._parts is not None:
             return False  # the test gave a list, which can only match a list as a whole
         if self.is_predicate:
-            return self._decides(found)
+            return self._decides(actual)
         if self._is_pattern:
-            return self.type.matches_pattern(found, self.wanted)
-        return self._equals(found, self.wanted)
+            return self.type.matches_pattern(actual, self.expected)
+        return self._equals(actual, self.expected)
 
-    def _equals(self, found: Any, wanted: Any) -> bool:
+    def _equals(self, actual: Any, expected: Any) -> bool:
         try:
             equals = self.type.equals if self._accepted else self.type.equals_unaccepted
-            return equals(found, wanted)
+            return equals(actual, expected)
         except ContractError:
             raise
         except Exception as error:
             raise ContractError(
-                f"{self.name}={brief(wanted)} raised {brief(error)} when it was compared with "
-                f"{brief(found)}: pass a value whose == works with every value of the field"
+                f"{self.name}={brief(expected)} raised {brief(error)} when it was compared with "
+                f"{brief(actual)}: pass a value whose == works with every value of the field"
             ) from error
 
-    def _decides(self, found: Any) -> bool:
+    def _decides(self, actual: Any) -> bool:
         try:
-            answer = self.wanted(found)
+            answer = self.expected(actual)
             holds = bool(answer)
         except CannotTell:
             raise
         except Exception as error:
             raise ContractError(
-                f"{self.name}={brief(self.wanted)} raised {brief(error)} for {brief(found)}: "
+                f"{self.name}={brief(self.expected)} raised {brief(error)} for {brief(actual)}: "
                 "pass a function that works for every value of the field"
             ) from error
         if has_not_run(answer):
             raise ContractError(
-                f"what {self.name}={brief(self.wanted)} returns must be awaited or iterated: "
+                f"what {self.name}={brief(self.expected)} returns must be awaited or iterated: "
                 "pass a plain function"
             )
         return holds
 
     def __str__(self) -> str:
-        return f"{self.name}={brief(self.wanted)}"
+        return f"{self.name}={brief(self.expected)}"
 
 
 class _Pairs(FieldType):
@@ -183,10 +185,10 @@ class _Pairs(FieldType):
     normal: Callable[[str], str] = staticmethod(str)
     """Returns a name as it is compared with others."""
 
-    def check(self, name: str, wanted: Any) -> None:
-        super().check(name, wanted)
-        if isinstance(wanted, Mapping):
-            for key, value in wanted.items():
+    def check(self, name: str, expected: Any) -> None:
+        super().check(name, expected)
+        if isinstance(expected, Mapping):
+            for key, value in expected.items():
                 if not isinstance(key, str):
                     raise ContractError(
                         f"{name}: {key!r} is not the name of a header: pass a string"
@@ -197,23 +199,25 @@ class _Pairs(FieldType):
                     )
                 TEXT.check(f"{name}[{key!r}]", value)
 
-    def equals(self, found: Any, wanted: Any) -> bool:
-        return not any(True for _ in self._missing(found, wanted))
+    def equals(self, actual: Any, expected: Any) -> bool:
+        return not any(True for _ in self._missing(actual, expected))
 
-    def equals_unaccepted(self, found: Any, wanted: Any) -> bool:
-        return bool(found == wanted) or bool(dict(_pairs(found)) == wanted)
+    def equals_unaccepted(self, actual: Any, expected: Any) -> bool:
+        return bool(actual == expected) or bool(dict(_pairs(actual)) == expected)
 
-    def differs(self, name: str, found: Any, wanted: Any) -> str:
-        if not isinstance(wanted, Mapping):
-            return super().differs(name, found, wanted)
-        return "; ".join(self._missing(found, wanted))
+    def differs(self, name: str, actual: Any, expected: Any) -> str:
+        if not isinstance(expected, Mapping):
+            return super().differs(name, actual, expected)
+        return "; ".join(self._missing(actual, expected))
 
-    def _missing(self, found: Any, wanted: Mapping[str, Any]) -> Iterator[str]:
-        pairs = _pairs(found)
-        for name, value in wanted.items():
+    def _missing(self, actual: Any, expected: Mapping[str, Any]) -> Iterator[str]:
+        pairs = _pairs(actual)
+        for name, value in expected.items():
             question = Question(f"header {name}", value, TEXT)
-            wanted_name = self.normal(name)
-            values = [one for key, one in pairs if self.normal(key) == wanted_name]
+            expected_name = self.normal(name)
+            values = [
+                value_of_key for key, value_of_key in pairs if self.normal(key) == expected_name
+            ]
             if not values:
                 names = ", ".join(sorted({key for key, _ in pairs})) or "none"
                 yield f"header {name} is absent, not {brief(value)} (there are: {names})"
@@ -224,9 +228,9 @@ class _Pairs(FieldType):
 class _Headers(_Pairs):
     normal = staticmethod(str.lower)
 
-    def check(self, name: str, wanted: Any) -> None:
-        super().check(name, wanted)
-        for key in wanted if isinstance(wanted, Mapping) else ():
+    def check(self, name: str, expected: Any) -> None:
+        super().check(name, expected)
+        for key in expected if isinstance(expected, Mapping) else ():
             if not re.fullmatch(TOKEN, key):
                 raise ContractError(
                     f"{name}: {brief(key)} cannot be the name of a header: pass one such as "
@@ -234,16 +238,16 @@ class _Headers(_Pairs):
                 )
 
 
-def _pairs(found: Any) -> list[tuple[str, str]]:
-    if hasattr(found, "getlist"):
-        return [(key, one) for key in found for one in found.getlist(key)]
-    if isinstance(found, Mapping):
+def _pairs(pairs: Any) -> list[tuple[str, str]]:
+    if hasattr(pairs, "getlist"):
+        return [(key, value) for key in pairs for value in pairs.getlist(key)]
+    if isinstance(pairs, Mapping):
         return [
-            (key, one)
-            for key, value in found.items()
-            for one in (value if isinstance(value, list | tuple) else [value])
+            (key, item)
+            for key, value in pairs.items()
+            for item in (value if isinstance(value, list | tuple) else [value])
         ]
-    return [(pair[0], pair[1]) for pair in found]
+    return [(pair[0], pair[1]) for pair in pairs]
 
 
 HEADERS, PAIRS = _Headers(), _Pairs()
@@ -255,17 +259,17 @@ def _agree_together(matched: Iterable[tuple[Question, Field, Any]], item: Any) -
     ``matched`` are questions that the item satisfies, each with its field and the field's value. A
     question that a whole list of values satisfies is not about a part.
     """
-    asked = [
+    about_parts = [
         (question, field.parts)
         for question, field, value in matched
         if field.parts is not None and not question.agrees_whole(value)
     ]
-    if len(asked) < 2:
+    if len(about_parts) < 2:
         return True
-    columns = [values for _, parts in asked if (values := parts(item)) is not None]
-    if len(columns) < len(asked):
+    columns = [values for _, parts in about_parts if (values := parts(item)) is not None]
+    if len(columns) < len(about_parts):
         return True
-    questions = [question for question, _ in asked]
+    questions = [question for question, _ in about_parts]
     rows = zip(*columns, strict=True)
     return any(all(map(Question.agrees, questions, row)) for row in rows)
 
@@ -285,20 +289,20 @@ class Query:
     """
 
     def __init__(
-        self, given: Mapping[str, Any], fields: Mapping[str, Field], kind: str = "item"
+        self, conditions: Mapping[str, Any], fields: Mapping[str, Field], kind: str = "item"
     ) -> None:
-        check_fields(given, fields, kind)
-        for name, wanted in given.items():
-            if wanted is None and not fields[name].optional:
+        check_fields(conditions, fields, kind)
+        for name, expected in conditions.items():
+            if expected is None and not fields[name].optional:
                 raise ContractError(
                     f"{name}=None can never match: leave out {name}= to match any value, or pass "
                     f"{fields[name].type.expected}"
                 )
-        self.given = given
+        self.given = conditions
         self.questions = sorted(
             (
-                Question(name, wanted, fields[name].type, fields[name].several)
-                for name, wanted in given.items()
+                Question(name, expected, fields[name].type, fields[name].several)
+                for name, expected in conditions.items()
             ),
             key=lambda question: (question.is_predicate, not question.type.identifies),
         )
@@ -349,8 +353,8 @@ class Query:
             except CannotTell:
                 continue
             if not question.is_predicate and not isinstance(value, Absent):
-                one, other = shown(value)[:80], shown(question.wanted)[:80]
-                ratios.append(difflib.SequenceMatcher(None, one, other, autojunk=False).ratio())
+                text, other = shown(value)[:80], shown(question.expected)[:80]
+                ratios.append(difflib.SequenceMatcher(None, text, other, autojunk=False).ratio())
         return 1 - sum(ratios) / len(ratios) if ratios else 1.0
 
     def _value(self, item: Any, name: str) -> Any:
@@ -363,19 +367,21 @@ class Query:
 
     def __str__(self) -> str:
         return " ".join(
-            (wanted if isinstance(wanted, str) else brief(wanted))
+            (expected if isinstance(expected, str) else brief(expected))
             if self.fields[name].bare
-            else f"{name}={brief(wanted)}"
-            for name, wanted in self.given.items()
+            else f"{name}={brief(expected)}"
+            for name, expected in self.given.items()
         )
 
 
-def check_fields(given: Iterable[str], known: Collection[str], kind: str) -> None:
+def check_fields(names: Iterable[str], known_names: Collection[str], kind: str) -> None:
     """Raise ``ContractError`` for names that are not fields of this kind of item."""
-    for name in given:
-        if name not in known:
+    for name in names:
+        if name not in known_names:
             article = "an" if kind[:1] in "aeiou" else "a"
-            raise ContractError(unknown_name(f"field of {article} {kind}", name, sorted(known)))
+            raise ContractError(
+                unknown_name(f"field of {article} {kind}", name, sorted(known_names))
+            )
 
 
 # -- the fields of a class -------------------------------------------------------------------------
@@ -409,21 +415,21 @@ def fields_of(kind: type) -> Mapping[str, Field]:
     """Return the public attributes and properties of a class as fields, with types by annotation. A
     field without an annotation, or with one for several types, accepts any value.
     """
-    found: dict[str, Field] = {}
+    fields: dict[str, Field] = {}
     for base in reversed(kind.__mro__):
         for name, value in vars(base).items():
             if not name.startswith("_") and isinstance(value, property):
-                found[name] = _field_of(name, _hints(value.fget).get("return", Any))
+                fields[name] = _field_of(name, _hints(value.fget).get("return", Any))
         hints = _hints(base)
         for name in _annotated(base):
             annotation = hints.get(name, Any)
             if not name.startswith("_") and typing.get_origin(annotation) is not typing.ClassVar:
-                found[name] = _field_of(name, annotation)
+                fields[name] = _field_of(name, annotation)
         slots = vars(base).get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
             if not name.startswith("_"):
-                found.setdefault(name, Field())
-    return found
+                fields.setdefault(name, Field())
+    return fields
 
 
 def _annotated(kind: type) -> Iterable[str]:
@@ -446,13 +452,13 @@ def _field_of(name: str, annotation: Any) -> Field:
     options = [annotation]
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         options = list(typing.get_args(annotation))
-    field_type = _type_of(name, [one for one in options if one is not type(None)])
+    field_type = _type_of(name, [option for option in options if option is not type(None)])
     return Field(field_type, optional=field_type is ANYTHING or type(None) in options)
 
 
 def _type_of(name: str, options: list[Any]) -> FieldType:
-    if options and all(typing.get_origin(one) is typing.Literal for one in options):
-        words = [word for one in options for word in typing.get_args(one)]
-        return OneOf(name, words) if all(isinstance(one, str) for one in words) else ANYTHING
-    field_types = {OF_CLASS.get(one, ANYTHING) for one in options}
+    if options and all(typing.get_origin(option) is typing.Literal for option in options):
+        words = [word for option in options for word in typing.get_args(option)]
+        return OneOf(name, words) if all(isinstance(word, str) for word in words) else ANYTHING
+    field_types = {OF_CLASS.get(option, ANYTHING) for option in options}
     return field_types.pop() if len(field_types) == 1 else ANYTHING

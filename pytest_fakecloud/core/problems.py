@@ -53,7 +53,9 @@ class Problems(list[Problem]):
     def _add(self, problem: Problem) -> Problem:
         exception = problem.exception
         if exception is not None:
-            framed = [one for one in self if one.exception and one.exception.__traceback__]
+            framed = [
+                problem for problem in self if problem.exception and problem.exception.__traceback__
+            ]
             if len(framed) >= self.keep_exceptions:
                 exception.__traceback__ = exception.__context__ = exception.__cause__ = None
         del self[: max(0, len(self) - self.keep + 1)]
@@ -101,11 +103,11 @@ def with_allowance(text: str, kind: str, facts: Mapping[str, Any]) -> str:
 
 def _matches(kind: str, name: str, facts: Mapping[str, Any]) -> bool:
     """Return whether ``allow()`` with a fact's value matches the facts. Not every path can be given."""
-    known = ALLOWABLE.get(kind, {})
-    if name not in known or not facts.get(name):
+    fields = ALLOWABLE.get(kind, {})
+    if name not in fields or not facts.get(name):
         return False
     try:
-        return Query({name: facts[name]}, known, "problem")(facts)
+        return Query({name: facts[name]}, fields, "problem")(facts)
     except ContractError:
         return False
 

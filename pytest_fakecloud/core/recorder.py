@@ -99,7 +99,7 @@ class SharedRecords:
     @property
     def actions(self) -> list[Action]:
         # Iterate over a copy, because other threads may record actions.
-        return [_action(one) for one in self.recorded.copy()]
+        return [_action(record) for record in self.recorded.copy()]
 
     def update_size(self, call: Call) -> list[Call]:
         """Add a large call, or update its size; remove and return the calls that must be cut."""
@@ -108,13 +108,13 @@ class SharedRecords:
         self.large[call] = size
         excess = self.large_bytes - self.keep_bytes
         cut: list[Call] = []
-        for each, its_size in self.large.items():
+        for large_call, its_size in self.large.items():
             if excess <= 0:
                 break
             # The server still holds an open call in full, so cutting it would free nothing.
-            if each.outcome != "open":
+            if large_call.outcome != "open":
                 excess -= its_size
-                cut.append(each)
+                cut.append(large_call)
         self.forget_large(cut)
         return cut
 
@@ -181,13 +181,13 @@ class Recorder:
 
     @property
     def children(self) -> list[Recorder]:
-        return [child for one in self.below.copy() if (child := one()) is not None]
+        return [child for reference in self.below.copy() if (child := reference()) is not None]
 
     def register_app(self, service: str, app: Filterable) -> None:
         """Register the facts, routes and commands that a service's calls can be filtered by."""
-        known = self.apps[service] = type(app), weakref.ref(app)
+        registered = self.apps[service] = type(app), weakref.ref(app)
         if self._parent is not None:
-            self._parent.apps[service] = known
+            self._parent.apps[service] = registered
 
     def words(self) -> Iterator[str]:
         for _, reference in self.apps.values():
@@ -256,8 +256,8 @@ class Recorder:
         with self.shared.lock:
             over_limit = self.shared.update_size(call)
         # Shorten the calls without the lock, because that may parse a large body for its facts.
-        for each in over_limit:
-            shorten(each)
+        for large_call in over_limit:
+            shorten(large_call)
 
     def cut(self, call: Call) -> None:
         """Cut a large call to its beginning and drop its facts."""
@@ -331,8 +331,8 @@ class Recorder:
                 parent.entries.append(entry)
                 if parent.keep is not None:
                     forgotten = parent.forget_oldest()
-        for each in forgotten:
-            shorten(each)
+        for call in forgotten:
+            shorten(call)
         for watcher in shared.watchers.items:
             watcher(entry)
 
@@ -357,8 +357,8 @@ class Recorder:
         self.shared.forget_large(gone)
         self.shared.forget_sites(lambda number: number <= last)
         for child in self.children:
-            kept = child.entries
-            child.entries = kept[bisect_right(kept, last, key=_number_of) :]
+            entries = child.entries
+            child.entries = entries[bisect_right(entries, last, key=_number_of) :]
         return gone
 
     def clear(self) -> None:
@@ -372,9 +372,9 @@ class Recorder:
                 for child in self.children:
                     child.entries = []
             else:
-                others = [one for one in shared.recorded if one[0] != self.handle]
+                others = [record for record in shared.recorded if record[0] != self.handle]
                 shared.recorded = deque(others, _ACTIONS)
-                parent.entries = [each for each in parent.entries if each.number not in gone]
+                parent.entries = [entry for entry in parent.entries if entry.number not in gone]
             shared.forget_sites(gone.__contains__)
             shared.forget_large(entries)
 
@@ -383,7 +383,7 @@ class Recorder:
         with self.shared.lock:
             self.entries = list(other.entries)
             for child in self.children:
-                child.entries = [one for one in self.entries if one.handle == child.handle]
+                child.entries = [entry for entry in self.entries if entry.handle == child.handle]
             self.shared.sites.update(other.shared.sites)
             last = self.entries[-1].number if self.entries else 0
             self.shared.numbers = itertools.count(last + 1)
@@ -393,7 +393,7 @@ class Recorder:
         the actions of the test.
         """
         with self.shared.lock:
-            self.shared.forget_sites(lambda each: each > number)
+            self.shared.forget_sites(lambda site_number: site_number > number)
             for recorder in (self, *self.children):
                 at = bisect_right(recorder.entries, number, key=_number_of)
                 gone, recorder.entries = recorder.entries[at:], recorder.entries[:at]
@@ -410,17 +410,17 @@ def _call_fields(apps: tuple[Any, ...]) -> Mapping[str, Field]:
     """Return the fields of all calls, and the facts of the services of these classes."""
     declared: dict[str, list[Field]] = {}
     for app in apps:
-        for name, known in app.fact_fields.items():
-            declared.setdefault(name, []).append(known)
+        for name, field in app.fact_fields.items():
+            declared.setdefault(name, []).append(field)
     facts = {
         name: Field(
-            either(one.type for one in known),
-            known[0].read or partial(field_of, name=name),
-            any(one.several for one in known),
-            optional=any(one.optional for one in known),
-            parts=next((one.parts for one in known if one.parts is not None), None),
+            either(field.type for field in fields),
+            fields[0].read or partial(field_of, name=name),
+            any(field.several for field in fields),
+            optional=any(field.optional for field in fields),
+            parts=next((field.parts for field in fields if field.parts is not None), None),
         )
-        for name, known in declared.items()
+        for name, fields in declared.items()
     }
     return {**facts, **CALL_FIELDS}
 
@@ -460,9 +460,9 @@ def details_of(call: Arguments, texts: list[str] | None, message: object) -> dic
     return {"arguments": arguments_shown(*call) if texts is None else texts, **ids}
 
 
-def arguments_shown(given: Sequence[Any], named: Mapping[str, Any]) -> list[str]:
+def arguments_shown(positional: Sequence[Any], named: Mapping[str, Any]) -> list[str]:
     return [
-        *(shown(value, _argument) for value in given),
+        *(shown(value, _argument) for value in positional),
         *(
             f"{name}={shown(value, _names_of if name == 'headers' else _argument)}"
             for name, value in named.items()
@@ -505,7 +505,7 @@ def _argument(value: Any, levels: int = 3) -> str:
             for k, v in list(value.items())
         ]
     else:
-        parts = [_argument(one, levels - 1) for one in list(value)]
+        parts = [_argument(item, levels - 1) for item in list(value)]
     opening, closing = _BRACKETS[base]
     if kind is tuple and len(parts) == 1:
         closing = ",)"
@@ -558,7 +558,9 @@ def raised_text(exception: BaseException, did: str = "the handler raised") -> st
     if handled is None or handled is exception.__cause__ or exception.__suppress_context__:
         return text
     places = [
-        one for one in traceback.extract_tb(handled.__traceback__) if not is_library(one.filename)
+        frame
+        for frame in traceback.extract_tb(handled.__traceback__)
+        if not is_library(frame.filename)
     ]
     place = f" ({os.path.basename(places[-1].filename)}:{places[-1].lineno})" if places else ""
     return f"{text} while handling {type(handled).__name__}{place}"
@@ -566,7 +568,7 @@ def raised_text(exception: BaseException, did: str = "the handler raised") -> st
 
 def _indexed_values(names: Mapping[str, object], line: str) -> str:
     """Return the short dicts and lists that are indexed in a line, which may lack a key or item."""
-    found = []
+    texts = []
     for name in dict.fromkeys(re.findall(r"\b([A-Za-z_]\w*)\[", line)):
         value = names.get(name)
         if type(value) not in (dict, list):
@@ -574,5 +576,5 @@ def _indexed_values(names: Mapping[str, object], line: str) -> str:
         with suppress(TypeError, ValueError, RecursionError):
             text = json.dumps(value, ensure_ascii=False)
             if len(text) <= _MAX_VALUE_LENGTH:
-                found.append(f"; {name} is {text}")
-    return "".join(found)
+                texts.append(f"; {name} is {text}")
+    return "".join(texts)

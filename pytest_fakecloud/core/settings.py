@@ -95,10 +95,10 @@ def optional(kind: Kind[A]) -> Kind[A | None]:
 _NONE: Kind[None] = Kind(None, "None", lambda value: value is None)
 
 
-def choice(*known: A) -> Kind[A]:
+def choice(*choices: A) -> Kind[A]:
     """Accept one of these words."""
-    words = " or ".join(map(repr, known))
-    return Kind(Literal[known], words, lambda value: isinstance(value, str) and value in known)
+    words = " or ".join(map(repr, choices))
+    return Kind(Literal[choices], words, lambda value: isinstance(value, str) and value in choices)
 
 
 SWITCH_WORDS: Mapping[str, bool] = {
@@ -155,14 +155,14 @@ def text(
     return Kind(str, expected, lambda value: isinstance(value, str) and fits(value))
 
 
-def texts(*known: str) -> Kind[tuple[str, ...]]:
-    expected = f"a list of {' or '.join(map(repr, known))}" if known else "a list of strings"
+def texts(*choices: str) -> Kind[tuple[str, ...]]:
+    expected = f"a list of {' or '.join(map(repr, choices))}" if choices else "a list of strings"
     return Kind(
         Sequence[str],
         expected,
         lambda value: (
             isinstance(value, list | tuple)
-            and all(isinstance(each, str) and (not known or each in known) for each in value)
+            and all(isinstance(item, str) and (not choices or item in choices) for item in value)
         ),
         tuple,
     )
@@ -177,10 +177,10 @@ def duration(unit: Literal["us", "ms"], minimum: int = 0) -> Kind[int]:
     size = {"us": 1, "ms": 1000}[unit]
 
     def convert(value: Duration) -> int:
-        found = duration_us(value) // size
-        if found < minimum:
+        converted = duration_us(value) // size
+        if converted < minimum:
             raise ContractError(f"pass a duration of at least {minimum} {unit}")
-        return found
+        return converted
 
     expected = "a duration: a timedelta, a number of seconds, or a string such as '24h' or '200ms'"
     return Kind(Duration, expected, lambda value: value is not None, convert, f"_{unit}")
@@ -221,27 +221,29 @@ class Settings:
 
     def __init_subclass__(cls) -> None:
         declared = dict(cls._declared)
-        for name, each in [*vars(cls).items()]:
-            if isinstance(each, Setting):
-                declared[name.removesuffix(each.kind.suffix)] = each._replace(attribute=name)
-                setattr(cls, name, each.kind.read(name, each.default))
+        for name, declaration in [*vars(cls).items()]:
+            if isinstance(declaration, Setting):
+                declared[name.removesuffix(declaration.kind.suffix)] = declaration._replace(
+                    attribute=name
+                )
+                setattr(cls, name, declaration.kind.read(name, declaration.default))
         cls._declared = declared
 
-    def __init__(self, **given: Any) -> None:
-        vars(self).update(given)
+    def __init__(self, **values: Any) -> None:
+        vars(self).update(values)
         self.__post_init__()
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
-        return f"{type(self).__name__}({given})"
+        values = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({values})"
 
     def __post_init__(self) -> None:
         """Reject contradictions, and derive values from others."""
 
 
-def first_of(*known: A, engines: Engines = "memory") -> A:
+def first_of(*choices: A, engines: Engines = "memory") -> A:
     """Declare a setting that accepts one of these words and whose default is the first one."""
-    return setting(known[0], choice(*known), engines=engines)
+    return setting(choices[0], choice(*choices), engines=engines)
 
 
 def settings_of(declared: type[Settings]) -> Mapping[str, Setting]:
@@ -252,47 +254,51 @@ def settings_of(declared: type[Settings]) -> Mapping[str, Setting]:
 def keywords_of(declared: type[Settings], methods: str) -> Any:
     """Return a class of settings as the ``TypedDict`` of the keyword arguments of ``methods``."""
     make: Any = TypedDict
-    accepted = {name: each.kind.accepts for name, each in settings_of(declared).items()}
-    found = make(declared.__name__.replace("Config", "Settings"), accepted, total=False)
-    found.__module__ = declared.__module__
-    found.__doc__ = (
+    accepted = {
+        name: declaration.kind.accepts for name, declaration in settings_of(declared).items()
+    }
+    keywords = make(declared.__name__.replace("Config", "Settings"), accepted, total=False)
+    keywords.__module__ = declared.__module__
+    keywords.__doc__ = (
         f'Keyword arguments of {methods}. "Settings" in the reference explains each of them.'
     )
-    return found
+    return keywords
 
 
 def connection_settings(declared: type[Settings]) -> frozenset[str]:
     """Return the keywords that determine the address and the credentials of a fake."""
-    return frozenset(name for name, each in settings_of(declared).items() if each.connects)
+    return frozenset(
+        name for name, declaration in settings_of(declared).items() if declaration.connects
+    )
 
 
-def reject_unknown(declared: Any, given: Mapping[str, Any], of: str) -> None:
+def reject_unknown(declared: Any, values: Mapping[str, Any], of: str) -> None:
     """Raise ``ContractError`` for names that are not settings, suggesting the nearest valid one."""
-    known = settings_of(declared)
-    for name in given:
-        if name not in known:
-            raise ContractError(unknown_name(f"setting of {of}", name, known))
+    declarations = settings_of(declared)
+    for name in values:
+        if name not in declarations:
+            raise ContractError(unknown_name(f"setting of {of}", name, declarations))
 
 
-def read_some(declared: Any, given: Mapping[str, Any], of: str) -> dict[str, Any]:
+def read_some(declared: Any, values: Mapping[str, Any], of: str) -> dict[str, Any]:
     """Return the converted values of the given keywords, by the names of their fields. Raises
     ``ContractError`` for unknown names and invalid values; ``of`` is their owner in errors.
     """
-    known = settings_of(declared)
-    reject_unknown(declared, given, of)
+    declarations = settings_of(declared)
+    reject_unknown(declared, values, of)
     return {
-        known[name].attribute: known[name].kind.read(name, value, of)
-        for name, value in given.items()
+        declarations[name].attribute: declarations[name].kind.read(name, value, of)
+        for name, value in values.items()
     }
 
 
-def read(declared: Callable[..., A], given: Mapping[str, Any], of: str) -> A:
+def read(declared: Callable[..., A], values: Mapping[str, Any], of: str) -> A:
     """Return the settings made from keywords, which must not be changed.
 
     Raises ``ContractError`` if the keywords are invalid.
     """
     # Most fakes have the default settings, whose validation is the same each time.
-    return declared(**read_some(declared, given, of)) if given else _with_defaults(declared)
+    return declared(**read_some(declared, values, of)) if values else _with_defaults(declared)
 
 
 @cache
@@ -300,34 +306,34 @@ def _with_defaults(declared: Callable[..., A]) -> A:
     return declared()
 
 
-def check(made: Settings, of: str) -> None:
+def check(settings: Settings, of: str) -> None:
     """Validate settings that a test created directly. They must keep the values that they are given,
     unlike durations. ``of`` is their owner in errors.
     """
-    reject_unknown(type(made), vars(made), of)
-    for name, each in settings_of(type(made)).items():
-        each.kind.read(name, getattr(made, name), of)
+    reject_unknown(type(settings), vars(settings), of)
+    for name, declaration in settings_of(type(settings)).items():
+        declaration.kind.read(name, getattr(settings, name), of)
 
 
-def changed_settings(made: Settings) -> list[str]:
+def changed_settings(settings: Settings) -> list[str]:
     """Return the keywords of the settings that differ from their defaults."""
-    declared = type(made)
+    declared = type(settings)
     return [
         name
-        for name, each in settings_of(declared).items()
-        if getattr(made, each.attribute) != getattr(declared, each.attribute)
+        for name, declaration in settings_of(declared).items()
+        if getattr(settings, declaration.attribute) != getattr(declared, declaration.attribute)
     ]
 
 
-def check_engine(made: Settings, engine: str | None, of: str = "") -> None:
+def check_engine(settings: Settings, engine: str | None, of: str = "") -> None:
     """Raise ``ContractError`` for a setting that has a value of its own but no effect, because it
     applies only to the engine in memory (``engine`` is None), or only to a real server. ``of``
     precedes the name of the setting in the error.
     """
     chosen = "memory" if engine is None else "real"
-    known = settings_of(type(made))
-    for name in changed_settings(made):
-        if known[name].engines in (chosen, "both"):
+    declarations = settings_of(type(settings))
+    for name in changed_settings(settings):
+        if declarations[name].engines in (chosen, "both"):
             continue
         if engine is None:
             raise ContractError(

@@ -33,12 +33,12 @@ class DaemonThread(Thread):
 
 def place_of(ident: int) -> str:
     """Return the innermost lines that a thread executes, or why they are unknown; never raises."""
-    found: list[str] = []
-    with report_failure("the place of a thread could not be found", found.append):
+    lines: list[str] = []
+    with report_failure("the place of a thread could not be found", lines.append):
         frame = sys._current_frames().get(ident)
         if frame is not None:
-            found += traceback.format_stack(frame)[-3:]
-    return "".join(found)
+            lines += traceback.format_stack(frame)[-3:]
+    return "".join(lines)
 
 
 class WorkerPool:
@@ -75,7 +75,7 @@ class WorkerPool:
             # Skip a thread that has not started yet, which cannot be joined. It ends after its job.
             if thread.ident is not None:
                 thread.join(max(0.0, give_up - monotonic()))
-        return not any(one.is_alive() for one in threads - {threading.current_thread()})
+        return not any(thread.is_alive() for thread in threads - {threading.current_thread()})
 
     def submit(self, job: Callable[[], None], abandon: Callable[[], None]) -> None:
         """Run a job, which must not raise, in a thread; call ``abandon()`` if none can be started."""

@@ -31,7 +31,7 @@ Instant: TypeAlias = datetime | str
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _FIRST_US, LAST_US = (
-    (one.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND for one in (datetime.min, datetime.max)
+    (limit.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND for limit in (datetime.min, datetime.max)
 )
 _UNITS = {
     "us": 1,
@@ -59,10 +59,10 @@ def duration_us(value: Duration) -> int:
     """
     if isinstance(value, timedelta):
         microseconds = value // _MICROSECOND
-    elif isinstance(value, str) and (found := re.fullmatch(_TEXT, value)):
-        spans = (float(count) * _UNITS[unit] for count, unit in re.findall(_PART, found[2]))
+    elif isinstance(value, str) and (match := re.fullmatch(_TEXT, value)):
+        spans = (float(count) * _UNITS[unit] for count, unit in re.findall(_PART, match[2]))
         microseconds = sum(round(min(span, 1e21)) for span in spans)
-        microseconds = -microseconds if found[1] else microseconds
+        microseconds = -microseconds if match[1] else microseconds
     elif (
         type(value) is not bool and isinstance(value, int | float) and -math.inf < value < math.inf
     ):
@@ -296,7 +296,7 @@ class Registry(Generic[T]):
     def remove(self, item: T) -> None:
         """Remove this very object, if it is registered."""
         with _registering:
-            self.items = tuple([each for each in self.items if each is not item])
+            self.items = tuple([other for other in self.items if other is not item])
 
 
 def weakly(method: Callable[P, T]) -> Callable[P, T]:
@@ -349,7 +349,7 @@ class Occupied(Exception):
     """Raised when another thread is advancing this clock and does not finish in time."""
 
 
-class Turns:
+class ClockTurns:
     """Lets one thread at a time move a clock: by an advance, or by a background delivery.
 
     An advance waits for a background delivery, and for the functions that a delivery has handed

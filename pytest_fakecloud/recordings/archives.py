@@ -138,14 +138,14 @@ def entries_of(archive: Any, name: object) -> list[Entry]:
             raise TypeError(f"log.entries is {entries!r:.100}, not a list")
     except (KeyError, TypeError) as error:
         raise ContractError(f"{name} is not an HTTP archive (HAR): {error!r:.200}") from error
-    found = []
+    requests = []
     for number, entry in enumerate(entries, 1):
         try:
-            found.append(_read_entry(entry))
+            requests.append(_read_entry(entry))
         except (ContractError, ValueError) as error:
             wrong = f"entry {number}: {error}"
             raise ContractError(f"{name} is not an HTTP archive (HAR): {wrong}") from None
-    return found
+    return requests
 
 
 def _read_entry(data: Any) -> Entry:
@@ -173,7 +173,7 @@ def _read_entry(data: Any) -> Entry:
         at_us=instant_us(data["startedDateTime"]),
         method=request["method"],
         url=request["url"],
-        headers=tuple((one["name"], one["value"]) for one in request.get("headers") or ()),
+        headers=tuple((header["name"], header["value"]) for header in request.get("headers") or ()),
         body=_body(sent, "request.postData"),
         status=response["status"],
         answer=_body(content, "response.content"),
@@ -287,7 +287,9 @@ def _are_strings(values: Iterable[object]) -> bool:
 
 def _check_into(into: object) -> None:
     if isinstance(into, Mapping):
-        is_valid = _are_strings(into) and all(isinstance(one, Handle) for one in into.values())
+        is_valid = _are_strings(into) and all(
+            isinstance(handle, Handle) for handle in into.values()
+        )
     else:
         is_valid = into is None or isinstance(into, Handle)
     if not is_valid:
@@ -368,8 +370,8 @@ def _translated(text: str, translation: Mapping[str, str]) -> str:
     if not translation:
         return text
     # Replace all values in one pass, so that a replacement is never replaced again.
-    known = "|".join(map(re.escape, sorted(translation, key=len, reverse=True)))
-    return re.sub(known, lambda found: translation[found[0]], text)
+    pattern = "|".join(map(re.escape, sorted(translation, key=len, reverse=True)))
+    return re.sub(pattern, lambda match: translation[match[0]], text)
 
 
 # -- comparison ------------------------------------------------------------------------------------

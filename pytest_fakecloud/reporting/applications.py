@@ -114,7 +114,7 @@ class Listener:
             requests = [request for request in self.served if request.began <= number]
             self.served.clear()
             self.served.extend(requests)
-            self._under_way = [one for one in self._under_way if one.began <= number]
+            self._under_way = [request for request in self._under_way if request.began <= number]
 
     # -- records ---------------------------------------------------------------------------------
 
@@ -169,7 +169,7 @@ class Listener:
     def _find_open(self, environ: object) -> ServedRequest | None:
         """Return the request with this WSGI environment or ASGI scope, unless a response ended it."""
         requests = reversed(self.served) if environ is not None else ()
-        return next((each for each in requests if each.environ is environ), None)
+        return next((request for request in requests if request.environ is environ), None)
 
     # -- Starlette, FastAPI and other ASGI applications --------------------------------------------
 
@@ -232,9 +232,9 @@ class Listener:
     def _connect(self, signal: Any, receive: _Receiver) -> None:
         """Connect a receiver to a signal; its exceptions do not reach the application."""
 
-        def observed(sender: object, **given: Any) -> None:
+        def observed(sender: object, **arguments: Any) -> None:
             with suppress(Exception):
-                receive(**given)
+                receive(**arguments)
 
         signal.connect(observed)
         self._connected.append((signal, observed))
@@ -255,8 +255,8 @@ class Listener:
         self._connect(flask.request_finished, ended)
 
     def _observe_django(self, signals: Any) -> None:
-        def began(**given: Any) -> None:
-            self.begin("Django", given.get("environ") or given["scope"])
+        def began(**arguments: Any) -> None:
+            self.begin("Django", arguments.get("environ") or arguments["scope"])
 
         def raised(request: Any, **_: object) -> None:
             if (error := sys.exc_info()[1]) is not None:

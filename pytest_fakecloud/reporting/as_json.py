@@ -19,7 +19,7 @@ from ..files import local_path
 from ..services import report_part
 from .applications import ServedRequest
 from .calls import Lookups, is_error, on_connection, reply
-from .model import VERSION, Finding, Place, Report, Row
+from .model import VERSION, Finding, Place, Report, ReportRow
 from .text import problem
 from .values import (
     HIDDEN,
@@ -51,8 +51,8 @@ _LEFT_OUT = {"traceback", "exception", "sent", "sent_headers", "answer"}
 def as_json(report: Report) -> dict[str, Any]:
     """Return a report as plain data for ``json.dumps()``."""
     about: dict[int, list[int]] = {}
-    for index, one in enumerate(report.findings):
-        for number in one.rows:
+    for index, finding in enumerate(report.findings):
+        for number in finding.rows:
             about.setdefault(number, []).append(index)
     return {
         "version": VERSION,
@@ -63,9 +63,15 @@ def as_json(report: Report) -> dict[str, Any]:
         "clock": {"mode": report.clock, "now": _time(report.now_us), "now_us": report.now_us},
         "seed": report.seed,
         "fakes": [asdict(fake) for fake in report.fakes],
-        "findings": [_finding(one, sentence(one, report.lookups)) for one in report.findings],
-        "unfinished": [_finding(one, sentence(one, report.lookups)) for one in report.unfinished],
-        "problems": [_finding(one, problem(one, report.lookups)) for one in report.problems],
+        "findings": [
+            _finding(finding, sentence(finding, report.lookups)) for finding in report.findings
+        ],
+        "unfinished": [
+            _finding(finding, sentence(finding, report.lookups)) for finding in report.unfinished
+        ],
+        "problems": [
+            _finding(finding, problem(finding, report.lookups)) for finding in report.problems
+        ],
         "rows": [row_json(row, about.get(row.number, []), report.lookups) for row in report.rows],
     }
 
@@ -76,19 +82,19 @@ def write(report: Report, path: Path) -> Path:
     return write_private(path, printable(text) + "\n")
 
 
-def _finding(one: Finding, text: str) -> dict[str, Any]:
+def _finding(finding: Finding, text: str) -> dict[str, Any]:
     return {
-        "kind": one.kind,
-        "severity": one.severity,
-        "fake": one.fake,
-        "rows": list(one.rows),
-        "subjects": [asdict(subject) for subject in one.subjects],
-        "values": _plain(one.values),
+        "kind": finding.kind,
+        "severity": finding.severity,
+        "fake": finding.fake,
+        "rows": list(finding.rows),
+        "subjects": [asdict(subject) for subject in finding.subjects],
+        "values": _plain(finding.values),
         "text": text,
     }
 
 
-def row_json(row: Row, findings: Sequence[int], lookups: Lookups) -> dict[str, Any]:
+def row_json(row: ReportRow, findings: Sequence[int], lookups: Lookups) -> dict[str, Any]:
     """Return a row as plain data; `findings` are the indexes of the findings about it."""
     words = describe(row, lookups)
     lines = [*words.below, *words.remarks]
@@ -100,7 +106,8 @@ def row_json(row: Row, findings: Sequence[int], lookups: Lookups) -> dict[str, A
         **{name: getattr(row, name) for name in _COPIED},
         "at": _time(row.at_us),
         "subjects": [
-            {"kind": one.kind, "name": one.name, "fake": one.fake} for one in row.subjects
+            {"kind": subject.kind, "name": subject.name, "fake": subject.fake}
+            for subject in row.subjects
         ],
         "faults": [asdict(fault) for fault in row.faults],
         "findings": list(findings),
@@ -131,7 +138,9 @@ def _line(place: Place) -> dict[str, Any]:
     return {"file": local_path(place.file), "line": place.line, "function": place.function}
 
 
-def _exchange(row: Row, lookups: Lookups) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+def _exchange(
+    row: ReportRow, lookups: Lookups
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     entry, mask = row.entry, lookups.mask
     if isinstance(entry, Call) and on_connection(entry):
         return _commands(entry, lookups)
@@ -176,9 +185,9 @@ def _delivered(
     """
     data, mask = event.data, lookups.mask
     line = f"{data.get('method', 'POST')} {data.get('url', '')}"
-    if known := lookups.attempts.get(data.get("began", 0)):
-        request = _message(line, mask.headers(known.headers), mask.data(known.body), mask)
-        headers, received = mask.headers(known.response_headers), mask.data(known.response_body)
+    if attempt := lookups.attempts.get(data.get("began", 0)):
+        request = _message(line, mask.headers(attempt.headers), mask.data(attempt.body), mask)
+        headers, received = mask.headers(attempt.response_headers), mask.data(attempt.response_body)
         answer = _message(str(status), headers, received, mask)
     else:
         texts = (str(data.get(name) or "") for name in ("sent", "answer"))
@@ -192,7 +201,7 @@ def _delivered(
 def _commands(call: Call, lookups: Lookups) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Return the commands on a database connection that one row shows, and the reply as a value."""
     steps = lookups.grouped_calls.get(call.number, ())
-    lines = [line for one in (*steps, call) for line in one.facts.get("words") or ()]
+    lines = [line for step in (*steps, call) for line in step.facts.get("words") or ()]
     if hides_words(call):
         lines = [[line[0], HIDDEN] for line in lines]
     words = report_part(call.service, "wording")
@@ -215,19 +224,19 @@ def _message(
     missing: bool = False,
 ) -> dict[str, Any]:
     whole = body.decode("utf-8", "replace")
-    found: dict[str, Any] = {"line": line, "headers": list(map(list, headers))}
-    found["body"] = whole[:LONGEST]
+    message: dict[str, Any] = {"line": line, "headers": list(map(list, headers))}
+    message["body"] = whole[:LONGEST]
     value = parsed(whole) if len(whole) <= LONGEST else None
     if isinstance(value, dict | list):
-        found["decoded"] = mask.value(decoded(value))
+        message["decoded"] = mask.value(decoded(value))
     if cut is not None or len(whole) > LONGEST:
-        found["cut"] = cut or len(body)
+        message["cut"] = cut or len(body)
     if missing:
-        found["missing"] = True
-    return found
+        message["missing"] = True
+    return message
 
 
-def _data(row: Row) -> dict[str, Any]:
+def _data(row: ReportRow) -> dict[str, Any]:
     if isinstance(row.entry, Call):
         data: Mapping[str, Any] = row.entry.facts
         if hides_words(row.entry) or len(data.get("words") or ()) > _MOST_WORDS:
@@ -240,10 +249,10 @@ def _data(row: Row) -> dict[str, Any]:
         return {}
     # The row shows where an action was called.
     left_out = {*_LEFT_OUT, "where"} if row.kind == "action" else _LEFT_OUT
-    found = _plain({name: value for name, value in data.items() if name not in left_out})
+    facts = _plain({name: value for name, value in data.items() if name not in left_out})
     if row.delivery is not None and row.delivery.data.get("traceback"):
-        found["traceback"] = str(row.delivery.data["traceback"])
-    return found
+        facts["traceback"] = str(row.delivery.data["traceback"])
+    return facts
 
 
 def _plain(value: Mapping[str, Any]) -> dict[str, Any]:

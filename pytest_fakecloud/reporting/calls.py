@@ -56,7 +56,7 @@ def executed(call: Call) -> bool:
 
 def executed_at(entry: Entry) -> int:
     """Return the journal number at which a call was executed, after any fault's function before it."""
-    if isinstance(entry, Call) and any(one.get("moment") == "before" for one in entry.faults):
+    if isinstance(entry, Call) and any(fault.get("moment") == "before" for fault in entry.faults):
         return faults_ended(entry)
     return entry.number
 
@@ -270,7 +270,7 @@ class Lookups:
         """Return a header of the delivery that began at a journal number; empty if it is unknown."""
         sent = self.attempts.get(began or 0)
         headers = sent.headers if sent is not None else ()
-        return next((value for one, value in headers if one.lower() == name), "")
+        return next((value for other, value in headers if other.lower() == name), "")
 
 
 def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask | None = None) -> Lookups:
@@ -280,18 +280,18 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask | None = N
     """
     mask = mask or Mask(cloud)
     fakes: list[Any] = list(cloud.fakes())
-    queues = [one for one in fakes if one.service == "queue"]
-    brokers = [one for one in fakes if one.service == "broker"]
+    queues = [fake for fake in fakes if fake.service == "queue"]
+    brokers = [fake for fake in fakes if fake.service == "broker"]
     messages = [message for queue in queues for message in _tried(queue.messages)]
     schedules = [schedule.id for queue in queues for schedule in _tried(queue.schedules)]
-    calls = [one for one in entries if isinstance(one, Call)]
+    calls = [entry for entry in entries if isinstance(entry, Call)]
     created = list(_created(calls))
     published: dict[str, int] = {}
     for message_id, call in created:
         published.setdefault(message_id, call.at_us)
-    published.update((one.id, instant_us(one.created)) for one in messages)
-    instances = {str(one.facts.get("instance")) for one in calls if one.service == "broker"}
-    ids = [*_named_by_events(entries), *(one.id for one in messages), *schedules]
+    published.update((message.id, instant_us(message.created)) for message in messages)
+    instances = {str(call.facts.get("instance")) for call in calls if call.service == "broker"}
+    ids = [*_named_by_events(entries), *(message.id for message in messages), *schedules]
     groups, without_row = gathered(entries)
     return Lookups(
         ids=_abbreviated(ids) | _abbreviated_names(instances),
@@ -303,7 +303,7 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask | None = N
         attempts=exchanges_of(cloud),
         created_by_lost_call=_messages_of_lost_calls(queues, calls),
         grouped_calls={
-            number: [mask.call(one) for one in grouped] for number, grouped in groups.items()
+            number: [mask.call(call) for call in grouped] for number, grouped in groups.items()
         },
         without_row=without_row,
         scripts={hash_of(source)[:8]: source for call in calls if call.service == "kv"
@@ -328,10 +328,10 @@ def records_of(cloud: BaseCloud) -> SharedRecords:
     return SharedRecords() if recorder is None else recorder.shared
 
 
-def _tried(read: Callable[..., Iterable[Any]], *given: Any) -> list[Any]:
+def _tried(read: Callable[..., Iterable[Any]], *arguments: Any) -> list[Any]:
     """Return the values that a function of a fake returns; none if it raises an exception."""
     with report_hook_failure("", lambda line: None):
-        return list(read(*given))
+        return list(read(*arguments))
     return []
 
 
@@ -339,9 +339,9 @@ def _created(calls: Iterable[Call]) -> Iterator[tuple[str, Call]]:
     """Yield the ID of each message that a publish request created, with the request."""
     for call in calls:
         if call.route in PUBLISHING and has_full_answer(call):
-            for one in items_of(call.response_body):
-                if "messageId" in one and not one.get("deduplicated"):
-                    yield str(one["messageId"]), call
+            for item in items_of(call.response_body):
+                if "messageId" in item and not item.get("deduplicated"):
+                    yield str(item["messageId"]), call
 
 
 def _beginning(call: Call) -> str:
@@ -375,38 +375,38 @@ def _messages_of_lost_calls(handles: Iterable[Any], every: Iterable[Call]) -> di
     This is the only message with that URL and time that is not in any response. If there are
     several such messages, the request is left out.
     """
-    calls = [one for one in every if one.service == "queue"]
+    calls = [call for call in every if call.service == "queue"]
     lost = [call for call in calls if executed_but_lost(call)]
     if not lost:
         return {}
     named = b"".join(call.response_body for call in calls if call not in lost)
-    queues = {one.name: one for one in handles}
-    found = {}
+    queues = {handle.name: handle for handle in handles}
+    message_ids = {}
     for call in lost:
         alike = [
-            one.id
-            for one in (queues[call.handle].messages() if call.handle in queues else ())
-            if (one.url, one.created) == (call.facts.get("url"), call.at)
-            and one.id.encode() not in named
+            message.id
+            for message in (queues[call.handle].messages() if call.handle in queues else ())
+            if (message.url, message.created) == (call.facts.get("url"), call.at)
+            and message.id.encode() not in named
         ]
         if len(alike) == 1:
-            found[call.number] = alike[0]
-    return found
+            message_ids[call.number] = alike[0]
+    return message_ids
 
 
 def _abbreviated(ids: Iterable[str]) -> dict[str, str]:
     """Return the IDs shortened to a common length at which they still differ."""
     whole = set(ids)
     length = 8  # of a message ID, "msg_" and four characters
-    while len({one[:length] for one in whole}) < len(whole):
+    while len({whole_id[:length] for whole_id in whole}) < len(whole):
         length += 2
-    return {one: one[:length] for one in whole}
+    return {whole_id: whole_id[:length] for whole_id in whole}
 
 
 def _abbreviated_names(names: Iterable[str]) -> dict[str, str]:
     """Return long names shortened to their two ends, with a length at which they still differ."""
-    whole = {one for one in names if len(one) > _LONG}
+    whole = {name for name in names if len(name) > _LONG}
     length = 6  # the ends of generated names differ, such as "worker-7f9c5d-x2kqp"
-    while len({one[-length:] for one in whole}) < len(whole):
+    while len({name[-length:] for name in whole}) < len(whole):
         length += 2
-    return {one: f"{one[:3]}…{one[-length:]}" for one in whole if length + 4 < len(one)}
+    return {name: f"{name[:3]}…{name[-length:]}" for name in whole if length + 4 < len(name)}

@@ -54,7 +54,7 @@ MOST_IN_VIEW = 500
 # -- shapes of the control API, of which the openapi document is generated --------------------------
 
 
-class Attempt(TypedDict):
+class AttemptView(TypedDict):
     """An attempt to deliver a message; ``waited`` is in seconds."""
 
     message: str
@@ -69,7 +69,7 @@ class Attempt(TypedDict):
     final: bool
 
 
-class Message(TypedDict):
+class MessageView(TypedDict):
     """A message with its attempts."""
 
     id: str
@@ -82,7 +82,7 @@ class Message(TypedDict):
     max_retries: int
     body: str
     timeline: str
-    attempts: list[Attempt]
+    attempts: list[AttemptView]
 
 
 class DeadLetter(TypedDict):
@@ -105,7 +105,7 @@ class NotFound(ServiceError):
         super().__init__(404, message)
 
 
-class Wanted(NamedTuple):
+class PageQuery(NamedTuple):
     """The part of a list that a request asks for.
 
     ``search`` is a string that an item must contain, ignoring case. ``after`` and ``before`` are
@@ -156,14 +156,14 @@ class Listing(NamedTuple):
     The id of an item has surrogates in place of bytes that are not UTF-8, which a key may contain.
     """
 
-    page: Callable[[Any, Wanted], View]
-    item: Callable[[Any, str, Wanted], View] | None = None
+    page: Callable[[Any, PageQuery], View]
+    item: Callable[[Any, str, PageQuery], View] | None = None
     filters: tuple[str, ...] = ()
 
 
 def page_of(
     items: Iterable[T],
-    wanted: Wanted,
+    page_query: PageQuery,
     *,
     sort_key: Callable[[T], SortKey],
     show: Callable[[T], View],
@@ -182,22 +182,27 @@ def page_of(
     an unknown field to sort by, and if there are too many items to sort.
     """
     every = list(items)
-    found = every
-    if wanted.search:
-        needle = wanted.search.casefold()
-        found = [item for item in every if needle in text(item).casefold()]
+    matching = every
+    if page_query.search:
+        needle = page_query.search.casefold()
+        matching = [item for item in every if needle in text(item).casefold()]
     page: View = {"total": len(every)}
     if facet is not None:
         name, value_of = facet
-        page["facets"] = dict(sorted(Counter(map(value_of, found)).items()))
-        if value := wanted.filters.get(name):
-            found = [item for item in found if value_of(item) == value]
-    if wanted.sort:
-        name = wanted.sort.removeprefix("-")
+        page["facets"] = dict(sorted(Counter(map(value_of, matching)).items()))
+        if value := page_query.filters.get(name):
+            matching = [item for item in matching if value_of(item) == value]
+    if page_query.sort:
+        name = page_query.sort.removeprefix("-")
         value_of = values.get(name) or (lambda item: _field(show(item), name))
-        ordered = [*enumerate(_sorted(found, value_of, reverse=wanted.sort != name))]
-        return page | _part(ordered, wanted, lambda one: (one[0],), lambda one: show(one[1]))
-    return page | _part(sorted(found, key=sort_key), wanted, sort_key, show)
+        ordered = [*enumerate(_sorted(matching, value_of, reverse=page_query.sort != name))]
+        return page | _part(
+            ordered,
+            page_query,
+            lambda numbered_item: (numbered_item[0],),
+            lambda numbered_item: show(numbered_item[1]),
+        )
+    return page | _part(sorted(matching, key=sort_key), page_query, sort_key, show)
 
 
 def _field(row: View, name: str) -> Any:
@@ -206,13 +211,13 @@ def _field(row: View, name: str) -> Any:
     return row[name]
 
 
-def _sorted(found: Collection[T], value_of: Callable[[T], Any], *, reverse: bool) -> list[T]:
+def _sorted(items: Collection[T], value_of: Callable[[T], Any], *, reverse: bool) -> list[T]:
     """Return items in the order of a value; items without a value are last."""
-    if len(found) > MOST_SORTED:
+    if len(items) > MOST_SORTED:
         raise ContractError(
-            f"{len(found):,} items are too many to sort: search or filter for at most {MOST_SORTED:,}"
+            f"{len(items):,} items are too many to sort: search or filter for at most {MOST_SORTED:,}"
         )
-    pairs = [(value_of(item), item) for item in found]
+    pairs = [(value_of(item), item) for item in items]
 
     def key(pair: tuple[Any, T]) -> tuple[bool, float, str]:
         value = pair[0]
@@ -224,43 +229,48 @@ def _sorted(found: Collection[T], value_of: Callable[[T], Any], *, reverse: bool
 
 
 def _part(
-    found: list[T], wanted: Wanted, sort_key: Callable[[T], SortKey], show: Callable[[T], View]
+    items: list[T],
+    page_query: PageQuery,
+    sort_key: Callable[[T], SortKey],
+    show: Callable[[T], View],
 ) -> View:
-    start, end = _ends(found, wanted, sort_key)
-    rows = found[start:end]
+    start, end = _ends(items, page_query, sort_key)
+    rows = items[start:end]
     if rows:
         first, last = sort_key(rows[0]), sort_key(rows[-1])
     else:
         # The page is before or behind all items, because those around its cursor were removed. A
         # longer key is greater than its beginning, and the empty key is less than any other.
-        first, last = (*sort_key(found[-1]), "") if found else (), ()
+        first, last = (*sort_key(items[-1]), "") if items else (), ()
     return {
-        "matching": len(found),
+        "matching": len(items),
         "first": start + 1 if rows else 0,
         "items": [show(item) for item in rows],
         "previous": _cursor(first) if start else None,
-        "next": _cursor(last) if end < len(found) else None,
+        "next": _cursor(last) if end < len(items) else None,
     }
 
 
-def page_of_names(names: Iterable[str], wanted: Wanted, show: Callable[[str], View]) -> View:
+def page_of_names(names: Iterable[str], page_query: PageQuery, show: Callable[[str], View]) -> View:
     """Return a page of items that are sorted and searched by their names."""
-    return page_of(names, wanted, sort_key=lambda name: (name,), show=show, text=str)
+    return page_of(names, page_query, sort_key=lambda name: (name,), show=show, text=str)
 
 
-def _ends(found: list[T], wanted: Wanted, sort_key: Callable[[T], SortKey]) -> tuple[int, int]:
+def _ends(
+    items: list[T], page_query: PageQuery, sort_key: Callable[[T], SortKey]
+) -> tuple[int, int]:
     start = 0
     try:
-        if wanted.after:
-            start = bisect_right(found, _read(wanted.after), key=sort_key)
-        elif wanted.before:
-            end = bisect_left(found, _read(wanted.before), key=sort_key)
-            return max(0, end - wanted.limit), end
+        if page_query.after:
+            start = bisect_right(items, _read(page_query.after), key=sort_key)
+        elif page_query.before:
+            end = bisect_left(items, _read(page_query.before), key=sort_key)
+            return max(0, end - page_query.limit), end
     except (TypeError, ValueError, RecursionError):
         raise ContractError(
             "the cursor does not belong to this list: use `next` or `previous` of a page"
         ) from None
-    return start, min(len(found), start + wanted.limit)
+    return start, min(len(items), start + page_query.limit)
 
 
 def _cursor(sort_key: SortKey) -> str:
@@ -305,7 +315,7 @@ def shown_time(at_us: int) -> str:
 # -- changes ---------------------------------------------------------------------------------------
 
 
-class Change(NamedTuple):
+class StateChange(NamedTuple):
     """A changed item of a fake, with its fields before and after; None while it does not exist."""
 
     fake: str
@@ -327,7 +337,7 @@ def state_of(handle: Handle) -> State:
     return state
 
 
-def changes_of(name: str, before: State, after: State) -> Iterator[Change]:
+def changes_of(name: str, before: State, after: State) -> Iterator[StateChange]:
     """Yield the items of a fake that differ between two states, with all of their data."""
     for section in {**before, **after}:
         old, new = before.get(section, {}), after.get(section, {})
@@ -335,7 +345,7 @@ def changes_of(name: str, before: State, after: State) -> Iterator[Change]:
             continue
         for item in {**old, **new}:
             if old.get(item) != new.get(item):
-                yield Change(name, section, item, old.get(item), new.get(item))
+                yield StateChange(name, section, item, old.get(item), new.get(item))
 
 
 def short(state: State) -> State:
@@ -361,15 +371,15 @@ def short_item(fields: Mapping[str, Any]) -> Item:
 
 def short_change(before: Item | None, after: Item | None) -> tuple[Item | None, Item | None]:
     """Return two versions of an item; of long values that differ, only the parts that do."""
-    found = [None if item is None else short_item(item) for item in (before, after)]
+    items = [None if item is None else short_item(item) for item in (before, after)]
     if before is not None and after is not None:
         for name in before.keys() & after.keys():
             values = before[name], after[name]
             longest = max(len(_text_of(value)) for value in values)
             if values[0] != values[1] and longest > LONGEST:
-                for item, text in zip(found, _differences(*values), strict=True):
+                for item, text in zip(items, _differences(*values), strict=True):
                     cast("Item", item)[name] = text
-    return found[0], found[1]
+    return items[0], items[1]
 
 
 def _differences(before: Any, after: Any) -> list[str]:
@@ -378,7 +388,9 @@ def _differences(before: Any, after: Any) -> list[str]:
     else:
         texts = [_unlike(before, after), _unlike(after, before)]
     pairs = enumerate(zip(*texts, strict=False))
-    differs = next((at for at, (one, other) in pairs if one != other), min(map(len, texts)))
+    differs = next(
+        (at for at, (character, other) in pairs if character != other), min(map(len, texts))
+    )
     start = max(0, differs - _AROUND)
     return [
         ("…" if start else "") + text[start:][:LONGEST] + ("…" if text[start + LONGEST :] else "")

@@ -40,10 +40,10 @@ def keep(folder: Path, report: Report) -> None:
 def kept(folder: Path, test: str) -> _JSON | None:
     """Return the JSON of the test's last passing run, or None if there is none."""
     try:
-        found = json.loads(_path(folder, test).read_text(encoding="utf-8"))
+        report = json.loads(_path(folder, test).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) and found.get("version") == VERSION else None
+    return report if isinstance(report, dict) and report.get("version") == VERSION else None
 
 
 def _path(folder: Path, test: str) -> Path:
@@ -58,8 +58,8 @@ def compared(report: Report, passed: _JSON) -> tuple[Report, _JSON]:
     numbers = tuple(row.number for row in report.rows[-1:]) if own is None else (own["number"],)
     values = {name: other and other["text"][name] for name in ("what", "answer")}
     values["ended"] = own is None
-    found = Finding("differs_from_pass", rows=numbers, values=values, severity="context")
-    return replace(report, findings=[*report.findings, found]), _beside(passed, other)
+    difference = Finding("differs_from_pass", rows=numbers, values=values, severity="context")
+    return replace(report, findings=[*report.findings, difference]), _beside(passed, other)
 
 
 def _first_difference(
@@ -81,7 +81,9 @@ def _deed(row: _JSON) -> object:
 def _said(row: _JSON) -> object:
     """Return the contents of a row; headers are left out, as they contain lengths and ports."""
     parts = (row["request"] or {}, row["response"] or {})
-    return _without_ids([[one.get("line"), one.get("decoded", one.get("body"))] for one in parts])
+    return _without_ids(
+        [[part.get("line"), part.get("decoded", part.get("body"))] for part in parts]
+    )
 
 
 def _without_ids(value: object) -> str:

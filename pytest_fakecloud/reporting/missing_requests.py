@@ -34,13 +34,13 @@ FAKE_ADDRESS = re.compile(r"127\.0\.0\.1:(\d{4,5})|127\.0\.0\.1'?, port=(\d{4,5}
 
 def hints_about_error(cloud: BaseCloud, error: BaseException) -> list[str]:
     """Return hints about intercepted requests to a fake and about the addresses of closed fakes."""
-    found: list[str] = []
+    hints: list[str] = []
     transport_error = getattr(sys.modules.get("httpx"), "TransportError", OSError)
-    for one in chain(error):
-        found += [*_interception_hints(cloud, one), *_tls_hints(cloud, one)]
-        if issubclass(type(one), OSError | transport_error):
-            found += _closed_fake_hints(cloud, f"{request_of(one)} {one}")
-    return list(dict.fromkeys(found))
+    for linked_error in chain(error):
+        hints += [*_interception_hints(cloud, linked_error), *_tls_hints(cloud, linked_error)]
+        if issubclass(type(linked_error), OSError | transport_error):
+            hints += _closed_fake_hints(cloud, f"{request_of(linked_error)} {linked_error}")
+    return list(dict.fromkeys(hints))
 
 
 def hints_about_silence(
@@ -51,9 +51,9 @@ def hints_about_silence(
     ``names`` are the values in the test's module; lazy objects among them are not evaluated.
     """
     uncalled = [handle for handle in cloud.fakes() if not len(handle.journal)]
-    found = []
+    hints = []
     if len(uncalled) == len(cloud.fakes()):
-        found = _unconnected_clients(cloud, [*names, *locals_of(error)])
+        hints = _unconnected_clients(cloud, [*names, *locals_of(error)])
     frames = frames_of(error)
     # The application may have caught the errors of an active library.
     for library in _LIBRARIES:
@@ -61,11 +61,11 @@ def hints_about_silence(
             continue
         for handle in uncalled:
             recipe = library.recipe.format(name=handle.name)
-            found.append(
+            hints.append(
                 f"{handle.name} received no request; {library.name} was active in this test and "
                 f"may have intercepted it: {recipe}"
             )
-    return found
+    return hints
 
 
 def old_token_hints(cloud: BaseCloud) -> list[str]:
@@ -229,9 +229,13 @@ def _activates(library: _Library, frame: FrameType) -> bool:
     names = frame.f_code.co_names
     if not set(library.begins.split()) & set(names):
         return False
-    known = {**frame.f_globals, **frame.f_locals}
+    values_by_name = {**frame.f_globals, **frame.f_locals}
     mentioned = (*names, *frame.f_code.co_varnames)
-    return any(root(known[one]) == library.package for one in mentioned if one in known)
+    return any(
+        root(values_by_name[name]) == library.package
+        for name in mentioned
+        if name in values_by_name
+    )
 
 
 # -- clients ---------------------------------------------------------------------------------------
@@ -239,9 +243,9 @@ def _activates(library: _Library, frame: FrameType) -> bool:
 
 def _closed_fake_hints(cloud: BaseCloud, address: str) -> list[str]:
     """Explain a client that used the address of an earlier test's fake."""
-    found = FAKE_ADDRESS.search(address)
-    port = int(found[1] or found[2]) if found else 0
-    for handle in cloud.fakes() if found and "://" in address else ():
+    match = FAKE_ADDRESS.search(address)
+    port = int(match[1] or match[2]) if match else 0
+    for handle in cloud.fakes() if match and "://" in address else ():
         if urlsplit(getattr(handle, "database_url", "")).port == port:
             return [
                 f"an HTTP client called 127.0.0.1:{port}, which is {handle.name}.database_url and "
@@ -269,19 +273,19 @@ def _fakes_that_stay(cloud: BaseCloud, what: str) -> list[str]:
 def _unconnected_clients(cloud: BaseCloud, values: Iterable[object]) -> list[str]:
     """Explain the test's official clients if none of them uses the address of a fake."""
     urls = tuple(handle.url for handle in cloud.fakes())
-    found = []
+    hints = []
     for (package, address), client in _clients(values).items():
         if address.startswith(urls):
             return []
         if _CLIENTS[package] not in [handle.service for handle in cloud.fakes()]:
             continue
-        found += _closed_fake_hints(cloud, address) or [
+        hints += _closed_fake_hints(cloud, address) or [
             f"the test has {type(client).__name__} of {package} "
             f"for {address}, which is not the address of a fake: the fixture fakecloud_env "
             "(or fakecloud_env = true in pytest.ini) sets the variables such a client reads, before "
             "the application makes it"
         ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(hints))
 
 
 def official_clients(errors: Iterable[BaseException]) -> Iterator[tuple[str, str, str]]:
@@ -301,20 +305,20 @@ def fixture_of_client(package: str) -> str:
 
 def _clients(values: Iterable[object]) -> dict[tuple[str, str], object]:
     """Return the official clients among values and their attributes, by package and address."""
-    found: dict[tuple[str, str], object] = {}
-    for one in (each for value in values for each in (value, *attributes_of(value).values())):
-        package = root(type(one))
-        if package in _CLIENTS and (url := _url_of(one)):
-            found.setdefault((package, url), one)
-    return found
+    clients: dict[tuple[str, str], object] = {}
+    for candidate in (part for value in values for part in (value, *attributes_of(value).values())):
+        package = root(type(candidate))
+        if package in _CLIENTS and (url := _url_of(candidate)):
+            clients.setdefault((package, url), candidate)
+    return clients
 
 
 def _url_of(client: object) -> str:
     """Return the first URL among the attributes of a client and of its parts; empty without one."""
     parts = list(attributes_of(client).values())
-    for one in (*parts, *(value for part in parts for value in attributes_of(part).values())):
-        if isinstance(one, str) and one.startswith(("http://", "https://")):
-            return one
+    for attribute in (*parts, *(value for part in parts for value in attributes_of(part).values())):
+        if isinstance(attribute, str) and attribute.startswith(("http://", "https://")):
+            return attribute
     return ""
 
 
@@ -331,15 +335,15 @@ def chain(error: BaseException) -> Iterator[BaseException]:
     seen: set[int] = set()
     waiting = [error]
     while waiting:
-        one = waiting.pop()
-        if id(one) in seen:
+        linked_error = waiting.pop()
+        if id(linked_error) in seen:
             continue
-        seen.add(id(one))
-        yield one
-        linked = [*(link(one) for link in _LINKS), *_ARGS(one)]
-        if issubclass(type(one), BaseExceptionGroup):
-            linked += _EXCEPTIONS(one)
-        waiting += [each for each in linked if issubclass(type(each), BaseException)]
+        seen.add(id(linked_error))
+        yield linked_error
+        linked = [*(link(linked_error) for link in _LINKS), *_ARGS(linked_error)]
+        if issubclass(type(linked_error), BaseExceptionGroup):
+            linked += _EXCEPTIONS(linked_error)
+        waiting += [candidate for candidate in linked if issubclass(type(candidate), BaseException)]
 
 
 def frames_of(error: BaseException | None) -> list[FrameType]:
@@ -376,23 +380,23 @@ def package_of(frame: FrameType) -> str:
 
 def packages_of(frames: Iterable[FrameType]) -> set[str]:
     """Return the packages of functions, and those whose objects they name globally."""
-    found = set()
+    packages = set()
     for frame in frames:
         names = frame.f_globals
-        found.add(package_of(frame))
-        found.update(root(names[name]) for name in frame.f_code.co_names if name in names)
-    return found
+        packages.add(package_of(frame))
+        packages.update(root(names[name]) for name in frame.f_code.co_names if name in names)
+    return packages
 
 
 def unsent(frames: Iterable[FrameType]) -> list[tuple[str, int]]:
     """Return the coroutines that did not start, by name, and the pipelines with commands that were
     not executed, with their number, among the values that functions name and what these contain.
     """
-    frames = [one for one in frames if package_of(one) not in _NOT_SEARCHED]
-    waiting = deque(one for frame in frames for names in (frame.f_locals, frame.f_globals)
-                    for one in names.values())  # fmt: skip
+    frames = [frame for frame in frames if package_of(frame) not in _NOT_SEARCHED]
+    waiting = deque(value for frame in frames for names in (frame.f_locals, frame.f_globals)
+                    for value in names.values())  # fmt: skip
     seen: dict[int, object] = {}
-    found = []
+    names_and_counts = []
     while waiting and len(seen) < _MOST_VALUES:
         value: Any = waiting.popleft()
         kind = type(value)  # `isinstance()` would evaluate lazy objects
@@ -403,12 +407,12 @@ def unsent(frames: Iterable[FrameType]) -> list[tuple[str, int]]:
         waiting.extend(value if kind in (list, tuple) else parts.values())
         if kind is CoroutineType:
             if inspect.getcoroutinestate(value) == inspect.CORO_CREATED:
-                found.append((value.__qualname__, 0))
+                names_and_counts.append((value.__qualname__, 0))
         elif "Pipeline" in kind.__name__ and root(kind) in ("redis", "upstash_redis"):
             commands = parts.get("command_stack") or parts.get("_command_stack")
             if isinstance(commands, list) and commands:
-                found.append(("pipeline", len(commands)))
-    return found
+                names_and_counts.append(("pipeline", len(commands)))
+    return names_and_counts
 
 
 _NOT_SEARCHED = {"_pytest", "pluggy", "pytest_fakecloud"}
@@ -421,7 +425,7 @@ def attributes_of(value: object) -> dict[str, object]:
     if issubclass(type(value), type | ModuleType):
         return {}
     try:
-        found = object.__getattribute__(value, "__dict__")
+        attributes = object.__getattribute__(value, "__dict__")
     except AttributeError:
         return {}
-    return found if type(found) is dict else {}
+    return attributes if type(attributes) is dict else {}

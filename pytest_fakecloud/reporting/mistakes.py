@@ -57,13 +57,13 @@ _PATCHERS = {"patch", "setattr", "object"}
 def mistakes(cloud: BaseCloud, error: BaseException) -> list[str]:
     """Return the hints about an error that a test of a cloud raised."""
     errors = list(chain(error))
-    found = [*hints_about_unset_variables(cloud, errors)]
-    for one in errors:
-        found += _misspelt(one)
+    hints = [*hints_about_unset_variables(cloud, errors)]
+    for linked_error in errors:
+        hints += _misspelt(linked_error)
     frames = frames_of(error)
-    found += [*_never_sent(frames), *_dropped_pipelines()]
-    found += [*_replaced_time(cloud, frames), *_moved_clocks(frames), *_patched_sleep(frames)]
-    return list(dict.fromkeys(found))
+    hints += [*_never_sent(frames), *_dropped_pipelines()]
+    hints += [*_replaced_time(cloud, frames), *_moved_clocks(frames), *_patched_sleep(frames)]
+    return list(dict.fromkeys(hints))
 
 
 # -- calls that were not made, and their answers ----------------------------------------------------
@@ -75,10 +75,10 @@ def _never_sent(frames: Sequence[FrameType]) -> Iterator[str]:
     """Yield hints about coroutines that nothing awaited, and pipelines that were not executed."""
     # pytest collects the warnings of a test in a list. Python warns when it frees such a coroutine.
     warned = getattr(getattr(warnings, "_showwarnmsg_impl", None), "__self__", ())
-    for one in warned if isinstance(warned, list) else ():
-        if found := _NOT_AWAITED.search(str(getattr(one, "message", ""))):
-            place = f"{Path(one.filename).name}:{one.lineno}"
-            yield f"{place}: {found[1]}() was never awaited, so it did nothing"
+    for warning in warned if isinstance(warned, list) else ():
+        if match := _NOT_AWAITED.search(str(getattr(warning, "message", ""))):
+            place = f"{Path(warning.filename).name}:{warning.lineno}"
+            yield f"{place}: {match[1]}() was never awaited, so it did nothing"
     for name, commands in unsent(frames):
         if commands:
             was = "was" if commands == 1 else "were"
@@ -92,25 +92,31 @@ _PIPELINE = re.compile(rb"\.(pipeline|multi)\(")
 
 def _dropped_pipelines() -> Iterator[str]:
     """Yield hints about functions that create a pipeline, and neither execute it nor pass it on."""
-    found: dict[int, str] = {}
+    hints: dict[int, str] = {}
     for file, tree in _trees(_PIPELINE):
         for function in ast.walk(tree):
             if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             inside = [*ast.walk(function)]
-            made = [one for one in inside if isinstance(one, ast.Assign) and _opens_pipe(one)]
-            names = {ast.unparse(one.targets[0]) for one in made}
-            used = [one for one in inside if isinstance(one, ast.Attribute)]
-            bases = {id(one.value) for one in used}
-            loads = [one for one in inside if isinstance(one, ast.Name) and one.id in names]
-            passed = [
-                one for one in loads if isinstance(one.ctx, ast.Load) and id(one) not in bases
+            assignments = [
+                node for node in inside if isinstance(node, ast.Assign) and _opens_pipe(node)
             ]
-            if made and not passed and not any(one.attr.startswith("exec") for one in used):
+            names = {ast.unparse(assignment.targets[0]) for assignment in assignments}
+            used = [node for node in inside if isinstance(node, ast.Attribute)]
+            bases = {id(attribute.value) for attribute in used}
+            loads = [node for node in inside if isinstance(node, ast.Name) and node.id in names]
+            passed = [
+                name for name in loads if isinstance(name.ctx, ast.Load) and id(name) not in bases
+            ]
+            if (
+                assignments
+                and not passed
+                and not any(attribute.attr.startswith("exec") for attribute in used)
+            ):
                 # An inner function follows those around it.
                 says = f"{function.name}() does not execute the pipeline that it creates"
-                found[id(made[0])] = f"{_place(file, made[0].lineno)}: {says}"
-    yield from found.values()
+                hints[id(assignments[0])] = f"{_place(file, assignments[0].lineno)}: {says}"
+    yield from hints.values()
 
 
 def _opens_pipe(node: ast.Assign) -> bool:
@@ -128,12 +134,14 @@ def _misspelt(error: BaseException) -> Iterator[str]:
         kind = type(value)
         if not kind.__module__.startswith(_OURS) or not isinstance(name, str):
             return
-        kind = next((one for one in kind.__mro__ if one.__name__ in PUBLIC_NAMES), kind)
+        kind = next((base for base in kind.__mro__ if base.__name__ in PUBLIC_NAMES), kind)
         names = _public(kind)
         instead = _INSTEAD.get((kind.__name__, name), "") or ", ".join(_elsewhere(value, name))
         near = "" if instead else did_you_mean(name, names)
         if not instead and not near:
-            instead = ", ".join(one for one in names if name in one.split("_"))
+            instead = ", ".join(
+                public_name for public_name in names if name in public_name.split("_")
+            )
         if instead or near:
             yield f"{kind.__name__} has no {name}{near}{instead and f': {instead}'}"
     elif isinstance(error, TypeError):
@@ -243,9 +251,13 @@ def _patches_sleep(frame: FrameType) -> bool:
     """Return whether a function patches a name ``sleep``, with a with-block or a decorator."""
     if frame.f_globals.get("__name__") == "unittest.mock":
         patches = getattr(frame.f_locals.get("patched"), "patchings", ())
-        return any(getattr(one, "attribute", None) == "sleep" for one in patches)
+        return any(getattr(patch, "attribute", None) == "sleep" for patch in patches)
     code = frame.f_code
-    targets = [one for one in code.co_consts if isinstance(one, str) and one.endswith(".sleep")]
+    targets = [
+        constant
+        for constant in code.co_consts
+        if isinstance(constant, str) and constant.endswith(".sleep")
+    ]
     return bool(targets) and not _PATCHERS.isdisjoint(code.co_names)
 
 
@@ -291,7 +303,7 @@ def at_import(error: BaseException) -> list[str]:
 
 def hints_about_unset_variables(cloud: BaseCloud, errors: Sequence[BaseException]) -> Iterator[str]:
     """Yield hints about variables that a subprocess, an imported module or the test did not have."""
-    handles = {one.fixture: one.name for one in cloud.fakes() if one.fixture in VARIABLES}
+    handles = {fake.fixture: fake.name for fake in cloud.fakes() if fake.fixture in VARIABLES}
     missing = _missing_in_subprocess(handles, errors)
     if missing is not None:
         fixture, variable = missing
@@ -300,7 +312,11 @@ def hints_about_unset_variables(cloud: BaseCloud, errors: Sequence[BaseException
         return
     names = _named(errors, handles)
     if not names and any(_NO_URL.search(str(error)) for error in errors):
-        names = [name for name in (VARIABLES[one][0] for one in handles) if name not in os.environ]
+        names = [
+            name
+            for name in (VARIABLES[fixture][0] for fixture in handles)
+            if name not in os.environ
+        ]
     if names and _during_import(errors):
         yield from _early(names)
     elif names:
@@ -324,7 +340,9 @@ def _missing_in_subprocess(
 
 def _named(errors: Sequence[BaseException], fixtures: Iterable[str]) -> list[str]:
     """Return the unset variables that errors mention, often in lower case."""
-    texts = [str(one) for one in errors if isinstance(one, LookupError | ValueError | TypeError)]
+    texts = [
+        str(error) for error in errors if isinstance(error, LookupError | ValueError | TypeError)
+    ]
     words = set(re.findall(r"\w+", " ".join(texts).upper()))
     return [
         name
@@ -355,7 +373,7 @@ def _outputs(error: BaseException) -> Iterator[str]:
 def _early(names: Sequence[str]) -> list[str]:
     if not names:
         return []
-    fixtures = [one for one, own in VARIABLES.items() if not set(own).isdisjoint(names)]
+    fixtures = [fixture for fixture, own in VARIABLES.items() if not set(own).isdisjoint(names)]
     return [
         f"{_are_not_set(names)} when a module that reads it is imported. Start the fakes before any "
         "import; in pytest.ini:",
@@ -369,37 +387,40 @@ def _early(names: Sequence[str]) -> list[str]:
 
 def unrequested_fakes(cloud: BaseCloud, error: BaseException, fixtures: Iterable[str]) -> list[str]:
     """Explain an error of a client whose service has no fake in a test that uses ``fixtures``."""
-    requested = {one.fixture: one for one in cloud.fakes()}
+    requested = {fake.fixture: fake for fake in cloud.fakes()}
     others = [fixture for fixture in VARIABLES if fixture not in requested]
     errors = list(chain(error))
     names = _named(errors, others)
     if names and _during_import(errors):
         return _early(names)
-    found = [(f"{name} is not set", _fixture_of(name)) for name in names]
-    missing = None if found else _missing_in_subprocess(others, errors)
+    reasons = [(f"{name} is not set", _fixture_of(name)) for name in names]
+    missing = None if reasons else _missing_in_subprocess(others, errors)
     if missing is not None:
-        found = [(f"a subprocess had no {missing[1]}", missing[0])]
-    found = found or [
+        reasons = [(f"a subprocess had no {missing[1]}", missing[0])]
+    reasons = reasons or [
         (f"{read.place} reads {read.name}, which {fault}", _fixture_of(read.name))
         for read, fault in _reads_behind(errors, others)
     ]
-    found = found or [
+    reasons = reasons or [
         (f"{package} called {address}", fixture)
         for package, address, fixture in official_clients(errors)
         if fixture in others and not FAKE_ADDRESS.search(address)
     ]
-    if not found:
+    if not reasons:
         return []
-    wanted = " and ".join(dict.fromkeys(fixture for _, fixture in found))
+    fixtures_to_request = " and ".join(dict.fromkeys(fixture for _, fixture in reasons))
     if "fakecloud_env" in fixtures or any(
-        os.environ.get(VARIABLES[name][0]) == one.url
-        for name, one in requested.items()
+        os.environ.get(VARIABLES[name][0]) == fake.url
+        for name, fake in requested.items()
         if name in VARIABLES
     ):
         advice = ": fakecloud_env sets only the variables of the fakes that a test requests"
     else:
         advice = " and fakecloud_env, which sets the variables of the fakes of a test"
-    return [f"request {wanted}{advice}", *(f"    {one}" for one in list(dict(found))[:_MOST])]
+    return [
+        f"request {fixtures_to_request}{advice}",
+        *(f"    {reason}" for reason in list(dict(reasons))[:_MOST]),
+    ]
 
 
 def _fixture_of(name: str) -> str:
@@ -414,19 +435,19 @@ def _reads_behind(
     # The error has the address that was read, or it shows that there was no address, or that the
     # called server is not a fake, and the read is in a function of the traceback.
     failed = [
-        one
-        for one in errors
-        if _OF_CONNECTIONS.search(" ".join(kind.__name__ for kind in type(one).__mro__))
-        or _NO_URL.search(str(one))
+        error
+        for error in errors
+        if _OF_CONNECTIONS.search(" ".join(kind.__name__ for kind in type(error).__mro__))
+        or _NO_URL.search(str(error))
     ]
     if not failed:
         return
     names = {name for fixture in fixtures for name in VARIABLES[fixture]}
-    called = " ".join(f"{request_of(one)} {one}" for one in failed)
-    has_no_address = any(_NO_URL.search(str(one)) for one in failed)
-    requests = [request for one in failed if (request := request_of(one))]
+    called = " ".join(f"{request_of(error)} {error}" for error in failed)
+    has_no_address = any(_NO_URL.search(str(error)) for error in failed)
+    requests = [request for error in failed if (request := request_of(error))]
     called_others = bool(requests) and not FAKE_ADDRESS.search(" ".join(requests))
-    codes = [frame.f_code for one in errors for frame in frames_of(one)]
+    codes = [frame.f_code for error in errors for frame in frames_of(error)]
     every = (read for file, tree in _trees() for read in _variables_of(tree, file))
     for read in every:
         fault = _fault_of(read, ()) if read.name in names else ""
@@ -525,7 +546,7 @@ def _fault_of(read: _Read, fakes: Iterable[str]) -> str:
         has_address = _is_address(read.default)
         used = f" (so its default {Mask().text(read.default)} is used)" if has_address else ""
         return f"is not set{used}"
-    if not _is_address(value) or any(_has_address(value, one) for one in fakes):
+    if not _is_address(value) or any(_has_address(value, fake) for fake in fakes):
         return ""
     return "is set to another address"
 
@@ -562,30 +583,32 @@ def _trees(containing: re.Pattern[bytes] = re.compile(b"")) -> Iterator[tuple[Pa
 def _imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            for one in node.names:
-                yield node.lineno, one.name.partition(".")[0]
+            for alias in node.names:
+                yield node.lineno, alias.name.partition(".")[0]
         elif isinstance(node, ast.ImportFrom) and not node.level:
             yield node.lineno, (node.module or "").partition(".")[0]
 
 
 def _used_by(module: ModuleType) -> set[str]:
     """Return the files of a module and of those whose objects it uses, directly or through others."""
-    found: set[str] = set()
+    files: set[str] = set()
     waiting = [module]
     while waiting:
-        one = waiting.pop()
-        file = vars(one).get("__file__")
-        if type(file) is not str or file in found or file.startswith(sys.prefix):
+        module = waiting.pop()
+        file = vars(module).get("__file__")
+        if type(file) is not str or file in files or file.startswith(sys.prefix):
             continue
-        found.add(file)
+        files.add(file)
         names = set[str]()
-        for value in vars(one).values():
+        for value in vars(module).values():
             names.add(home(value))
             if type(value) is FunctionType:  # It may import modules when it runs.
                 names.update(value.__code__.co_names)
         used = [sys.modules[name] for name in names if name in sys.modules]
-        waiting += [each for each in used if issubclass(type(each), ModuleType)]
-    return found
+        waiting += [
+            used_object for used_object in used if issubclass(type(used_object), ModuleType)
+        ]
+    return files
 
 
 def _variables_of(tree: ast.Module, file: Path) -> Iterator[_Read]:
@@ -599,14 +622,14 @@ def _variables_of(tree: ast.Module, file: Path) -> Iterator[_Read]:
     }
     for node in ast.walk(tree):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
-            reader, given = node.value, [node.slice]
+            reader, arguments = node.value, [node.slice]
         elif isinstance(node, ast.Call):
-            reader, given = node.func, node.args
+            reader, arguments = node.func, node.args
         else:
             continue
-        name = _constant(given[0]) if given else ""
+        name = _constant(arguments[0]) if arguments else ""
         if name and ast.unparse(reader).rpartition("os.")[2] in _READERS:
-            default = _constant(given[1]) if len(given) > 1 else ""
+            default = _constant(arguments[1]) if len(arguments) > 1 else ""
             yield _Read(file, node.lineno, name, default, id(node) not in inside)
 
 

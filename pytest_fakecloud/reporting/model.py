@@ -39,7 +39,7 @@ IN_FULL = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class ReportSubject:
     """The subject of a row or a finding; the page filters rows by it.
 
     ``kind`` is ``key``, ``channel``, ``message``, ``schedule``, ``queue``, ``topic``, ``group``,
@@ -72,7 +72,7 @@ class AppliedFault:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ReportRow:
     """A call, delivery, request, event or action.
 
     ``number`` identifies the row. ``began`` and ``ended`` delimit the journal numbers of its
@@ -92,7 +92,7 @@ class Row:
     peer: str
     operation: str
     service: str = ""
-    subjects: tuple[Subject, ...] = ()
+    subjects: tuple[ReportSubject, ...] = ()
     status: int | None = None
     outcome: str = ""
     ok: bool = True
@@ -122,7 +122,7 @@ class Finding:
     kind: str
     fake: str = ""
     rows: tuple[int, ...] = ()
-    subjects: tuple[Subject, ...] = ()
+    subjects: tuple[ReportSubject, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
     severity: Severity = "cause"
 
@@ -153,7 +153,7 @@ class Report:
     test: str = ""
     failure: str = ""
     fakes: Sequence[Fake] = ()
-    rows: Sequence[Row] = ()
+    rows: Sequence[ReportRow] = ()
     findings: Sequence[Finding] = ()
     unfinished: Sequence[Finding] = ()
     problems: Sequence[Finding] = ()
@@ -171,7 +171,7 @@ Sentences: TypeAlias = Mapping[str, str | Callable[[Values, Lookups], str]]
 """The sentence of each kind of finding: a template filled with its values, or a function."""
 
 
-class Script(NamedTuple):
+class ScriptSource(NamedTuple):
     """A Lua script; ``sha`` is the beginning of the hash of its source."""
 
     sha: str
@@ -189,6 +189,6 @@ class Summary:
     what: str
     answer: str = ""
     below: Sequence[str] = ()
-    script: Script | None = None
+    script: ScriptSource | None = None
     remarks: Sequence[str] = ()
     note: str = ""

@@ -94,10 +94,10 @@ def write_index(folder: Path) -> Path | None:
 def _data_of(path: Path) -> Mapping[str, Any]:
     """Return the JSON file that belongs to a page; an empty mapping if it is missing or invalid."""
     try:
-        found = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        report = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return report if isinstance(report, dict) else {}
 
 
 def _first_finding(data: Mapping[str, Any], field: str) -> str:
@@ -124,9 +124,9 @@ def file_name(name: str) -> str:
     """Return a file name for a test that is valid on every system and different for each test."""
     function, bracket, parameters = name.partition("[")
     parameters = parameters.removesuffix("]") if bracket else ""
-    kept = _UNSAFE.sub("-", parameters).strip("-.")
-    cleaned = "-".join(filter(None, (_UNSAFE.sub("-", function).strip("-."), kept)))
-    if kept == parameters and not _AMBIGUOUS.search(function) and len(cleaned) <= 150:
+    parameters_part = _UNSAFE.sub("-", parameters).strip("-.")
+    cleaned = "-".join(filter(None, (_UNSAFE.sub("-", function).strip("-."), parameters_part)))
+    if parameters_part == parameters and not _AMBIGUOUS.search(function) and len(cleaned) <= 150:
         return cleaned
     # Two tests may differ only in characters that "-" replaces, such as a/b.py and a-b.py.
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
@@ -165,13 +165,13 @@ def _header(data: Mapping[str, Any]) -> Iterator[str]:
         row["number"]: (_link(place, row), f'<a href="#row-{place}">row {place}</a>')
         for place, row in enumerate(rows, 1)
     }
-    failed = [one for one in data["unfinished"] if one["kind"] == "dead_letter"]
-    waiting = [one for one in data["unfinished"] if one not in failed]
+    failed = [finding for finding in data["unfinished"] if finding["kind"] == "dead_letter"]
+    waiting = [finding for finding in data["unfinished"] if finding not in failed]
     yield f"<header><h1>{html.escape(data['test'])}</h1>"
     yield f'<p class="facts">{html.escape(facts)}</p>'
     yield from _failure(data["failure"])
     if hints := data.get("hints"):
-        items = "".join(f'<li class="hint">{html.escape(one)}</li>' for one in hints)
+        items = "".join(f'<li class="hint">{html.escape(hint)}</li>' for hint in hints)
         yield f"<section><h2>Hints</h2><ul>{items}</ul></section>"
     yield from _findings("Problems", data["problems"], links)
     yield from _findings("Findings", data["findings"], links, marked=True)
@@ -264,22 +264,26 @@ def _findings(
         return
     note = " <small>marked ▲ in the timeline</small>" if marked and links else ""
     yield f"<section><h2>{title}{note}</h2><ul>"
-    for index, one in enumerate(findings, 1):
-        known = [links[number] for number in one["rows"] if number in links]
-        first, _, rest = one["text"].partition("\n")
-        mark = f"<b>▲{index}</b> " if marked and known else ""
+    for index, finding in enumerate(findings, 1):
+        shown_rows = [links[number] for number in finding["rows"] if number in links]
+        first, _, rest = finding["text"].partition("\n")
+        mark = f"<b>▲{index}</b> " if marked and shown_rows else ""
         text = mark + html.escape(first)
-        if known:
-            others = [short for _, short in known[1:_MOST_LINKS]]
-            more = [f"and {len(known) - _MOST_LINKS} more"] if len(known) > _MOST_LINKS else []
-            text += f"<br>{' · '.join([known[0][0], *others, *more])}"
+        if shown_rows:
+            others = [short for _, short in shown_rows[1:_MOST_LINKS]]
+            more = (
+                [f"and {len(shown_rows) - _MOST_LINKS} more"]
+                if len(shown_rows) > _MOST_LINKS
+                else []
+            )
+            text += f"<br>{' · '.join([shown_rows[0][0], *others, *more])}"
         if rest:
             whole = f'<pre tabindex="0">{html.escape(rest)}</pre>'
             text += f"<details><summary>More</summary>{whole}</details>"
         if marked and index > IN_FULL:
             brief = mark + html.escape(shortened(first, 80))
             text = f"<details><summary>{brief}</summary>{text}</details>"
-        yield f'<li class="{html.escape(one["severity"])}">{text}</li>'
+        yield f'<li class="{html.escape(finding["severity"])}">{text}</li>'
     yield "</ul></section>"
 
 
@@ -292,7 +296,7 @@ def _link(place: int, row: Mapping[str, Any]) -> str:
     text = shortened(" ".join(text.split()), _LONGEST)
     where = row["where"]
     places = (
-        [f"{one['file']}:{one['line']}" for one in [where, *where.get("callers", ())]]
+        [f"{place['file']}:{place['line']}" for place in [where, *where.get("callers", ())]]
         if where
         else []
     )

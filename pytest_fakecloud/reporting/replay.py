@@ -59,15 +59,15 @@ def states(cloud: BaseCloud, report: Report) -> dict[str, Any]:
     have their own journal number as ``order``. Credentials are not masked.
     """
     failures: list[str] = []
-    with_data = [one for one in cloud.fakes() if report_part(one.fixture, "data") is not None]
-    reasons = {one.name: reason for one in with_data if (reason := _obstacle(one))}
-    followed = [one for one in with_data if one.name not in reasons]
-    found: dict[str, Any] = {"steps": []}
+    with_data = [fake for fake in cloud.fakes() if report_part(fake.fixture, "data") is not None]
+    reasons = {fake.name: reason for fake in with_data if (reason := _obstacle(fake))}
+    followed = [fake for fake in with_data if fake.name not in reasons]
+    replay: dict[str, Any] = {"steps": []}
     if followed:
         with report_hook_failure("the states could not be replayed", failures.append):
-            found = _replayed(cloud, report, followed, reasons)
+            replay = _replayed(cloud, report, followed, reasons)
     notes = [f"The data of {name} is not shown: {reason}." for name, reason in reasons.items()]
-    return {**found, "note": "\n".join([*notes, *failures])}
+    return {**replay, "note": "\n".join([*notes, *failures])}
 
 
 def _obstacle(handle: Handle) -> str:
@@ -112,7 +112,7 @@ class Time(Timekeeper):
         return super().now_us()
 
 
-class Copy:
+class ReplayedFake:
     """A new fake with the settings of a real one, on which the entries of the real one are replayed."""
 
     def __init__(self, real: Handle, context: Context, time: Time) -> None:
@@ -131,8 +131,8 @@ class Copy:
             return
         path, _, query = call.target.partition("?")
         # The replay sends its own token, in a header.
-        kept = "&".join(part for part in query.split("&") if not part.startswith("_token="))
-        target = f"{path}?{kept}" if kept else path
+        parameters = "&".join(part for part in query.split("&") if not part.startswith("_token="))
+        target = f"{path}?{parameters}" if parameters else path
         headers = self._headers_of(call)
         request = Request(call.method, target, headers, call.request_body, call.client)
         # The server reads the clock once before it records the call.
@@ -158,9 +158,9 @@ class Copy:
 
     def replay_action(self, action: Action) -> None:
         if action.kind not in _WITHOUT_DATA and action.call is not None:
-            given, named = action.call
+            arguments, named = action.call
             self.time.expect(number=action.number)
-            action_method(self.fake, action.kind, given)(*given, **named)
+            action_method(self.fake, action.kind, arguments)(*arguments, **named)
 
     def end_waits(self) -> None:
         """End the calls that wait for data or a time that has come; only some fakes have any."""
@@ -190,7 +190,7 @@ class _Player:
 
     def __init__(self, cloud: BaseCloud, start: Instant, reasons: dict[str, str]) -> None:
         self.time = Time(cloud, start)
-        self.copies: dict[str, Copy] = {}
+        self.copies: dict[str, ReplayedFake] = {}
         self._context = Context(self.time, Ids(cloud.seed))
         # Do not let a replayed call wait: the call that it waited for may come later in the replay.
         self._context.clock.wait_cap = 0.0
@@ -199,7 +199,8 @@ class _Player:
 
     def open(self, handle: Handle, stack: ExitStack) -> None:
         part = report_part(handle.fixture, "replay")
-        copy: Copy = (part.Copy if part is not None else Copy)(handle, self._context, self.time)
+        replayed: type[ReplayedFake] = ReplayedFake if part is None else part.REPLAYED
+        copy = replayed(handle, self._context, self.time)
         stack.callback(copy.fake.close)
         if handle._baseline is not None:
             copy.fake.restore(handle._baseline)
@@ -241,14 +242,14 @@ class _Player:
 
     def states_of(self, names: Iterable[str]) -> dict[str, State]:
         """Return the data of the copies with these names; drop copies that are too large."""
-        found = {}
+        states_by_fake = {}
         for name in [name for name in names if name in self.copies]:
-            found[name] = state = state_of(self.copies[name].fake)
+            states_by_fake[name] = state = state_of(self.copies[name].fake)
             items = sum(map(len, state.values()))
             self._looks += items
             if items > MOST_ITEMS or self._looks > MOST_LOOKS:
                 self._drop(name, "it has too many items")
-        return found
+        return states_by_fake
 
     def drop_different(self) -> None:
         """Drop the copies whose data differs from the data of the real fakes."""
@@ -307,7 +308,9 @@ def _replayed(
     """Replay a cloud's journal; return the initial data of its fakes and the steps that change it."""
     fakes = {handle.name for handle in followed}
     every = (*cloud.journal.entries, *cloud.journal._recorder.shared.actions)
-    entries = sorted((one for one in every if one.handle in fakes), key=lambda one: one.number)
+    entries = sorted(
+        (entry for entry in every if entry.handle in fakes), key=lambda entry: entry.number
+    )
     player = _Player(cloud, entries[0].at if entries else cloud.clock.now(), reasons)
     with ExitStack() as stack:
         for handle in followed:
@@ -328,29 +331,29 @@ def _replayed(
         player.drop_different()
     for step in recorder.steps:
         step["changes"] = [change for change in step["changes"] if change[0] in player.copies]
-    found: dict[str, Any] = {"steps": [step for step in recorder.steps if step["changes"]]}
+    replay: dict[str, Any] = {"steps": [step for step in recorder.steps if step["changes"]]}
     if player.copies:
-        found["initial"] = {name: short(recorder.initial[name]) for name in player.copies}
-    return found
+        replay["initial"] = {name: short(recorder.initial[name]) for name in player.copies}
+    return replay
 
 
 def _events(entries: Sequence[Entry], report: Report) -> dict[int, list[Event]]:
     """Return the events that change data, by the number of their call or of the first at their time."""
     follows = {row.number: row.follows for row in report.rows if row.follows}
-    found: dict[int, list[Event]] = {}
+    events_after: dict[int, list[Event]] = {}
     alone: list[Event] = []
-    for one in entries:
-        if not isinstance(one, Event) or isinstance(one, Action):
+    for entry in entries:
+        if not isinstance(entry, Event) or isinstance(entry, Action):
             continue
-        if not hasattr(report_part(one.service, "replay"), "frames"):
+        if not hasattr(report_part(entry.service, "replay"), "frames"):
             continue
-        if one.number in follows:
-            found.setdefault(follows[one.number], []).append(one)
+        if entry.number in follows:
+            events_after.setdefault(follows[entry.number], []).append(entry)
             continue
-        if not alone or (alone[0].handle, alone[0].at_us) != (one.handle, one.at_us):
-            alone = found[one.number] = []
-        alone.append(one)
-    return found
+        if not alone or (alone[0].handle, alone[0].at_us) != (entry.handle, entry.at_us):
+            alone = events_after[entry.number] = []
+        alone.append(entry)
+    return events_after
 
 
 def _frames(
@@ -363,8 +366,8 @@ def _frames(
     name = events[0].handle if events else ""
     if name in now and before[name] != now[name]:
         part = report_part(events[0].service, "replay")
-        found: list[tuple[Event | None, State]] = part.frames(before[name], now[name], events)
-        if found[-1][1] == now[name]:
-            for cause, each in found:
-                yield cause, {name: each}
+        frames: list[tuple[Event | None, State]] = part.frames(before[name], now[name], events)
+        if frames[-1][1] == now[name]:
+            for cause, state in frames:
+                yield cause, {name: state}
     yield None, now

@@ -31,7 +31,7 @@ from .calls import (
     lookups_of,
     records_of,
 )
-from .model import WEIGHT, Fake, Finding, Report, Row, Severity, Subject
+from .model import WEIGHT, Fake, Finding, Report, ReportRow, ReportSubject, Severity
 from .rows import rows
 from .values import NUMBER, Mask
 
@@ -58,21 +58,21 @@ def report_of(
     """
     mask, lookups = Mask(cloud), Lookups()
     failures = list(dict.fromkeys(records_of(cloud).failures))
-    every: list[Row] = []
-    found: list[Finding] = []
+    every: list[ReportRow] = []
+    findings: list[Finding] = []
     left: list[Finding] = []
     with report_hook_failure("the lookups failed", failures.append):
         lookups = lookups_of(cloud, list(cloud.journal.entries), mask)
     with report_hook_failure("the findings failed", failures.append):
-        found = find(ObservedTest(cloud, lookups, idle_s, raised, served))
+        findings = find(ObservedTest(cloud, lookups, idle_s, raised, served))
     with report_hook_failure("the calls cannot be shown", failures.append):
         every = rows(cloud, served=served, lookups=lookups, mask=mask)
     with report_hook_failure("what is unfinished cannot be shown", failures.append):
-        left = unfinished(cloud, lookups, found)
+        left = unfinished(cloud, lookups, findings)
     shared, closed = cloud._context, closed_addresses(cloud).items()
     # A delivery has two journal numbers.
-    shown = ((one, row) for row in every for one in (row, row.delivery) if one is not None)
-    masked = partial(_masked, mask=mask, numbers={one.number: row.number for one, row in shown})
+    shown = ((entry, row) for row in every for entry in (row, row.delivery) if entry is not None)
+    masked = partial(_masked, mask=mask, numbers={entry.number: row.number for entry, row in shown})
     return Report(
         now_us=shared.clock.now_us(),
         clock=shared.clock.mode,
@@ -80,11 +80,11 @@ def report_of(
         test=test,
         failure=mask.text(failure),
         fakes=[
-            *(Fake(one.name, one.service, one.url) for one in shared.handles.items),
+            *(Fake(fake.name, fake.service, fake.url) for fake in shared.handles.items),
             *(Fake(name, fixture, url, closed=True) for name, (fixture, url) in closed),
         ],
         rows=every,
-        findings=list(map(masked, found)),
+        findings=list(map(masked, findings)),
         unfinished=list(map(masked, left)),
         problems=list(map(masked, problems(cloud))),
         failures=list(map(mask.text, failures)),
@@ -102,11 +102,11 @@ def problems(cloud: BaseCloud) -> list[Finding]:
         facts = {name: value for name, value in problem.facts.items() if name != "message_id"}
         alike = problem.kind, repr(facts) if "message_id" in problem.facts else problem.text
         groups.setdefault(alike, []).append(problem)
-    found = []
+    violations = []
     for first, *others in groups.values():
         values = {"problem": first.kind, "text": first.text, "times": 1 + len(others)}
-        found.append(Finding("problem", str(first.facts.get("handle") or ""), values=values))
-    return [*found, *rejected(cloud)]
+        violations.append(Finding("problem", str(first.facts.get("handle") or ""), values=values))
+    return [*violations, *rejected(cloud)]
 
 
 def rejected(
@@ -118,9 +118,9 @@ def rejected(
     """Yield a finding for each fake that answered 401, with the reasons; ``every_call``: and nothing
     else. ``meant`` calls are ignored.
     """
-    every = [one for one in cloud.journal.entries if isinstance(one, Call)]
+    every = [entry for entry in cloud.journal.entries if isinstance(entry, Call)]
     for handle in cloud._context.handles.items:
-        calls = [one for one in every if one.handle == handle.name]
+        calls = [call for call in every if call.handle == handle.name]
         wrong = [call for call in calls if call.status == 401 and call.fault is None]
         if every_call and len(wrong) < len(calls):
             continue
@@ -135,13 +135,13 @@ def rejected(
 
 
 def _credentials(call: Call, cloud: BaseCloud, rejecting: Handle) -> dict[str, str]:
-    given = call.request_headers.get("Authorization")
-    if given is None:
+    credentials = call.request_headers.get("Authorization")
+    if credentials is None:
         return {"kind": "query" if "_token=" in call.target else "none"}
-    if given == f"Bearer {getattr(rejecting, 'read_only_token', None)}":
+    if credentials == f"Bearer {getattr(rejecting, 'read_only_token', None)}":
         return {"kind": "read_only"}
     for handle in cloud.fakes():
-        if handle is not rejecting and handle.headers.get("Authorization") == given:
+        if handle is not rejecting and handle.headers.get("Authorization") == credentials:
             return {"kind": "other", "other": handle.name}
     return {"kind": "unknown"}
 
@@ -150,26 +150,26 @@ def unfinished(
     cloud: BaseCloud, lookups: Lookups, explaining: Sequence[Finding] = ()
 ) -> list[Finding]:
     """Return the unfinished work that no finding explains, the most important first."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for handle in cloud._context.handles.items:
         detect = getattr(report_part(handle.fixture, "findings"), "unfinished", None)
         failures: list[str] = []
         with report_hook_failure("what waits cannot be shown", failures.append):
-            found += detect(handle, lookups) if detect is not None else ()
-        found += [Finding("failed", handle.name, values={"text": text}) for text in failures]
-    left_out = {_EXPLAINED[one.kind] for one in explaining if one.kind in _EXPLAINED}
-    found = [one for one in found if one.kind not in left_out]
-    found.sort(key=lambda one: WEIGHT[one.severity])
-    if (more := len(found) - MOST_UNFINISHED) > 0:
-        found[MOST_UNFINISHED:] = [Finding("more", values={"count": more})]
-    return found
+            findings += detect(handle, lookups) if detect is not None else ()
+        findings += [Finding("failed", handle.name, values={"text": text}) for text in failures]
+    left_out = {_EXPLAINED[finding.kind] for finding in explaining if finding.kind in _EXPLAINED}
+    findings = [finding for finding in findings if finding.kind not in left_out]
+    findings.sort(key=lambda finding: WEIGHT[finding.severity])
+    if (more := len(findings) - MOST_UNFINISHED) > 0:
+        findings[MOST_UNFINISHED:] = [Finding("more", values={"count": more})]
+    return findings
 
 
 def _masked(finding: Finding, mask: Mask, numbers: Mapping[int, int]) -> Finding:
     """Return a masked copy of a finding, with the numbers of rows in place of journal numbers."""
     rows = tuple(numbers.get(number, number) for number in finding.rows)
     values: dict[str, Any] = mask.value(finding.values)
-    subjects = tuple(replace(one, name=mask.text(one.name)) for one in finding.subjects)
+    subjects = tuple(replace(subject, name=mask.text(subject.name)) for subject in finding.subjects)
     return replace(finding, rows=rows, values=values, subjects=subjects)
 
 
@@ -181,51 +181,55 @@ MOST = 10
 
 def find(test: ObservedTest) -> list[Finding]:
     """Return the findings about a cloud: the most important first, then the newest."""
-    found: list[Finding] = []
-    for detector, given in _detectors(test):
+    findings: list[Finding] = []
+    for detector, arguments in _detectors(test):
         try:
-            found += detector(test, *given)
+            findings += detector(test, *arguments)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             text = f"{detector.__name__} failed: {describe_error(error)}"
-            found.append(Finding("failed", values={"text": text}))
-    if any(one.severity == "cause" for one in found):
+            findings.append(Finding("failed", values={"text": text}))
+    if any(finding.severity == "cause" for finding in findings):
         # If a cause is known, a fake without calls is not worth reporting.
-        found = [one for one in found if one.kind != "never_called"]
+        findings = [finding for finding in findings if finding.kind != "never_called"]
     # That a value was replaced is what the other findings explain.
-    found.sort(
-        key=lambda one: (WEIGHT[one.severity], one.kind == "value_lost", -max(one.rows, default=0))
+    findings.sort(
+        key=lambda finding: (
+            WEIGHT[finding.severity],
+            finding.kind == "value_lost",
+            -max(finding.rows, default=0),
+        )
     )
-    return _causes_first(_once(found))[:MOST]
+    return _causes_first(_once(findings))[:MOST]
 
 
-def _once(found: Iterable[Finding]) -> list[Finding]:
+def _once(findings: Iterable[Finding]) -> list[Finding]:
     """Return findings, with those merged that differ only in the numbers of their subjects, such as
     ``user:1`` and ``user:2``; the other subjects are ``likewise``.
     """
     merged: dict[object, Finding] = {}
-    for one in found:
-        same = one.kind, one.fake, one.severity, _facts_of(one)
-        known = merged.setdefault(same, one)
-        if known is one:
+    for finding in findings:
+        same = finding.kind, finding.fake, finding.severity, _facts_of(finding)
+        first = merged.setdefault(same, finding)
+        if first is finding:
             continue
-        subjects = tuple(dict.fromkeys((*known.subjects, *one.subjects)))
-        others = [each.name for each in one.subjects[:1] if each not in known.subjects]
-        others = [*known.values.get("likewise", ()), *others]
+        subjects = tuple(dict.fromkeys((*first.subjects, *finding.subjects)))
+        others = [subject.name for subject in finding.subjects[:1] if subject not in first.subjects]
+        others = [*first.values.get("likewise", ()), *others]
         merged[same] = replace(
-            known, rows=tuple(dict.fromkeys((*known.rows, *one.rows))), subjects=subjects,
-            values={**known.values, "likewise": others} if others else known.values,
+            first, rows=tuple(dict.fromkeys((*first.rows, *finding.rows))), subjects=subjects,
+            values={**first.values, "likewise": others} if others else first.values,
         )  # fmt: skip
     return list(merged.values())
 
 
-def _facts_of(one: Finding) -> str:
+def _facts_of(finding: Finding) -> str:
     """Return the facts of a finding without the names and the numbers of its subjects."""
-    names = [subject.name for subject in one.subjects]
-    facts = {name: value for name, value in one.values.items() if value not in names}
+    names = [subject.name for subject in finding.subjects]
+    facts = {name: value for name, value in finding.values.items() if value not in names}
     numbers = {number for name in names for number in NUMBER.findall(name)}
-    return NUMBER.sub(lambda found: "#" if found[0] in numbers else found[0], repr(facts))
+    return NUMBER.sub(lambda number: "#" if number[0] in numbers else number[0], repr(facts))
 
 
 _IDENTIFYING = {"key", "message", "schedule", "record"}
@@ -236,42 +240,44 @@ _EXCEPTIONS = {"error_logged", "failed_with_exception"}
 """Kinds of findings that say that a handler failed, and not why."""
 
 
-def _causes_first(found: Sequence[Finding]) -> list[Finding]:
+def _causes_first(findings: Sequence[Finding]) -> list[Finding]:
     """Return findings without the symptoms of others: hints about the row or the key of a cause, and
     exceptions in its row. Of several causes with a subject in common, the earliest comes first.
     """
-    causes = [one for one in found if one.severity == "cause"]
-    subjects = {subject for one in causes for subject in one.subjects}
-    explained = {one for one in subjects if one.kind in _IDENTIFYING}
-    decided = {number for one in causes for number in one.rows[:1]}
-    reasons = {one.rows[:1] for one in causes if one.kind not in _EXCEPTIONS}
+    causes = [finding for finding in findings if finding.severity == "cause"]
+    subjects = {subject for finding in causes for subject in finding.subjects}
+    explained = {subject for subject in subjects if subject.kind in _IDENTIFYING}
+    decided = {number for finding in causes for number in finding.rows[:1]}
+    reasons = {finding.rows[:1] for finding in causes if finding.kind not in _EXCEPTIONS}
     ordered: list[Finding] = []
-    for one in found:
-        if one.severity != "cause" and (
-            not decided.isdisjoint(one.rows[:1]) or not explained.isdisjoint(one.subjects)
+    for finding in findings:
+        if finding.severity != "cause" and (
+            not decided.isdisjoint(finding.rows[:1]) or not explained.isdisjoint(finding.subjects)
         ):
             continue
-        if one.kind in _EXCEPTIONS and one.rows[:1] in reasons:
+        if finding.kind in _EXCEPTIONS and finding.rows[:1] in reasons:
             continue
-        later = (at for at, other in enumerate(ordered) if _follows(other, one))
-        ordered.insert(next(later, len(ordered)), one)
+        later = (at for at, other in enumerate(ordered) if _follows(other, finding))
+        ordered.insert(next(later, len(ordered)), finding)
     return ordered
 
 
-def _follows(other: Finding, one: Finding) -> bool:
+def _follows(other: Finding, finding: Finding) -> bool:
     """Return whether a finding is as severe as another one about its subject, and decided later."""
-    same = other.severity == one.severity and not set(other.subjects).isdisjoint(one.subjects)
-    return same and one.rows[:1] < other.rows[:1]
+    same = other.severity == finding.severity and not set(other.subjects).isdisjoint(
+        finding.subjects
+    )
+    return same and finding.rows[:1] < other.rows[:1]
 
 
 def _detectors(test: ObservedTest) -> Iterator[tuple[Callable[..., Iterator[Finding]], list[Any]]]:
     """Yield each detector with its arguments after the test: a fake, or none for a whole journal."""
-    used = {one.service for one in (*test.fakes, *test.entries)}
+    used = {item.service for item in (*test.fakes, *test.entries)}
     of_tests: list[Callable[[ObservedTest], Iterator[Finding]]] = []
     for fixture, service in SERVICES.items():
         part = report_part(fixture, "findings") if used & {fixture, service.word} else None
         if part is not None:
-            fakes = [one for one in test.fakes if one.fixture == fixture]
+            fakes = [fake for fake in test.fakes if fake.fixture == fixture]
             yield from ((detector, [fake]) for detector in part.FINDINGS for fake in fakes)
             of_tests += part.OF_TEST
     yield from ((detector, []) for detector in (*of_tests, *_OF_ALL))
@@ -302,7 +308,7 @@ def about(
 
     ``entry`` is the journal entry that decided it; ``values`` can include the severity.
     """
-    subject = Subject(what, str(name), entry.handle)
+    subject = ReportSubject(what, str(name), entry.handle)
     finding = about_entry(kind, entry, evidence, **{what: str(name), **values})
     return replace(finding, subjects=(subject,))
 
@@ -311,7 +317,7 @@ def with_message(finding: Finding, attempt: Event | None) -> Finding:
     """Return a finding that is also about the message of an attempt, and hides hints about it."""
     if attempt is None:
         return finding
-    message = Subject("message", str(attempt.data.get("message_id")), attempt.handle)
+    message = ReportSubject("message", str(attempt.data.get("message_id")), attempt.handle)
     return replace(finding, subjects=(*finding.subjects, message))
 
 
@@ -325,9 +331,9 @@ def _as_known(entry: Entry) -> Entry:
     """Return a copy of a call without its answer, if a fault altered it and it shows no data."""
     if not isinstance(entry, Call) or entry.outcome != "altered":
         return entry
-    known = copy.copy(entry)
-    known.response_body = b""
-    return known
+    copied_call = copy.copy(entry)
+    copied_call.response_body = b""
+    return copied_call
 
 
 class Write(NamedTuple):
@@ -360,15 +366,15 @@ class ObservedTest:
     @cached_property
     def read_only_tokens(self) -> dict[str, str]:
         """The Authorization headers with read-only tokens, by fake."""
-        tokens = {one.name: getattr(one, "read_only_token", None) for one in self.fakes}
+        tokens = {fake.name: getattr(fake, "read_only_token", None) for fake in self.fakes}
         return {name: f"Bearer {token}" for name, token in tokens.items() if token is not None}
 
     @cached_property
     def entries(self) -> list[Entry]:
         # Leave out calls before a restored snapshot, which do not explain the current data.
-        rewound = {one.name: getattr(one, "_rewound", 0) for one in self.fakes}
+        rewound = {fake.name: getattr(fake, "_rewound", 0) for fake in self.fakes}
         every = self.cloud.journal.entries
-        return [_as_known(one) for one in every if one.number > rewound.get(one.handle, 0)]
+        return [_as_known(entry) for entry in every if entry.number > rewound.get(entry.handle, 0)]
 
     @cached_property
     def calls(self) -> list[Call]:
@@ -377,7 +383,7 @@ class ObservedTest:
     @cached_property
     def tasks(self) -> dict[int, int]:
         """The task that sent each call, 0 if it was none, by the call's number; only known ones."""
-        return {number: one.task for number, one in records_of(self.cloud).sites.items()}
+        return {number: site.task for number, site in records_of(self.cloud).sites.items()}
 
     @cached_property
     def chain(self) -> list[BaseException]:
@@ -386,7 +392,7 @@ class ObservedTest:
 
     def failed_with(self, pattern: re.Pattern[str]) -> bool:
         """Return whether an exception of the test matches a pattern, or none is known."""
-        return not self.chain or any(pattern.search(str(one)) for one in self.chain)
+        return not self.chain or any(pattern.search(str(error)) for error in self.chain)
 
     def mentions(self, value: str) -> bool:
         """Return whether the message of a failed assertion contains a value as a whole word."""
@@ -398,7 +404,7 @@ class ObservedTest:
         return [call for call in self.calls if call.handle == handle.name]
 
     def actions_on(self, handle: Any) -> list[Action]:
-        return [one for one in records_of(self.cloud).actions if one.handle == handle.name]
+        return [action for action in records_of(self.cloud).actions if action.handle == handle.name]
 
     def calls_to(self, service: str) -> Iterator[Call]:
         """Yield the calls to the fakes of a service, one fake after the other."""
@@ -409,17 +415,21 @@ class ObservedTest:
     @cached_property
     def attempts(self) -> list[Event]:
         """The delivery attempts during which the application did nothing else."""
-        alone = (one for one in self.events("attempt") if one.data.get("alone"))
-        return [one for one in alone if isinstance(one.data.get("began"), int)]
+        alone = (event for event in self.events("attempt") if event.data.get("alone"))
+        return [event for event in alone if isinstance(event.data.get("began"), int)]
 
     @cached_property
     def published(self) -> list[Call]:
         """The publish requests to queues."""
-        return [one for one in self.calls_to("queue") if one.route in PUBLISHING]
+        return [call for call in self.calls_to("queue") if call.route in PUBLISHING]
 
     def attempt_around(self, entry: Entry) -> Event | None:
         """Return the attempt during which an entry was recorded; None outside of attempts."""
-        around = (one for one in self.attempts if one.data["began"] < entry.number < one.number)
+        around = (
+            attempt
+            for attempt in self.attempts
+            if attempt.data["began"] < entry.number < attempt.number
+        )
         return next(around, None)
 
     @cached_property
@@ -427,7 +437,7 @@ class ObservedTest:
         """The writes to the fakes that are stores."""
         parts = [(fake, report_part(fake.fixture, "findings")) for fake in self.fakes]
         stores = [(fake, part) for fake, part in parts if hasattr(part, "writes")]
-        return sorted(one for fake, part in stores for one in part.writes(self, fake))
+        return sorted(write for fake, part in stores for write in part.writes(self, fake))
 
     def events(self, *kinds: str) -> list[Event]:
         return [e for e in self.entries if isinstance(e, Event) and e.kind in kinds]
@@ -494,7 +504,7 @@ def _blocks(call: Call) -> bool:
 
 def error_not_seen(test: ObservedTest) -> Iterator[Finding]:
     """Find rejected requests whose error did not reach the test, which only failed an assertion."""
-    if not test.chain or not all(isinstance(one, AssertionError) for one in test.chain):
+    if not test.chain or not all(isinstance(error, AssertionError) for error in test.chain):
         return
     read_only = test.read_only_tokens.values()
     # Clients try options that a server may not support, and scripts that it may not have.
@@ -508,8 +518,8 @@ def error_not_seen(test: ObservedTest) -> Iterator[Finding]:
             continue
         status, error = error_of(call)
         values = {"call": _names_of(call)[0], "status": status, "error": error}
-        found = about_entry("error_not_seen", call, severity="hint", **values)
-        yield with_message(found, test.attempt_around(call))
+        finding = about_entry("error_not_seen", call, severity="hint", **values)
+        yield with_message(finding, test.attempt_around(call))
 
 
 def _was_sent_with_source(call: Call, test: ObservedTest) -> bool:
@@ -526,8 +536,8 @@ def read_only_token(test: ObservedTest) -> Iterator[Finding]:
     tokens = test.read_only_tokens
     for call in test.calls:
         rejected = call.status in (400, 401, 403) and call.fault is None
-        given = call.request_headers.get("Authorization")
-        if rejected and given is not None and given == tokens.get(call.handle):
+        credentials = call.request_headers.get("Authorization")
+        if rejected and credentials is not None and credentials == tokens.get(call.handle):
             yield about_entry("read_only_token", call, command=_names_of(call)[0])
 
 
@@ -546,20 +556,20 @@ def repeated_after_lost_answer(test: ObservedTest) -> Iterator[Finding]:
         if executed_but_lost(call) or _was_in_part(call):
             lost.setdefault(same, (call, names))
         elif has_full_answer(call) and call.reached and same in lost:
-            first, known = lost.pop(same)
-            if names.isdisjoint(known):
+            first, first_names = lost.pop(same)
+            if names.isdisjoint(first_names):
                 sent = _names_of(call)
-                found = about_entry(
+                finding = about_entry(
                     "repeated_after_lost_answer", call, [first.number],
                     service=call.service, call=sent[0] if len(sent) == 1 else call.route,
                     status=first.status if (first.status or 0) >= 400 else 0,
                     in_part=_was_in_part(first),
                 )  # fmt: skip
-                yield replace(found, subjects=tuple(part.subjects(call)))
+                yield replace(finding, subjects=tuple(part.subjects(call)))
 
 
 def _was_in_part(call: Call) -> bool:
-    return any(one["kind"] == "partial_produce" and one["keep"] != "0" for one in call.faults)
+    return any(fault["kind"] == "partial_produce" and fault["keep"] != "0" for fault in call.faults)
 
 
 _OF_ALL = (

@@ -19,7 +19,7 @@ from ..core.recorder import CallSite, place_at
 from ..services import report_part
 from .applications import ServedRequest
 from .calls import SEVERAL, Lookups, has_full_answer, records_of
-from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, Row, Subject
+from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, ReportRow, ReportSubject
 from .values import NUMBER, Mask
 
 _VOLATILE = {"began", "alone", "number", "traceback", "exception", "dlq_id", "ahead_s"}
@@ -32,7 +32,7 @@ def rows(
     served: Iterable[ServedRequest] = (),
     lookups: Lookups | None = None,
     mask: Mask | None = None,
-) -> list[Row]:
+) -> list[ReportRow]:
     """Return the journal of a cloud as rows, with credentials masked.
 
     A delivery to one of the cloud's own fakes is a single row: the received call, with the queue as
@@ -43,11 +43,11 @@ def rows(
     source = list(cloud.journal.entries if entries is None else entries)
     mask = mask or Mask(cloud)
     builder = _Builder(cloud, source, lookups or Lookups(), mask)
-    found = builder.rows(source)
+    report_rows = builder.rows(source)
     if entries is None:
-        found += map(builder.action_row, records_of(cloud).actions)
-    found += _served_rows(served, found, source, mask)
-    return _nested(found)
+        report_rows += map(builder.action_row, records_of(cloud).actions)
+    report_rows += _served_rows(served, report_rows, source, mask)
+    return _nested(report_rows)
 
 
 def _parts_of(url: str) -> SplitResult:
@@ -61,21 +61,21 @@ def _parts_of(url: str) -> SplitResult:
 # -- order -----------------------------------------------------------------------------------------
 
 
-def _nested(found: list[Row]) -> list[Row]:
+def _nested(unnested_rows: list[ReportRow]) -> list[ReportRow]:
     """Return the rows in order, each with its cause, its depth and the row in which it is nested.
 
     An event directly follows the call that caused it, even if other entries were recorded before.
     """
-    found.sort(key=lambda row: row.began)
-    callers: dict[int, Row] = {}
-    for service in {row.service for row in found}:
+    unnested_rows.sort(key=lambda row: row.began)
+    callers: dict[int, ReportRow] = {}
+    for service in {row.service for row in unnested_rows}:
         if hasattr(part := report_part(service, "findings"), "callers"):
-            callers |= part.callers(found)
-    found.sort(key=lambda row: callers.get(row.number, row).began)
-    open_rows: list[Row] = []  # those whose consequences may follow
+            callers |= part.callers(unnested_rows)
+    unnested_rows.sort(key=lambda row: callers.get(row.number, row).began)
+    open_rows: list[ReportRow] = []  # those whose consequences may follow
     ordered = []
     depths: dict[int, int] = {}
-    for row in found:
+    for row in unnested_rows:
         cause = caller = callers.get(row.number)
         if caller is not None:
             depth = depths[caller.number] + 1
@@ -102,7 +102,7 @@ def _nested(found: list[Row]) -> list[Row]:
 def _attempts_of_calls(entries: Sequence[Entry]) -> dict[int, Event]:
     """Map the ``id()`` of each call made by a queue of this cloud to its delivery attempt."""
     waiting: dict[tuple[str | None, str], list[Call]] = {}
-    found = {}
+    attempts = {}
     for entry in entries:
         if isinstance(entry, Call):
             message = entry.request_headers.get("Upstash-Message-Id")
@@ -113,8 +113,8 @@ def _attempts_of_calls(entries: Sequence[Entry]) -> dict[int, Event]:
             target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
             calls = waiting.get((entry.data.get("message_id"), target))
             if calls:
-                found[id(calls.pop())] = entry
-    return found
+                attempts[id(calls.pop())] = entry
+    return attempts
 
 
 # -- rows of each kind -----------------------------------------------------------------------------
@@ -133,35 +133,35 @@ class _Builder:
         self._names.update((handle.url, handle.name) for handle in self._fakes.values())
         self._attempts = _attempts_of_calls(entries)
 
-    def rows(self, entries: Iterable[Entry]) -> list[Row]:
+    def rows(self, entries: Iterable[Entry]) -> list[ReportRow]:
         """Return a row for each entry that is not shown in the row of another entry."""
         received = {id(attempt) for attempt in self._attempts.values()}
-        found: list[Row] = []
+        entry_rows: list[ReportRow] = []
         for entry in entries:
             if id(entry) in received or entry.number in self._lookups.without_row:
                 continue
             # An entry that raises an exception must not prevent the rows of the other entries.
             try:
-                found.append(self._row_of(entry))
+                entry_rows.append(self._row_of(entry))
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
                 failed = replace(_row_for(entry), ok=False, same=entry.number)
                 text = self._mask.text(describe_error(error))
-                found.append(replace(failed, failure=text))
-        return found
+                entry_rows.append(replace(failed, failure=text))
+        return entry_rows
 
-    def _row_of(self, entry: Entry) -> Row:
+    def _row_of(self, entry: Entry) -> ReportRow:
         attempt = self._attempts.get(id(entry))
         row = self._event_row(entry) if isinstance(entry, Event) else self._call_row(entry, attempt)
         subjects = list(row.subjects)
         for step in self._lookups.grouped_calls.get((attempt or entry).number, ()):
             subjects += _subjects_of(step)
         if schedule := self._lookups.header(began(entry), "upstash-schedule-id"):
-            subjects.append(Subject("schedule", schedule, (attempt or entry).handle))
+            subjects.append(ReportSubject("schedule", schedule, (attempt or entry).handle))
         return replace(row, subjects=tuple(dict.fromkeys(subjects)))
 
-    def _call_row(self, call: Call, attempt: Event | None) -> Row:
+    def _call_row(self, call: Call, attempt: Event | None) -> ReportRow:
         masked, faults = self._mask.call(call), _faults_of(call)
         # Leave out the error of a fault's function, which is reported as a problem of the test.
         note = "" if call.problem == "bug" else masked.note
@@ -179,7 +179,7 @@ class _Builder:
             subjects=tuple(_subjects_of(masked)), status=call.status, outcome=call.outcome,
             ok=is_streamed or has_full_answer(call), faults=faults,
             where=_place_of(self._sites.get(call.number, CallSite())),
-            ended=faults_ended(call) if any(one.kind == "call" for one in faults) else 0,
+            ended=faults_ended(call) if any(fault.kind == "call" for fault in faults) else 0,
             words=tuple(words),
             same=(masked.method, call.route, _without_numbers(words) or request,
                   masked.response_body, call.outcome, note, *(step.request_body for step in steps)),
@@ -192,7 +192,7 @@ class _Builder:
             attempt=_count_of(attempt), delivery=self._mask.event(attempt),
         )  # fmt: skip
 
-    def _event_row(self, event: Event) -> Row:
+    def _event_row(self, event: Event) -> ReportRow:
         masked = self._mask.event(event)
         details = {name: value for name, value in masked.data.items() if name not in _VOLATILE}
         row = replace(
@@ -212,7 +212,7 @@ class _Builder:
         peer = self._names.get(f"{parts.scheme}://{parts.netloc}", url)
         return replace(row, peer=peer, status=status, ok=200 <= (status or 0) < 300)
 
-    def action_row(self, action: Action) -> Row:
+    def action_row(self, action: Action) -> ReportRow:
         masked = self._mask.event(action)
         subjects = _subjects_of_action(action, self._fakes.get(action.handle), self._mask)
         details = {name: value for name, value in masked.data.items() if name != "message_id"}
@@ -225,63 +225,68 @@ class _Builder:
 
 
 def _without_numbers(words: Iterable[str]) -> list[str]:
-    return [NUMBER.sub("#", one) for one in words]
+    return [NUMBER.sub("#", word) for word in words]
 
 
 def _place_of(site: CallSite) -> Place | None:
     """Return the place that made a call, with its callers; None if it is not known."""
-    found: list[Any] = [place_at(one) for one in site.places]
-    places = [Place(**one) for one in found]
+    place_values: list[Any] = [place_at(site_place) for site_place in site.places]
+    places = [Place(**values) for values in place_values]
     return replace(places[0], callers=tuple(places[1:])) if places else None
 
 
-def _row_for(source: Entry) -> Row:
+def _row_for(source: Entry) -> ReportRow:
     """Return the row of a journal entry as if the entry was an event inside its fake."""
-    return Row(
+    return ReportRow(
         source.number, source.at_us, kind="event", actor=source.handle, peer=source.handle,
         operation="", service=source.service, began=source.number,
     )  # fmt: skip
 
 
 def _served_rows(
-    served: Iterable[ServedRequest], found: Sequence[Row], entries: Sequence[Entry], mask: Mask
-) -> list[Row]:
+    served: Iterable[ServedRequest],
+    rows_of_entries: Sequence[ReportRow],
+    entries: Sequence[Entry],
+    mask: Mask,
+) -> list[ReportRow]:
     events = [entry for entry in entries if isinstance(entry, Event)]
     in_background = [began(event) for event in events if event.data.get("alone") is False]
-    in_faults = [(row.began, row.ended) for row in found if row.kind == "call" and row.ended]
-    made = []
-    for one in served:
+    in_faults = [
+        (row.began, row.ended) for row in rows_of_entries if row.kind == "call" and row.ended
+    ]
+    request_rows = []
+    for request in served:
         # The row of a delivery already shows this request.
-        if any(_is_delivery_of(row, one) for row in found):
+        if any(_is_delivery_of(row, request) for row in rows_of_entries):
             continue
-        ok = (one.status or 0) < 400 and not one.raised
-        if ok and not any(one.began < row.began < one.ended for row in found):
+        ok = (request.status or 0) < 400 and not request.raised
+        if ok and not any(request.began < row.began < request.ended for row in rows_of_entries):
             continue
-        is_alone = all(_within(one, other, in_faults) for other in one.overlaps) and not any(
-            one.began < start < one.ended for start in in_background
-        )
-        masked = mask.served(one)
-        made.append(Row(
-            one.began, one.at_us, kind="request", actor=CLIENT, peer=APPLICATION,
-            operation=masked.target, status=one.status, ok=ok, entry=masked,
-            outcome="answered" if one.status is not None else "",
-            began=one.began, ended=one.ended if is_alone else 0,
-            same=(masked.target, masked.body, one.status, masked.raised),
+        is_alone = all(
+            _within(request, other, in_faults) for other in request.overlaps
+        ) and not any(request.began < start < request.ended for start in in_background)
+        masked = mask.served(request)
+        request_rows.append(ReportRow(
+            request.began, request.at_us, kind="request", actor=CLIENT, peer=APPLICATION,
+            operation=masked.target, status=request.status, ok=ok, entry=masked,
+            outcome="answered" if request.status is not None else "",
+            began=request.began, ended=request.ended if is_alone else 0,
+            same=(masked.target, masked.body, request.status, masked.raised),
         ))  # fmt: skip
-    return made
+    return request_rows
 
 
-def _within(one: ServedRequest, other: ServedRequest, spans: Iterable[tuple[int, int]]) -> bool:
+def _within(request: ServedRequest, other: ServedRequest, spans: Iterable[tuple[int, int]]) -> bool:
     """Return whether a fault's function made one of two overlapping requests during the other."""
-    outer, inner = (one, other) if one.began < other.began else (other, one)
+    outer, inner = (request, other) if request.began < other.began else (other, request)
     return any(outer.began < start < inner.began and 0 < inner.ended <= end for start, end in spans)
 
 
-def _is_delivery_of(row: Row, one: ServedRequest) -> bool:
-    if row.delivery is None or not row.attempt or not row.began < one.began < row.ended:
+def _is_delivery_of(row: ReportRow, request: ServedRequest) -> bool:
+    if row.delivery is None or not row.attempt or not row.began < request.began < row.ended:
         return False
     path = _parts_of(str(row.delivery.data.get("url", ""))).path or "/"
-    return path.endswith(one.path)
+    return path.endswith(request.path)
 
 
 # -- details ---------------------------------------------------------------------------------------
@@ -306,7 +311,7 @@ def _count_of(attempt: Event) -> int:
 def _faults_of(call: Call) -> tuple[AppliedFault, ...]:
     if not call.faults:
         return (AppliedFault("", call.fault),) if call.fault else ()
-    return tuple(AppliedFault(**one) for one in call.faults)
+    return tuple(AppliedFault(**fault) for fault in call.faults)
 
 
 def _faults_of_attempt(event: Event) -> tuple[AppliedFault, ...]:
@@ -323,40 +328,40 @@ def _operation(call: Call, commands: object) -> str:
 # -- subjects --------------------------------------------------------------------------------------
 
 
-def _subjects_of(call: Call) -> Iterator[Subject]:
+def _subjects_of(call: Call) -> Iterator[ReportSubject]:
     part = report_part(call.service, "findings")
     if part is not None:
         yield from part.subjects(call)
     message = call.request_headers.get("Upstash-Message-Id")
     if message:
-        yield Subject("message", message, call.handle)
+        yield ReportSubject("message", message, call.handle)
 
 
-def _subjects_of_action(action: Action, handle: Any, mask: Mask) -> Iterator[Subject]:
+def _subjects_of_action(action: Action, handle: Any, mask: Mask) -> Iterator[ReportSubject]:
     """Yield the topics, groups and keys in the arguments of the method that the test called."""
     if action.call is None or handle is None:
         return
-    given, named = action.call
+    positional, named = action.call
     owner, _, name = action.kind.rpartition(".")
     if owner in ("topic", "group"):
-        yield Subject(owner, mask.text(given[0]), action.handle)
+        yield ReportSubject(owner, mask.text(positional[0]), action.handle)
         return
     method = getattr(getattr(handle, owner) if owner else handle, name, None)
     if method is None:
         return
     with suppress(TypeError, ValueError):
-        arguments = signature(method).bind(*given, **named).arguments
+        arguments = signature(method).bind(*positional, **named).arguments
         for kind in ("topic", "group", "key"):
             value = arguments.get(kind)
             if isinstance(value, str):
-                yield Subject(kind, mask.text(value), action.handle)
+                yield ReportSubject(kind, mask.text(value), action.handle)
 
 
-def _subjects_of_event(event: Event) -> Iterator[Subject]:
+def _subjects_of_event(event: Event) -> Iterator[ReportSubject]:
     data: Mapping[str, Any] = event.data
     for name, kind in _NAMED.items():
         if isinstance(data.get(name), str):
-            yield Subject(kind, data[name], event.handle)
+            yield ReportSubject(kind, data[name], event.handle)
 
 
 _NAMED = {"message_id": "message", "about": "message", "group": "group", "run": "run"}

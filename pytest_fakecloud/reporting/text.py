@@ -19,7 +19,7 @@ from ..core.calls import Call, Event
 from ..core.errors import counted
 from ..core.timers import clock_time, to_datetime
 from .calls import Lookups
-from .model import IN_FULL, Finding, Report, Row, Script, Severity, Summary
+from .model import IN_FULL, Finding, Report, ReportRow, ScriptSource, Severity, Summary
 from .report import report_of
 from .values import CONTROLS, NUMBER, PIPELINED, printable
 from .wording import describe, effect, sentence
@@ -66,12 +66,12 @@ def wrapped(hint: str, width: int) -> list[str]:
     return _wrapped(hint, f"{lead}  ", max(40, min(width, WIDEST)))
 
 
-def problem(one: Finding, lookups: Lookups) -> str:
+def problem(finding: Finding, lookups: Lookups) -> str:
     """Describe a strict-mode violation, or rejected credentials, in one or more lines."""
-    if one.kind != "problem":
-        return f"[credentials] {sentence(one, lookups)}"
-    times = one.values["times"]
-    first, *rest = sentence(one, lookups).split("\n")
+    if finding.kind != "problem":
+        return f"[credentials] {sentence(finding, lookups)}"
+    times = finding.values["times"]
+    first, *rest = sentence(finding, lookups).split("\n")
     return "\n".join([f"{first} ({times} times)" if times > 1 else first, *rest])
 
 
@@ -94,13 +94,13 @@ class _Writer:
         self._report, self._lookups, self._width = report, report.lookups, width
         shown = {row.number for row in report.rows}
         self._marks: dict[int, list[int]] = {}
-        for mark, one in enumerate(report.findings, 1):
-            for number in [number for number in one.rows if number in shown][:1]:
+        for mark, finding in enumerate(report.findings, 1):
+            for number in [number for number in finding.rows if number in shown][:1]:
                 self._marks.setdefault(number, []).append(mark)
         self._told = {
-            (number, one.values.get("raised"))
-            for one in report.findings[:IN_FULL]
-            for number in one.rows
+            (number, finding.values.get("raised"))
+            for finding in report.findings[:IN_FULL]
+            for number in finding.rows
         }
         self._shown_texts: set[str] = set()
         self._shown_scripts: set[str] = set()
@@ -123,15 +123,17 @@ class _Writer:
         if not report.rows and not report.failures:
             lines.append("no client has made a call")
         timeline = self._timeline(to_datetime(report.now_us).date())
-        failed = [one for one in report.unfinished if one.kind == "dead_letter"]
+        failed = [finding for finding in report.unfinished if finding.kind == "dead_letter"]
         ends = [
             *self._listed("Findings:", report.findings, marked=True),
-            *self._listed("Unfinished:", [one for one in report.unfinished if one not in failed]),
+            *self._listed(
+                "Unfinished:", [finding for finding in report.unfinished if finding not in failed]
+            ),
             *self._listed("Failed:", failed),
         ]
-        for one in report.problems:
-            texts = _wrapped(problem(one, self._lookups), "    ", width)
-            ends += [TextLine(each, "cause") for each in texts]
+        for finding in report.problems:
+            texts = _wrapped(problem(finding, self._lookups), "    ", width)
+            ends += [TextLine(line, "cause") for line in texts]
         return [*map(TextLine, lines), *timeline, *([TextLine("")] if ends else []), *ends]
 
     def _listed(
@@ -140,13 +142,13 @@ class _Writer:
         """Return a list with its title; ``marked`` findings beyond `IN_FULL` have a line each."""
         numbered = {mark for marks in self._marks.values() for mark in marks} if marked else ()
         lines = [] if len(findings) == 1 else [TextLine(title)]
-        for mark, one in enumerate(findings, 1):
+        for mark, finding in enumerate(findings, 1):
             lead = title if len(findings) == 1 else "-"
             number = f"[{mark}] " if mark in numbered else ""
             most = 1 if marked and mark > IN_FULL else None
-            text = f"{lead} {number}{sentence(one, self._lookups)}"
+            text = f"{lead} {number}{sentence(finding, self._lookups)}"
             lines += [
-                TextLine(each, one.severity) for each in _wrapped(text, "  ", self._width, most)
+                TextLine(line, finding.severity) for line in _wrapped(text, "  ", self._width, most)
             ]
         return lines if findings else []
 
@@ -171,7 +173,7 @@ class _Writer:
             head, note = self._entry(line, nests)
             marks = self._marks_of(line)
             severity = self._report.findings[marks[0] - 1].severity if marks else None
-            yield from (TextLine(each, severity) for each in head)
+            yield from (TextLine(head_line, severity) for head_line in head)
             if nests:
                 # The note follows the nested rows, because it results from them.
                 held_back.append((line.row.depth, note))
@@ -180,7 +182,7 @@ class _Writer:
         for _, note in reversed(held_back):
             yield from map(TextLine, note)
 
-    def _entry(self, line: Line, nests: bool) -> tuple[list[str], list[str]]:
+    def _entry(self, line: FoldedRow, nests: bool) -> tuple[list[str], list[str]]:
         """Return the lines of a row, and of its note; ``nests`` is True if rows are nested in it."""
         row, indent = line.row, " " * (_STAMP + 2 + 2 * line.row.depth)
         words = self._described(line)
@@ -201,16 +203,16 @@ class _Writer:
         lines += self._script_lines(words.script, indent)
         return lines, [] if is_known else self._lines_below(note, indent)
 
-    def _described(self, line: Line) -> Summary:
+    def _described(self, line: FoldedRow) -> Summary:
         """Return the description of a line's row, with the effects of events that it caused."""
         row = line.row
         words = describe(row, self._lookups, line.rows[-1])
         # A finding that is shown in full tells the exception.
-        remarks = [one for one in words.remarks if (row.number, one) not in self._told]
+        remarks = [remark for remark in words.remarks if (row.number, remark) not in self._told]
         note = "" if (row.number, words.note) in self._told else words.note
         words = replace(words, remarks=remarks, note=note)
         call = row.entry if isinstance(row.entry, Call) else None
-        effects = list(filter(None, (effect(one, call, self._lookups) for one in line.effects)))
+        effects = list(filter(None, (effect(event, call, self._lookups) for event in line.effects)))
         if row.actor == row.peer:
             return replace(words, what="; ".join([words.what, *effects]))
         return replace(words, remarks=[*words.remarks, *effects])
@@ -218,11 +220,11 @@ class _Writer:
     def _lines_below(self, texts: Sequence[str], indent: str) -> list[str]:
         return [
             line
-            for each in texts
-            for line in _wrapped(indent + each, f"{indent}  ", self._width, LINES_OF_A_TEXT)
+            for paragraph in texts
+            for line in _wrapped(indent + paragraph, f"{indent}  ", self._width, LINES_OF_A_TEXT)
         ]
 
-    def _new_place(self, row: Row) -> list[str]:
+    def _new_place(self, row: ReportRow) -> list[str]:
         """Return the line of code that made a call, unless the previous such row has the same."""
         if row.where is None or row.kind == "action":
             return []
@@ -231,10 +233,10 @@ class _Writer:
         before, self._last_place = self._last_place, place
         return [place] if place != before else []
 
-    def _marks_of(self, line: Line) -> list[int]:
+    def _marks_of(self, line: FoldedRow) -> list[int]:
         return [mark for row in line.rows for mark in self._marks.get(row.number, ())]
 
-    def _add_marks(self, line: Line, below: list[str]) -> str:
+    def _add_marks(self, line: FoldedRow, below: list[str]) -> str:
         """Add marks to the lines of the commands that they are about, and return the others."""
         marks = ""
         for number in self._marks_of(line):
@@ -249,15 +251,15 @@ class _Writer:
     def _first_lines(self, parts: Sequence[str], indent: str) -> list[str]:
         """Return the head of a row and its other parts, such as the answer: in one line if they fit."""
         lines = _wrapped(parts[0], indent, self._width, LINES_OF_A_TEXT)
-        for each in parts[1:]:
-            each = each.translate(CONTROLS)
-            if len(lines[-1]) + 1 + len(each) <= self._width:
-                lines[-1] += f" {each}"
+        for part in parts[1:]:
+            part = part.translate(CONTROLS)
+            if len(lines[-1]) + 1 + len(part) <= self._width:
+                lines[-1] += f" {part}"
             else:
-                lines += _wrapped(indent + each, f"{indent}    ", self._width, LINES_OF_A_TEXT)
+                lines += _wrapped(indent + part, f"{indent}    ", self._width, LINES_OF_A_TEXT)
         return lines
 
-    def _script_lines(self, script: Script | None, indent: str) -> Iterator[str]:
+    def _script_lines(self, script: ScriptSource | None, indent: str) -> Iterator[str]:
         """Yield the source of a script that no earlier row has shown."""
         if script is None or script.sha in self._shown_scripts:
             return
@@ -272,29 +274,29 @@ class _Writer:
             yield f"{indent}  ... {counted(more, 'more line')}"
 
 
-def _have_nested(lines: Sequence[Line | int]) -> list[bool]:
+def _have_nested(lines: Sequence[FoldedRow | int]) -> list[bool]:
     """Return for each line whether the next row is nested in its row."""
-    found: list[bool] = []
+    have_nested: list[bool] = []
     next_depth = 0
     for line in reversed(lines):
-        found.append(isinstance(line, Line) and next_depth > line.row.depth)
-        next_depth = line.row.depth if isinstance(line, Line) else next_depth
-    return found[::-1]
+        have_nested.append(isinstance(line, FoldedRow) and next_depth > line.row.depth)
+        next_depth = line.row.depth if isinstance(line, FoldedRow) else next_depth
+    return have_nested[::-1]
 
 
-def _faults(row: Row, nests: bool) -> Iterator[str]:
+def _faults(row: ReportRow, nests: bool) -> Iterator[str]:
     if row.faults:
-        text = ", ".join(one.description for one in row.faults)
-        late = nests and any(one.moment == "before" for one in row.faults)
+        text = ", ".join(fault.description for fault in row.faults)
+        late = nests and any(fault.moment == "before" for fault in row.faults)
         yield f"(fault: {text}{' it; executed after the rows below' * late})"
 
 
-def _times(line: Line) -> str:
+def _times(line: FoldedRow) -> str:
     """Return how often a folded row happened, unless the attempt numbers show it."""
     row, last = line.row, line.rows[-1]
     if len(line.rows) == 1:
         return ""
-    days = [to_datetime(one.at_us).date() for one in (row, last)]
+    days = [to_datetime(timed_row.at_us).date() for timed_row in (row, last)]
     day = "" if days[0] == days[1] else f"{days[1]} "
     until = f"until {day}{_stamp(last)}" if last.at_us != row.at_us else ""
     if row.attempt != last.attempt:
@@ -304,20 +306,20 @@ def _times(line: Line) -> str:
 
 def _packed(texts: Sequence[str], room: int) -> list[str]:
     lines: list[str] = []
-    for each in texts:
-        if lines and len(lines[-1]) + 2 + len(each) <= room:
-            lines[-1] += f"; {each}"
+    for part in texts:
+        if lines and len(lines[-1]) + 2 + len(part) <= room:
+            lines[-1] += f"; {part}"
         else:
-            lines.append(each)
+            lines.append(part)
     return lines
 
 
-def _stamp(row: Row) -> str:
+def _stamp(row: ReportRow) -> str:
     at = to_datetime(row.at_us)
     return f"{at:%H:%M:%S}.{at.microsecond // 1000:03}"
 
 
-def _ends(row: Row) -> str:
+def _ends(row: ReportRow) -> str:
     if row.actor == row.peer or row.kind == "action":
         return f"* {row.actor}"
     if row.kind == "attempt":
@@ -348,21 +350,21 @@ _SAME = attrgetter(
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FoldedRow:
     """``rows`` that repeat each other, of which the first is shown, and the ``effects`` of that row."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ReportRow, ...]
     effects: tuple[Event, ...] = ()
 
     @property
-    def row(self) -> Row:
+    def row(self) -> ReportRow:
         return self.rows[0]
 
     def __len__(self) -> int:
         return len(self.rows) + len(self.effects)
 
 
-def without_held_runs(every: list[Row]) -> tuple[list[Row], int]:
+def without_held_runs(every: list[ReportRow]) -> tuple[list[ReportRow], int]:
     """Return the rows without the `every_failure` runs that passed, and the number of these runs.
 
     If no run failed, all rows are returned. In a run's data, ``held`` is False if the run failed,
@@ -373,31 +375,31 @@ def without_held_runs(every: list[Row]) -> tuple[list[Row], int]:
     left_out = [row for row, held in runs if held is not False]
     if len(left_out) == len(runs):
         return every, 0
-    kept = [row for row in every
+    kept_rows = [row for row in every
             if not any(run.began <= row.began <= run.number for run in left_out)]  # fmt: skip
-    return kept, sum(held is True for _, held in runs)
+    return kept_rows, sum(held is True for _, held in runs)
 
 
-def merged(every: Sequence[Row], marked: Collection[int]) -> list[Line]:
+def merged(every: Sequence[ReportRow], marked: Collection[int]) -> list[FoldedRow]:
     """Return a line for each row; an event is part of the line of the call that caused it.
 
     A rebalance is part of the line of its join or leave. Marked rows have lines of their own.
     """
-    found: list[Line] = []
+    lines: list[FoldedRow] = []
     place: dict[int, int] = {}
     for row in every:
         at = place.get(row.follows)
-        if at is None and found and _results_from(row, found[-1].row):
-            at = len(found) - 1
+        if at is None and lines and _results_from(row, lines[-1].row):
+            at = len(lines) - 1
         if at is not None and row.number not in marked and isinstance(row.entry, Event):
-            found[at] = replace(found[at], effects=(*found[at].effects, row.entry))
+            lines[at] = replace(lines[at], effects=(*lines[at].effects, row.entry))
             continue
-        place[row.number] = len(found)
-        found.append(Line((row,)))
-    return found
+        place[row.number] = len(lines)
+        lines.append(FoldedRow((row,)))
+    return lines
 
 
-def _results_from(row: Row, before: Row) -> bool:
+def _results_from(row: ReportRow, before: ReportRow) -> bool:
     if not isinstance(row.entry, Event) or not isinstance(before.entry, Event):
         return False
     reason, data = row.entry.data.get("cause") or (), before.entry.data
@@ -409,19 +411,19 @@ def _results_from(row: Row, before: Row) -> bool:
     )
 
 
-def folded(every: Sequence[Line]) -> list[Line]:
+def folded(every: Sequence[FoldedRow]) -> list[FoldedRow]:
     """Return the lines with repetitions folded. A row is folded together with its nested rows.
 
     Attempts of the same message are folded even if their attempt numbers differ, and so are at least
     three rows in whose words a single number counts on.
     """
-    blocks: list[list[Line]] = []
+    blocks: list[list[FoldedRow]] = []
     for line in every:
         if blocks and line.row.depth > blocks[-1][0].row.depth:
             blocks[-1].append(line)
         else:
             blocks.append([line])
-    groups: list[list[list[Line]]] = []
+    groups: list[list[list[FoldedRow]]] = []
     last_key: object = None
     for block in blocks:
         block = [block[0], *folded(block[1:])] if len(block) > 1 else block
@@ -434,7 +436,7 @@ def folded(every: Sequence[Line]) -> list[Line]:
     return [line for group in groups for line in _folded_group(group)]
 
 
-def _folded_group(group: Sequence[Sequence[Line]]) -> Iterator[Line]:
+def _folded_group(group: Sequence[Sequence[FoldedRow]]) -> Iterator[FoldedRow]:
     columns = list(zip(*group, strict=True))
     counts_on = any(any(_steps(lines[0].row, lines[-1].row)) for lines in columns)
     if len(group) == 2 and counts_on:  # two numbers are no series
@@ -444,30 +446,33 @@ def _folded_group(group: Sequence[Sequence[Line]]) -> Iterator[Line]:
         yield replace(lines[0], rows=tuple(row for line in lines for row in line.rows))
 
 
-def _count_on(group: Sequence[Sequence[Line]], later: Sequence[Line]) -> bool:
+def _count_on(group: Sequence[Sequence[FoldedRow]], later: Sequence[FoldedRow]) -> bool:
     """Return whether at most one number in the words of each line differs, by one more or less in
     each block.
     """
     for lines in zip(*group, later, strict=True):
         first, last = _steps(lines[0].row, lines[1].row), _steps(lines[-2].row, lines[-1].row)
-        if first != last or [abs(one) for one in first if one] not in ([], [1]):
+        if first != last or [abs(step) for step in first if step] not in ([], [1]):
             return False
     return True
 
 
-def _steps(row: Row, later: Row) -> list[int]:
+def _steps(row: ReportRow, later: ReportRow) -> list[int]:
     """Return by how much each number in the words of a row differs from that in a later row."""
-    numbers = ([int(one) for one in NUMBER.findall("\0".join(each.words))] for each in (row, later))
+    numbers = (
+        [int(number) for number in NUMBER.findall("\0".join(source_row.words))]
+        for source_row in (row, later)
+    )
     return [second - first for first, second in zip(*numbers, strict=True)]
 
 
-def _key(line: Line, depth: int) -> tuple[object, ...]:
+def _key(line: FoldedRow, depth: int) -> tuple[object, ...]:
     """Return what is equal in lines that can be folded, given the depth of their blocks."""
-    effects = repr([one.data for one in line.effects])
+    effects = repr([event.data for event in line.effects])
     return _SAME(line.row), line.row.depth - depth, effects, len(line.rows)
 
 
-def kept(every: Sequence[Line], marked: Collection[int]) -> Iterator[Line | int]:
+def kept(every: Sequence[FoldedRow], marked: Collection[int]) -> Iterator[FoldedRow | int]:
     """Yield the lines to show and, between them, the number of rows that are left out.
 
     The last lines are shown, others with findings, errors or faults, and the ends of each kind.
@@ -485,7 +490,7 @@ def kept(every: Sequence[Line], marked: Collection[int]) -> Iterator[Line | int]
         yield line
 
 
-def _shown(every: Sequence[Row], marked: Collection[int]) -> set[int]:
+def _shown(every: Sequence[ReportRow], marked: Collection[int]) -> set[int]:
     if len(every) <= KEPT:
         return {row.number for row in every}
     first: dict[object, int] = {}
@@ -499,7 +504,7 @@ def _shown(every: Sequence[Row], marked: Collection[int]) -> set[int]:
               if row.number in marked or not row.ok or not _is_in_series(every, at)]  # fmt: skip
     newest = others[-NEWEST:]
 
-    def weight(row: Row) -> tuple[bool | int, ...]:
+    def weight(row: ReportRow) -> tuple[bool | int, ...]:
         """Return findings before errors, before faults, before the ends of a kind, before others."""
         # A fault explains the error of its row, so an error without a fault weighs more.
         is_unexplained = not row.ok and not row.faults
@@ -510,12 +515,12 @@ def _shown(every: Sequence[Row], marked: Collection[int]) -> set[int]:
     return {row.number for row in (*newest, *by_weight[: KEPT - NEWEST])}
 
 
-def _is_in_series(every: Sequence[Row], at: int) -> bool:
+def _is_in_series(every: Sequence[ReportRow], at: int) -> bool:
     """Return whether the neighbours of a row send the same to keys or things numbered alike."""
     around = every[max(0, at - 2) : at + 3]
     kinds = {
         (row.kind, row.peer, row.operation, row.where, row.faults,
-         *(NUMBER.sub("#", one.name) for one in row.subjects))
+         *(NUMBER.sub("#", subject.name) for subject in row.subjects))
         for row in around
     }  # fmt: skip
     return len(around) == 5 and len(kinds) == 1

@@ -93,10 +93,10 @@ class Mask:
     """Masks credentials in any encoding: the given ``secrets`` and those of a cloud's fakes."""
 
     def __init__(self, cloud: BaseCloud | None = None, *, secrets: Iterable[str] = ()) -> None:
-        known = frozenset(secrets)
+        all_secrets = frozenset(secrets)
         if cloud is not None:
-            known |= secrets_in(cloud)
-        self._secrets = _secrets_pattern(known)
+            all_secrets |= secrets_in(cloud)
+        self._secrets = _secrets_pattern(all_secrets)
 
     def text(self, text: str) -> str:
         """Mask the secrets in a string, and the parts that look like credentials.
@@ -171,9 +171,9 @@ class Mask:
         return masked
 
 
-def _mask_credential(found: re.Match[str]) -> str:
-    shown = found[str(found.lastgroup)]
-    punctuation = found[0][len(found[0].rstrip(":,.;)]}")) :] if shown else ""
+def _mask_credential(match: re.Match[str]) -> str:
+    shown = match[str(match.lastgroup)]
+    punctuation = match[0][len(match[0].rstrip(":,.;)]}")) :] if shown else ""
     return shown + HIDDEN + punctuation
 
 
@@ -299,9 +299,12 @@ def visible(text: str) -> str:
     hidden = {"Cf", "Zs", "Zl", "Zp"}
     if normalize("NFC", text) != text:
         hidden.add("Mn")
-    unseen = {one for one in text if one != " " and category(one) in hidden}
+    unseen = {character for character in text if character != " " and category(character) in hidden}
     return text.translate(
-        {ord(one): one.encode("ascii", "backslashreplace").decode() for one in unseen}
+        {
+            ord(character): character.encode("ascii", "backslashreplace").decode()
+            for character in unseen
+        }
     )
 
 
@@ -335,8 +338,8 @@ def items_of(body: bytes | str) -> list[dict[str, Any]]:
     """
     value = parsed(body)
     items = value if isinstance(value, list) else [value]
-    lists = [one if isinstance(one, list) else [one] for one in items]
-    return [one for each in lists for one in each if isinstance(one, dict)]
+    lists = [item if isinstance(item, list) else [item] for item in items]
+    return [item for item_list in lists for item in item_list if isinstance(item, dict)]
 
 
 def readable(body: bytes | str, kind: str = "") -> str:
@@ -386,23 +389,23 @@ def _decoded(value: Any) -> Any:
     if isinstance(value, str):
         return _inside(value)
     if isinstance(value, list):
-        return [_decoded(each) for each in value]
+        return [_decoded(item) for item in value]
     if not isinstance(value, dict):
         return value
     fields = ("sourceBody", "body", "responseBody") if "sourceBody" in value else ()
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for name, inner in value.items():
         if name == "bodyBase64" and isinstance(inner, str):
-            found[name] = from_base64(inner)
+            members[name] = from_base64(inner)
         elif name not in fields:
-            found[name] = _decoded(inner)
+            members[name] = _decoded(inner)
         elif isinstance(inner, str):
             text = from_base64(inner)
             whole = parsed(text)
-            found[name] = {"Base64": text if whole is None else _decoded(whole)}
+            members[name] = {"Base64": text if whole is None else _decoded(whole)}
         else:
-            found[name] = inner
-    return found
+            members[name] = inner
+    return members
 
 
 def _inside(text: str) -> Any:
@@ -418,7 +421,9 @@ def _inside(text: str) -> Any:
         return text
     coded = _padded(text) if "-" in text or "_" in text else text
     inner = from_base64(coded)
-    is_readable = inner.isascii() and all(one.isprintable() or one in "\r\n\t" for one in inner)
+    is_readable = inner.isascii() and all(
+        character.isprintable() or character in "\r\n\t" for character in inner
+    )
     if inner == coded or not is_readable:
         return text
     value = parsed(inner)
@@ -431,12 +436,14 @@ def _padded(text: str) -> str:
 
 
 def _with_times(claims: dict[str, Any]) -> dict[str, Any]:
-    found = dict(claims)
+    readable_claims = dict(claims)
     for name in ("exp", "nbf", "iat"):
         seconds = claims.get(name)
         if type(seconds) is int and 0 < seconds < _END_OF_TIME:
-            found[name] = f"{seconds} ({to_datetime(seconds * 1_000_000):%Y-%m-%d %H:%M:%SZ})"
-    return found
+            readable_claims[name] = (
+                f"{seconds} ({to_datetime(seconds * 1_000_000):%Y-%m-%d %H:%M:%SZ})"
+            )
+    return readable_claims
 
 
 def each_from_base64(value: Any) -> Any:

@@ -13,7 +13,7 @@ from ..core.errors import counted, listed
 from ..services import SERVICES, report_part
 from .applications import ServedRequest
 from .calls import Lookups, error_of
-from .model import Finding, Row, Sentences, Summary, Values
+from .model import Finding, ReportRow, Sentences, Summary, Values
 from .values import (
     EXCERPT,
     NUMBER,
@@ -37,7 +37,7 @@ def summarise(call: Call, lookups: Lookups) -> Summary | None:
         return None
 
 
-def describe(row: Row, lookups: Lookups, last: Row | None = None) -> Summary:
+def describe(row: ReportRow, lookups: Lookups, last: ReportRow | None = None) -> Summary:
     """Return the description of a row; ``last`` is the last of several that are folded into it."""
     words = _described(row, last or row, lookups)
 
@@ -54,7 +54,7 @@ def describe(row: Row, lookups: Lookups, last: Row | None = None) -> Summary:
     )
 
 
-def _described(row: Row, last: Row, lookups: Lookups) -> Summary:
+def _described(row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
     entry = row.entry
     if row.failure:
         return Summary(f"this entry cannot be shown: {row.failure}")
@@ -87,9 +87,9 @@ def _counted_on(word: str, last: str) -> str:
     """Return a word with its numbers as ranges, such as ``0…11``, where those of the last differ."""
     ends = iter(NUMBER.findall(last))
 
-    def between(found: re.Match[str]) -> str:
+    def between(number: re.Match[str]) -> str:
         end = next(ends)
-        return found[0] if end == found[0] else f"{found[0]}…{end}"
+        return number[0] if end == number[0] else f"{number[0]}…{end}"
 
     return word if word == last else NUMBER.sub(between, word)
 
@@ -100,7 +100,7 @@ def effect(event: Event, call: Call | None, lookups: Lookups) -> str:
     return text
 
 
-def _call(row: Row, last: Row, call: Call, lookups: Lookups) -> Summary:
+def _call(row: ReportRow, last: ReportRow, call: Call, lookups: Lookups) -> Summary:
     summary = summarise(call, lookups)
     if summary is None:
         body = shortened(
@@ -142,23 +142,23 @@ def status_line(call: Call) -> str:
 
 
 def _action(event: Event, arguments: list[str], last: Any, lookups: Lookups) -> str:
-    given = ", ".join(arguments)
+    argument_list = ", ".join(arguments)
     did = {"add_fault": "added", "remove_fault": "removed"}.get(event.kind)
     if did:
-        limits = f" ({given})" if given else ""
+        limits = f" ({argument_list})" if argument_list else ""
         return f"{event.handle} fault {did}: {event.data['fault']}{limits}"
     if event.kind == "clear_faults":
         return f"{event.handle} faults cleared"
     if event.kind in ("hold", "release"):
         return f"{event.handle}.holding() {'began' if event.kind == 'hold' else 'ended'}"
-    messages = dict.fromkeys(one.data.get("message_id") for one in (event, last))
-    made = " … ".join(lookups.short(one) for one in messages if one)
-    made = f" -> {made}" if made else ""
+    messages = dict.fromkeys(action.data.get("message_id") for action in (event, last))
+    result = " … ".join(lookups.short(message_id) for message_id in messages if message_id)
+    result = f" -> {result}" if result else ""
     owner, _, name = event.kind.rpartition(".")
     if owner in ("", "faults"):
-        return f"{event.handle}.{event.kind}({given}){made}"
+        return f"{event.handle}.{event.kind}({argument_list}){result}"
     thing, *rest = arguments
-    return f"{event.handle}.{owner}({thing}).{name}({', '.join(rest)}){made}"
+    return f"{event.handle}.{owner}({thing}).{name}({', '.join(rest)}){result}"
 
 
 # -- findings -------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ def sentence(finding: Finding, lookups: Lookups) -> str:
     else:
         text = says(values, lookups)
     if likewise := finding.values.get("likewise"):
-        names = [shortened(lookups.short(one)) for one in likewise]
+        names = [shortened(lookups.short(name)) for name in likewise]
         text += f"; likewise for {listed(names, 3)}"
     # The text of a violation already contains the name of its fake.
     named = bool(finding.fake) and finding.kind != "problem"
@@ -182,11 +182,11 @@ def sentence(finding: Finding, lookups: Lookups) -> str:
 
 @cache
 def _sentences() -> Sentences:
-    found = dict(_SENTENCES)
+    sentences = dict(_SENTENCES)
     for fixture in SERVICES:
         if (words := report_part(fixture, "wording")) is not None:
-            found |= words.SENTENCES
-    return found
+            sentences |= words.SENTENCES
+    return sentences
 
 
 _RESULT = 240
@@ -199,7 +199,7 @@ def _chosen(template: str, values: Values) -> str:
     0, and ``[name?…|…]`` becomes the second part otherwise. A choice may contain others.
     """
     while (
-        chosen := _CHOICE.sub(lambda found: found[2 if values[found[1]] else 3], template)
+        chosen := _CHOICE.sub(lambda choice: choice[2 if values[choice[1]] else 3], template)
     ) != template:
         template = chosen
     return template
@@ -237,9 +237,9 @@ class _Template(string.Formatter):
             case "id":
                 return self._lookups.short(value)
             case "list":
-                return listed([shortened(str(one)) for one in value])
+                return listed([shortened(str(item)) for item in value])
             case "quoted":
-                return listed([compact(shortened(one)) for one in value])
+                return listed([compact(shortened(item)) for item in value])
             case "namespace":
                 return namespace(value)
             case _:
@@ -251,7 +251,7 @@ def _duration(seconds: float) -> str:
     if seconds < 0.001:
         return "less than 1 ms"
     units = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-    size, unit = next((one for one in units if seconds >= one[0]), (1, "s"))
+    size, unit = next((unit_size for unit_size in units if seconds >= unit_size[0]), (1, "s"))
     count = seconds / size
     return f"{count:.0f} {unit}" if count >= 9.95 else f"{count:.2g} {unit}"
 
@@ -265,7 +265,8 @@ _ONCE = {
 
 def _rejected(values: Values, lookups: Lookups) -> str:
     reasons = "; ".join(
-        _WHY_REJECTED[one["kind"]].format(fake=values["fake"], **one) for one in values["reasons"]
+        _WHY_REJECTED[reason["kind"]].format(fake=values["fake"], **reason)
+        for reason in values["reasons"]
     )
     return f"answered 401 to {values['rejected']} of {counted(values['calls'], 'call')}: {reasons}"
 

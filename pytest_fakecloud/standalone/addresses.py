@@ -47,15 +47,15 @@ _CREDENTIALS: Mapping[str, tuple[str, ...]] = {
 
 def defaults(word: str, settings: Mapping[str, Any], *, public: bool) -> dict[str, Any]:
     """Return the default settings that ``settings`` leaves out; ``public`` ones have no credentials."""
-    found = {}
+    settings_left_out = {}
     for name, value in DEVELOPMENT.get(word, {}).items():
         replaced_by = _CREDENTIALS.get(name)
-        is_given = any(settings.get(one) is not None for one in replaced_by or (name,))
+        is_given = any(settings.get(setting) is not None for setting in replaced_by or (name,))
         # A fake in front of a real server has no database port.
         has_none = name.startswith("database_") and settings.get("engine") is not None
         if not is_given and not has_none and not (public and replaced_by):
-            found[name] = value
-    return found
+            settings_left_out[name] = value
+    return settings_left_out
 
 
 def has_public_credentials(word: str | None, settings: Mapping[str, Any]) -> bool:

@@ -199,10 +199,10 @@ class ControlApp(App):
 
     def ready(self, request: Request) -> object:
         """Return 200 when all data is loaded; before that 503, with the progress in ``"loading"``."""
-        found: shapes.Ready = {"ready": not self.loading and not self.cloud.closed}
+        readiness: shapes.Ready = {"ready": not self.loading and not self.cloud.closed}
         if self.loading:
-            found["loading"] = self.loading
-        return Answer(found, 200 if found["ready"] else 503)
+            readiness["loading"] = self.loading
+        return Answer(readiness, 200 if readiness["ready"] else 503)
 
     def openapi(self, request: Request) -> dict[str, Any]:
         """Return the OpenAPI 3.1 document of this API."""
@@ -220,7 +220,7 @@ class ControlApp(App):
             "clock": clock_view(self.cloud),
             "handles": [describe(handle) for handle in self.cloud.fakes()],
             # A fault that has not fired yet may still fire.
-            "problems": sum(one.kind != "unused_fault" for one in self.cloud.problems()),
+            "problems": sum(problem.kind != "unused_fault" for problem in self.cloud.problems()),
             "latest": entries[-1].number if entries else 0,
             "clouds": clouds,
             "failed_clouds": failed_clouds,
@@ -250,11 +250,11 @@ class ControlApp(App):
 
     def session(self, request: Request) -> shapes.Session:
         """Exchange a sign-in code, ``{"code": ...}``, for the control token. Each code works once."""
-        given = fields(request)["code"]
+        code_sent = fields(request)["code"]
         for code in tuple(self._codes):
             # Another request may remove the code at the same time; only one of them may use it.
             with suppress(ValueError):
-                if same(given, code):
+                if same(code_sent, code):
                     self._codes.remove(code)
                     return {"token": self.token}
         raise Refused(

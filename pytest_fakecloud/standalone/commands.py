@@ -41,7 +41,7 @@ EPILOG = (
 )
 
 
-class Answer(NamedTuple):
+class CommandResult(NamedTuple):
     """The result of a command as data (``--json``) and as text, and whether it succeeded."""
 
     data: Any
@@ -51,11 +51,11 @@ class Answer(NamedTuple):
 
 Argument = tuple[tuple[str, ...], Mapping[str, Any]]
 """The arguments of ``add_argument()``."""
-Act = Callable[[Any, argparse.Namespace], Answer]
+Act = Callable[[Any, argparse.Namespace], CommandResult]
 """The implementation of a command. The first argument is the client of the server."""
 
 
-class Command(NamedTuple):
+class CliCommand(NamedTuple):
     """A command: its description, arguments and implementation.
 
     A command that does not connect to the control API receives the server's URL, not a client.
@@ -67,14 +67,14 @@ class Command(NamedTuple):
     connects: bool
 
 
-COMMANDS: dict[str, Command] = {}
+COMMANDS: dict[str, CliCommand] = {}
 
 
 def _command(
     name: str, words: str, *arguments: Argument, connects: bool = True
 ) -> Callable[[Act], Act]:
     def add(act: Act) -> Act:
-        COMMANDS[name] = Command(words, arguments, act, connects)
+        COMMANDS[name] = CliCommand(words, arguments, act, connects)
         return act
 
     return add
@@ -100,19 +100,19 @@ def add_parsers(subparsers: Subparsers) -> None:
         parser.set_defaults(run=run)
 
 
-def run(given: argparse.Namespace) -> int:
-    url = given.url or os.environ.get(URL_VARIABLE) or CONTROL_URL
+def run(options: argparse.Namespace) -> int:
+    url = options.url or os.environ.get(URL_VARIABLE) or CONTROL_URL
     try:
-        command = COMMANDS[given.command]
+        command = COMMANDS[options.command]
         if command.connects:
-            with ControlClient(url, given.token or _kept_token(url)) as client:
-                answer = command.act(client, given)
+            with ControlClient(url, options.token or _kept_token(url)) as client:
+                answer = command.act(client, options)
         else:
-            answer = command.act(url, given)
+            answer = command.act(url, options)
     except (ContractError, ServiceError) as error:
         complain(str(error))
         return EXIT_REFUSED
-    if given.json:
+    if options.json:
         print(json.dumps(answer.data, ensure_ascii=False, default=str))
     elif answer.text:
         print(answer.text)
@@ -150,18 +150,21 @@ class ControlClient:
                 "a URL must not contain the control token, because URLs end up in logs; pass token=… "
                 f"or set {TOKEN_VARIABLE}"
             )
-        given = token or os.environ.get(TOKEN_VARIABLE, "")
-        if not (given.isascii() and given.isprintable()):
+        bearer_token = token or os.environ.get(TOKEN_VARIABLE, "")
+        if not (bearer_token.isascii() and bearer_token.isprintable()):
             raise ContractError(
-                f"{given!r} is not a control token: pass the string of printable ASCII characters "
-                "that the server prints when it starts"
+                f"{bearer_token!r} is not a control token: pass the string of printable ASCII "
+                "characters that the server prints when it starts"
             )
-        if not given:
+        if not bearer_token:
             raise ContractError(
                 f"{url} needs its control token: pass --token, or set {TOKEN_VARIABLE}"
             )
         self.url = f"{parts.scheme}://{parts.netloc}"
-        self._headers = {"Authorization": f"Bearer {given}", "Content-Type": "application/json"}
+        self._headers = {
+            "Authorization": f"Bearer {bearer_token}",
+            "Content-Type": "application/json",
+        }
         self._pool = urllib3.PoolManager(retries=False, maxsize=1)
 
     def ask(self, method: str, path: str, body: Any = None, within: float = ANSWERS_WITHIN) -> Any:
@@ -207,7 +210,7 @@ class ControlClient:
         state = self.ask("GET", "/state")
         fakes = state.get("handles") if isinstance(state, dict) else None
         if not isinstance(fakes, list) or not all(
-            isinstance(one, dict) and {"name", "fixture"} <= one.keys() for one in fakes
+            isinstance(fake, dict) and {"name", "fixture"} <= fake.keys() for fake in fakes
         ):
             raise ContractError(f"{self.url} is not a control API: it returned {state!r:.100}")
         return fakes
@@ -215,21 +218,21 @@ class ControlClient:
     def fake(self, name: str) -> str:
         """Return the name of a fake, given its name or that of its service or fixture."""
         fakes, service = self.fakes(), named(name)
-        for one in fakes:
-            if name == one["name"] or (service is not None and service.fixture == one["fixture"]):
-                return str(one["name"])
-        raise ContractError(unknown_name("fake", name, [one["name"] for one in fakes]))
+        for fake in fakes:
+            if name == fake["name"] or (service is not None and service.fixture == fake["fixture"]):
+                return str(fake["name"])
+        raise ContractError(unknown_name("fake", name, [fake["name"] for fake in fakes]))
 
     def call(self, fake: str, method: str, *args: Any, **kwargs: Any) -> Any:
         """Call a method of a fake; an exception that it raises becomes a ``ContractError``."""
         body = {"object": fake, "name": method, "args": args, "kwargs": kwargs}
-        found = self.ask("POST", "/call", body, LASTS_AT_MOST)
-        match found:
+        answer = self.ask("POST", "/call", body, LASTS_AT_MOST)
+        match answer:
             case {"value": value}:
                 return value
             case {"raise": {"text": text}}:
                 raise ContractError(str(text))
-        raise ContractError(f"{self.url} is not a control API: it returned {found!r:.100}")
+        raise ContractError(f"{self.url} is not a control API: it returned {answer!r:.100}")
 
     def __enter__(self) -> Self:
         return self
@@ -269,18 +272,21 @@ _ADVICE = {
 
 
 @_command("state", "Show the fakes, the clock and the problems of a server")
-def _state(client: ControlClient, given: argparse.Namespace) -> Answer:
+def _state(client: ControlClient, options: argparse.Namespace) -> CommandResult:
     state = client.ask("GET", "/state")
     problems = client.ask("GET", "/problems")
     clock = state["clock"]
     lines = [
         f"clock     {clock['now']}, {clock['mode']}, next due {clock['next_due'] or 'never'}",
         f"seed      {state['seed']!r}",
-        *(f"{one['name']:<9} {one['url']}" for one in state["handles"]),
+        *(f"{handle['name']:<9} {handle['url']}" for handle in state["handles"]),
         f"problems  {len(problems)}",
-        *(f"  [{one['kind']}] {one['what']}{_ADVICE.get(one['kind'], '')}" for one in problems),
+        *(
+            f"  [{problem['kind']}] {problem['what']}{_ADVICE.get(problem['kind'], '')}"
+            for problem in problems
+        ),
     ]
-    return Answer({**state, "problems": problems}, "\n".join(lines))
+    return CommandResult({**state, "problems": problems}, "\n".join(lines))
 
 
 @_command(
@@ -292,13 +298,13 @@ def _state(client: ControlClient, given: argparse.Namespace) -> Answer:
         help="write the variables to a .env file, keeping its other lines",
     ),
 )
-def _env(client: ControlClient, given: argparse.Namespace) -> Answer:
+def _env(client: ControlClient, options: argparse.Namespace) -> CommandResult:
     variables = client.ask("GET", "/env")
-    if given.dotenv is None:
+    if options.dotenv is None:
         exports = (f"export {name}={shlex.quote(value)}" for name, value in variables.items())
-        return Answer(variables, "\n".join(exports))
-    write_dotenv(Path(given.dotenv), variables)
-    return Answer(variables)
+        return CommandResult(variables, "\n".join(exports))
+    write_dotenv(Path(options.dotenv), variables)
+    return CommandResult(variables)
 
 
 @_command(
@@ -306,11 +312,11 @@ def _env(client: ControlClient, given: argparse.Namespace) -> Answer:
     "Open the console of a server in the browser, signed in",
     _argument("--print", action="store_true", help="only print a URL that signs in once"),
 )
-def _console(client: ControlClient, given: argparse.Namespace) -> Answer:
-    found = client.ask("POST", "/codes", {})
-    if given.print or given.json or not webbrowser.open(found["url"]):
-        return Answer(found, found["url"])
-    return Answer(found)
+def _console(client: ControlClient, options: argparse.Namespace) -> CommandResult:
+    address = client.ask("POST", "/codes", {})
+    if options.print or options.json or not webbrowser.open(address["url"]):
+        return CommandResult(address, address["url"])
+    return CommandResult(address)
 
 
 @_command(
@@ -323,11 +329,11 @@ def _console(client: ControlClient, given: argparse.Namespace) -> Answer:
     ),
     connects=False,
 )
-def _health(url: str, given: argparse.Namespace) -> Answer:
+def _health(url: str, options: argparse.Namespace) -> CommandResult:
     import urllib3
 
     # The certificate is not checked: the request has no secrets, and the server signs its own.
-    path = "live" if given.live else "ready"
+    path = "live" if options.live else "ready"
     place = f"{url.partition('?')[0].rstrip('/')}{PREFIX}/{path}"
     try:
         with urllib3.PoolManager(retries=False, timeout=5, cert_reqs="CERT_NONE") as pool:
@@ -335,18 +341,18 @@ def _health(url: str, given: argparse.Namespace) -> Answer:
     except urllib3.exceptions.HTTPError as error:
         raise ContractError(f"{url} is not {path}: {error}") from None
     try:
-        found = json.loads(answer.data)
+        body = json.loads(answer.data)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or path not in found:
+        body = None
+    if not isinstance(body, dict) or path not in body:
         raise ContractError(
             f"{url} is not a stand-alone server: its response to GET {PREFIX}/{path} is "
             f"{brief(answer.data, 60)} instead of a JSON object with {path!r}. Pass the URL that "
             f"'pytest-fakecloud serve' prints, as --url or in {URL_VARIABLE}"
         )
     ok = answer.status == 200
-    words = path if ok else f"not {path}: {found.get('loading') or answer.status}"
-    return Answer(found, words, ok)
+    words = path if ok else f"not {path}: {body.get('loading') or answer.status}"
+    return CommandResult(body, words, ok)
 
 
 # -- the clock -------------------------------------------------------------------------------------
@@ -357,17 +363,17 @@ def _clock_command(name: str, words: str, action: str, field: str = "", **value:
     arguments = [_argument("value", **value)] if field else []
 
     @_command(name, words, *arguments)
-    def act(client: ControlClient, given: argparse.Namespace) -> Answer:
-        body = {"action": action, **({field: given.value} if field else {})}
+    def act(client: ControlClient, options: argparse.Namespace) -> CommandResult:
+        body = {"action": action, **({field: options.value} if field else {})}
         clock = client.ask("POST", "/clock", body)
         fired = clock["fired"]
-        lines = [f"{clock['now']}, {clock['mode']}", *(f"  {one}" for one in fired[:_SHOWN])]
+        lines = [f"{clock['now']}, {clock['mode']}", *(f"  {event}" for event in fired[:_SHOWN])]
         if len(fired) > _SHOWN:
             lines.append(f"  ... and {len(fired) - _SHOWN} more, all of them with --json:")
             # Count events by label. In each line, the label follows the time.
-            counts = Counter(one.partition(" ")[2] for one in fired)
+            counts = Counter(event.partition(" ")[2] for event in fired)
             lines += [f"  {count} x {label}" for label, count in counts.most_common(_SHOWN)]
-        return Answer(clock, "\n".join(lines))
+        return CommandResult(clock, "\n".join(lines))
 
 
 _clock_command(
@@ -407,17 +413,21 @@ _clock_command("resume", "Let the clock run again", "resume")
         help="only calls with this value of a field, such as command=SET; may be repeated",
     ),
 )
-def _fault(client: ControlClient, given: argparse.Namespace) -> Answer:
+def _fault(client: ControlClient, options: argparse.Namespace) -> CommandResult:
     fields: dict[str, Any] = {}
-    for word in given.where:
+    for word in options.where:
         name, sign, text = word.partition("=")
         if not sign or not name:
             raise ContractError(f"{word!r} is not FIELD=VALUE: pass e.g. command=SET")
         fields[name] = _json_or_text(text)
-    fields |= _options(given, "times", "skip", "route")
-    body = {**fields, "kind": given.kind, "args": [_json_or_text(one) for one in given.args]}
-    fault = client.ask("POST", _faults_of(client, given.fake), body)
-    return Answer(fault, fault["text"])
+    fields |= _options(options, "times", "skip", "route")
+    body = {
+        **fields,
+        "kind": options.kind,
+        "args": [_json_or_text(argument) for argument in options.args],
+    }
+    fault = client.ask("POST", _faults_of(client, options.fake), body)
+    return CommandResult(fault, fault["text"])
 
 
 def _json_or_text(text: str) -> Any:
@@ -427,8 +437,8 @@ def _json_or_text(text: str) -> Any:
         return text
 
 
-def _options(given: argparse.Namespace, *names: str) -> dict[str, Any]:
-    return {name: vars(given)[name] for name in names if vars(given)[name] is not None}
+def _options(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+    return {name: vars(options)[name] for name in names if vars(options)[name] is not None}
 
 
 def _faults_of(client: ControlClient, name: str) -> str:
@@ -441,12 +451,14 @@ def _faults_of(client: ControlClient, name: str) -> str:
     _argument("fake", nargs="?", metavar="FAKE", help="only the faults of this fake"),
     _argument("--clear", action="store_true", help="remove the faults instead of listing them"),
 )
-def _faults(client: ControlClient, given: argparse.Namespace) -> Answer:
-    names = [given.fake] if given.fake else [one["name"] for one in client.fakes()]
-    method = "DELETE" if given.clear else "GET"
-    found = {name: client.ask(method, _faults_of(client, name)) for name in names}
-    lines = [f"{name}: {one['text']}" for name, faults in found.items() for one in faults]
-    return Answer(found, "\n".join(lines) or "no faults")
+def _faults(client: ControlClient, options: argparse.Namespace) -> CommandResult:
+    names = [options.fake] if options.fake else [fake["name"] for fake in client.fakes()]
+    method = "DELETE" if options.clear else "GET"
+    faults_by_fake = {name: client.ask(method, _faults_of(client, name)) for name in names}
+    lines = [
+        f"{name}: {fault['text']}" for name, faults in faults_by_fake.items() for fault in faults
+    ]
+    return CommandResult(faults_by_fake, "\n".join(lines) or "no faults")
 
 
 # -- the queue -------------------------------------------------------------------------------------
@@ -472,27 +484,27 @@ def _faults(client: ControlClient, given: argparse.Namespace) -> Answer:
         help="URL that receives the message if all attempts failed",
     ),
 )
-def _publish(client: ControlClient, given: argparse.Namespace) -> Answer:
+def _publish(client: ControlClient, arguments: argparse.Namespace) -> CommandResult:
     options = _options(
-        given, "body", "delay", "retries", "queue", "method", "callback", "failure_callback"
+        arguments, "body", "delay", "retries", "queue", "method", "callback", "failure_callback"
     )
-    if given.body_json is not None:
-        if given.body is not None:
+    if arguments.body_json is not None:
+        if arguments.body is not None:
             raise ContractError("--body and --body-json cannot be combined: pass one of them")
         try:
-            options["json"] = json.loads(given.body_json)
+            options["json"] = json.loads(arguments.body_json)
         except ValueError as error:
             raise ContractError(f"--body-json is not JSON: {error}") from None
     headers = {}
-    for line in given.header:
+    for line in arguments.header:
         name, sign, text = line.partition(":")
         if not sign:
             raise ContractError(f"{line!r} is not a header: pass 'NAME: VALUE'")
         headers[name.strip()] = text.strip()
     if headers:
         options["headers"] = headers
-    message = client.call(client.fake("queue"), "publish", given.destination, **options)
-    return Answer({"id": message["id"], "url": message["url"]}, message["id"])
+    message = client.call(client.fake("queue"), "publish", arguments.destination, **options)
+    return CommandResult({"id": message["id"], "url": message["url"]}, message["id"])
 
 
 # -- data ------------------------------------------------------------------------------------------
@@ -505,12 +517,12 @@ def _publish(client: ControlClient, given: argparse.Namespace) -> Answer:
     _argument("--into", metavar="FAKE", help="send all requests to this fake"),
     _argument("--move-clock", action="store_true", help="advance the clock by the recorded pauses"),
 )
-def _replay(client: ControlClient, given: argparse.Namespace) -> Answer:
-    archive = read_json(given.file, "an HTTP archive (HAR)")
-    into = client.fake(given.into) if given.into else None
-    body = {"archive": archive, "move_clock": given.move_clock, "into": into}
+def _replay(client: ControlClient, options: argparse.Namespace) -> CommandResult:
+    archive = read_json(options.file, "an HTTP archive (HAR)")
+    into = client.fake(options.into) if options.into else None
+    body = {"archive": archive, "move_clock": options.move_clock, "into": into}
     lines = client.ask("POST", "/replay", body, LASTS_AT_MOST)["differences"]
-    return Answer(lines, "\n".join(lines) or "all responses are the same", not lines)
+    return CommandResult(lines, "\n".join(lines) or "all responses are the same", not lines)
 
 
 @_command(
@@ -518,15 +530,15 @@ def _replay(client: ControlClient, given: argparse.Namespace) -> Answer:
     "Load a state file",
     _argument("value", metavar="FILE", help="see docs/guides/server.md"),
 )
-def _load(client: ControlClient, given: argparse.Namespace) -> Answer:
+def _load(client: ControlClient, options: argparse.Namespace) -> CommandResult:
     from .state_file import read_state
 
-    file = Path(given.value)
+    file = Path(options.value)
     # Paths in the file are relative to its folder, which need not be the server's.
     body = {"state": read_state(file), "folder": str(file.parent.resolve())}
     loaded = client.ask("POST", "/load", body, LASTS_AT_MOST)["loaded"]
     words = ", ".join(f"{count} of {name}" for name, count in loaded.items())
-    return Answer(loaded, f"loaded {file}: {words or 'only destinations and faults'}")
+    return CommandResult(loaded, f"loaded {file}: {words or 'only destinations and faults'}")
 
 
 @_command(
@@ -534,16 +546,16 @@ def _load(client: ControlClient, given: argparse.Namespace) -> Answer:
     "Take a snapshot of all fakes",
     _argument("name", nargs="?", metavar="NAME", help="name of the snapshot (default: a number)"),
 )
-def _snapshot(client: ControlClient, given: argparse.Namespace) -> Answer:
-    kept = client.ask("POST", "/snapshots", {"id": given.name})
-    return Answer(kept, kept["id"])
+def _snapshot(client: ControlClient, options: argparse.Namespace) -> CommandResult:
+    snapshot = client.ask("POST", "/snapshots", {"id": options.name})
+    return CommandResult(snapshot, snapshot["id"])
 
 
 @_command(
     "restore", "Restore a snapshot", _argument("value", metavar="NAME", help="name of the snapshot")
 )
-def _restore(client: ControlClient, given: argparse.Namespace) -> Answer:
-    return Answer(client.ask("POST", f"/snapshots/{in_path(given.value)}"))
+def _restore(client: ControlClient, options: argparse.Namespace) -> CommandResult:
+    return CommandResult(client.ask("POST", f"/snapshots/{in_path(options.value)}"))
 
 
 @_command(
@@ -551,9 +563,9 @@ def _restore(client: ControlClient, given: argparse.Namespace) -> Answer:
     "Return to the baseline: the data that --load loaded",
     _argument("fake", nargs="?", metavar="FAKE", help="only this fake"),
 )
-def _reset(client: ControlClient, given: argparse.Namespace) -> Answer:
-    fake = client.fake(given.fake) if given.fake else None
-    return Answer(client.ask("POST", "/reset", {"handle": fake}))
+def _reset(client: ControlClient, options: argparse.Namespace) -> CommandResult:
+    fake = client.fake(options.fake) if options.fake else None
+    return CommandResult(client.ask("POST", "/reset", {"handle": fake}))
 
 
 # -- files of environment variables ----------------------------------------------------------------
@@ -586,22 +598,22 @@ def write_dotenv(path: Path, variables: Mapping[str, str]) -> None:
         raise ContractError(f"{path} is not UTF-8: pass another file") from None
     end = "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
     missing = dict(variables)
-    kept: list[str] = []
+    parts: list[str] = []
     at = 0
     while at < len(text):
-        found = _STATEMENT.match(text, at)
-        assert found is not None  # the second alternative matches every line
-        at = found.end() + 1
-        name = found["name"]
+        statement = _STATEMENT.match(text, at)
+        assert statement is not None  # the second alternative matches every line
+        at = statement.end() + 1
+        name = statement["name"]
         if name is None or name not in variables:
-            kept.append(text[found.start() : at])
+            parts.append(text[statement.start() : at])
         elif name in missing:
-            kept.append(found["before"] + _assignment(name, missing.pop(name)) + end)
-    if missing and kept and not kept[-1].endswith("\n"):
-        kept.append(end)
-    kept += [_assignment(name, value) + end for name, value in missing.items()]
+            parts.append(statement["before"] + _assignment(name, missing.pop(name)) + end)
+    if missing and parts and not parts[-1].endswith("\n"):
+        parts.append(end)
+    parts += [_assignment(name, value) + end for name, value in missing.items()]
     try:
-        _replace(path.resolve(), "".join(kept).encode("utf-8"))
+        _replace(path.resolve(), "".join(parts).encode("utf-8"))
     except OSError as error:
         raise ContractError(f"cannot write {path}: {error.strerror}") from None
 

@@ -44,13 +44,13 @@ def add_parsers(subparsers: Subparsers) -> None:
 
 
 def _list_of_settings() -> str:
-    found = []
+    paragraphs = []
     for word, service in services_by_word().items():
         names = settings_of(settings_class(service))
-        found.append(textwrap.fill(
+        paragraphs.append(textwrap.fill(
             ", ".join(names), initial_indent=f"  --{word} ", subsequent_indent=" " * 11
         ))  # fmt: skip
-    return "\n".join([f"settings of each service ({SETTINGS_PAGE}):", *found])
+    return "\n".join([f"settings of each service ({SETTINGS_PAGE}):", *paragraphs])
 
 
 def _add_serve(subparsers: Subparsers) -> None:
@@ -60,8 +60,8 @@ def _add_serve(subparsers: Subparsers) -> None:
         description="Run the fakes until stopped.",
         epilog=ELSEWHERE,
     )
-    known = ", ".join(services_by_word())
-    which = f"which fakes: {known} (default: all)"
+    words_of_services = ", ".join(services_by_word())
+    which = f"which fakes: {words_of_services} (default: all)"
     serve.add_argument("services", nargs="*", metavar="SERVICE", help=which)
     _add_options(serve, DEVELOPMENT)
     for name, words, default in (
@@ -80,11 +80,13 @@ def _add_serve(subparsers: Subparsers) -> None:
     _add_switch(serve, "--random", "use free ports and random credentials instead of fixed ones")
     serve.add_argument("--open", action="store_true", help="open the console in the browser")
     serve.details = _list_of_settings
-    serve.set_defaults(run=lambda given: start_server(read_options(given), opens=given.open))
+    serve.set_defaults(
+        run=lambda arguments: start_server(read_options(arguments), opens=arguments.open)
+    )
 
 
 def _add_run(subparsers: Subparsers) -> None:
-    known = ", ".join(services_by_word())
+    words_of_services = ", ".join(services_by_word())
     run = subparsers.add_parser(
         "run",
         help="run a command with the fakes and their environment variables",
@@ -92,12 +94,14 @@ def _add_run(subparsers: Subparsers) -> None:
         "its exit code.",
         epilog=ELSEWHERE,
     )
-    run.add_argument("--services", metavar="NAMES", help=f"which fakes, comma-separated: {known}")
+    run.add_argument(
+        "--services", metavar="NAMES", help=f"which fakes, comma-separated: {words_of_services}"
+    )
     _add_options(run, {})
     run.add_argument("--journal", metavar="FILE", help="write all calls as an HTTP archive (HAR)")
     run.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     run.details = _list_of_settings
-    run.set_defaults(run=lambda given: run_program(read_options(given), given.program))
+    run.set_defaults(run=lambda arguments: run_program(read_options(arguments), arguments.program))
 
 
 def _add_switch(parser: argparse.ArgumentParser, name: str, words: str) -> None:
@@ -121,8 +125,10 @@ def _add_options(
     control = CONTROL_PORT if development else "any free"
     port = f"port of control API and console (default: {control})"
     parser.add_argument("--control-port", type=int, help=port)
-    kept = "kept in your state folder" if development else "random"
-    parser.add_argument("--control-token", help=f"token of the control API (default: {kept})")
+    token_origin = "kept in your state folder" if development else "random"
+    parser.add_argument(
+        "--control-token", help=f"token of the control API (default: {token_origin})"
+    )
     for name in services_by_word():
         port = development.get(name, {}).get("port", "any free")
         token = "a public one, on loopback addresses" if name in development else "random"
@@ -158,11 +164,11 @@ Reader = Callable[[Any, str], Any]
 """Converts and checks a value; the second argument is the name under which the user gave it."""
 
 
-def read_options(given: argparse.Namespace) -> Options:
+def read_options(arguments: argparse.Namespace) -> Options:
     """Return the options of ``serve`` and ``run``; raise ``Usage`` for an invalid value."""
-    sources = _Sources(vars(given))
+    sources = _Sources(vars(arguments))
     services = _services(sources)
-    name, command = ("json", "serve") if given.command == "run" else ("journal", "run")
+    name, command = ("json", "serve") if arguments.command == "run" else ("journal", "run")
     if (where := sources.where(name)) is not None:
         raise Usage(
             f"{where} is an option of pytest-fakecloud {command} only: leave it out, or use another "
@@ -170,10 +176,12 @@ def read_options(given: argparse.Namespace) -> Options:
         )
     options = {name: sources.read(name, reader) for name, reader in _READERS.items()}
     options |= {
-        "load": [Path(one) for one in options["load"]],
+        "load": [Path(path) for path in options["load"]],
         "forward": _forwards(options["forward"], list(services)),
     }
-    return Options(services, **{name: one for name, one in options.items() if one is not None})
+    return Options(
+        services, **{name: option for name, option in options.items() if option is not None}
+    )
 
 
 class _Sources:
@@ -225,7 +233,7 @@ class _Sources:
 def _services(sources: _Sources) -> dict[str, dict[str, Any]]:
     """Return the settings of each service to start; raise ``Usage`` if two fakes share a name."""
     names: list[str] = sources.read("services", _names)
-    for name in [one for one in services_by_word() if one not in names]:
+    for name in [word for word in services_by_word() if word not in names]:
         for flag in (name, f"{name}_port", f"{name}_token"):
             if sources.is_flag_given(flag):
                 raise Usage(
@@ -272,7 +280,7 @@ def _items(expected: str, value: Any, where: str) -> list[str]:
 def _words(name: str, value: Any, where: str) -> list[str]:
     """Return the words of a list, of a string, or of a table (each as ``KEY=VALUE``)."""
     if isinstance(value, dict):
-        value = [f"{key}={one}" for key, one in value.items()]
+        value = [f"{key}={item}" for key, item in value.items()]
     return _strings(value, where, f"a list of strings, which --{name} needs")
 
 
@@ -286,7 +294,7 @@ def _strings(value: Any, where: str, expected: str) -> list[str]:
 def _forwards(words: Sequence[str], services: Sequence[str]) -> dict[str, str]:
     if words and not any(services_by_word()[name].delivers for name in services):
         raise Usage("--forward is for the queue, which is not among the services: name it too")
-    found: dict[str, str] = {}
+    targets: dict[str, str] = {}
     for word in words:
         url, sign, target = word.partition("=")
         if not sign or not url or not target:
@@ -294,10 +302,10 @@ def _forwards(words: Sequence[str], services: Sequence[str]) -> dict[str, str]:
                 f"--forward {brief(word)} is not URL=TARGET, such as "
                 "https://app.example=http://127.0.0.1:3000"
             )
-        if url in found:
+        if url in targets:
             raise Usage(f"--forward {url} is given twice: pass one target")
-        found[url] = target
-    return found
+        targets[url] = target
+    return targets
 
 
 def _of(kind: Kind[Any], *, number: bool = False) -> Reader:
@@ -326,10 +334,10 @@ _seed = _of(Kind(int | str, "an integer or a string", lambda value: type(value) 
 
 
 def _flag(value: Any, where: str) -> bool:
-    found = False if value is None else SWITCH_WORDS.get(str(value).lower())
-    if found is None:
+    flag = False if value is None else SWITCH_WORDS.get(str(value).lower())
+    if flag is None:
         raise Usage(f"{where}={value!r} is not a boolean: pass 1, true, yes, on or 0, ...")
-    return found
+    return flag
 
 
 def _file(path: Path) -> dict[str, Any]:
@@ -337,16 +345,16 @@ def _file(path: Path) -> dict[str, Any]:
         content = tomllib.loads(read_file(path).decode("utf-8"))
     except (ContractError, ValueError, RecursionError) as error:
         raise Usage(f"{path} cannot be used: {error}") from None
-    known = {"services", *_READERS, *services_by_word()}
+    known_options = {"services", *_READERS, *services_by_word()}
     twice = [name for name in content if _word(name) != name and _word(name) in content]
     if twice:
         raise Usage(
             f"{path}: {twice[0]} and {_word(twice[0])} name the same fake: keep one of the tables"
         )
     content = {_word(name): value for name, value in content.items()}
-    unknown = sorted(set(content) - known)
+    unknown = sorted(set(content) - known_options)
     if unknown:
-        raise Usage(f"{path}: {unknown_name('option', unknown[0], sorted(known))}")
+        raise Usage(f"{path}: {unknown_name('option', unknown[0], sorted(known_options))}")
     for name in services_by_word():
         if not isinstance(content.get(name, {}), dict):
             raise Usage(f"{path}: {name} must be a table of settings, not {content[name]!r}")

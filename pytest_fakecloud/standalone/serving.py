@@ -127,14 +127,14 @@ def _allow_more_files() -> None:
         import resource
 
         least, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = OPEN_FILES if most == resource.RLIM_INFINITY else min(OPEN_FILES, most)
-        if least != resource.RLIM_INFINITY and least < wanted:
+        limit = OPEN_FILES if most == resource.RLIM_INFINITY else min(OPEN_FILES, most)
+        if least != resource.RLIM_INFINITY and least < limit:
             with contextlib.suppress(ValueError, OSError):
-                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+                resource.setrlimit(resource.RLIMIT_NOFILE, (limit, most))
 
 
 def _warn_of_other_addresses(options: Options, log: Log) -> None:
-    places = [options.host, *(one.get("host") for one in options.services.values())]
+    places = [options.host, *(settings.get("host") for settings in options.services.values())]
     for host in dict.fromkeys(str(place) for place in places if place):
         if not is_loopback(host):
             log.say(
@@ -243,8 +243,13 @@ class _EndedClouds:
         """Return the reports of the server's cloud and of the last failed tests, or clouds."""
         from ..reporting.text import section
 
-        ended = self._failed or [each for each in self._others if each.cloud.journal.entries]
-        reports = [f"{each.test or f'cloud {each.id}'}:\n{section(each.cloud)}" for each in ended]
+        ended = self._failed or [
+            ended_cloud for ended_cloud in self._others if ended_cloud.cloud.journal.entries
+        ]
+        reports = [
+            f"{ended_cloud.test or f'cloud {ended_cloud.id}'}:\n{section(ended_cloud.cloud)}"
+            for ended_cloud in ended
+        ]
         if not ended or cloud.journal.entries:
             reports.insert(0, section(cloud))
         return "\n\n".join(reports)
@@ -263,16 +268,19 @@ def _exit_code_of(command: list[str], environment: Mapping[str, str]) -> int:
             process.send_signal(number)
 
     # Install the handlers before the command starts, so that no signal ends only this process.
-    before = {each: signal.signal(each, pass_on) for each in (signal.SIGTERM, signal.SIGINT)}
+    before = {
+        signal_number: signal.signal(signal_number, pass_on)
+        for signal_number in (signal.SIGTERM, signal.SIGINT)
+    }
     try:
         process = subprocess.Popen(command, env=environment)
         for number in early:
             pass_on(number, None)
         code = process.wait()
     finally:
-        for each, handler in before.items():
+        for signal_number, handler in before.items():
             if handler is not None:  # None is a handler that was not installed from Python.
-                signal.signal(each, handler)
+                signal.signal(signal_number, handler)
     return code if code >= 0 else 128 - code
 
 
@@ -298,11 +306,11 @@ def with_defaults(options: Options, log: Log) -> Options:
     a fake that other machines can reach but that has no token of its own.
     """
     services, guarded = {}, set()
-    for word, given in options.services.items():
-        host = given.get("host") or options.host
-        services[word] = {**_service_defaults(word, given, host, log), **given}
+    for word, settings in options.services.items():
+        host = settings.get("host") or options.host
+        services[word] = {**_service_defaults(word, settings, host, log), **settings}
         if is_loopback(host):
-            guarded.add(given.get("name") or services_by_word()[word].fixture)
+            guarded.add(settings.get("name") or services_by_word()[word].fixture)
     options = replace(options, services=services, guarded=guarded)
     if options.control_port is None:
         port = _default_port("port", CONTROL_PORT, options.host, "control API", log)
@@ -317,11 +325,13 @@ def with_defaults(options: Options, log: Log) -> Options:
     return options
 
 
-def _service_defaults(word: str, given: Mapping[str, Any], host: str, log: Log) -> dict[str, Any]:
+def _service_defaults(
+    word: str, settings: Mapping[str, Any], host: str, log: Log
+) -> dict[str, Any]:
     """Return the default credentials and ports of a fake; the ports are bound."""
     is_public = not is_loopback(host)
-    added = defaults(word, given, public=is_public)
-    if is_public and given.get("token") is None and given.get("password") is None:
+    added = defaults(word, settings, public=is_public)
+    if is_public and settings.get("token") is None and settings.get("password") is None:
         raise Usage(
             f"{word} would be reachable from other machines at {host} without a token of its own: "
             f"pass --{word}-token TOKEN, or --random for random tokens"
@@ -363,12 +373,12 @@ def serve_cloud(
         raise Usage(str(error)) from None
 
     @contextlib.contextmanager
-    def isolated(wanted: Mapping[str, Any]) -> Iterator[ControlApp]:
+    def isolated(changes: Mapping[str, Any]) -> Iterator[ControlApp]:
         """Serve an isolated cloud with the server's options, except those in ``wanted``.
 
         Raises ``ContractError`` for invalid options.
         """
-        own = _isolated_options(options, wanted)
+        own = _isolated_options(options, changes)
         parts = [(file, _part_for(own.services, content)) for file, content in states]
         try:
             with _served(own, parts, log, begins, clouds=None) as app:
@@ -432,7 +442,7 @@ def _prepare(
     cloud: Cloud, app: ControlApp, states: Sequence[State], forwards: Mapping[str, str], log: Log
 ) -> None:
     """Load the state files and set up the forwards: the baseline that ``reset`` returns to."""
-    queues: list[Any] = [one for one in cloud.fakes() if find(one.fixture).delivers]
+    queues: list[Any] = [fake for fake in cloud.fakes() if find(fake.fixture).delivers]
     for url, target in forwards.items():
         for queue in queues:
             queue.destinations.forward(url, target)
@@ -473,15 +483,15 @@ def _load(cloud: Cloud, app: ControlApp, file: Path, content: Mapping[str, Any],
 # -- isolated clouds -------------------------------------------------------------------------------
 
 
-def _isolated_options(options: Options, wanted: Mapping[str, Any]) -> Options:
+def _isolated_options(options: Options, changes: Mapping[str, Any]) -> Options:
     """Return the options of an isolated cloud, whose addresses and credentials are its own."""
-    changed = dict(wanted)
+    changed = dict(changes)
     services = changed.pop("services", None)
     if services is None:
         services = {}
         for word, settings in options.services.items():
             own = connection_settings(settings_class(services_by_word()[word]))
-            services[word] = {key: one for key, one in settings.items() if key not in own}
+            services[word] = {key: setting for key, setting in settings.items() if key not in own}
     for word in services:
         if word not in services_by_word():
             raise ContractError(unknown_name("service", word, services_by_word()))
@@ -506,7 +516,7 @@ def _part_for(services: Collection[str], content: Mapping[str, Any]) -> dict[str
         absent |= {"destinations"}
     part = {name: value for name, value in content.items() if name not in absent}
     if faults := part.get("faults"):
-        part["faults"] = {name: one for name, one in faults.items() if name not in absent}
+        part["faults"] = {name: fault for name, fault in faults.items() if name not in absent}
     return part
 
 

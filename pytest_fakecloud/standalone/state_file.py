@@ -60,8 +60,8 @@ def checked_state(content: Any, name: object) -> dict[str, Any]:
         problem = "its values are nested too deeply"
     if problem is not None:
         raise ContractError(f"{name}: {problem}")
-    found: dict[str, Any] = content
-    return found
+    state: dict[str, Any] = content
+    return state
 
 
 def load_state(
@@ -81,8 +81,8 @@ def load_state(
     injected: list[Fault] = []
     try:
         for part, loader in _LOADERS.items():
-            given = content.get(part)
-            for load in loader(_open(cloud, part), given, folder) if given else ():
+            data = content.get(part)
+            for load in loader(_open(cloud, part), data, folder) if data else ():
                 with _at(f"{part}{load.place}"):
                     load.put()
                 progress(part, load.done, load.whole)
@@ -182,7 +182,7 @@ def _kv(handle: Any, data: Mapping[str, Any], folder: Path) -> Iterator[_Load]:
     values = []
     for key, value in data.get("values", {}).items():
         # ``KVServer.load()`` takes pairs, which are arrays in JSON, as tuples.
-        is_pairs = isinstance(value, list) and all(isinstance(one, list) for one in value)
+        is_pairs = isinstance(value, list) and all(isinstance(pair, list) for pair in value)
         values.append((key, list(map(tuple, value)) if is_pairs else value))
     yield from _sliced(".values", values, lambda piece: handle.load(dict(piece)))
     yield from _sliced(".commands", data.get("commands", []), handle.load)
@@ -201,10 +201,10 @@ def _broker(handle: Any, data: Mapping[str, Any], folder: Path) -> Iterator[_Loa
     def load(topic: str, messages: list[Any]) -> None:
         handle.load({topic: messages})
 
-    for topic, given in data.items():
+    for topic, source in data.items():
         place, put = f".{brief(topic)}", partial(load, topic)
         with _at(f"broker{place}"):
-            messages = list(_lines(folder / given)) if isinstance(given, str) else given
+            messages = list(_lines(folder / source)) if isinstance(source, str) else source
         if not messages:  # Load the topic nevertheless, so that it is created.
             yield _Load(place, 0, 0, partial(put, []))
         yield from _sliced(place, messages, put)
@@ -233,11 +233,11 @@ _LOADERS: Mapping[str, Callable[[Any, Any, Path], Iterator[_Load]]] = {
 
 
 def _stub(destinations: Any, url: str, answers: Any) -> None:
-    given = answers if isinstance(answers, list) else [answers]
-    if given in (["hang"], ["refuse"]):
-        getattr(destinations, given[0])(url)
+    replies = answers if isinstance(answers, list) else [answers]
+    if replies in (["hang"], ["refuse"]):
+        getattr(destinations, replies[0])(url)
     else:
-        destinations.respond(url, *map(_reply, given))
+        destinations.respond(url, *map(_reply, replies))
 
 
 def _reply(answer: Any) -> Any:

@@ -23,14 +23,14 @@ from ..core.errors import ContractError, did_you_mean, unknown_name
 from ..core.field_types import discard_awaitable, signature_of
 from .errors import VectorError, invalid_dimension, no_embedding_model, unprocessable
 from .fields import SPARSE_PARTS, as_floats, as_sparse, from_array
-from .model import MOST_DIMENSIONS, Floats, Kind, SparseVector
+from .model import MOST_DIMENSIONS, Floats, IndexKind, SparseVector
 
 DEFAULT_DIMENSION = 384
 MOST_ENTRIES = 1 << 20
-EXPECTED: Mapping[Kind, str] = {
-    Kind.DENSE: "a list of numbers",
-    Kind.SPARSE: "a mapping from index to weight",
-    Kind.HYBRID: "(dense, sparse) or either of the two",
+EXPECTED: Mapping[IndexKind, str] = {
+    IndexKind.DENSE: "a list of numbers",
+    IndexKind.SPARSE: "a mapping from index to weight",
+    IndexKind.HYBRID: "(dense, sparse) or either of the two",
 }
 
 MODELS: Mapping[str, int] = {
@@ -80,7 +80,7 @@ class Embedder:
     Raises ``ContractError`` for an invalid setting, such as an asynchronous function.
     """
 
-    def __init__(self, setting: object, kind: Kind, dimension: int | None) -> None:
+    def __init__(self, setting: object, kind: IndexKind, dimension: int | None) -> None:
         self.kind = kind
         model, self._source = _model_and_source(setting, kind)
         if self._source is None:
@@ -145,7 +145,7 @@ class Embedder:
                 f"expected {expected}, got {type(value).__name__}: "
                 "the embedding is called during a request and cannot be awaited"
             )
-        if self.kind is Kind.HYBRID and _is_pair(value):
+        if self.kind is IndexKind.HYBRID and _is_pair(value):
             dense, sparse = value
             if dense is None and sparse is None:
                 raise unprocessable(f"expected {expected}, got neither")
@@ -155,7 +155,7 @@ class Embedder:
             )
         if value is None:
             raise unprocessable(f"expected {expected}, got None: does the function return it?")
-        if self.kind is Kind.SPARSE or (self.kind is Kind.HYBRID and is_sparse(value)):
+        if self.kind is IndexKind.SPARSE or (self.kind is IndexKind.HYBRID and is_sparse(value)):
             return None, _sparse(value)
         return _dense(value), None
 
@@ -167,7 +167,9 @@ def required(embedder: Embedder | None) -> Embedder:
     return embedder
 
 
-def _model_and_source(setting: object, kind: Kind) -> tuple[str, Callable[[str], object] | None]:
+def _model_and_source(
+    setting: object, kind: IndexKind
+) -> tuple[str, Callable[[str], object] | None]:
     """Return the name of the model, and the test's function, or None for the built-in hashes.
 
     Raises ``ContractError`` if one of the vendor's models does not suit the kind of the index.
@@ -176,7 +178,7 @@ def _model_and_source(setting: object, kind: Kind) -> tuple[str, Callable[[str],
         return "hash", None
     if isinstance(setting, str):
         model = model_of(setting)
-        if kind is Kind.SPARSE and model not in SPARSE_MODELS:
+        if kind is IndexKind.SPARSE and model not in SPARSE_MODELS:
             raise ContractError(
                 f"embedding={setting!r} has no sparse vectors: for a sparse index, pass one of "
                 f"{', '.join(sorted(SPARSE_MODELS))}, True, a function or a mapping"
@@ -350,8 +352,8 @@ def hash_sparse(text: str, *, query: bool = False) -> SparseVector:
 
     If a text contains only stop words, they are kept, because a sparse vector cannot be empty.
     """
-    found, stem = words(text), stemmer()
-    terms = [stem(word) for word in found if word not in STOP_WORDS] or found
+    tokens, stem = words(text), stemmer()
+    terms = [stem(word) for word in tokens if word not in STOP_WORDS] or tokens
     saturation = K1 * (1 - B + B * len(terms) / AVERAGE_LENGTH)
     weights: dict[int, float] = {}
     for term, count in Counter(terms).items():

@@ -33,8 +33,8 @@ def unprocessable(message: str) -> VectorError:
     return VectorError(422, message)
 
 
-def invalid_dimension(given: int, expected: int) -> VectorError:
-    return unprocessable(f"Invalid vector dimension: {given}, expected: {expected}")
+def invalid_dimension(actual: int, expected: int) -> VectorError:
+    return unprocessable(f"Invalid vector dimension: {actual}, expected: {expected}")
 
 
 def vectors_required(kinds: str, why: str) -> VectorError:
@@ -68,14 +68,14 @@ def cursor_missing(uuid: str) -> VectorError:
     )
 
 
-def check_limit(what: str, given: int, limit: int | None, unit: str = "") -> None:
+def check_limit(what: str, count: int, limit: int | None, unit: str = "") -> None:
     """Raise ``VectorError`` 400 if a number exceeds a limit, which can be None."""
-    if limit is not None and given > limit:
-        raise limit_exceeded(what, given, limit, f" {unit}" if unit else "")
+    if limit is not None and count > limit:
+        raise limit_exceeded(what, count, limit, f" {unit}" if unit else "")
 
 
-def limit_exceeded(what: str, given: int, limit: int, unit: str) -> VectorError:
-    return bad_request(f"{what} limit exceeded: {given}{unit}, maximum: {limit}{unit}")
+def limit_exceeded(what: str, count: int, limit: int, unit: str) -> VectorError:
+    return bad_request(f"{what} limit exceeded: {count}{unit}, maximum: {limit}{unit}")
 
 
 def quota_exceeded(what: str, limit: int) -> VectorError:

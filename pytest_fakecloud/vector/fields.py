@@ -146,7 +146,7 @@ def as_sparse(value: Any) -> SparseVector:
     return SparseVector(np.array(indices, np.int32), values)
 
 
-class Fields:
+class VectorFields:
     """The fields of a JSON object, whose values are checked against the limits of an index.
 
     A field that is absent or null has the value None or a default. ``what`` is the object's name in

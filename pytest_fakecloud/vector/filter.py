@@ -132,8 +132,8 @@ def _test(test: FieldTest) -> Predicate:
             return lambda value: (value is MISSING) is negated
         case "IN":
             # Sets compare by value (1 == 1.0 == True): as in the service, booleans equal 1 and 0.
-            known = frozenset(operand)
-            return lambda value: isinstance(value, SCALARS) and (value in known) is not negated
+            accepted = frozenset(operand)
+            return lambda value: isinstance(value, SCALARS) and (value in accepted) is not negated
         case "GLOB":
             matches = glob_matcher(operand)
             return lambda value: isinstance(value, str) and matches(value) is not negated
@@ -256,10 +256,10 @@ class Token:
 
 def parse(text: str) -> Expression:
     """Return a filter's syntax tree; raise ``VectorError`` 400 with an error's line and column."""
-    return _Parser(text).parse()
+    return _FilterParser(text).parse()
 
 
-class _Parser:
+class _FilterParser:
     def __init__(self, text: str) -> None:
         self.text = text
         self.tokens = self._tokens()
@@ -421,7 +421,7 @@ def _reason(expression: Expression, metadata: Mapping[str, Any] | None) -> str |
     if predicate(expression)(metadata):
         return None
     if isinstance(expression, Joined):
-        reasons = filter(None, (_reason(one, metadata) for one in expression.terms))
+        reasons = filter(None, (_reason(term, metadata) for term in expression.terms))
         return next(reasons, None) if expression.word == "AND" else ", and ".join(reasons)
     path = expression.path
     get = getter(path)
@@ -439,9 +439,9 @@ def _hint(test: FieldTest, value: Any) -> str:
         return ""
     if isinstance(value, list):
         return "; use CONTAINS for an array"
-    asked = test.operand
-    strings = isinstance(value, str) and isinstance(asked, str)
-    if strings and value != asked and normalize("NFC", value) == normalize("NFC", asked):
+    operand = test.operand
+    strings = isinstance(value, str) and isinstance(operand, str)
+    if strings and value != operand and normalize("NFC", value) == normalize("NFC", operand):
         return "; both are the same text in different Unicode forms: normalize both (NFC)"
     return ""
 

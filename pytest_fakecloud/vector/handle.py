@@ -37,7 +37,7 @@ from .model import (
     Floats,
     Fusion,
     Include,
-    Kind,
+    IndexKind,
     VectorRecord,
     Weighting,
 )
@@ -313,9 +313,9 @@ def release(index: VectorIndex) -> None:
     index._engine.release()
 
 
-def _query(wanted: Mapping[str, object], fields: Mapping[str, Field], kind: str) -> Query:
-    given = {name: value for name, value in wanted.items() if value is not None}
-    return Query(given, fields, kind)
+def _query(keywords: Mapping[str, object], fields: Mapping[str, Field], kind: str) -> Query:
+    conditions = {name: value for name, value in keywords.items() if value is not None}
+    return Query(conditions, fields, kind)
 
 
 def _check_namespace(name: object) -> None:
@@ -357,12 +357,12 @@ def _items(call: Call) -> Iterator[Item]:
     for item in body if isinstance(body, list) else [body]:
         if not isinstance(item, dict):
             raise ValueError("the body is neither an object nor an array of objects")
-        given = {name: value for name, value in item.items() if value is not None}
+        sent = {name: value for name, value in item.items() if value is not None}
         if call.route in QUERIES:
-            given = {**DEFAULTS, **given}
+            sent = {**DEFAULTS, **sent}
         else:
-            given["id"] = str(item.get("id"))
-        yield {**given, "namespace": _namespace(call)}
+            sent["id"] = str(item.get("id"))
+        yield {**sent, "namespace": _namespace(call)}
 
 
 def _why_rejected(call: Call) -> str:
@@ -394,15 +394,15 @@ def shown(item: Item) -> str:
 class _Id(FieldType):
     expected = "a string (* matches any characters), an integer, a pattern"
 
-    def accepts(self, wanted: Any) -> bool:
-        return TEXT.accepts(wanted) or _is_whole(wanted)
+    def accepts(self, expected: Any) -> bool:
+        return TEXT.accepts(expected) or _is_whole(expected)
 
-    def equals(self, found: Any, wanted: Any) -> bool:
-        return super().equals(found, str(wanted) if _is_whole(wanted) else wanted)
+    def equals(self, actual: Any, expected: Any) -> bool:
+        return super().equals(actual, str(expected) if _is_whole(expected) else expected)
 
 
-def _is_whole(wanted: object) -> bool:
-    return isinstance(wanted, numbers.Integral) and not isinstance(wanted, bool)
+def _is_whole(value: object) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 _INVALID_VECTOR = (VectorError, ValueError, TypeError, OverflowError)
@@ -412,44 +412,47 @@ _INVALID_VECTOR = (VectorError, ValueError, TypeError, OverflowError)
 class _Vector(FieldType):
     expected = "a list of numbers"
 
-    def accepts(self, wanted: Any) -> bool:
-        if not isinstance(wanted, list | tuple | np.ndarray):
+    def accepts(self, expected: Any) -> bool:
+        if not isinstance(expected, list | tuple | np.ndarray):
             return False
         try:
-            _floats(wanted)
+            _floats(expected)
         except VectorError as error:
-            raise ContractError(f"{brief(wanted, 80)} is not a vector: {error.message}") from None
+            raise ContractError(f"{brief(expected, 80)} is not a vector: {error.message}") from None
         return True
 
-    def equals(self, found: Any, wanted: Any) -> bool:
-        if not isinstance(found, list) or len(found) != len(wanted):
+    def equals(self, actual: Any, expected: Any) -> bool:
+        if not isinstance(actual, list) or len(actual) != len(expected):
             return False
         with suppress(*_INVALID_VECTOR):
             # Most vectors already differ in the first number, and comparing all costs far more.
-            if not found or np.float32(found[0]) == np.float32(wanted[0]):
-                return bool(np.array_equal(_floats(found), _floats(wanted)))
+            if not actual or np.float32(actual[0]) == np.float32(expected[0]):
+                return bool(np.array_equal(_floats(actual), _floats(expected)))
         return False
 
-    def differs(self, name: str, found: Any, wanted: Any) -> str:
+    def differs(self, name: str, actual: Any, expected: Any) -> str:
         try:
-            given, expected = _floats(found), _floats(wanted)
+            actual_floats, expected_floats = _floats(actual), _floats(expected)
         except _INVALID_VECTOR:
-            return super().differs(name, found, wanted)
-        if len(given) != len(expected):
-            return f"{name} is {_short(found)}, not {len(expected)} numbers"
-        if len(given) * 10 <= SHOWN:
-            return f"{name} is {_short(found)}, not {expected.tolist()}"
-        index = int(np.argmax(given != expected))
+            return super().differs(name, actual, expected)
+        if len(actual_floats) != len(expected_floats):
+            return f"{name} is {_short(actual)}, not {len(expected_floats)} numbers"
+        if len(actual_floats) * 10 <= SHOWN:
+            return f"{name} is {_short(actual)}, not {expected_floats.tolist()}"
+        differing = actual_floats != expected_floats
+        index = int(np.argmax(differing))
         return (
-            f"{name} is {_short(found)} that differs in {np.count_nonzero(given != expected)} "
-            f"numbers, first in [{index}]: {given[index]}, not {expected[index]}"
+            f"{name} is {_short(actual)} that differs in {np.count_nonzero(differing)} "
+            f"numbers, first in [{index}]: {actual_floats[index]}, not {expected_floats[index]}"
         )
 
 
-def _floats(given: Any) -> Floats:
-    if isinstance(given, np.ndarray):
-        return from_array(given)
-    return as_floats([one.item() if isinstance(one, np.generic) else one for one in given])
+def _floats(value: Any) -> Floats:
+    if isinstance(value, np.ndarray):
+        return from_array(value)
+    return as_floats(
+        [number.item() if isinstance(number, np.generic) else number for number in value]
+    )
 
 
 def _short(vector: Any) -> str:
@@ -486,7 +489,7 @@ QUERY_FIELDS: Mapping[str, Field] = {
     "includeData": _flag("includeData"),
     "weightingStrategy": Field(OneOf("weighting strategy", Weighting, fold=True)),
     "fusionAlgorithm": Field(OneOf("fusion algorithm", Fusion, fold=True)),
-    "queryMode": Field(OneOf("query mode", Kind, fold=True)),
+    "queryMode": Field(OneOf("query mode", IndexKind, fold=True)),
     "maxIdle": Field(WholeNumber(0)),
 }
 """Fields by which queries can be filtered: the names of the API, and ``top_k``."""

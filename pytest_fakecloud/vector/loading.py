@@ -32,7 +32,7 @@ from ..core.errors import ContractError, counted
 from ..files import DATA_BYTES, open_file, read_file
 from .embedding import Embedder, is_sequence, is_sparse
 from .errors import VectorError, invalid_dimension
-from .fields import Fields, from_array
+from .fields import VectorFields, from_array
 from .model import VectorRecord
 from .settings import VectorLimits
 
@@ -77,8 +77,8 @@ def _read(
 ) -> tuple[str | None, VectorRecord]:
     # An array is converted directly, because JSON would make a list of its numbers.
     floats = from_array(raw.pop("vector")) if isinstance(raw.get("vector"), np.ndarray) else None
-    given = Fields(_with_json_types(raw), limits, "A vector")
-    record = given.record()
+    vector_fields = VectorFields(_with_json_types(raw), limits, "A vector")
+    record = vector_fields.record()
     if floats is not None:
         record = record._replace(vector=floats)
     if record.data is not None and record.vector is None and record.sparse is None:
@@ -89,7 +89,7 @@ def _read(
             )
         vector, sparse = embedder.embed(record.data, dimension=dimension)
         record = record._replace(vector=vector, sparse=sparse)
-    return given.text("namespace"), record
+    return vector_fields.text("namespace"), record
 
 
 def _with_json_types(raw: Raw) -> Raw:
@@ -256,11 +256,11 @@ def _arrays(path: Path) -> dict[str, Any]:
         with open_file(path, DATA_BYTES) as file:
             _check_archive(file)
             with np.load(file, allow_pickle=False) as arrays:
-                found = dict(arrays)
-        for name, array in found.items():
+                arrays_by_name = dict(arrays)
+        for name, array in arrays_by_name.items():
             if not isinstance(array, np.ndarray):
                 raise ValueError(f"its member {name!r:.80} is not an array")
-        return found
+        return arrays_by_name
     except ContractError:
         raise
     except Exception as error:

@@ -23,7 +23,7 @@ EVERYTHING = ""
 """The filter that matches every record."""
 
 
-class Kind(StrEnum):
+class IndexKind(StrEnum):
     """The kind of vectors that an index stores, or that a text query searches."""
 
     DENSE = "DENSE"
@@ -33,12 +33,12 @@ class Kind(StrEnum):
     @property
     def has_dense(self) -> bool:
         """Whether records have a dense vector."""
-        return self is not Kind.SPARSE
+        return self is not IndexKind.SPARSE
 
     @property
     def has_sparse(self) -> bool:
         """Whether records have a sparse vector."""
-        return self is not Kind.DENSE
+        return self is not IndexKind.DENSE
 
 
 class Similarity(StrEnum):
@@ -123,7 +123,7 @@ class VectorQuery(NamedTuple):
     include: Include = VECTORS
 
 
-class Hit(NamedTuple):
+class VectorHit(NamedTuple):
     """A record that a query found, with its float32 score."""
 
     score: np.float32

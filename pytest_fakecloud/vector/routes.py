@@ -25,8 +25,8 @@ from ..http.messages import Answer, Request, bearer_token, decode_segment, same
 from . import errors
 from .embedding import Embedder, required
 from .engine.engine import VectorEngine
-from .fields import KNOWN, Fields, missing
-from .model import VECTORS, Hit, Include, Kind, NamespaceInfo, VectorQuery, VectorRecord
+from .fields import KNOWN, VectorFields, missing
+from .model import VECTORS, Include, IndexKind, NamespaceInfo, VectorHit, VectorQuery, VectorRecord
 
 METHODS = "GET POST PUT DELETE"
 SUCCESS = "Success"
@@ -88,10 +88,10 @@ class VectorApp(App):
 
     def authenticate(self, request: Request) -> object:
         """Return ``"default"`` or ``"read_only"``; raise ``VectorError`` 401 for a wrong token."""
-        given = bearer_token(request.fields.get("authorization"))
-        if same(given, self.token):
+        token = bearer_token(request.fields.get("authorization"))
+        if same(token, self.token):
             return "default"
-        if same(given, self.read_only_token):
+        if same(token, self.read_only_token):
             if request.route in self.writes:
                 raise errors.VectorError(401, errors.READ_ONLY)
             return "read_only"
@@ -170,9 +170,9 @@ class VectorApp(App):
         A bare string, also without quotes, is a single id (seen in the Go client and its tests).
         """
         fields = self._fields_or_ids(request)
-        given = [name for name in ("ids", "prefix", "filter") if fields.get(name) is not None]
+        selectors = [name for name in ("ids", "prefix", "filter") if fields.get(name) is not None]
         namespace = namespace_of(request)
-        match given:
+        match selectors:
             case ["ids"]:
                 deleted = self.engine.delete(namespace, fields.ids())
             case ["prefix"]:
@@ -212,7 +212,7 @@ class VectorApp(App):
 
     def range(self, request: Request) -> object:
         """Return a page of the records in insertion order; without a request body, the first page."""
-        fields = self._fields(request) if request.body.strip() else Fields({}, self._limits)
+        fields = self._fields(request) if request.body.strip() else VectorFields({}, self._limits)
         include = fields.include()
         page = self.engine.range(
             namespace_of(request),
@@ -302,7 +302,7 @@ class VectorApp(App):
         self.engine.end_query(self._fields(request).required_text("uuid"))
         return SUCCESS
 
-    def _answer(self, request: Request, read: Callable[[Fields], VectorQuery]) -> object:
+    def _answer(self, request: Request, read: Callable[[VectorFields], VectorQuery]) -> object:
         queries = [read(item) for item in self._items(request, _QUERY)]
         answers = self.engine.query(namespace_of(request), queries)
         lists = [
@@ -310,13 +310,13 @@ class VectorApp(App):
         ]
         return lists[0] if len(lists) == 1 else lists
 
-    def _start(self, request: Request, read: Callable[[Fields], VectorQuery]) -> object:
+    def _start(self, request: Request, read: Callable[[VectorFields], VectorQuery]) -> object:
         fields = self._fields(request, _QUERY)
         query = read(fields)
         uuid, hits = self.engine.start_query(namespace_of(request), query, fields.max_idle_us())
         return {"uuid": uuid, "scores": hits_json(hits, query.include)}
 
-    def _vector_query(self, fields: Fields) -> VectorQuery:
+    def _vector_query(self, fields: VectorFields) -> VectorQuery:
         if fields.get("data") is not None:
             if fields.get("vector") is None and fields.get("sparseVector") is None:
                 # Without an embedder, raise the same error as for text on any other path.
@@ -324,39 +324,39 @@ class VectorApp(App):
             raise errors.bad_request("A query with data must be sent to query-data, not to query")
         return fields.query()
 
-    def _text_query(self, fields: Fields) -> VectorQuery:
+    def _text_query(self, fields: VectorFields) -> VectorQuery:
         query = fields.query()
         if query.vector is not None or query.sparse is not None:
             raise errors.bad_request(
                 "A query with a vector must be sent to query, not to query-data"
             )
-        mode = fields.choice("queryMode", Kind) or Kind.HYBRID
+        mode = fields.choice("queryMode", IndexKind) or IndexKind.HYBRID
         vector, sparse = required(self.embedder).embed(
             fields.required_text("data"), dimension=self.engine.dimension, query=True
         )
-        if mode is not Kind.HYBRID:
-            if self.engine.kind is not Kind.HYBRID:
+        if mode is not IndexKind.HYBRID:
+            if self.engine.kind is not IndexKind.HYBRID:
                 raise errors.unprocessable(f"queryMode {mode} is for hybrid indexes only")
-            vector, sparse = (vector, None) if mode is Kind.DENSE else (None, sparse)
+            vector, sparse = (vector, None) if mode is IndexKind.DENSE else (None, sparse)
         return query._replace(vector=vector, sparse=sparse)
 
     # -- bodies of requests ----------------------------------------------------------------------
 
-    def _fields(self, request: Request, what: str = "The request body") -> Fields:
-        return Fields(_json(request), self._limits, what)
+    def _fields(self, request: Request, what: str = "The request body") -> VectorFields:
+        return VectorFields(_json(request), self._limits, what)
 
-    def _fields_or_ids(self, request: Request) -> Fields:
+    def _fields_or_ids(self, request: Request) -> VectorFields:
         """Return the fields of a body, which can also be a bare array of ids."""
         body = _json(request)
-        return Fields({"ids": body} if isinstance(body, list) else body, self._limits)
+        return VectorFields({"ids": body} if isinstance(body, list) else body, self._limits)
 
-    def _items(self, request: Request, what: str) -> Iterator[Fields]:
+    def _items(self, request: Request, what: str) -> Iterator[VectorFields]:
         """Return the fields of each object of an array, or of a single object."""
         body = _json(request)
         if not isinstance(body, list):
-            return iter([Fields(body, self._limits, what)])
+            return iter([VectorFields(body, self._limits, what)])
         errors.check_limit("Batch size", len(body), self._limits.vectors_per_call)
-        return (Fields(item, self._limits, what) for item in body)
+        return (VectorFields(item, self._limits, what) for item in body)
 
 
 def _is_of_search(request: Request) -> bool:
@@ -374,8 +374,8 @@ def _in_envelope(endpoint: Endpoint, request: Request) -> object:
     return {"result": endpoint(request)}
 
 
-def _has_vectors(given: VectorRecord) -> bool:
-    return given.vector is not None or given.sparse is not None
+def _has_vectors(record: VectorRecord) -> bool:
+    return record.vector is not None or record.sparse is not None
 
 
 def namespace_of(request: Request) -> str:
@@ -398,7 +398,7 @@ def _json(request: Request) -> Any:
         raise errors.bad_request(f"The request body is not valid JSON: {error}") from None
 
 
-def hits_json(hits: Sequence[Hit], include: Include) -> list[dict[str, Any]]:
+def hits_json(hits: Sequence[VectorHit], include: Include) -> list[dict[str, Any]]:
     return [record_json(hit.record, include, score=hit.score) for hit in hits]
 
 

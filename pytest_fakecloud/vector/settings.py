@@ -11,6 +11,7 @@ from ..core.errors import ContractError
 from ..core.settings import (
     SWITCH,
     HandleConfig,
+    Kind,
     Settings,
     changed_settings,
     check,
@@ -21,8 +22,7 @@ from ..core.settings import (
     setting,
     whole,
 )
-from ..core.settings import Kind as SettingKind
-from .model import MOST_DIMENSIONS, Kind, Similarity
+from .model import MOST_DIMENSIONS, IndexKind, Similarity
 
 E = TypeVar("E", bound=StrEnum)
 Loadable = Iterable[object] | Mapping[Any, object] | str | PathLike[str]
@@ -70,7 +70,7 @@ def _can_be_namespaces(value: object) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, str | bytes)
 
 
-_LIMITS = SettingKind(
+_LIMITS = Kind(
     accepts=Mapping[str, int | None] | VectorLimits | None,
     expected="a mapping such as {'top_k': 1000}, a VectorLimits, or None",
     fits=lambda value: value is None or isinstance(value, Mapping | VectorLimits),
@@ -79,26 +79,26 @@ _LIMITS = SettingKind(
     ),
 )
 # The class Embedder checks the values of this setting.
-_EMBEDDING: SettingKind[Any] = SettingKind(
+_EMBEDDING: Kind[Any] = Kind(
     accepts=bool | str | Callable[[str], object] | Mapping[str, object],
     expected="",
     fits=lambda value: True,
 )
-_NAMESPACES: SettingKind[Iterable[str] | Mapping[str, Loadable]] = SettingKind(
+_NAMESPACES: Kind[Iterable[str] | Mapping[str, Loadable]] = Kind(
     accepts=Iterable[str] | Mapping[str, Loadable],
     expected="a list of names, or a mapping from name to data",
     fits=_can_be_namespaces,
 )
 
 
-def _word(accepts: Any, words: type[E]) -> SettingKind[E]:
+def _word(accepts: Any, words: type[E]) -> Kind[E]:
     """Return the kind of a setting that accepts the name of an enumeration member, ignoring case."""
 
     def name(value: str) -> str:
         # Accept spaces, because the vendor's documentation writes "Dot Product" for DOT_PRODUCT.
         return value.upper().replace(" ", "_").replace("-", "_")
 
-    return SettingKind(
+    return Kind(
         accepts,
         expected=" or ".join(repr(str(word)) for word in words),
         fits=lambda value: isinstance(value, str) and name(value) in words.__members__,
@@ -117,7 +117,7 @@ class VectorConfig(HandleConfig):
     """Length of the dense vectors; None: the first upsert determines it."""
     similarity: Similarity = setting("COSINE", _word(str, Similarity))
     """``"COSINE"``, ``"EUCLIDEAN"`` or ``"DOT_PRODUCT"``."""
-    kind: Kind = setting("dense", _word(Literal["dense", "sparse", "hybrid"], Kind))
+    kind: IndexKind = setting("dense", _word(Literal["dense", "sparse", "hybrid"], IndexKind))
     """The kind of vectors: dense, sparse, or both in each record (hybrid)."""
     embedding: Any = setting(False, _EMBEDDING)
     """The embedding of text: True for the built-in hashing of words, the name of a model, a
@@ -143,7 +143,7 @@ class VectorConfig(HandleConfig):
     """Whether hits with equal scores are returned in random order."""
 
     def __post_init__(self) -> None:
-        if self.kind is Kind.SPARSE:
+        if self.kind is IndexKind.SPARSE:
             changed = changed_settings(self)
             for name in ("dimension", "similarity", "recall", "lose_first"):
                 if name in changed:

@@ -84,14 +84,14 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def run(given: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     from ..reporting.values import make_private
     from .sides import mask_of
 
     try:
-        targets = _targets(given)
-        for where in (given.json, given.html):
-            if where not in (None, "-") and not given.dry_run:
+        targets = _targets(arguments)
+        for where in (arguments.json, arguments.html):
+            if where not in (None, "-") and not arguments.dry_run:
                 make_private(Path(where))
     except ValueError as error:
         return _fail(str(error), EXIT_USAGE)
@@ -99,61 +99,61 @@ def run(given: argparse.Namespace) -> int:
         return _fail(f"cannot write {error.filename}: {error.strerror}", EXIT_USAGE)
     mask = mask_of(*targets)
     _announce(targets, mask)
-    if given.dry_run:
+    if arguments.dry_run:
         return 0
-    if not given.yes and not _agreed():
+    if not arguments.yes and not _agreed():
         return _fail("nothing was sent: answer yes, or pass --yes", EXIT_USAGE)
-    return _compare(given, targets, mask)
+    return _compare(arguments, targets, mask)
 
 
-def _compare(given: argparse.Namespace, targets: list[Target], mask: Mask) -> int:
+def _compare(arguments: argparse.Namespace, targets: list[Target], mask: Mask) -> int:
     # Imported here, so that the other commands do not load these modules.
     from ..reporting.values import CONTROLS, printable, write_private
     from .run import as_html, as_json, as_text, verify
-    from .sides import Bounds, Interrupted, Unreachable
+    from .sides import Bounds, Interrupted, ServiceUnreachable
 
     numbers: list[int] = []
-    bounds = Bounds(given.timeout)
+    bounds = Bounds(arguments.timeout)
 
     def stop(number: int) -> None:
         numbers.append(number)
         bounds.interrupt()
 
-    on_start: Callable[[str], None] = (lambda text: None) if given.quiet else _progress
+    on_start: Callable[[str], None] = (lambda text: None) if arguments.quiet else _progress
     try:
         with ended_by_signals(stop, lambda number: EXIT_SIGNAL + number, within_s=CLEANUP_SECONDS):
             results = [verify(target, on_start, bounds) for target in targets]
-    except (Interrupted, Unreachable) as error:
+    except (Interrupted, ServiceUnreachable) as error:
         code = EXIT_SIGNAL + numbers[0] if numbers else EXIT_UNREACHABLE
         return _fail(printable(mask.text(str(error))).translate(CONTROLS), code)
-    if given.json != "-":
+    if arguments.json != "-":
         sys.stdout.write(printable(as_text(results)).translate(CONTROLS))
-    for where, made in ((given.json, as_json), (given.html, as_html)):
+    for where, formatter in ((arguments.json, as_json), (arguments.html, as_html)):
         if where == "-":
-            sys.stdout.write(printable(made(results)) + "\n")
+            sys.stdout.write(printable(formatter(results)) + "\n")
         elif where:
-            write_private(Path(where), made(results))
+            write_private(Path(where), formatter(results))
     return EXIT_DIFFERS if any(result.differing for result in results) else 0
 
 
-def _targets(given: argparse.Namespace) -> list[Target]:
+def _targets(arguments: argparse.Namespace) -> list[Target]:
     """Return the services to compare with; raise ``ValueError`` for invalid options."""
     from .sides import Target
 
-    named = [name for name in _CREDENTIALS if getattr(given, name)]
+    named = [name for name in _CREDENTIALS if getattr(arguments, name)]
     if not named:
         options = ", ".join(f"--{name} URL" for name in _CREDENTIALS)
         raise ValueError(f"there is nothing to compare with: pass at least one of {options}")
     targets = []
     for name in named:
-        url = getattr(given, name)
+        url = getattr(arguments, name)
         variable = f"PYTEST_FAKECLOUD_VERIFY_{name.upper()}_TOKEN"
-        shared = given.token if len(named) == 1 else None
-        token = getattr(given, f"{name}_token") or os.environ.get(variable) or shared or ""
-        target = Target(name, url, token, given.broker_topic)
+        shared = arguments.token if len(named) == 1 else None
+        token = getattr(arguments, f"{name}_token") or os.environ.get(variable) or shared or ""
+        target = Target(name, url, token, arguments.broker_topic)
         _check(target)
         targets.append(target)
-    if given.token and len(named) > 1:
+    if arguments.token and len(named) > 1:
         raise ValueError("--token is for one service: pass --kv-token, --vector-token, ... instead")
     return targets
 
@@ -162,11 +162,11 @@ def _check(target: Target) -> None:
     parts = urlsplit(target.url)
     scheme = parts.scheme
     parts.port  # noqa: B018  # Raise ValueError for an invalid port.
-    known = ("http", "https", *(("redis", "rediss", "unix") if target.service == "kv" else ()))
-    if scheme not in known:
+    schemes = ("http", "https", *(("redis", "rediss", "unix") if target.service == "kv" else ()))
+    if scheme not in schemes:
         raise ValueError(
             f"--{target.service}: the URL has the scheme {scheme or '(none)'}, expected one of "
-            f"{', '.join(known)}"
+            f"{', '.join(schemes)}"
         )
     if not target.token and not target.is_redis:
         words = _CREDENTIALS[target.service]

@@ -17,8 +17,18 @@ from typing import Any
 from ..core.assets import asset
 from ..core.errors import brief
 from ..reporting.values import map_strings
-from .catalogue.scenarios import Scenario, Step, scenarios
-from .sides import Bounds, Interrupted, Reply, Side, Target, Unreachable, facts_of, fake_of, mask_of
+from .catalogue.scenarios import Scenario, ScenarioStep, scenarios
+from .sides import (
+    Bounds,
+    Interrupted,
+    Reply,
+    ServiceUnreachable,
+    Side,
+    Target,
+    facts_of,
+    fake_of,
+    mask_of,
+)
 
 NOT_OFFERED = "the service does not have this command or endpoint"
 FOLLOWS = "depends on an earlier difference in the scenario"
@@ -32,7 +42,7 @@ class Comparison:
     """A step, the replies of both sides, and their difference (None if they agree)."""
 
     scenario: Scenario
-    step: Step
+    step: ScenarioStep
     real: Reply
     fake: Reply
     differs: str | None
@@ -53,23 +63,27 @@ class Result:
     @property
     def differing(self) -> list[Comparison]:
         """The steps whose replies differ without a known reason."""
-        return [each for each in self.comparisons if each.differs and each.reason is None]
+        return [
+            comparison
+            for comparison in self.comparisons
+            if comparison.differs and comparison.reason is None
+        ]
 
     @property
     def explained(self) -> list[Comparison]:
         """The steps whose replies differ for a known reason."""
-        return [each for each in self.comparisons if each.reason is not None]
+        return [comparison for comparison in self.comparisons if comparison.reason is not None]
 
 
 def plan(target: Target, dimension: int = 2) -> Sequence[Scenario]:
     """Return the scenarios for a service, in the order in which they run."""
-    found = scenarios(target.service, dimension=dimension, topic=target.topic or "")
+    planned = scenarios(target.service, dimension=dimension, topic=target.topic or "")
     if not target.is_redis:
-        return found
+        return planned
     # A Redis server has no REST API.
     return [
         replace(scenario, steps=tuple(step for step in scenario.steps if step.compare != "rest"))
-        for scenario in found
+        for scenario in planned
     ]
 
 
@@ -105,27 +119,31 @@ def verify(
 
 
 def _run_scenario(scenario: Scenario, real: Side, fake: Side) -> list[Comparison]:
-    found: list[Comparison] = []
+    comparisons: list[Comparison] = []
     try:
         for step in scenario.steps:
             theirs, ours = real.send_for_display(step), fake.send_for_display(step)
             differs = difference(step, theirs, ours)
             reason = reason_for(step, theirs, ours) if differs else None
-            if differs and reason is None and any(before.reason in _UNDONE for before in found):
+            if (
+                differs
+                and reason is None
+                and any(before.reason in _UNDONE for before in comparisons)
+            ):
                 # Only one of the two sides executed an earlier step, so their states differ.
                 reason = FOLLOWS
-            found.append(Comparison(scenario, step, theirs, ours, differs, reason))
+            comparisons.append(Comparison(scenario, step, theirs, ours, differs, reason))
     except BaseException as error:
         # Clean up only the real service, because the fake ends with the run.
         try:
             real.clean(scenario)
-        except Unreachable as left:
-            if isinstance(error, Unreachable | Interrupted):
+        except ServiceUnreachable as left:
+            if isinstance(error, ServiceUnreachable | Interrupted):
                 raise type(error)(f"{error}. {left}") from None
         raise
     real.clean(scenario)
     fake.clean(scenario)
-    return found
+    return comparisons
 
 
 MINUTE = 60
@@ -135,7 +153,7 @@ FLOAT_TOLERANCE = 1e-4
 _ID = re.compile(r"\b(msg|scd|dlq|sig|flr)_[A-Za-z0-9]+|\b\d{13}-\d+\b")
 
 
-def difference(step: Step, real: Reply, fake: Reply) -> str | None:
+def difference(step: ScenarioStep, real: Reply, fake: Reply) -> str | None:
     """Return a short description of the first difference between two replies, or None."""
     if real.status != fake.status:
         return f"status {real.status}, the fake {fake.status}"
@@ -152,7 +170,7 @@ def _has_result(body: Any) -> bool:
     return isinstance(body, dict) and "result" in body
 
 
-def _differences(real: Any, fake: Any, step: Step, path: str) -> Iterator[str]:
+def _differences(real: Any, fake: Any, step: ScenarioStep, path: str) -> Iterator[str]:
     """Yield the path of each difference with both values."""
     where = path or "the body"
     are_lists = isinstance(real, list) and isinstance(fake, list)
@@ -181,7 +199,7 @@ def _differences(real: Any, fake: Any, step: Step, path: str) -> Iterator[str]:
         yield f"{where}: {brief(real)}, the fake {brief(fake)}"
 
 
-def _agree(real: Any, fake: Any, step: Step) -> bool:
+def _agree(real: Any, fake: Any, step: ScenarioStep) -> bool:
     tolerance: float | None = None
     if _is_number(real) and _is_number(fake):
         if step.compare == "near":
@@ -218,7 +236,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _without_ids(value: Any) -> Any:
-    shown = partial(_ID.sub, lambda found: f"<{found[1] or 'entry'} id>")
+    shown = partial(_ID.sub, lambda match: f"<{match[1] or 'entry'} id>")
     return map_strings(value, shown, names=False)
 
 
@@ -260,7 +278,7 @@ KNOWN = (SCRIPT_HINT, OLDER)
 _SCRIPT_HINT = re.compile(r"[0-9a-f]{40}, | Please use EVAL\.")
 
 
-def reason_for(step: Step, real: Reply, fake: Reply) -> str | None:
+def reason_for(step: ScenarioStep, real: Reply, fake: Reply) -> str | None:
     """Return the reason for a known difference, or None for any other difference."""
     left, right = (_SCRIPT_HINT.sub("", str(reply)) for reply in (real, fake))
     if step.subject.startswith("EVAL") and left == right:
@@ -281,16 +299,16 @@ def as_text(results: Sequence[Result]) -> str:
     """Return one line per service, then each differing pair of replies."""
     lines = [*map(_head, results)]
     for result in results:
-        for each in result.differing:
+        for comparison in result.differing:
             lines += [
                 "",
-                f"[{each.scenario.service}: {each.scenario.title}] {each.step}",
-                f"    {each.differs}",
-                f"    real  {_cut(str(each.real))}",
-                f"    fake  {_cut(str(each.fake))}",
+                f"[{comparison.scenario.service}: {comparison.scenario.title}] {comparison.step}",
+                f"    {comparison.differs}",
+                f"    real  {_cut(str(comparison.real))}",
+                f"    fake  {_cut(str(comparison.fake))}",
             ]
     for result in results:
-        for reason, count in Counter(each.reason for each in result.explained).items():
+        for reason, count in Counter(comparison.reason for comparison in result.explained).items():
             lines.append(f"{result.target.service}: {count} known to differ: {reason}")
     return "\n".join(lines) + "\n"
 
@@ -306,12 +324,12 @@ def as_html(results: Sequence[Result]) -> str:
 
 
 def _head(result: Result) -> str:
-    count, known = len(result.differing), len(result.explained)
-    same = len(result.comparisons) - count - known
+    count, explained = len(result.differing), len(result.explained)
+    same = len(result.comparisons) - count - explained
     verdict = f"{count} DIFFER" if count else "the same"
     return (
         f"{result.target.service}: {same} of {len(result.comparisons)} replies agree, {verdict}"
-        + (f", {known} known to differ" if known else "")
+        + (f", {explained} known to differ" if explained else "")
         + f" ({result.scenarios} scenarios, {result.requests} requests)"
     )
 
@@ -329,21 +347,21 @@ def _record(result: Result) -> dict[str, Any]:
         "differing": len(result.differing),
         "steps": [
             {
-                "scenario": each.scenario.title,
-                "request": str(each.step),
-                "compare": each.step.compare,
-                "real": {"status": each.real.status, "body": each.real.body},
-                "fake": {"status": each.fake.status, "body": each.fake.body},
-                "differs": each.differs,
-                "reason": each.reason,
+                "scenario": comparison.scenario.title,
+                "request": str(comparison.step),
+                "compare": comparison.step.compare,
+                "real": {"status": comparison.real.status, "body": comparison.real.body},
+                "fake": {"status": comparison.fake.status, "body": comparison.fake.body},
+                "differs": comparison.differs,
+                "reason": comparison.reason,
             }
-            for each in result.comparisons
+            for comparison in result.comparisons
         ],
     }
 
 
 def _section(result: Result) -> str:
-    same = [each for each in result.comparisons if not each.differs]
+    same = [comparison for comparison in result.comparisons if not comparison.differs]
     parts = [f"<h2>{html.escape(_head(result))}</h2>"]
     if result.differing:
         parts.append(_table("Differs", result.differing, " open"))
@@ -361,8 +379,14 @@ def _table(title: str, comparisons: Sequence[Comparison], is_open: str = "") -> 
     )
 
 
-def _row(each: Comparison) -> str:
-    why = " — ".join(filter(None, (each.differs, each.reason)))
-    cells = (each.scenario.title, str(each.step), str(each.real), str(each.fake), why)
+def _row(comparison: Comparison) -> str:
+    why = " — ".join(filter(None, (comparison.differs, comparison.reason)))
+    cells = (
+        comparison.scenario.title,
+        str(comparison.step),
+        str(comparison.real),
+        str(comparison.fake),
+        why,
+    )
     inside = "".join(f"<td>{html.escape(_cut(cell))}" for cell in cells)
     return f"<tr>{inside}</tr>"

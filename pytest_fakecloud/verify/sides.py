@@ -24,7 +24,7 @@ from ..core.json_schema import check_nesting
 from ..core.threads import DaemonThread
 from ..reporting.values import Mask, map_strings
 from . import RUN_SECONDS
-from .catalogue.scenarios import Scenario, Step
+from .catalogue.scenarios import Scenario, ScenarioStep
 
 PAUSE = 0.25
 """Seconds between two checks whether an index has pending changes."""
@@ -50,7 +50,7 @@ _POLL = 0.05
 # -- requests --------------------------------------------------------------------------------------
 
 
-class Unreachable(Exception):
+class ServiceUnreachable(Exception):
     """Raised if a service returns no usable response. The message says what to do."""
 
 
@@ -82,15 +82,15 @@ class Bounds:
             self._clean_until = None
 
     def check(self, when: str = "") -> None:
-        """Raise ``Interrupted`` or ``Unreachable`` if no more requests may be sent."""
+        """Raise ``Interrupted`` or ``ServiceUnreachable`` if no more requests may be sent."""
         if self._interrupted_at is not None and self._clean_until is None:
             raise Interrupted(f"interrupted{when}")
         if self.until() <= time.monotonic():
             if self._clean_until is None:
-                raise Unreachable(
+                raise ServiceUnreachable(
                     f"the run did not end within {self._seconds:g} s: pass a longer --timeout SECONDS"
                 )
-            raise Unreachable("the clean-up did not end in time")
+            raise ServiceUnreachable("the clean-up did not end in time")
 
     def until(self) -> float:
         """Return the time, on the monotonic clock, by which the current request must end."""
@@ -102,10 +102,12 @@ class Bounds:
         return min(ends)
 
     def count(self, size: int) -> None:
-        """Count the bytes of a response; raise ``Unreachable`` if the total is too large."""
+        """Count the bytes of a response; raise ``ServiceUnreachable`` if the total is too large."""
         self._bytes -= size
         if self._bytes < 0:
-            raise Unreachable(f"its responses are larger than {RUN_BYTES >> 20} MiB in total")
+            raise ServiceUnreachable(
+                f"its responses are larger than {RUN_BYTES >> 20} MiB in total"
+            )
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ def _reply(request: Callable[[], requests.Response], began: float, bounds: Bound
         for piece in answer.iter_content(_CHUNK):
             content += piece
             if len(content) > ANSWER_BYTES:
-                raise Unreachable(f"a response is larger than {ANSWER_BYTES >> 20} MiB")
+                raise ServiceUnreachable(f"a response is larger than {ANSWER_BYTES >> 20} MiB")
             if time.monotonic() > began + SECONDS:
                 raise _late()
         bounds.count(len(content))
@@ -144,8 +146,8 @@ def _parsed(text: str) -> Any:
         return text
 
 
-def _late() -> Unreachable:
-    return Unreachable(f"no complete response within {SECONDS:g} s")
+def _late() -> ServiceUnreachable:
+    return ServiceUnreachable(f"no complete response within {SECONDS:g} s")
 
 
 # -- the sides -------------------------------------------------------------------------------------
@@ -170,10 +172,10 @@ class Target:
     def secrets(self) -> set[str]:
         """The token and the credentials in the URL, both with and without the user name."""
         parts = urlsplit(self.url)
-        found = {self.token, self.token.partition(":")[2], unquote(parts.password or "")}
+        secrets = {self.token, self.token.partition(":")[2], unquote(parts.password or "")}
         if self.service != "broker" and not self.is_redis:
-            found.add(unquote(parts.username or ""))
-        return found - {""}
+            secrets.add(unquote(parts.username or ""))
+        return secrets - {""}
 
 
 def mask_of(*targets: Target) -> Mask:
@@ -203,23 +205,23 @@ class Side:
         local = ("127.0.0.1", "localhost", "::1")
         self._http.trust_env = urlsplit(target.url).hostname not in local
 
-    def send(self, step: Step) -> Reply:
+    def send(self, step: ScenarioStep) -> Reply:
         """Send a step and read its reply.
 
-        Raises ``Unreachable`` if no reply arrives, ``Interrupted`` if the run must end.
+        Raises ``ServiceUnreachable`` if no reply arrives, ``Interrupted`` if the run must end.
         """
         reply = self._exchange(step)
         for name, path in step.keep.items():
-            found = _member(reply.body, path)
-            if isinstance(found, str):
-                self._stored[name] = found
+            value = _member(reply.body, path)
+            if isinstance(value, str):
+                self._stored[name] = value
         if step.method == "POST" and reply.status < 300:
             self._undeleted += _paths_to_delete(reply.body)
         if step.settle and reply.status < 300:
             self._settle()
         return reply
 
-    def send_for_display(self, step: Step) -> Reply:
+    def send_for_display(self, step: ScenarioStep) -> Reply:
         """Send a step, and return its reply without credentials, prefix and stored values."""
         reply = self.send(step)
         return Reply(reply.status, self._shown(reply.kind), self._shown(reply.body))
@@ -228,15 +230,15 @@ class Side:
         """Delete a scenario's data, and every message and schedule whose ID was in a response. Forget
         the values that it stored.
 
-        Raises ``Unreachable`` if this does not succeed in time.
+        Raises ``ServiceUnreachable`` if this does not succeed in time.
         """
         paths, self._undeleted = self._undeleted, []
         try:
             with self._bounds.cleaning():
-                for step in (*(Step("DELETE", path) for path in paths), *scenario.cleanup):
+                for step in (*(ScenarioStep("DELETE", path) for path in paths), *scenario.cleanup):
                     self._exchange(step)
-        except Unreachable as error:
-            raise Unreachable(
+        except ServiceUnreachable as error:
+            raise ServiceUnreachable(
                 f"Data with names that begin with {self._prefix} may be left: {error}"
             ) from None
         self._stored.clear()
@@ -244,7 +246,7 @@ class Side:
     def close(self) -> None:
         self._http.close()
 
-    def _exchange(self, step: Step) -> Reply:
+    def _exchange(self, step: ScenarioStep) -> Reply:
         headers = {name: self._filled(value) for name, value in step.headers.items()}
         body: bytes | None = None
         if step.json is not None:
@@ -257,12 +259,12 @@ class Side:
         self.requests += 1
         try:
             reply = self._request(step.method, url, body, headers)
-        except Unreachable as error:
-            raise Unreachable(
+        except ServiceUnreachable as error:
+            raise ServiceUnreachable(
                 f"{self.target.service}: no response from {self.target.url}: {error}"
             ) from None
         if reply.status == 429:
-            raise Unreachable(
+            raise ServiceUnreachable(
                 f"{self.target.service}: {self.target.url} returned 429: the plan's rate limit or "
                 "quota is used up. The run ends here; try again later"
             )
@@ -273,7 +275,7 @@ class Side:
     ) -> Reply:
         """Send a request and read its response within the limits of the run.
 
-        Raises ``Unreachable`` if no response arrives in time or the response is too long, and
+        Raises ``ServiceUnreachable`` if no response arrives in time or the response is too long, and
         ``Interrupted`` if a signal interrupted the run.
         """
         bounds = self._bounds
@@ -308,9 +310,9 @@ class Side:
         try:
             return reply.result()
         except (OSError, ValueError) as error:  # All errors of requests are OSErrors.
-            raise Unreachable(str(error)) from None
+            raise ServiceUnreachable(str(error)) from None
 
-    def _authorize(self, step: Step, headers: dict[str, str]) -> None:
+    def _authorize(self, step: ScenarioStep, headers: dict[str, str]) -> None:
         if step.token is None:
             return
         token = self.target.token if step.token == "right" else "wrong-credentials"
@@ -327,11 +329,11 @@ class Side:
     def _settle(self) -> None:
         until = time.monotonic() + SECONDS
         while True:
-            info = self._exchange(Step("GET", "/info"))
+            info = self._exchange(ScenarioStep("GET", "/info"))
             if not _member(info.body, "result.pendingVectorCount"):
                 return
             if time.monotonic() > until:
-                raise Unreachable(
+                raise ServiceUnreachable(
                     f"{self.target.url} still has pending vectors after {SECONDS:.0f} s: try again later"
                 )
             time.sleep(PAUSE)
@@ -380,14 +382,16 @@ def fake_of(target: Target, facts: Mapping[str, Any]) -> Iterator[tuple[Target, 
     """Yield two targets: the real service over REST, and a fake with the same settings.
 
     For a Redis server (``redis://``), the first target is the REST interface of a fake that uses
-    this server as its engine. ``facts`` is the result of ``facts_of()``. Raises ``Unreachable`` for
-    a service that cannot be used, or whose settings no fake supports.
+    this server as its engine. ``facts`` is the result of ``facts_of()``. Raises
+    ``ServiceUnreachable`` for a service that cannot be used, or whose settings no fake supports.
     """
     with Cloud() as cloud:
         try:
             both = _real_and_fake(cloud, target, facts)
         except (ContractError, ServiceError, LookupError, TypeError, ValueError) as error:
-            raise Unreachable(f"{target.service}: {target.url} cannot be used: {error}") from None
+            raise ServiceUnreachable(
+                f"{target.service}: {target.url} cannot be used: {error}"
+            ) from None
         yield both
 
 
@@ -422,8 +426,8 @@ _OLDEST = "7.0"
 def _version_of(server: Any) -> str:
     """Return the version of a real server, but at least the oldest version that a fake supports."""
     text = str(server.execute("INFO", "server"))
-    found = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-    numbers = re.findall(r"[0-9]+", found.get("valkey_version") or found["redis_version"])[:3]
+    facts = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    numbers = re.findall(r"[0-9]+", facts.get("valkey_version") or facts["redis_version"])[:3]
     return _OLDEST if [*map(int, numbers)] < [7, 1] else ".".join(numbers)
 
 
@@ -431,25 +435,26 @@ def facts_of(side: Side) -> Mapping[str, Any]:
     """Return the settings that a fake needs: dimension and similarity of an index, topic of a
     broker.
 
-    Raises ``Unreachable`` for a service that does not return them or that the scenarios do not fit.
+    Raises ``ServiceUnreachable`` for a service that does not return them or that the scenarios do
+    not fit.
     """
     target = side.target
     if target.service == "vector":
-        found = _fetched(side, "/info").get("result")
-        if not isinstance(found, dict):
-            raise Unreachable(
+        info = _fetched(side, "/info").get("result")
+        if not isinstance(info, dict):
+            raise ServiceUnreachable(
                 f"{target.url}/info does not describe an index: is it a vector index?"
             )
-        if found.get("indexType", "DENSE") != "DENSE":
-            raise Unreachable(
-                f"{target.url} is an index of {found['indexType']} vectors; the scenarios need "
+        if info.get("indexType", "DENSE") != "DENSE":
+            raise ServiceUnreachable(
+                f"{target.url} is an index of {info['indexType']} vectors; the scenarios need "
                 "dense vectors"
             )
-        return dict(found)
+        return dict(info)
     if target.service == "broker":
         topics = _fetched(side, "/topics")
         if target.topic not in topics:
-            raise Unreachable(
+            raise ServiceUnreachable(
                 f"{target.url}: {unknown_name('topic', target.topic, sorted(topics))}"
             )
         return {target.topic: topics[target.topic]}
@@ -457,9 +462,9 @@ def facts_of(side: Side) -> Mapping[str, Any]:
 
 
 def _fetched(side: Side, path: str) -> dict[str, Any]:
-    reply = side.send(Step("GET", path))
+    reply = side.send(ScenarioStep("GET", path))
     if reply.status != 200 or not isinstance(reply.body, dict):
-        raise Unreachable(
+        raise ServiceUnreachable(
             f"{side.target.url}{path} returned {reply}: check the address and the credentials"
         )
     return reply.body

@@ -14,7 +14,7 @@ import time_machine
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.threads import Dispatcher
-from pytest_fakecloud.core.timers import Turns
+from pytest_fakecloud.core.timers import ClockTurns
 
 NOON = "2026-01-01T12:00:00Z"
 
@@ -328,7 +328,7 @@ def test_an_advance_waits_for_what_was_handed_over_and_no_new_one_begins(
 
 
 def test_a_function_that_was_handed_over_twice_counts_twice() -> None:
-    turns = Turns()
+    turns = ClockTurns()
     first, second = turns.hand_over(list), turns.hand_over(list)
     first()
     assert len(turns._jobs) == 1

@@ -66,7 +66,7 @@ def test_errors_of_every_service_are_listed() -> None:
     page = PAGES["reference/errors.md"]()
     for text in (
         "WRONGTYPE Operation against a key holding the wrong kind of value",
-        "422 Invalid vector dimension: <given>, expected: <expected>",
+        "422 Invalid vector dimension: <actual>, expected: <expected>",
         "401 unable to authenticate: invalid token",
         "NOPERM this user has no permissions to run the '<name>' command",
     ):

@@ -26,7 +26,7 @@ from pytest_fakecloud.queue.delivery.destinations import Destinations
 from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.vector.embedding import Embedder
 from pytest_fakecloud.vector.handle import VectorIndex
-from pytest_fakecloud.vector.model import Kind
+from pytest_fakecloud.vector.model import IndexKind
 from pytest_fakecloud.vector.settings import VectorLimits
 
 from ..demo import Demo
@@ -144,7 +144,7 @@ PARTS: Mapping[str, Callable[[World], Any]] = {
 
 NAMES: tuple[Any, ...] = (
     Asynchronous, AsyncMock, Broker, BrokerLimits, CallbackCapture, Cloud, Context, Embedder,
-    Ids, Kind, KVServer, ProducerRecord, Queue, Response, Timed, Timekeeper, VectorIndex,
+    Ids, IndexKind, KVServer, ProducerRecord, Queue, Response, Timed, Timekeeper, VectorIndex,
     VectorLimits, begin_test, fixture_fake, awaited, checked_headers, checked_status,
     checked_type, explored, gone_through, set_wait_cap, start_with_a_setting_named, math, re,
 )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.queue.handle import Queue
 from pytest_fakecloud.reporting.calls import lookups_of
-from pytest_fakecloud.reporting.model import Row
+from pytest_fakecloud.reporting.model import ReportRow
 from pytest_fakecloud.reporting.rows import rows
 from pytest_fakecloud.reporting.wording import Summary, describe
 
@@ -17,7 +17,7 @@ from pytest_fakecloud.reporting.wording import Summary, describe
 class Shown:
     """A row and its wording."""
 
-    row: Row
+    row: ReportRow
     words: Summary
 
     def __getattr__(self, name: str) -> Any:

@@ -11,13 +11,13 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.calls import Event
 from pytest_fakecloud.reporting.applications import ServedRequest
-from pytest_fakecloud.reporting.model import AppliedFault, Row, Subject
+from pytest_fakecloud.reporting.model import AppliedFault, ReportRow, ReportSubject
 from pytest_fakecloud.reporting.page import page
 from pytest_fakecloud.reporting.report import about_key, report_of
 from pytest_fakecloud.reporting.text import (
     KEPT,
     NEWEST,
-    Line,
+    FoldedRow,
     folded,
     kept,
     merged,
@@ -27,18 +27,18 @@ from pytest_fakecloud.reporting.text import (
 )
 
 
-def row(number: int, same: object = "", **more: Any) -> Row:
-    made = Row(number, 0, "call", "client", "kv", "GET", began=number, same=same or number)
+def row(number: int, same: object = "", **more: Any) -> ReportRow:
+    made = ReportRow(number, 0, "call", "client", "kv", "GET", began=number, same=same or number)
     return replace(made, **more)
 
 
-def run(number: int, held: bool | None, began: int) -> Row:
+def run(number: int, held: bool | None, began: int) -> ReportRow:
     event = Event(number, 0, "", "kv", "run", "a run", ("held",), (held,))
     return row(number, kind="event", operation="run", entry=event, began=began)
 
 
-def counts(*rows: Row) -> list[int]:
-    return [len(line.rows) for line in folded([Line((one,)) for one in rows])]
+def counts(*rows: ReportRow) -> list[int]:
+    return [len(line.rows) for line in folded([FoldedRow((one,)) for one in rows])]
 
 
 def test_rows_are_folded_together_with_what_is_nested_in_them() -> None:
@@ -73,18 +73,20 @@ def test_an_event_is_part_of_the_call_it_results_from_unless_it_is_marked() -> N
 def test_the_newest_rows_and_those_that_matter_are_kept() -> None:
     rows = [row(n, ok=n != 5, operation=("GET", "TTL")[n % 2]) for n in range(1, 201)]
     rows[9] = replace(rows[9], operation="SET")
-    lines = list(kept([Line((one,)) for one in rows], {7}))
-    numbers = [line.row.number for line in lines if isinstance(line, Line)]
+    lines = list(kept([FoldedRow((one,)) for one in rows], {7}))
+    numbers = [line.row.number for line in lines if isinstance(line, FoldedRow)]
     assert len(numbers) == KEPT
     assert {1, 5, 7, 10, *range(201 - NEWEST, 201)} <= set(numbers)
     assert sum(line for line in lines if isinstance(line, int)) == 200 - KEPT
-    assert [line for line in kept([Line((rows[0],))], ()) if isinstance(line, int)] == []
+    assert [line for line in kept([FoldedRow((rows[0],))], ()) if isinstance(line, int)] == []
 
 
 def test_the_middle_of_a_long_series_is_left_out_unless_it_matters() -> None:
-    series = [row(n, ok=n != 50, subjects=(Subject("key", f"k:{n}", "kv"),)) for n in range(1, 99)]
-    other = row(99, subjects=(Subject("key", "other", "kv"),))
-    lines = list(kept([Line((one,)) for one in [*series, other]], {70}))
+    series = [
+        row(n, ok=n != 50, subjects=(ReportSubject("key", f"k:{n}", "kv"),)) for n in range(1, 99)
+    ]
+    other = row(99, subjects=(ReportSubject("key", "other", "kv"),))
+    lines = list(kept([FoldedRow((one,)) for one in [*series, other]], {70}))
     numbers = [one if isinstance(one, int) else f"#{one.row.number}" for one in lines]
     assert numbers == ["#1", "#2", 47, "#50", 19, "#70", 26, "#97", "#98", "#99"]
 

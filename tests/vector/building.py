@@ -13,7 +13,7 @@ from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.vector.engine.engine import VectorEngine
 from pytest_fakecloud.vector.errors import VectorError
-from pytest_fakecloud.vector.model import Floats, Hit, SparseVector, VectorQuery, VectorRecord
+from pytest_fakecloud.vector.model import Floats, SparseVector, VectorHit, VectorQuery, VectorRecord
 from pytest_fakecloud.vector.settings import VectorConfig
 
 NOW = "2026-01-01T00:00:00Z"
@@ -44,17 +44,19 @@ def put(index: VectorEngine, namespace: str = "", /, **vectors: tuple[float, ...
     index.upsert(namespace, [VectorRecord(id, floats(*vector)) for id, vector in vectors.items()])
 
 
-def ask(index: VectorEngine, *vector: float, namespace: str = "", **settings: Any) -> list[Hit]:
+def ask(
+    index: VectorEngine, *vector: float, namespace: str = "", **settings: Any
+) -> list[VectorHit]:
     """Run one dense query."""
     return index.query(namespace, [VectorQuery(vector=floats(*vector), **settings)])[0]
 
 
-def ids(hits: list[Hit]) -> list[str]:
+def ids(hits: list[VectorHit]) -> list[str]:
     """Return the ids of hits, in order."""
     return [hit.record.id for hit in hits]
 
 
-def scored(hits: list[Hit]) -> list[tuple[str, str]]:
+def scored(hits: list[VectorHit]) -> list[tuple[str, str]]:
     """Return the ids and scores of hits; scores are shortest float32 decimals."""
     return [(hit.record.id, str(hit.score)) for hit in hits]
 

@@ -24,7 +24,7 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.vector.embedding import Embedder, hash_dense, hash_sparse, stemmer
 from pytest_fakecloud.vector.engine.vectors import merged
 from pytest_fakecloud.vector.errors import VectorError
-from pytest_fakecloud.vector.model import Kind, SparseVector
+from pytest_fakecloud.vector.model import IndexKind, SparseVector
 
 from .building import floats, rejects, sparse
 
@@ -39,7 +39,7 @@ def shared(query: str, text: str) -> float:
 
 
 def dense_of(setting: Any, text: str = "x") -> list[float]:
-    dense, _ = Embedder(setting, Kind.DENSE, 2).embed(text)
+    dense, _ = Embedder(setting, IndexKind.DENSE, 2).embed(text)
     assert dense is not None
     return dense.tolist()
 
@@ -126,25 +126,25 @@ def test_short_and_odd_words_are_left_alone() -> None:
     ],
 )
 def test_a_model_is_known_in_every_documented_spelling(spelling: str, model: str) -> None:
-    found, known = (properties(name, Kind.HYBRID) for name in (spelling, model))
+    found, known = (properties(name, IndexKind.HYBRID) for name in (spelling, model))
     assert found == known
-    assert Embedder("bm25", Kind.SPARSE, None).sparse_model == "BM25"
+    assert Embedder("bm25", IndexKind.SPARSE, None).sparse_model == "BM25"
 
 
-def properties(setting: object, kind: Kind) -> tuple[int | None, str, str]:
+def properties(setting: object, kind: IndexKind) -> tuple[int | None, str, str]:
     embedder = Embedder(setting, kind, None)
     return embedder.dimension, embedder.dense_model, embedder.sparse_model
 
 
 def test_a_model_name_sets_the_dimension_and_is_reported() -> None:
-    assert properties("bge-m3", Kind.HYBRID) == (1024, "BGE_M3", "BGE_M3")
-    assert properties("bge-small-en", Kind.DENSE)[1] == "BGE_SMALL_EN_V1_5"
-    assert properties("bge-base-en", Kind.HYBRID)[1:] == ("BGE_BASE_EN_V1_5", "BM25")
-    assert properties("bge-large-en", Kind.DENSE)[1] == "BGE_LARGE_EN_V1_5"
-    assert properties("bm25", Kind.SPARSE)[2] == "BM25"
-    assert properties(True, Kind.DENSE)[0] == 384
-    assert Embedder(True, Kind.DENSE, 12).dimension == 12
-    assert properties(True, Kind.SPARSE)[1] == ""
+    assert properties("bge-m3", IndexKind.HYBRID) == (1024, "BGE_M3", "BGE_M3")
+    assert properties("bge-small-en", IndexKind.DENSE)[1] == "BGE_SMALL_EN_V1_5"
+    assert properties("bge-base-en", IndexKind.HYBRID)[1:] == ("BGE_BASE_EN_V1_5", "BM25")
+    assert properties("bge-large-en", IndexKind.DENSE)[1] == "BGE_LARGE_EN_V1_5"
+    assert properties("bm25", IndexKind.SPARSE)[2] == "BM25"
+    assert properties(True, IndexKind.DENSE)[0] == 384
+    assert Embedder(True, IndexKind.DENSE, 12).dimension == 12
+    assert properties(True, IndexKind.SPARSE)[1] == ""
 
 
 def unpacked(vector: SparseVector | None) -> tuple[list[int], list[float]] | None:
@@ -158,12 +158,12 @@ def unpacked(vector: SparseVector | None) -> tuple[list[int], list[float]] | Non
         array.array("f", [1, 2]), iter([1, 2]), [Decimal(1), Fraction(2)], [True, np.float32(2)],
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("kind", [Kind.DENSE, Kind.HYBRID])
-def test_a_function_gives_a_dense_vector(value: Any, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [IndexKind.DENSE, IndexKind.HYBRID])
+def test_a_function_gives_a_dense_vector(value: Any, kind: IndexKind) -> None:
     dense, other = Embedder(lambda text: copy.copy(value), kind, 2).embed("x")
     assert dense is not None
     assert dense.tolist() == [1, 2]
-    assert (other is None) is (kind is Kind.DENSE)
+    assert (other is None) is (kind is IndexKind.DENSE)
 
 
 @pytest.mark.parametrize(
@@ -176,14 +176,14 @@ def test_a_function_gives_a_dense_vector(value: Any, kind: Kind) -> None:
     ],
 )  # fmt: skip
 def test_a_function_gives_a_sparse_vector(value: Any) -> None:
-    none, vector = Embedder(lambda text: value, Kind.SPARSE, None).embed("x")
+    none, vector = Embedder(lambda text: value, IndexKind.SPARSE, None).embed("x")
     assert unpacked(vector) == ([3, 1], [0.5, 2.0])
     assert none is None
 
 
 def test_a_function_for_a_hybrid_index_may_give_one_or_both() -> None:
     def embed(value: Any) -> tuple[Any, Any]:
-        dense, vector = Embedder(lambda text: value, Kind.HYBRID, 2).embed("fox")
+        dense, vector = Embedder(lambda text: value, IndexKind.HYBRID, 2).embed("fox")
         assert dense is not None
         return dense.tolist(), unpacked(vector)
 
@@ -200,7 +200,7 @@ def test_a_function_for_a_hybrid_index_may_give_one_or_both() -> None:
 
 
 def test_the_hashes_take_the_dimension_that_the_index_has() -> None:
-    embedder = Embedder(lambda text: {5: 1.0}, Kind.HYBRID, None)
+    embedder = Embedder(lambda text: {5: 1.0}, IndexKind.HYBRID, None)
     for known, size in ((3, 3), (None, 384)):
         dense, _ = embedder.embed("fox", dimension=known)
         assert dense is not None
@@ -208,7 +208,7 @@ def test_the_hashes_take_the_dimension_that_the_index_has() -> None:
 
 
 def test_a_mapping_names_the_nearest_text_it_has() -> None:
-    embedder = Embedder({"hello": [1, 2], "goodbye": [3, 4]}, Kind.DENSE, 2)
+    embedder = Embedder({"hello": [1, 2], "goodbye": [3, 4]}, IndexKind.DENSE, 2)
     assert embedder.dense_model == "mapping"
     assert dense_of({"hello": [1, 2], "goodbye": [3, 4]}, "goodbye") == [3, 4]
     with rejects(422, r"no vector for the text 'helo'.*'hello'"):
@@ -250,7 +250,7 @@ async def asynchronous(text: str) -> list[float]:
 )
 def test_a_function_that_gives_no_vector_is_told(function: Any, reason: str) -> None:
     with rejects(422, reason):
-        Embedder(function, Kind.DENSE, 1).embed("x")
+        Embedder(function, IndexKind.DENSE, 1).embed("x")
 
 
 @pytest.mark.parametrize("error", [SystemExit(1), pytest.fail.Exception("not these words")])
@@ -259,7 +259,7 @@ def test_what_ends_a_test_passes_through(error: BaseException) -> None:
         raise error
 
     with pytest.raises(type(error)) as caught:
-        Embedder(stopping, Kind.DENSE, 1).embed("x")
+        Embedder(stopping, IndexKind.DENSE, 1).embed("x")
     assert caught.value is error
 
 
@@ -277,13 +277,13 @@ def test_what_ends_a_test_passes_through(error: BaseException) -> None:
 )
 def test_what_is_no_sparse_vector_is_told(value: Any, reason: str) -> None:
     with rejects(422, f"'x' is not usable: .*{reason}"):
-        Embedder(lambda text: value, Kind.SPARSE, None).embed("x")
+        Embedder(lambda text: value, IndexKind.SPARSE, None).embed("x")
 
 
 @pytest.mark.parametrize("value", [None, (None, None)])
 def test_a_hybrid_embedding_gives_at_least_one(value: Any) -> None:
     with pytest.raises(VectorError, match=r"expected \(dense, sparse\) or either of the two, got"):
-        Embedder(lambda text: value, Kind.HYBRID, 2).embed("x")
+        Embedder(lambda text: value, IndexKind.HYBRID, 2).embed("x")
 
 
 def test_a_mapping_may_make_up_what_it_lacks() -> None:
@@ -307,18 +307,20 @@ def test_functions_of_any_making_embed() -> None:
 @pytest.mark.parametrize(
     ("setting", "kind", "what"),
     [
-        ("bge-base-en", Kind.SPARSE, "sparse"),
-        ("bm25", Kind.DENSE, "dense"),
-        ("bm25", Kind.HYBRID, "dense"),
+        ("bge-base-en", IndexKind.SPARSE, "sparse"),
+        ("bm25", IndexKind.DENSE, "dense"),
+        ("bm25", IndexKind.HYBRID, "dense"),
     ],
 )
-def test_a_model_must_make_the_vectors_of_the_kind(setting: str, kind: Kind, what: str) -> None:
+def test_a_model_must_make_the_vectors_of_the_kind(
+    setting: str, kind: IndexKind, what: str
+) -> None:
     with pytest.raises(ContractError, match=f"embedding='{setting}' has no {what} vectors"):
         Embedder(setting, kind, None)
 
 
-@pytest.mark.parametrize("kind", [Kind.SPARSE, Kind.HYBRID])
-def test_the_words_of_a_query_weigh_the_same(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [IndexKind.SPARSE, IndexKind.HYBRID])
+def test_the_words_of_a_query_weigh_the_same(kind: IndexKind) -> None:
     embedder = Embedder(True, kind, None)
     _, asked = embedder.embed("green green tea", query=True)
     _, stored = embedder.embed("green green tea")

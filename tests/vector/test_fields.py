@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.vector.errors import VectorError
-from pytest_fakecloud.vector.fields import Fields, as_floats, as_sparse
+from pytest_fakecloud.vector.fields import VectorFields, as_floats, as_sparse
 from pytest_fakecloud.vector.model import Fusion, UpdateMode, VectorRecord
 from pytest_fakecloud.vector.settings import VectorLimits
 
 from .building import rejects
 
 
-def fields(value: Any) -> Fields:
-    return Fields(value, VectorLimits())
+def fields(value: Any) -> VectorFields:
+    return VectorFields(value, VectorLimits())
 
 
 @given(st.lists(st.integers(-(2**70), 2**70) | st.floats(-3e38, 3e38), max_size=20))

@@ -13,7 +13,7 @@ import pytest
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.vector.embedding import Embedder
 from pytest_fakecloud.vector.loading import read_records
-from pytest_fakecloud.vector.model import Kind, VectorRecord
+from pytest_fakecloud.vector.model import IndexKind, VectorRecord
 from pytest_fakecloud.vector.settings import VectorLimits
 from tests.budget import cases
 
@@ -80,13 +80,13 @@ def test_what_the_official_client_takes_and_gives_is_loaded() -> None:
         assert (record.vector, record.metadata) == (None, {"x": 1})
         assert record.sparse is not None
         assert record.sparse.indices.tolist() == [1]
-    embedder = Embedder(True, Kind.DENSE, 4)
+    embedder = Embedder(True, IndexKind.DENSE, 4)
     ((_, record),) = read([client.Data("a", "text", {"x": 1})], embedder)
     assert (record.data, record.metadata) == ("text", {"x": 1})
 
 
 def test_texts_are_embedded_where_there_is_an_embedding() -> None:
-    embedder = Embedder(True, Kind.DENSE, 4)
+    embedder = Embedder(True, IndexKind.DENSE, 4)
     whole = {"data": "x", "vector": [1, 2, 3, 4]}
     loaded = read({"a": "hello", "b": {"data": "hello"}, "c": whole}, embedder)
     a, b, c = (record.vector.tolist() for _, record in loaded if record.vector is not None)

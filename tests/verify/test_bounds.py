@@ -23,9 +23,9 @@ from pytest_fakecloud.cli import main
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.reporting.values import HIDDEN
 from pytest_fakecloud.verify import command, run, sides
-from pytest_fakecloud.verify.catalogue.scenarios import Step, read_scenarios
+from pytest_fakecloud.verify.catalogue.scenarios import ScenarioStep, read_scenarios
 from pytest_fakecloud.verify.run import difference, verify
-from pytest_fakecloud.verify.sides import Bounds, Interrupted, Reply, Target, Unreachable
+from pytest_fakecloud.verify.sides import Bounds, Interrupted, Reply, ServiceUnreachable, Target
 
 from ..budget import cases
 
@@ -209,7 +209,7 @@ def test_whatever_a_service_answers_is_compared_or_refused(
 )
 def test_any_two_answers_can_be_compared(real: Any, fake: Any) -> None:
     for how in ("exact", "near", "shape", "sorted", "idle", "scan-pairs"):
-        step = Step("POST", "/", json=["GET"], compare=how)
+        step = ScenarioStep("POST", "/", json=["GET"], compare=how)
         for left, right in ((real, fake), ({"result": real}, {"result": fake})):
             difference(
                 step, Reply(200, "application/json", left), Reply(200, "application/json", right)
@@ -315,7 +315,7 @@ def test_what_cannot_be_taken_away_is_named(cloud: Cloud, monkeypatch: pytest.Mo
     kv.faults.hang(command="DEL")
     plan_only(monkeypatch, "## one\nSET @a 1")
     with pytest.raises(
-        Unreachable, match=r"names that begin with verify_.* may be left.* end in time"
+        ServiceUnreachable, match=r"names that begin with verify_.* may be left.* end in time"
     ):
         verify(Target("kv", kv.url, kv.token))
     (key,) = kv.keys()

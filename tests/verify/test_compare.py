@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.verify.catalogue.scenarios import Step
+from pytest_fakecloud.verify.catalogue.scenarios import ScenarioStep
 from pytest_fakecloud.verify.run import difference
 from pytest_fakecloud.verify.sides import Reply
 
 
 def told(real: Any, fake: Any, **options: Any) -> str | None:
-    step = Step("GET", "/", **options)
+    step = ScenarioStep("GET", "/", **options)
     return difference(
         step, Reply(200, "application/json", real), Reply(200, "application/json", fake)
     )
 
 
 def test_status_and_type_come_first() -> None:
-    step = Step("GET", "/")
+    step = ScenarioStep("GET", "/")
     plain = Reply(200, "text/plain", "a")
     assert difference(step, plain, Reply(404, "", "a")) == "status 200, the fake 404"
     assert difference(step, Reply(200, "application/json", 1), plain) == (

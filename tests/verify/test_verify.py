@@ -24,7 +24,7 @@ from pytest_fakecloud.verify.run import (
     as_text,
     verify,
 )
-from pytest_fakecloud.verify.sides import Bounds, Side, Target, Unreachable
+from pytest_fakecloud.verify.sides import Bounds, ServiceUnreachable, Side, Target
 from tests.kv.comparison.servers import RealServer, available
 
 from .page import PAGE, row
@@ -94,7 +94,7 @@ def test_a_served_fake_is_the_same_and_left_as_it_was(
 def test_nothing_is_left_behind_by_what_is_interrupted(cloud: Cloud) -> None:
     kv, target = served(cloud, "kv")
     kv.faults.drop(command="INCRBYFLOAT")
-    with pytest.raises(Unreachable, match="no response from"):
+    with pytest.raises(ServiceUnreachable, match="no response from"):
         verify(target)
     assert kv.keys() == []
 
@@ -208,13 +208,13 @@ def test_real_servers(name: str, binary: str, monkeypatch: pytest.MonkeyPatch) -
 
 def test_wrong_credentials_and_addresses(cloud: Cloud) -> None:
     index, _ = served(cloud, "vector")
-    with pytest.raises(Unreachable, match="check the address and the credentials"):
+    with pytest.raises(ServiceUnreachable, match="check the address and the credentials"):
         verify(Target("vector", index.url, "wrong"))
     broker, target = served(cloud, "broker")
-    with pytest.raises(Unreachable, match=r"'none' is not a topic. Known topics: orders"):
+    with pytest.raises(ServiceUnreachable, match=r"'none' is not a topic. Known topics: orders"):
         verify(Target("broker", broker.url, target.token, "none"))
     sparse = cloud.vector_index(name="sparse", kind="sparse")
-    with pytest.raises(Unreachable, match="scenarios need dense vectors"):
+    with pytest.raises(ServiceUnreachable, match="scenarios need dense vectors"):
         verify(Target("vector", sparse.url, sparse.token))
 
 
@@ -222,7 +222,9 @@ def test_a_used_up_quota_ends_it(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) 
     plan_only(monkeypatch, "## one\nSET @a 1\nGET @a")
     kv, target = served(cloud, "kv")
     kv.faults.respond(429, times=1, command="GET")
-    with pytest.raises(Unreachable, match=r"rate limit or quota is used up. The run ends here"):
+    with pytest.raises(
+        ServiceUnreachable, match=r"rate limit or quota is used up. The run ends here"
+    ):
         verify(target)
 
 

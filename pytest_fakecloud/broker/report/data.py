@@ -9,9 +9,9 @@ from ...reporting.data import (
     MOST_IN_VIEW,
     Listing,
     NotFound,
+    PageQuery,
     State,
     View,
-    Wanted,
     cut,
     page_of,
     page_of_names,
@@ -27,39 +27,42 @@ PREVIEW = 2000
 
 
 def _topics(handle: Broker) -> list[str]:
-    return [one.name for one in handle.topics()]
+    return [topic.name for topic in handle.topics()]
 
 
 def _groups(handle: Broker) -> list[str]:
-    return [one.name for one in handle.groups()]
+    return [group.name for group in handle.groups()]
 
 
 def state(handle: Broker) -> State:
     """Return partitions, topics and groups, and what each group has read of the partitions."""
     partitions = {
-        f"{name}-{one['partition']}": {"start": one["start"], "end": one["end"]}
+        f"{name}-{partition['partition']}": {"start": partition["start"], "end": partition["end"]}
         for name in _topics(handle)
-        for one in _partitions(handle, name)
+        for partition in _partitions(handle, name)
     }
     engine, groups = handle._engine, [view._described() for view in handle.groups()]
-    found: State = {"partitions": partitions}
+    sections: State = {"partitions": partitions}
     if isinstance(engine, MemoryEngine):
         with engine.state, engine.state.lock:
-            found["topics"] = {
-                name: {"retention (ms)": one.retention_ms, "retention (bytes)": one.retention_bytes}
-                for name, one in engine.state.topics.items()
+            sections["topics"] = {
+                name: {
+                    "retention (ms)": topic.retention_ms,
+                    "retention (bytes)": topic.retention_bytes,
+                }
+                for name, topic in engine.state.topics.items()
             }
-    found["groups"] = {
+    sections["groups"] = {
         group.name: {
             "state": group.state,
             "generation": group.generation,
-            "members": {one.name: one.state for one in group.members},
+            "members": {member.name: member.state for member in group.members},
         }
         for group in groups
     }
     for group in groups:
         owners = {at: member for member, places in group.assignment.items() for at in places}
-        found[f"group {group.name}"] = {
+        sections[f"group {group.name}"] = {
             name: {
                 "owner": owners.get(at), "committed": group.committed.get(at),
                 "position": group.position.get(at),
@@ -68,7 +71,7 @@ def state(handle: Broker) -> State:
             for at in dict.fromkeys([*group.lag, *group.committed, *owners])
             for name in [_name_of(at)]
         }  # fmt: skip
-    return found
+    return sections
 
 
 def _partitions(handle: Broker, name: str) -> list[View]:
@@ -84,11 +87,11 @@ def _name_of(at: TopicPartition) -> str:
     return f"{at.topic}-{at.partition}"
 
 
-def topics(handle: Broker, wanted: Wanted) -> View:
-    return page_of_names(_topics(handle), wanted, lambda name: _topic(handle, name))
+def topics(handle: Broker, page_query: PageQuery) -> View:
+    return page_of_names(_topics(handle), page_query, lambda name: _topic(handle, name))
 
 
-def topic(handle: Broker, id: str, wanted: Wanted) -> View:
+def topic(handle: Broker, id: str, page_query: PageQuery) -> View:
     if id not in _topics(handle):
         raise NotFound(f"there is no topic {id!r:.200}")
     return _topic(handle, id)
@@ -96,64 +99,64 @@ def topic(handle: Broker, id: str, wanted: Wanted) -> View:
 
 def _topic(handle: Broker, name: str) -> View:
     partitions = _partitions(handle, name)
-    count = sum(one["end"] - one["start"] for one in partitions)
+    count = sum(partition["end"] - partition["start"] for partition in partitions)
     return {"name": name, "records": count, "partitions": partitions}
 
 
-def records(handle: Broker, wanted: Wanted) -> View:
+def records(handle: Broker, page_query: PageQuery) -> View:
     """Return a page of a topic's records, newest first.
 
     With ``offset`` or ``at`` (a time), the page begins at that record and goes on to newer ones.
     """
-    name = wanted.filters.get("topic", "")
+    name = page_query.filters.get("topic", "")
     if name not in _topics(handle):
         raise NotFound(f"there is no topic {name!r:.200}: pass `topic`, the name of a topic")
     every = handle.topic(name).records
-    sign = 1 if wanted.filters.get("offset") or wanted.filters.get("at") else -1
+    sign = 1 if page_query.filters.get("offset") or page_query.filters.get("at") else -1
     page = page_of(
-        _filtered(every, wanted),
-        wanted,
-        sort_key=lambda one: (sign * one.timestamp, one.partition, sign * one.offset),
+        _filtered(every, page_query),
+        page_query,
+        sort_key=lambda record: (sign * record.timestamp, record.partition, sign * record.offset),
         show=_record,
-        text=lambda one: f"{one.key or ''} {one.value}",
+        text=lambda record: f"{record.key or ''} {record.value}",
     )
     return page | {"total": len(every)}
 
 
-def _filtered(every: Iterable[Record], wanted: Wanted) -> Iterator[Record]:
-    partition, offset = wanted.number("partition"), wanted.number("offset")
-    from_us = wanted.time_us("at")
-    for one in every:
+def _filtered(every: Iterable[Record], page_query: PageQuery) -> Iterator[Record]:
+    partition, offset = page_query.number("partition"), page_query.number("offset")
+    from_us = page_query.time_us("at")
+    for record in every:
         if (
-            (partition is None or one.partition == partition)
-            and (offset is None or one.offset >= offset)
-            and (from_us is None or one.timestamp >= from_us // 1000)
+            (partition is None or record.partition == partition)
+            and (offset is None or record.offset >= offset)
+            and (from_us is None or record.timestamp >= from_us // 1000)
         ):
-            yield one
+            yield record
 
 
-def _record(one: Record) -> View:
+def _record(record: Record) -> View:
     return {
-        "id": f"{one.partition}-{one.offset}",
-        "partition": one.partition,
-        "offset": one.offset,
-        "at": to_datetime(one.timestamp * 1000).isoformat(),
-        "key": one.key,
-        **cut("value", one.value, PREVIEW),
+        "id": f"{record.partition}-{record.offset}",
+        "partition": record.partition,
+        "offset": record.offset,
+        "at": to_datetime(record.timestamp * 1000).isoformat(),
+        "key": record.key,
+        **cut("value", record.value, PREVIEW),
     }
 
 
-def record(handle: Broker, id: str, wanted: Wanted) -> View:
+def record(handle: Broker, id: str, page_query: PageQuery) -> View:
     """Return one record in full, by ``<partition>-<offset>``."""
-    name = wanted.filters.get("topic", "")
+    name = page_query.filters.get("topic", "")
     if name in _topics(handle):
-        for one in handle.topic(name).records:
-            if f"{one.partition}-{one.offset}" == id:
-                return _record(one) | {
+        for record in handle.topic(name).records:
+            if f"{record.partition}-{record.offset}" == id:
+                return _record(record) | {
                     "topic": name,
-                    "value": one.value,
+                    "value": record.value,
                     "is_whole": True,
-                    "headers": [list(pair) for pair in one.headers],
+                    "headers": [list(pair) for pair in record.headers],
                 }
     raise NotFound(
         f"topic {name!r:.200} has no record {id!r:.50}; the id is `<partition>-<offset>`, "
@@ -161,11 +164,11 @@ def record(handle: Broker, id: str, wanted: Wanted) -> View:
     )
 
 
-def groups(handle: Broker, wanted: Wanted) -> View:
-    return page_of_names(_groups(handle), wanted, lambda name: group_view(handle.group(name)))
+def groups(handle: Broker, page_query: PageQuery) -> View:
+    return page_of_names(_groups(handle), page_query, lambda name: group_view(handle.group(name)))
 
 
-def group(handle: Broker, id: str, wanted: Wanted) -> View:
+def group(handle: Broker, id: str, page_query: PageQuery) -> View:
     if id not in _groups(handle):
         raise NotFound(f"there is no consumer group {id!r:.200}")
     return group_view(handle.group(id))
@@ -175,12 +178,12 @@ def content(handle: Broker) -> View:
     """Return the topics with their newest records, and the consumer groups."""
 
     def show(name: str) -> View:
-        kept = handle.topic(name).records
+        all_records = handle.topic(name).records
         return {
             "name": name,
-            "count": len(kept),
+            "count": len(all_records),
             "partitions": _partitions(handle, name),
-            "records": [plain(one._asdict()) for one in kept[-MOST_IN_VIEW:]],
+            "records": [plain(record._asdict()) for record in all_records[-MOST_IN_VIEW:]],
         }
 
     return {

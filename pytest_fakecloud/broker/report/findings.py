@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ...core.calls import Call, Event
 from ...reporting.calls import Lookups, executed
-from ...reporting.model import Finding, Row, Subject
+from ...reporting.model import Finding, ReportRow, ReportSubject
 from ...reporting.report import ObservedTest, about, about_entry, about_group
 from ...reporting.values import items_of, parsed
 from ..model import CONSUMER_HEADERS
@@ -57,31 +57,33 @@ def _received_records(call: Call) -> list[dict[str, Any]]:
 
 def _consume_calls(test: ObservedTest, handle: Any) -> dict[str, list[tuple[Call, list[_Place]]]]:
     """Return the successful consume calls of each group, with the records that they returned."""
-    found: dict[str, list[tuple[Call, list[_Place]]]] = {}
+    calls_by_group: dict[str, list[tuple[Call, list[_Place]]]] = {}
     for call in _calls_of(test, handle):
         if call.route == "consume" and executed(call):
             places = list(map(_Place.of, _received_records(call)))
-            found.setdefault(_group_of(call), []).append((call, places))
-    return found
+            calls_by_group.setdefault(_group_of(call), []).append((call, places))
+    return calls_by_group
 
 
 def _committed_places(call: Call) -> list[_Place]:
     """Return the offsets that a call committed, even if its answer was lost."""
     items = items_of(call.request_body) if call.route == "commit" and executed(call) else []
-    return [_Place.of(one) for one in items if type(one.get("offset")) is int]
+    return [_Place.of(item) for item in items if type(item.get("offset")) is int]
 
 
 def _groups_without_commits(test: ObservedTest, handle: Any) -> set[str]:
     """Return the groups that disabled automatic commits and have committed nothing."""
     # Offsets in a deleted topic are only in the journal.
-    committed = {one.data["group"] for one in test.events("commit") if one.handle == handle.name}
+    committed = {
+        event.data["group"] for event in test.events("commit") if event.handle == handle.name
+    }
     committed |= {group.name for group in handle.groups() if group._described().committed}
-    calls = [one for one in _calls_of(test, handle) if one.route == "consume" and executed(one)]
+    calls = [call for call in _calls_of(test, handle) if call.route == "consume" and executed(call)]
     automatic = {
-        _group_of(one) for one in calls
-        if one.request_headers.get("Kafka-Enable-Auto-Commit", "true").lower() != "false"
+        _group_of(call) for call in calls
+        if call.request_headers.get("Kafka-Enable-Auto-Commit", "true").lower() != "false"
     }  # fmt: skip
-    return {_group_of(one) for one in calls} - committed - automatic
+    return {_group_of(call) for call in calls} - committed - automatic
 
 
 # -- commits ---------------------------------------------------------------------------------------
@@ -120,10 +122,10 @@ def unknown_header(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             for name, value in call.request_headers.items()}  # fmt: skip
     for name, (call, value) in sent.items():
         prefix, _, setting = name.lower().partition("-")
-        known = difflib.get_close_matches(setting, CONSUMER_HEADERS, 1)
-        if prefix == "kafka" and known and known[0] != setting:
+        similar = difflib.get_close_matches(setting, CONSUMER_HEADERS, 1)
+        if prefix == "kafka" and similar and similar[0] != setting:
             # Keep the spelling of the prefix "Kafka-".
-            meant = f"{name[: len('kafka-')]}{known[0].title()}"
+            meant = f"{name[: len('kafka-')]}{similar[0].title()}"
             yield about_entry("unknown_header", call, header=name, known=meant, value=value)
 
 
@@ -133,8 +135,8 @@ def committed_before_failure(test: ObservedTest, handle: Any) -> Iterator[Findin
     """
     commits: dict[str, tuple[Call, int]] = {}
     uncommitted: dict[str, list[_Place]] = {}
-    known = {call.number for call in _calls_of(test, handle)}
-    last = {repr((one.handle, one.target, one.request_body)): one for one in test.calls}
+    call_numbers = {call.number for call in _calls_of(test, handle)}
+    last = {repr((call.handle, call.target, call.request_body)): call for call in test.calls}
     for call in test.calls:
         group = _group_of(call)
         if call.handle != handle.name:
@@ -143,14 +145,18 @@ def committed_before_failure(test: ObservedTest, handle: Any) -> Iterator[Findin
                 for name, (commit, count) in commits.items():
                     yield about_group("committed_before_failure", commit, name, records=count)
                 commits.clear()
-        elif call.number not in known:
+        elif call.number not in call_numbers:
             continue
         elif call.route == "consume":
             commits.pop(group, None)
             uncommitted[group] = list(map(_Place.of, _received_records(call)))
         elif call.route == "commit" and executed(call):
             received, ends = uncommitted.pop(group, []), _committed_places(call)
-            left = [one for one in received if ends and not any(map(one.is_before, ends))]
+            left = [
+                record_place
+                for record_place in received
+                if ends and not any(map(record_place.is_before, ends))
+            ]
             if len(left) < len(received):
                 commits[group], uncommitted[group] = (call, len(received) - len(left)), left
 
@@ -201,7 +207,7 @@ def received_again(test: ObservedTest, handle: Any) -> Iterator[Finding]:
                 deliveries.setdefault(place, []).append(call)
         for place, calls in deliveries.items():
             if len(calls) > 1:
-                by = tuple(str(one.facts.get("instance")) for one in calls)
+                by = tuple(str(call.facts.get("instance")) for call in calls)
                 together.setdefault((group, by, calls[0], calls[-1]), []).append(place)
     without_commits = _groups_without_commits(test, handle)
     commits = [
@@ -214,17 +220,17 @@ def received_again(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         if group in without_commits and not repeated:
             continue
         committed = {commit for number, commit in commits if number <= again.number}
-        by_partition = {one.of_partition for name, one in committed if name == group}
-        without = dict.fromkeys(one.of_partition for one in places) if by_partition else {}
+        by_partition = {place.of_partition for name, place in committed if name == group}
+        without = dict.fromkeys(place.of_partition for place in places) if by_partition else {}
         (command, times), *_ = [*repeated.most_common(1), ("", 0)]
         is_told = len(set(by)) == len(by) < 4
-        last = [f"{one.of_partition}={one.offset}" for one in places if (group, one) in committed
-                and _commits_own_offsets(test, handle, group, one)]  # fmt: skip
+        last = [f"{place.of_partition}={place.offset}" for place in places if (group, place) in committed
+                and _commits_own_offsets(test, handle, group, place)]  # fmt: skip
         yield about_group(
             "received_again", again, group, severity="cause" if repeated or last else "hint",
-            records=[f"{one.of_partition}@{one.offset}" for one in places], last=last,
+            records=[f"{place.of_partition}@{place.offset}" for place in places], last=last,
             often=len(by) if len(by) > 2 else 0, by=", then by ".join(by) if is_told else "",
-            uncommitted=[one for one in without if one not in by_partition],
+            uncommitted=[partition for partition in without if partition not in by_partition],
             committed=sorted(by_partition), command=command, times=times,
         )  # fmt: skip
 
@@ -238,10 +244,14 @@ def _commits_own_offsets(test: ObservedTest, handle: Any, group: str, place: _Pl
     for call in _calls_of(test, handle):
         places = [*map(_Place.of, _received_records(call)), *_committed_places(call)]
         offsets = [
-            one.offset for one in places if one[:2] == place[:2] and _group_of(call) == group
+            other_place.offset
+            for other_place in places
+            if other_place[:2] == place[:2] and _group_of(call) == group
         ]
         received += offsets if call.route == "consume" else ()
-        commits += [(one, list(received)) for one in offsets if call.route == "commit" and received]
+        commits += [
+            (offset, list(received)) for offset in offsets if call.route == "commit" and received
+        ]
     is_first = bool(commits) and commits[0][0] == min(commits[0][1])
     return is_first or all(offset == max(before) for offset, before in commits)
 
@@ -263,15 +273,15 @@ def _repeated_commands(test: ObservedTest, first: Call, again: Call) -> Counter[
 
 def started_at_end(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find groups without commits whose reset ``latest`` made them start after existing records."""
-    groups = {one.name: one._described() for one in handle.groups()}
+    groups = {group_view.name: group_view._described() for group_view in handle.groups()}
     for group, calls in _consume_calls(test, handle).items():
         received: dict[str, set[int]] = {}
         for place in (place for _, places in calls for place in places):
             received.setdefault(place.of_partition, set()).add(place.offset)
-        found = groups.get(group)
-        committed = () if found is None else found.committed
+        view = groups.get(group)
+        committed = () if view is None else view.committed
         skipped: dict[str, int] = {}
-        for member in () if found is None else found.members:
+        for member in () if view is None else view.members:
             at_end = member.config.auto_offset_reset == "latest"
             for tp, position in member.position.items() if at_end else ():
                 partition = f"{tp.topic}-{tp.partition}"
@@ -323,9 +333,9 @@ def _topics_with_placed_records(test: ObservedTest, handle: Any) -> Iterator[str
             if item.get("partition") is not None:
                 yield from [str(item["topic"])] if "topic" in item else call.facts["topic"]
     for action in test.actions_on(handle):
-        given, named = action.call or ((), {})
-        if action.kind == "produce" and given and named.get("partition") is not None:
-            yield str(given[0])
+        arguments, named = action.call or ((), {})
+        if action.kind == "produce" and arguments and named.get("partition") is not None:
+            yield str(arguments[0])
 
 
 # -- members ---------------------------------------------------------------------------------------
@@ -366,8 +376,8 @@ def unfinished(broker: Any, lookups: Lookups) -> Iterator[Finding]:
     for view in broker.groups():
         name, group = view.name, view._described()
         read = _read_to_the_end(broker, group)
-        gone = [one for one in group.members if one.state in ("closed", "crashed")]
-        owners = {tp: one.name for one in gone for tp in one.assignment}
+        gone = [member for member in group.members if member.state in ("closed", "crashed")]
+        owners = {tp: member.name for member in gone for tp in member.assignment}
         behind: dict[tuple[int | None, str], dict[str, int]] = {}
         for tp, lag in group.lag.items():
             if lag and tp not in read:
@@ -375,19 +385,19 @@ def unfinished(broker: Any, lookups: Lookups) -> Iterator[Finding]:
                 at[f"{tp.topic}-{tp.partition}"] = lag
         for (committed, owner), lags in behind.items():
             values = {"group": name, "lag": lags, "committed": committed, "owner": owner}
-            subject = Subject("group", name, broker.name)
+            subject = ReportSubject("group", name, broker.name)
             yield Finding("group_behind", broker.name, (), (subject,), values, "hint")
 
 
 def _read_to_the_end(broker: Any, group: Any) -> set[Any]:
     """Return the partitions whose consumer has received all records and commits automatically."""
-    found = set()
+    ends = set()
     for member in group.members:
         for tp, position in member.position.items() if member.config.auto_commit else ():
             end = broker.topic(tp.topic).end_offsets[tp.partition]
             if position is not None and position >= end:
-                found.add(tp)
-    return found
+                ends.add(tp)
+    return ends
 
 
 _FOLLOWING = {
@@ -403,21 +413,21 @@ def addition(call: Call) -> tuple[object, set[str]] | None:
     return ((call.target, call.request_body), set()) if call.route == "produce" else None
 
 
-def subjects(call: Call) -> Iterator[Subject]:
+def subjects(call: Call) -> Iterator[ReportSubject]:
     """Yield the topics and the group of a request."""
     for topic in call.facts.get("topic") or ():
-        yield Subject("topic", str(topic), call.handle)
+        yield ReportSubject("topic", str(topic), call.handle)
     if call.facts.get("group"):
-        yield Subject("group", str(call.facts["group"]), call.handle)
+        yield ReportSubject("group", str(call.facts["group"]), call.handle)
 
 
-def callers(found: Iterable[Row]) -> dict[int, Row]:
+def callers(rows: Iterable[ReportRow]) -> dict[int, ReportRow]:
     """Return the calls that caused the events of consumer groups, by the events' numbers: the last of
     a suitable kind. A rebalance that waits for other members to join has no such call.
     """
-    latest: dict[tuple[object, ...], Row] = {}
+    latest: dict[tuple[object, ...], ReportRow] = {}
     callers = {}
-    for row in found:
+    for row in rows:
         if isinstance(row.entry, Call) and row.entry.service == "broker":
             facts = row.entry.facts
             for effect in _FOLLOWING.get(row.entry.route, ()):

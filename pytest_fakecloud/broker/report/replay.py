@@ -10,7 +10,7 @@ from ...reporting import replay
 from ...reporting.data import State
 
 
-class Copy(replay.Copy):
+class ReplayedBroker(replay.ReplayedFake):
     """A replayed broker, which appends the same messages of each batch as the real one."""
 
     def replay_call(self, call: Call) -> None:
@@ -20,6 +20,9 @@ class Copy(replay.Copy):
         super().replay_call(call)
 
 
+REPLAYED = ReplayedBroker
+
+
 def frames(before: State, now: State, events: Sequence[Event]) -> list[tuple[Event | None, State]]:
     """Return the data after a call, with None, and after each event that it caused.
 
@@ -27,11 +30,11 @@ def frames(before: State, now: State, events: Sequence[Event]) -> list[tuple[Eve
     the rest.
     """
     state = _undone(events, before, now)
-    found: list[tuple[Event | None, State]] = [(None, state)]
+    frames_of_events: list[tuple[Event | None, State]] = [(None, state)]
     for event in events:
         state = _applied(event, state)
-        found.append((event, state))
-    return found
+        frames_of_events.append((event, state))
+    return frames_of_events
 
 
 def _undone(events: Sequence[Event], before: State, now: State) -> State:

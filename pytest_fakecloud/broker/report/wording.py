@@ -92,8 +92,8 @@ def _value(value: Any) -> str:
     return compact(value) if text == value else text
 
 
-def _place(one: dict[str, Any]) -> str:
-    return f"{one['topic']}-{one['partition']}@{one['offset']}"
+def _place(record: dict[str, Any]) -> str:
+    return f"{record['topic']}-{record['partition']}@{record['offset']}"
 
 
 def _answered_places(call: Call) -> str:
@@ -104,9 +104,9 @@ def _answered_records(call: Call) -> str:
     if not has_full_answer(call):
         return ""
     shown = []
-    for one in parsed(call.response_body) or ():
-        key = f" key {shortened(one['key'])}" if one.get("key") else ""
-        shown.append(f"{_place(one)}{key} {shortened(_value(one['value']), 80)}")
+    for record in parsed(call.response_body) or ():
+        key = f" key {shortened(record['key'])}" if record.get("key") else ""
+        shown.append(f"{_place(record)}{key} {shortened(_value(record['value']), 80)}")
     return listed(shown) or "no records"
 
 

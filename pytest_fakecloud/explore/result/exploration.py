@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import FakecloudError, counted
 from ...reporting.as_json import as_json, row_json
-from ...reporting.model import AppliedFault, Row
+from ...reporting.model import AppliedFault, ReportRow
 from ...reporting.rows import rows
 from ...reporting.values import Mask
 from ..run import Conflict, Line, Run
@@ -304,7 +304,7 @@ class _Story:
 
     def _event(self, line: Line, number: int) -> dict[str, Any]:
         strand = _strand(line)
-        row = Row(
+        row = ReportRow(
             number,
             line.at_us,
             "event",

@@ -16,9 +16,9 @@ from ...reporting.data import (
     Item,
     Listing,
     NotFound,
+    PageQuery,
     State,
     View,
-    Wanted,
     cut,
     page_of,
     page_of_names,
@@ -106,31 +106,33 @@ def _keys(handle: KVServer) -> Iterator[_InMemory | _OnServer]:
 
 
 def _existing(keys: _InMemory | _OnServer, names: Iterable[bytes]) -> list[_Key]:
-    found = ((name, keys.value(name)) for name in names)
-    return [_Key(name, one, keys.deadline_ms(name)) for name, one in found if one is not None]
+    values = ((name, keys.value(name)) for name in names)
+    return [
+        _Key(name, value, keys.deadline_ms(name)) for name, value in values if value is not None
+    ]
 
 
 def state(handle: KVServer) -> State:
     """Return the keys of each database and the other data that commands change, by name."""
     engine = handle._engine
     with _keys(handle) as every:
-        found: State = {"keys": _stored(every)}
+        sections: State = {"keys": _stored(every)}
         if isinstance(engine, Engine):
             for number, keyspace in enumerate(engine.databases[1:], 1):
-                found[f"keys of database {number}"] = _stored(_InMemory(keyspace))
-            found |= _beside_keys(engine)
-    return {section: items for section, items in found.items() if items or section == "keys"}
+                sections[f"keys of database {number}"] = _stored(_InMemory(keyspace))
+            sections |= _beside_keys(engine)
+    return {section: items for section, items in sections.items() if items or section == "keys"}
 
 
 def _stored(keys: _InMemory | _OnServer) -> dict[str, Item]:
     return {
-        str(word(one.name)): {
-            "type": one.type,
-            "value": plain(python_value(one.value), "backslashreplace"),
-            "expires": one.deadline_ms and shown_time(one.deadline_ms * 1000),
-            **_beside_value(one.value),
+        str(word(entry.name)): {
+            "type": entry.type,
+            "value": plain(python_value(entry.value), "backslashreplace"),
+            "expires": entry.deadline_ms and shown_time(entry.deadline_ms * 1000),
+            **_beside_value(entry.value),
         }
-        for one in _existing(keys, keys.names)
+        for entry in _existing(keys, keys.names)
     }
 
 
@@ -148,7 +150,7 @@ def _beside_value(value: Any) -> Item:
             "last ID": _text(format_id(group.last_id)),
             "pending": {
                 _text(consumer.name): [
-                    _text(format_id(one)) for one, _ in consumer.pending.between()
+                    _text(format_id(entry_id)) for entry_id, _ in consumer.pending.between()
                 ]
                 for consumer in group.sorted_consumers()
             },
@@ -162,7 +164,7 @@ def _beside_keys(engine: Engine) -> State:
     """Return scripts, libraries, aliases, and changed users and parameters, without secrets."""
     users, rest_tokens = engine.users.snapshot()
     tokens = Counter(token.user for token in rest_tokens.values())
-    first = [one(engine.dialect, engine.table) for one in (first_user, read_only_user)]
+    first = [make_user(engine.dialect, engine.table) for make_user in (first_user, read_only_user)]
     return {
         "scripts": {
             _text(name): {"source": _text(script.source)}
@@ -187,7 +189,7 @@ def _beside_keys(engine: Engine) -> State:
             for name, user in users.items()
             if tokens[name]
             or len(user.hashes) > 1
-            or not any(_has_rules_of(user, one) for one in first)
+            or not any(_has_rules_of(user, user_at_start) for user_at_start in first)
         },
         "parameters": {name: {"value": value} for name, value in engine.config.changed().items()},
     }
@@ -204,7 +206,7 @@ def _has_rules_of(user: AclUser, first: AclUser) -> bool:
 
 def _rules(user: AclUser) -> str:
     words = _text(describe_user(user)).split()
-    return " ".join(one for one in words if one[0] != "#" and one != "nopass")
+    return " ".join(rule for rule in words if rule[0] != "#" and rule != "nopass")
 
 
 def content(handle: KVServer) -> View:
@@ -214,26 +216,26 @@ def content(handle: KVServer) -> View:
         names = list(every.names)
         rows = [
             {
-                "key": _text(one.name),
-                "type": one.type,
-                "ttl": None if (left_ms := _ttl_ms(every, one)) is None else left_ms / 1000,
-                "value": plain(python_value(one.value)),
+                "key": _text(entry.name),
+                "type": entry.type,
+                "ttl": None if (left_ms := _ttl_ms(every, entry)) is None else left_ms / 1000,
+                "value": plain(python_value(entry.value)),
             }
-            for one in _existing(every, names[:MOST_IN_VIEW])
+            for entry in _existing(every, names[:MOST_IN_VIEW])
         ]
     memory = engine.sizes.used_memory() if isinstance(engine, Engine) else None
     return {"count": len(names), "memory": memory, "keys": rows}
 
 
-def _ttl_ms(keys: _InMemory | _OnServer, one: _Key) -> int | None:
-    return None if one.deadline_ms is None else one.deadline_ms - keys.now_ms
+def _ttl_ms(keys: _InMemory | _OnServer, entry: _Key) -> int | None:
+    return None if entry.deadline_ms is None else entry.deadline_ms - keys.now_ms
 
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def keys(handle: KVServer, wanted: Wanted) -> View:
+def keys(handle: KVServer, page_query: PageQuery) -> View:
     """Return a page of keys in alphabetical order, with type, TTL, size and the start of the value.
 
     A search looks through the keys and their values. A search that contains ``*``, ``?`` or ``[`` is
@@ -242,37 +244,37 @@ def keys(handle: KVServer, wanted: Wanted) -> View:
     ``folders`` lists the namespaces one level below it (separated by ``:``) with numbers of keys.
     """
     with _keys(handle) as every:
-        found = _existing(every, every.names)
-        total, search = len(found), wanted.search
+        matching = _existing(every, every.names)
+        total, search = len(matching), page_query.search
         if _GLOB & set(search):
             matches = matcher(search.encode("utf-8", "surrogatepass"))
-            found = [one for one in found if matches(one.name)]
-            wanted = wanted._replace(search="")
+            matching = [entry for entry in matching if matches(entry.name)]
+            page_query = page_query._replace(search="")
         folders: list[View] | None = None
-        if wanted.filters.get("view") == "tree":
-            found, folders = _in_namespace(found, wanted.filters.get("under", ""))
+        if page_query.filters.get("view") == "tree":
+            matching, folders = _in_namespace(matching, page_query.filters.get("under", ""))
         page = page_of(
-            found,
-            wanted,
-            sort_key=lambda one: (one.name.decode("latin-1"),),
-            show=lambda one: _row(every, one),
+            matching,
+            page_query,
+            sort_key=lambda entry: (entry.name.decode("latin-1"),),
+            show=lambda entry: _row(every, entry),
             text=_searchable,
-            facet=("type", lambda one: one.type),
+            facet=("type", lambda entry: entry.type),
             values=_fields(every),
         )
     return page | {"total": total} | ({} if folders is None else {"folders": folders})
 
 
-def _in_namespace(found: Sequence[_Key], under: str) -> tuple[list[_Key], list[View]]:
+def _in_namespace(entries: Sequence[_Key], under: str) -> tuple[list[_Key], list[View]]:
     prefix = under.encode("utf-8", "surrogatepass")
     direct, folders = [], Counter[bytes]()
-    for one in found:
-        if one.name.startswith(prefix):
-            first, colon, _ = one.name[len(prefix) :].partition(b":")
+    for entry in entries:
+        if entry.name.startswith(prefix):
+            first, colon, _ = entry.name[len(prefix) :].partition(b":")
             if colon:
                 folders[prefix + first + colon] += 1
             else:
-                direct.append(one)
+                direct.append(entry)
     named = sorted(folders.items())[:MOST_FOLDERS]
     return direct, [{"name": _text(name), "keys": many} for name, many in named]
 
@@ -280,22 +282,22 @@ def _in_namespace(found: Sequence[_Key], under: str) -> tuple[list[_Key], list[V
 def _fields(keys: _InMemory | _OnServer) -> dict[str, Callable[[_Key], Any]]:
     """Return the fields of a row, each with the function that reads it from a key."""
     return {
-        "id": lambda one: quote_from_bytes(one.name, safe=""),
-        "key": lambda one: _text(one.name),
-        "is_text": lambda one: isinstance(word(one.name), str),
-        "type": lambda one: one.type,
-        "ttl_ms": lambda one: _ttl_ms(keys, one),
-        "expires": lambda one: (
-            None if one.deadline_ms is None else to_datetime(one.deadline_ms * 1000).isoformat()
+        "id": lambda entry: quote_from_bytes(entry.name, safe=""),
+        "key": lambda entry: _text(entry.name),
+        "is_text": lambda entry: isinstance(word(entry.name), str),
+        "type": lambda entry: entry.type,
+        "ttl_ms": lambda entry: _ttl_ms(keys, entry),
+        "expires": lambda entry: (
+            None if entry.deadline_ms is None else to_datetime(entry.deadline_ms * 1000).isoformat()
         ),
-        "bytes": lambda one: keys.size(one.name, one.value),
-        "length": lambda one: _length(one.value),
-        "preview": lambda one: _preview(one.value),
+        "bytes": lambda entry: keys.size(entry.name, entry.value),
+        "length": lambda entry: _length(entry.value),
+        "preview": lambda entry: _preview(entry.value),
     }
 
 
-def _row(keys: _InMemory | _OnServer, one: _Key) -> View:
-    return {name: read(one) for name, read in _fields(keys).items()}
+def _row(keys: _InMemory | _OnServer, entry: _Key) -> View:
+    return {name: read(entry) for name, read in _fields(keys).items()}
 
 
 def _length(value: Any) -> int:
@@ -312,7 +314,9 @@ def _preview(value: Any) -> str:
         shown = _text(bytes(value[: 4 * PREVIEW]))
     elif isinstance(value, HashValue):
         fields = itertools.islice(value.fields.items(), 3)
-        shown = ", ".join(f"{_text(name)}: {_text(one[:PREVIEW])}" for name, one in fields)
+        shown = ", ".join(
+            f"{_text(name)}: {_text(field_value[:PREVIEW])}" for name, field_value in fields
+        )
     elif value.type_name in _ELEMENTS:
         return ""
     else:
@@ -320,11 +324,13 @@ def _preview(value: Any) -> str:
     return shown if len(shown) <= PREVIEW else shown[:PREVIEW] + "…"
 
 
-def _searchable(one: _Key) -> str:
+def _searchable(entry: _Key) -> str:
     """Return a key and the strings in its value, and a document also as JSON."""
-    value = plain(python_value(one.value))
-    is_document = one.type != "string" and one.type not in _ELEMENTS
-    return "\n".join([_text(one.name), *_strings(value), *([_json(value)] if is_document else [])])
+    value = plain(python_value(entry.value))
+    is_document = entry.type != "string" and entry.type not in _ELEMENTS
+    return "\n".join(
+        [_text(entry.name), *_strings(value), *([_json(value)] if is_document else [])]
+    )
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -343,17 +349,17 @@ def _json(value: Any) -> str:
     return json.dumps(plain(value), ensure_ascii=False)
 
 
-def key(handle: KVServer, id: str, wanted: Wanted) -> View:
+def key(handle: KVServer, id: str, page_query: PageQuery) -> View:
     """Return a key with its value: the text of a string or document, or a page of the elements."""
     name = id.encode("utf-8", "surrogateescape")
     with _keys(handle) as every:
-        found = _existing(every, [name])
-        if not found:
+        existing = _existing(every, [name])
+        if not existing:
             raise NotFound(f"there is no key {_text(name)!r:.200}: it was deleted, or it expired")
-        return _row(every, found[0]) | _content(found[0].value, wanted)
+        return _row(every, existing[0]) | _content(existing[0].value, page_query)
 
 
-def _content(value: Any, wanted: Wanted) -> View:
+def _content(value: Any, page_query: PageQuery) -> View:
     if isinstance(value, bytes | bytearray):
         shown = cut("value", _text(bytes(value)), LONGEST_TEXT)
         return shown | {"is_editable": isinstance(word(value), str)}
@@ -364,42 +370,48 @@ def _content(value: Any, wanted: Wanted) -> View:
     columns, rows = _ELEMENTS[value.type_name]
     page = page_of(
         enumerate(rows(content)),
-        wanted,
-        sort_key=lambda one: (one[0],),
-        show=lambda one: dict(zip(columns, one[1], strict=True)),
-        text=lambda one: " ".join(map(str, one[1])),
+        page_query,
+        sort_key=lambda numbered_row: (numbered_row[0],),
+        show=lambda numbered_row: dict(zip(columns, numbered_row[1], strict=True)),
+        text=lambda numbered_row: " ".join(map(str, numbered_row[1])),
     )
     return {"columns": list(columns), "elements": page}
 
 
 _ELEMENTS: dict[str, tuple[tuple[str, ...], Callable[[Any], Sequence[Sequence[Any]]]]] = {
-    "hash": (("field", "value"), lambda value: [plain(one) for one in value.items()]),
+    "hash": (("field", "value"), lambda value: [plain(pair) for pair in value.items()]),
     "list": (("index", "value"), lambda value: list(enumerate(map(plain, value)))),
-    "set": (("member",), lambda value: sorted((plain(one),) for one in value)),
-    "zset": (("member", "score"), lambda value: [(plain(one), str(score)) for one, score in value]),
-    "stream": (("id", "fields"), lambda value: [(plain(one), _json(row)) for one, row in value]),
+    "set": (("member",), lambda value: sorted((plain(member),) for member in value)),
+    "zset": (
+        ("member", "score"),
+        lambda value: [(plain(member), str(score)) for member, score in value],
+    ),
+    "stream": (
+        ("id", "fields"),
+        lambda value: [(plain(entry_id), _json(row)) for entry_id, row in value],
+    ),
 }
 """Each type's columns, and a function that returns the rows of a value in its Python form."""
 
 
-def indexes(handle: KVServer, wanted: Wanted) -> View:
+def indexes(handle: KVServer, page_query: PageQuery) -> View:
     """Return the search indexes with schema, number of documents and number of unindexed changes."""
     with _keys(handle) as every:
         names = [name for name in every.names if isinstance(every.value(name), SearchIndex)]
-    return page_of_names(map(_text, names), wanted, lambda name: _index(handle, name))
+    return page_of_names(map(_text, names), page_query, lambda name: _index(handle, name))
 
 
 def _index(handle: KVServer, name: str) -> View:
-    found = handle.search_index(name)
+    search_index = handle.search_index(name)
     return {
         "id": quote_from_bytes(name.encode("utf-8", "surrogateescape"), safe=""),
         "name": name,
         "fields": [
             {"field": field, "type": words[0], "options": words[1:]}
-            for field, words in found.schema.items()
+            for field, words in search_index.schema.items()
         ],
-        "documents": len(found.documents),
-        "pending": len(found.pending),
+        "documents": len(search_index.documents),
+        "pending": len(search_index.pending),
     }
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from ...core.calls import Call
 from ...core.errors import ContractError
 from ...reporting.calls import QUEUED, SEVERAL, command_of, envelope, has_full_answer, lines_of
-from ...reporting.model import Finding, Severity, Subject
+from ...reporting.model import Finding, ReportSubject, Severity
 from ...reporting.report import Detector, ObservedTest, Write, about_entry
 from ...reporting.values import parsed
 from ..command_fields import keys_of
@@ -32,9 +32,9 @@ def scan_not_finished(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         place = _SCANS.get(command.name)
         if place is None or len(command.words) <= place:
             continue
-        scan, given = tuple(command.words[:place]), command.words[place]
-        continues = unfinished.get(scan, (command, given))[1] == given
-        if isinstance(command.result, list) and (continues or given == "0"):
+        scan, cursor = tuple(command.words[:place]), command.words[place]
+        continues = unfinished.get(scan, (command, cursor))[1] == cursor
+        if isinstance(command.result, list) and (continues or cursor == "0"):
             unfinished[scan] = command, str(command.result[0])
         elif continues:
             unfinished.pop(scan, None)
@@ -47,12 +47,12 @@ def pattern_too_wide(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find removed keys that a pattern such as ``cart:4*`` matched like ``cart:41`` beside others."""
     matched: dict[str, tuple[Command, str]] = {}
     for command in history(test, handle):
-        words, found = command.words, command.result
-        if command.name in ("KEYS", "SCAN") and isinstance(found, list):
+        words, result = command.words, command.result
+        if command.name in ("KEYS", "SCAN") and isinstance(result, list):
             options = [word.upper() for word in words]
             pattern = words[options.index("MATCH") + 1] if "MATCH" in options else words[1]
             if re.fullmatch(r"[^*?\[\\]*\w\*", pattern):
-                keys_found = found[1] if command.name == "SCAN" else found
+                keys_found = result[1] if command.name == "SCAN" else result
                 longer = [key for key in keys_found if re.match(r"\w", key[len(pattern) - 1 :])]
                 if len(longer) < len(keys_found):
                     matched |= dict.fromkeys(longer, (command, pattern))
@@ -99,21 +99,21 @@ def never_executed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         severity: Severity = "hint" if end == "EXEC" else "cause"
         values = {"commands": list(map(" ".join, sent)), "ended": bool(end)}
         values["discarded"] = end == "DISCARD"
-        found = about_entry("never_executed", call, severity=severity, **values)
+        finding = about_entry("never_executed", call, severity=severity, **values)
         keys_sent = dict.fromkeys(key for _, *keys_of_one in sent for key in keys_of_one)
-        subjects = tuple(Subject("key", key, call.handle) for key in keys_sent)
-        yield replace(found, subjects=subjects)
+        subjects = tuple(ReportSubject("key", key, call.handle) for key in keys_sent)
+        yield replace(finding, subjects=subjects)
 
 
 def _names_and_keys(calls: Iterable[Call]) -> tuple[tuple[str, ...], ...]:
-    return tuple((command_of(one), *keys_of(lines_of(one)[0])) for one in calls)
+    return tuple((command_of(call), *keys_of(lines_of(call)[0])) for call in calls)
 
 
 def searched_before_ready(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find searches without a hit while changes were not searchable yet that match by now."""
-    searching = [one for one in history(test, handle) if one.name in _SEARCHING]
-    made = handle.searches() if searching else []
-    for command, search in zip(reversed(searching), reversed(made), strict=False):
+    searching = [command for command in history(test, handle) if command.name in _SEARCHING]
+    searches = handle.searches() if searching else []
+    for command, search in zip(reversed(searching), reversed(searches), strict=False):
         is_same = parsed(command.words[2]) == search.filter
         if search.total or not search.pending or not is_same:
             continue
@@ -122,7 +122,7 @@ def searched_before_ready(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             for key in {*index.documents, *index.pending}:
                 why = index.explain(key, search.filter)
                 # A key that would match has no other reason.
-                keys += [key] if all("not indexed yet" in one for one in why) else []
+                keys += [key] if all("not indexed yet" in reason for reason in why) else []
             if keys:
                 yield command.finding("searched_before_ready", keys=sorted(keys))
 
@@ -155,7 +155,9 @@ def repeated_after_failure(test: ObservedTest, handle: Any) -> Iterator[Finding]
     latest: dict[tuple[object, tuple[str, ...]], tuple[_Try, Command]] = {}
     for command in commands(test, handle):
         number = command.entry.number
-        during = next((one for one in tries if one.began < number < one.ended), None)
+        during = next(
+            (attempt for attempt in tries if attempt.began < number < attempt.ended), None
+        )
         if during is not None and command.sets_nx and command.succeeded:
             during.lock = command
         if during is None or command.name not in ADDING:
@@ -166,17 +168,17 @@ def repeated_after_failure(test: ObservedTest, handle: Any) -> Iterator[Finding]
         was_repeated = first is not command and during.delivered_twice
         if not (was_repeated if before is during else before.failed):
             continue
-        locks = [one for one in (before.lock, during.lock) if one is not None]
-        if len({one.key for one in locks}) < 2:  # the second attempt could not set the key again
+        locks = [lock for lock in (before.lock, during.lock) if lock is not None]
+        if len({lock.key for lock in locks}) < 2:  # the second attempt could not set the key again
             locks = []
-        marks = [one.key for one in locks] or ["", ""]
+        marks = [lock.key for lock in locks] or ["", ""]
         finding = command.finding(
-            "repeated_after_failure", [one.entry.number for one in (first, *locks)],
+            "repeated_after_failure", [earlier.entry.number for earlier in (first, *locks)],
             command=command.name, message=before.message, attempt=before.attempt,
             target=before.target, mark_before=marks[0], mark=marks[1], twice=before is during,
         )  # fmt: skip
         # The exception that made the message fail is a finding about the message.
-        about = (Subject("message", before.message, before.queue),) if before.message else ()
+        about = (ReportSubject("message", before.message, before.queue),) if before.message else ()
         yield replace(finding, subjects=(*finding.subjects, *about))
 
 
@@ -187,11 +189,11 @@ def _tries(test: ObservedTest) -> Iterator[_Try]:
         attempt = event.data.get("number") or 0
         ids, twice = (message, event.handle, attempt), "duplicate" in (event.data["faults"] or ())
         yield _Try(message, event.data["began"], event.number, failed, *ids, delivered_twice=twice)
-    for one in test.served:
-        if one.ended and not one.overlaps:
-            failed = bool(one.raised) or one.status is None or one.status >= 500
-            same = one.target, one.body, one.headers
-            yield _Try(same, one.began, one.ended, failed, target=one.target)
+    for request in test.served:
+        if request.ended and not request.overlaps:
+            failed = bool(request.raised) or request.status is None or request.status >= 500
+            same = request.target, request.body, request.headers
+            yield _Try(same, request.began, request.ended, failed, target=request.target)
 
 
 _OF_SERVERS = (commands_failed, never_executed, searched_before_ready, keys.no_subscriber)
@@ -212,8 +214,8 @@ def _for_each_database(detect: Detector) -> Detector:
 
 
 FINDINGS = tuple(
-    one if one in _OF_SERVERS else _for_each_database(one)
-    for one in (
+    detector if detector in _OF_SERVERS else _for_each_database(detector)
+    for detector in (
         keys.races, keys.wrong_time, keys.expire_not_executed, keys.lock_without_ttl, keys.key_mismatch,
         keys.lock_of_another, keys.ttl_ended, keys.ttl_renewed, keys.value_of_other_kind,
         keys.null_in_script, commands_failed, never_executed,
@@ -227,9 +229,9 @@ OF_TEST = ()
 
 
 def writes(test: ObservedTest, handle: Any) -> Iterator[Write]:
-    for one in commands(test, handle):
-        if one.name in WRITES or one.name in ADDING:
-            yield Write(one.entry.number, one.name, one.words, one.name in ADDING)
+    for command in commands(test, handle):
+        if command.name in WRITES or command.name in ADDING:
+            yield Write(command.entry.number, command.name, command.words, command.name in ADDING)
 
 
 def addition(call: Call) -> tuple[object, set[str]] | None:
@@ -238,12 +240,12 @@ def addition(call: Call) -> tuple[object, set[str]] | None:
     return (lines, set()) if any(line[0].upper() in ADDING for line in lines) else None
 
 
-def subjects(call: Call) -> Iterator[Subject]:
+def subjects(call: Call) -> Iterator[ReportSubject]:
     for line in lines_of(call):
         name, *arguments = line
         if name.upper() in ("PUBLISH", "SPUBLISH"):
-            yield from (Subject("channel", one, call.handle) for one in arguments[:1])
+            yield from (ReportSubject("channel", channel, call.handle) for channel in arguments[:1])
         elif name.upper().endswith("SUBSCRIBE"):
-            yield from (Subject("channel", one, call.handle) for one in arguments)
+            yield from (ReportSubject("channel", channel, call.handle) for channel in arguments)
         else:
-            yield from (Subject("key", one, call.handle) for one in keys_of(line))
+            yield from (ReportSubject("key", key, call.handle) for key in keys_of(line))

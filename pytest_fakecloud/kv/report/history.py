@@ -226,16 +226,16 @@ def history(test: ObservedTest, handle: ServerOrDatabase) -> list[Command]:
             test.commands[place] = list(_history(test, handle))
         else:
             test.commands[place] = [
-                replace(one, words=[""], result=UNKNOWN)
-                if one.database is None and one.name in SCRIPTS else one
-                for one in history(test, handle._handle)
-                if one.database in (number, None)
+                replace(command, words=[""], result=UNKNOWN)
+                if command.database is None and command.name in SCRIPTS else command
+                for command in history(test, handle._handle)
+                if command.database in (number, None)
             ]  # fmt: skip
     return test.commands[place]
 
 
 def commands(test: ObservedTest, handle: ServerOrDatabase) -> list[Command]:
-    return [one for one in history(test, handle) if one.result is not UNKNOWN]
+    return [command for command in history(test, handle) if command.result is not UNKNOWN]
 
 
 def clients_of(test: ObservedTest, handle: ServerOrDatabase) -> Callable[[Command], object]:
@@ -274,7 +274,7 @@ def with_expiries(
 def _history(test: ObservedTest, handle: Any) -> Iterator[Command]:
     since = getattr(handle, "_rewound", 0)
     entries: list[Call | Action] = [*test.calls_of(handle), *test.actions_on(handle)]
-    entries.sort(key=lambda one: one.number)
+    entries.sort(key=lambda entry: entry.number)
     selected = 0  # by the test itself
     for entry in entries:
         if isinstance(entry, Call):
@@ -297,10 +297,10 @@ def _selected_after(command: Command, selected: int) -> int:
 
 def source_of(test: ObservedTest, words: list[str]) -> str | None:
     """Return the source of the script that a command line runs; None if it is unknown."""
-    name, given = words[0].removesuffix("_RO"), next(iter(words[1:]), "")
+    name, argument = words[0].removesuffix("_RO"), next(iter(words[1:]), "")
     if name == "EVALSHA":
-        return test.lookups.scripts.get(given.lower()[:8])
-    return given if name == "EVAL" else None
+        return test.lookups.scripts.get(argument.lower()[:8])
+    return argument if name == "EVAL" else None
 
 
 def _database_of(test: ObservedTest, words: list[str], selected: int) -> int | None:
@@ -329,11 +329,11 @@ def _of_call(test: ObservedTest, call: Call) -> Iterator[Command]:
     rejected = call.fault is None and call.status is not None and call.status >= 400
     for line, answer in itertools.zip_longest(lines, answers):
         words = [line[0].upper(), *line[1:]]
-        known = answer if call.status == 200 and isinstance(answer, dict) else {}
+        envelope = answer if call.status == 200 and isinstance(answer, dict) else {}
         # A script that raises an error may have changed data before.
-        if (rejected or "error" in known) and words[0] not in SCRIPTS:
+        if (rejected or "error" in envelope) and words[0] not in SCRIPTS:
             continue
-        result = known.get("result", UNKNOWN)
+        result = envelope.get("result", UNKNOWN)
         if call.facts.get("encoding") == "base64" and result is not UNKNOWN:
             result = each_from_base64(result)
         command = Command(call, words, result, _database_of(test, words, selected))
@@ -351,8 +351,8 @@ def _answers(call: Call) -> list[Any]:
 def _replied(test: ObservedTest, call: Call) -> tuple[list[list[str]], list[Any]]:
     """Return the commands that a call on a connection executed, and their results if known."""
     steps = test.lookups.grouped_calls.get(call.number)
-    known = bool(call.response_body) and "response_body" not in call.cut
-    envelope = reply(call) if known else None
+    is_complete = bool(call.response_body) and "response_body" not in call.cut
+    envelope = reply(call) if is_complete else None
     if not steps:
         return call.facts["words"], [envelope]
     results = envelope.get("result") if envelope is not None else UNKNOWN
@@ -361,14 +361,14 @@ def _replied(test: ObservedTest, call: Call) -> tuple[list[list[str]], list[Any]
         return [], []
     answers = results if isinstance(results, list) else []
     lines = [step.facts["words"][0] for step in steps]
-    return lines, [one if is_error(one) else {"result": one} for one in answers]
+    return lines, [answer if is_error(answer) else {"result": answer} for answer in answers]
 
 
 def _of_action(test: ObservedTest, action: Action, selected: int) -> Iterator[Command]:
-    given, named = action.call or ((), {})
-    data = given[0] if given else named.get("data")
-    if action.kind == "execute" and given:
-        words = [_word(given[0]).upper(), *map(_word, given[1:])]
+    arguments, named = action.call or ((), {})
+    data = arguments[0] if arguments else named.get("data")
+    if action.kind == "execute" and arguments:
+        words = [_word(arguments[0]).upper(), *map(_word, arguments[1:])]
         yield Command(action, words, UNKNOWN, _database_of(test, words, selected))
     elif action.kind == "load" and isinstance(data, Mapping):
         yield Command(action, ["LOAD", *map(_word, data)], UNKNOWN)
@@ -390,8 +390,8 @@ class Database:
         self._rewound = getattr(handle, "_rewound", 0)
 
     def _ttl_ms(self, key: str) -> int:
-        found: int = self._execute("PTTL", key)
-        return found
+        ttl_ms: int = self._execute("PTTL", key)
+        return ttl_ms
 
     def keys(self) -> list[str]:
         return [_word(key) for key in self._execute("KEYS", "*")]
@@ -408,7 +408,7 @@ class Database:
 
 def databases_of(test: ObservedTest, handle: Any) -> list[ServerOrDatabase]:
     """Return the databases that a server's clients have used: the server itself if only the first."""
-    used = {one.database for one in history(test, handle) if one.database is not None}
+    used = {command.database for command in history(test, handle) if command.database is not None}
     if used <= {0}:
         return [handle]
     # The test itself may have tried to select a database that does not exist. With a real server, a

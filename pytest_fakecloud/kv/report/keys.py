@@ -55,10 +55,14 @@ def ttl_ended(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         # If a fault's function ran first, the time of the execution is unknown.
         was_held_up = executed_at(command.entry) > command.entry.number
         if sets_ttl and command.succeeded:
-            for one in command.keys:
-                recreated.pop(one, None)
+            for written_key in command.keys:
+                recreated.pop(written_key, None)
         elif command.name in ("DEL", "UNLINK"):
-            missing |= {one: command.name for one in command.keys if one in expiries and not ended}
+            missing |= {
+                removed_key: command.name
+                for removed_key in command.keys
+                if removed_key in expiries and not ended
+            }
         elif sets_ttl and command.result == 0:
             missing[key] = command.name
         elif key in missing and command.changes and command.result is not UNKNOWN:
@@ -124,13 +128,15 @@ def wrong_time(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     for command in commands(test, handle):
         ttl, deadline = command.ttl, command.deadline_us
         if command.name == "ZADD":
-            given = command.words[2 + len(command.zadd_options) :: 2]
-            scores.setdefault(command.key, []).extend(given)
+            scores_and_members = command.words[2 + len(command.zadd_options) :: 2]
+            scores.setdefault(command.key, []).extend(scores_and_members)
         elif ttl is not None and deadline is not None:
             now_us = command.at_us
             is_real = abs(deadline - real_us) < _FAR_US <= abs(now_us - real_us)
             if ttl.unit.is_absolute and is_real and abs(deadline - now_us) > _FAR_US:
-                at, now = (f"{to_datetime(one):%Y-%m-%d %H:%M:%SZ}" for one in (deadline, now_us))
+                at, now = (
+                    f"{to_datetime(time_us):%Y-%m-%d %H:%M:%SZ}" for time_us in (deadline, now_us)
+                )
                 yield command.finding("expires_by_wall_clock", command=ttl.word, at=at, now=now)
             own = "milliseconds" if ttl.unit.milliseconds == 1 else "seconds"
             units = _UNITS_US.keys() - ({own} if ttl.unit.is_absolute else set())
@@ -141,15 +147,15 @@ def wrong_time(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             if not ttl.unit.is_absolute and _is_unlikely(int(ttl.number), own):
                 values = {"given": str(ttl), "seconds": (deadline - now_us) / 1e6}
                 yield command.finding("unlikely_ttl", severity="hint", **values)
-        elif known := scores.get(command.key):
+        elif earlier_scores := scores.get(command.key):
             by_score = command.name.endswith(("BYSCORE", "ZCOUNT")) or "BYSCORE" in command.options
             bounds = command.words[2:4] if by_score else []
             for unit, in_unit in _TIMES.items():
-                bound = next((one for one in bounds if _whole(one) in in_unit), "")
+                bound = next((edge for edge in bounds if _whole(edge) in in_unit), "")
                 (other,) = _TIMES.keys() - {unit}
-                if bound and all(_whole(one) in _TIMES[other] for one in known):
+                if bound and all(_whole(score) in _TIMES[other] for score in earlier_scores):
                     values = {"command": command.name, "bound": bound, "unit": unit, "other": other}
-                    yield command.finding("score_in_other_unit", score=known[-1], **values)
+                    yield command.finding("score_in_other_unit", score=earlier_scores[-1], **values)
 
 
 def _is_unlikely(number: int, unit: str) -> bool:
@@ -219,7 +225,7 @@ class _Updates:
         _, lost, overwritten = before
         if read.result in (None, 0):
             self.race += [(read, command)] if self.race else []
-            is_over = all(one.result not in (None, 0) for one in self.outdated.values())
+            is_over = all(write.result not in (None, 0) for write in self.outdated.values())
             return _check_then_set(self.race, item) if self.race and is_over else None
         if read.result == overwritten or (lost.deadline_us or math.inf) <= command.at_us:
             return None
@@ -264,7 +270,7 @@ def races(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
 
 def _check_then_set(race: Sequence[tuple[Command, Command]], item: Iterable[str]) -> Finding | None:
     """Return a finding if all happened within a second, and each write replaced the one before it."""
-    checks = sorted((check for check, _ in race), key=lambda one: one.entry.number)
+    checks = sorted((check for check, _ in race), key=lambda check: check.entry.number)
     writes = [write for _, write in race]
     replaced = all(
         (deadline := earlier.deadline_us) is None or later.at_us < deadline
@@ -292,9 +298,9 @@ def _missed_expires(test: ObservedTest, handle: ServerOrDatabase) -> dict[str, C
     and no later command replaced the key.
     """
     number = handle.number if isinstance(handle, Database) else None
-    executed = {(one.entry.number, *one.words) for one in commands(test, handle)}
+    executed = {(command.entry.number, *command.words) for command in commands(test, handle)}
     later = {command.key: command for command in commands(test, handle) if command.replaces}
-    found: dict[str, Command] = {}
+    missed: dict[str, Command] = {}
     for call in test.calls_of(handle):
         database = call.facts.get("database", 0)
         if number not in (None, database) or call.response_body == QUEUED:
@@ -303,10 +309,10 @@ def _missed_expires(test: ObservedTest, handle: ServerOrDatabase) -> dict[str, C
             command = Command(call, [name.upper(), *arguments], UNKNOWN, database)
             sets = len(arguments) > 1 and command.changes_only_ttl and command.ttl is not None
             if sets and (call.number, *command.words) not in executed:
-                found[command.key] = command
+                missed[command.key] = command
     return {
         key: command
-        for key, command in found.items()
+        for key, command in missed.items()
         if has_no_ttl(handle, key)
         and (key not in later or later[key].entry.number <= command.entry.number)
     }
@@ -387,8 +393,8 @@ def _written(command: Command) -> dict[tuple[str, ...], str]:
 
 def _attempt_before(test: ObservedTest, earlier: Command, command: Command) -> Event | None:
     """Return the attempt that sent an earlier command, if one of the same message sent the other."""
-    attempts = [test.attempt_around(one.entry) for one in (earlier, command)]
-    messages = {one.data.get("message_id") for one in attempts if one is not None}
+    attempts = [test.attempt_around(attempted.entry) for attempted in (earlier, command)]
+    messages = {attempt.data.get("message_id") for attempt in attempts if attempt is not None}
     return attempts[0] if None not in attempts and len(messages) == 1 else None
 
 
@@ -406,14 +412,14 @@ def found_nothing(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Find
         if command.name not in _SEEKING:
             for item in (*places, *_written(command), *_members(command)):
                 written.setdefault(item, command)
-    loaded = {key for one in every if one.name == "LOAD" for key in one.arguments}
-    read = {one.key for one in every if one.name in _READS}
+    loaded = {key for load in every if load.name == "LOAD" for key in load.arguments}
+    read = {reading.key for reading in every if reading.name in _READS}
     spelled = {tuple(map(_plain, item)): item for item in written}
     for command in commands(test, handle):
         is_missing = not command.result or command.result == -2
         for item in _sought(command) if is_missing else ():
             name, other = " ".join(item), spelled.get(tuple(map(_plain, item)), item)
-            patterns = [name] if any(one in name for one in "*?[") else []
+            patterns = [name] if any(character in name for character in "*?[") else []
             if command.name in ("DEL", "UNLINK"):
                 patterns.append(f"{name}[!0-9A-Za-z]*")
             for pattern in patterns:
@@ -464,8 +470,10 @@ def _plain(name: str) -> str:
     Of a JSON object, return the strings and the values of fields such as ``id`` and ``userId``.
     """
     if isinstance(item := parsed(name), dict):
-        kept = {f: v for f, v in item.items() if isinstance(v, str) or f.lower().endswith("id")}
-        return repr([sorted(item), sorted(kept.items())]) if kept else name
+        identifying = {
+            f: v for f, v in item.items() if isinstance(v, str) or f.lower().endswith("id")
+        }
+        return repr([sorted(item), sorted(identifying.items())]) if identifying else name
     parts = re.findall(r"[^\W_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", ":", unquote(name)))
     return ":".join(part.casefold().removesuffix("s") for part in parts)
 
@@ -482,7 +490,7 @@ def started_late(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Findi
                 values = {"group": words[3], "skipped": len(numbers)}
                 yield about("key", "started_late", command.entry, words[2], numbers, **values)
         elif command.name == "XREAD" and not command.result:
-            for key in (one for one in command.keys if "$" in words and one in added):
+            for key in (stream for stream in command.keys if "$" in words and stream in added):
                 values = {"group": "", "skipped": len(added[key]), "severity": "hint"}
                 yield about("key", "started_late", command.entry, key, added[key], **values)
         command.drop_replaced(added)
@@ -522,26 +530,28 @@ def key_mismatch(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     that are optional, and writes keys that other programs read.
     """
     every = history(test, handle)
-    if any(one.name == "" for one in every):
+    if any(command.name == "" for command in every):
         return
     present = {str(key) for key in handle.keys()}  # noqa: SIM118 (a handle is no dict)
-    read_keys = {one.key for one in every if one.name in _READS}
-    read = _used_only_by(every, lambda one: one.name in _READS)
+    read_keys = {command.key for command in every if command.name in _READS}
+    read = _used_only_by(every, lambda command: command.name in _READS)
     written = _used_only_by(every, _writes)
     for key, command in [*read.items()][-_MOST_KEYS:]:
         # Names that differ only in a number refer to different things.
         name = re.sub(r"\d", "", key)
         others = [
-            one for one, write in written.items()
-            if key not in present and re.sub(r"\d", "", one) != name and _fits(command, write)
+            written_key for written_key, write in written.items()
+            if key not in present and re.sub(r"\d", "", written_key) != name and _fits(command, write)
         ]  # fmt: skip
         prefix, last = _parted(key)
         of_same = [
-            one for one in others if all(_parted(one)) and prefix and _parted(one)[1] == last
+            other
+            for other in others
+            if all(_parted(other)) and prefix and _parted(other)[1] == last
         ]
         others = [*of_same, *others][: 10 * _MOST_KEYS]
-        of_kind = {one for one in others if _parted(one)[0] == prefix != ""}
-        is_only = len(of_kind) == sum(_parted(one)[0] == prefix for one in read_keys) == 1
+        of_kind = {other for other in others if _parted(other)[0] == prefix != ""}
+        is_only = len(of_kind) == sum(_parted(read_key)[0] == prefix for read_key in read_keys) == 1
         alike = difflib.get_close_matches(key, others, 1, _MIN_SIMILARITY)
         alike = alike or (list(of_kind) if is_only else [])
         for other in alike:
@@ -549,7 +559,7 @@ def key_mismatch(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 
 def _fits(command: Command, write: Command) -> bool:
-    groups = [one.spec.group if one.spec is not None else "" for one in (command, write)]
+    groups = [used.spec.group if used.spec is not None else "" for used in (command, write)]
     return groups[0] in ("generic", groups[1])
 
 
@@ -567,14 +577,14 @@ def _writes(command: Command) -> bool:
 
 def _used_only_by(every: Iterable[Command], uses: Callable[[Command], bool]) -> dict[str, Command]:
     """Return the keys that no other commands mention, each with the first command that uses it."""
-    found: dict[str, Command] = {}
+    first_uses: dict[str, Command] = {}
     others: set[str] = set()
     for command in every:
         if uses(command):
-            found.setdefault(command.key, command)
+            first_uses.setdefault(command.key, command)
         else:
             others.update(command.arguments)
-    return {key: command for key, command in found.items() if key not in others}
+    return {key: command for key, command in first_uses.items() if key not in others}
 
 
 _OF_PYTHON = re.compile(rf"None|True|False|{_BYTES.pattern}|[\[{{]'.*[\]}}]")
@@ -584,13 +594,15 @@ _OF_JAVASCRIPT = {"undefined", "[object Object]"}
 
 def value_of_other_kind(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find keys and values that were formatted as another kind: ``None``, ``b'...'``, JSON in JSON."""
-    known = [one for one in commands(test, handle) if one.name in _READS | WRITES | ADDING]
-    for key, command in {one.key: one for one in known}.items():
+    formatting = [
+        command for command in commands(test, handle) if command.name in _READS | WRITES | ADDING
+    ]
+    for key, command in {command.key: command for command in formatting}.items():
         if NONE.search(key):
             yield command.finding("none_in_key")
-        elif found := _BYTES.search(key):
-            yield command.finding("bytes_in_key", text=found[0])
-    for command in known:
+        elif match := _BYTES.search(key):
+            yield command.finding("bytes_in_key", text=match[0])
+    for command in formatting:
         for value in command.words[2:] if command.name not in _READS else ():
             by = "Python" if _OF_PYTHON.fullmatch(value) and parsed(value) is None else ""
             by = "JavaScript" if value in _OF_JAVASCRIPT else by
@@ -640,14 +652,14 @@ def no_subscriber(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     for command in history(test, handle):
         if command.name == "PUBLISH" and command.result == 0 and isinstance(command.entry, Call):
             steps = test.lookups.grouped_calls.get(command.entry.number) or [command.entry]
-            lines = [[line[0].upper(), *line[1:]] for one in steps for line in lines_of(one)]
+            lines = [[line[0].upper(), *line[1:]] for step in steps for line in lines_of(step)]
             unheard[command.key] = command, lines.index(command.words)
         elif command.name == "PUBLISH":
             heard.add(command.key)
-    others = [one for one in subscribed if one not in heard and one not in unheard]
+    others = [channel for channel in subscribed if channel not in heard and channel not in unheard]
     for channel, (command, index) in unheard.items():
         late = [channel] if subscribed.get(channel, 0) > command.entry.number else []
         if channel not in heard and (late or (others and channel not in subscribed)):
             values = {"others": [] if late else others, "line": index}
-            evidence = [subscribed[one] for one in late or others]
+            evidence = [subscribed[channel] for channel in late or others]
             yield about("channel", "no_subscriber", command.entry, channel, evidence, **values)

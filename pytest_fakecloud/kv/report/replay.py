@@ -17,7 +17,7 @@ _NOT_ABOUT_DATA = frozenset({"connection", "pubsub", "server"})
 """Groups of commands whose replies depend on connections or the process, unless they access data."""
 
 
-class Copy(replay.Copy):
+class ReplayedKVServer(replay.ReplayedFake):
     """A replayed key-value server, with its database connections and their blocked commands."""
 
     def __init__(self, real: Handle, context: Context, time: replay.Time) -> None:
@@ -66,3 +66,6 @@ class Copy(replay.Copy):
             return
         if to_resp(self.fake._app.with_int_text(reply), session.resp) != call.response_body:
             raise replay.Inexact(f"command {call.number} received a different answer in the replay")
+
+
+REPLAYED = ReplayedKVServer

@@ -20,7 +20,7 @@ from ...reporting.calls import (
     is_error,
     on_connection,
 )
-from ...reporting.model import Script, Sentences, Summary
+from ...reporting.model import ScriptSource, Sentences, Summary
 from ...reporting.values import (
     HIDDEN,
     PIPELINED,
@@ -87,7 +87,7 @@ def _connection_setup(lines: Sequence[Sequence[str]]) -> Summary:
 def _transaction(call: Call, name: str, lines: Sequence[Sequence[str]]) -> Summary:
     result = envelope(call) if has_full_answer(call) else []
     results = result if isinstance(result, list) else []
-    replies = [one if is_error(one) else {"result": one} for one in results]
+    replies = [result if is_error(result) else {"result": result} for result in results]
     summary = _commands(f"{name} of {len(lines)}", lines, replies)
     if isinstance(result, list):
         return summary
@@ -151,28 +151,28 @@ def command_text(line: Sequence[str], scripts: Mapping[str, str] | None = None) 
     return " ".join([name, _LIMITERS.get(script.sha, script.sha), *keys, *arguments])
 
 
-def _script(line: Sequence[str], scripts: Mapping[str, str]) -> Script | None:
+def _script(line: Sequence[str], scripts: Mapping[str, str]) -> ScriptSource | None:
     """Return the script that a command runs; its source is empty if it is unknown."""
     name = line[0].upper()
     if name not in _SCRIPTS or len(line) < 3 or not line[2].isdigit():
         return None
     if name.startswith("EVALSHA"):
         sha = line[1].lower()[:8]
-        return Script(sha, scripts.get(sha, ""))
-    return Script(hash_of(line[1])[:8], line[1])
+        return ScriptSource(sha, scripts.get(sha, ""))
+    return ScriptSource(hash_of(line[1])[:8], line[1])
 
 
-def _sent_script(line: Sequence[str]) -> Script | None:
+def _sent_script(line: Sequence[str]) -> ScriptSource | None:
     """Return the script that a command contains, unless the script has a name."""
     script = _script(line, {})
     return script if script and script.source and script.sha not in _LIMITERS else None
 
 
-def _script_arguments(script: Script, kind: str, arguments: Sequence[str]) -> list[str]:
+def _script_arguments(script: ScriptSource, kind: str, arguments: Sequence[str]) -> list[str]:
     """Return arguments, named by the script's variables if it assigns all of them."""
     shown, names = _fitting(arguments), _parameters(script.source, kind)
     if names.keys() >= set(range(1, len(arguments) + 1)) and len(shown) == len(arguments):
-        return [f"{names[at]}={one}" for at, one in enumerate(shown, 1)]
+        return [f"{names[at]}={argument}" for at, argument in enumerate(shown, 1)]
     return [kind, *shown] if arguments else []
 
 
@@ -181,11 +181,11 @@ def _parameters(source: str, kind: str) -> dict[int, str]:
 
     A position that is assigned to several variables is left out.
     """
-    found: dict[int, set[str]] = {}
+    names_by_place: dict[int, set[str]] = {}
     for name, which, at in _PARAMETER.findall(source):
         if which == kind:
-            found.setdefault(int(at), set()).add(name)
-    return {at: names.pop() for at, names in found.items() if len(names) == 1}
+            names_by_place.setdefault(int(at), set()).add(name)
+    return {at: names.pop() for at, names in names_by_place.items() if len(names) == 1}
 
 
 def _deadline(line: Sequence[str]) -> Iterator[str]:
@@ -199,14 +199,14 @@ def _deadline(line: Sequence[str]) -> Iterator[str]:
 
 def _fitting(arguments: Sequence[str]) -> list[str]:
     """Return the first arguments and, if the arguments need several lines, their total number."""
-    found: list[str] = []
+    shown: list[str] = []
     room = ROOM
-    for number, each in enumerate(map(_argument, arguments)):
-        room -= len(each) + 1
+    for number, argument in enumerate(map(_argument, arguments)):
+        room -= len(argument) + 1
         if room < 0:
-            return [*found, f"... ({len(arguments)} arguments, {number} shown)"]
-        found.append(each)
-    return found
+            return [*shown, f"... ({len(arguments)} arguments, {number} shown)"]
+        shown.append(argument)
+    return shown
 
 
 def _argument(text: str) -> str:

@@ -16,21 +16,21 @@ from ...core.timers import Timer, to_datetime
 from ...reporting.data import (
     MOST_IN_VIEW,
     PAGE,
-    Attempt,
+    AttemptView,
     DeadLetter,
     Item,
     Listing,
+    MessageView,
     NotFound,
+    PageQuery,
     State,
     View,
-    Wanted,
     cut,
     page_of,
     page_of_names,
     plain,
     shown_time,
 )
-from ...reporting.data import Message as MessageView
 from ...reporting.values import items_of, readable
 from ..engine.admission import FlowKey, OrderedQueue
 from ..engine.url_groups import UrlGroup
@@ -74,10 +74,10 @@ def _body(data: bytes, redaction: Redaction) -> View:
     return cut("body", shown_text(data, redaction), LONGEST_BODY)
 
 
-def _beginning(one: Message, most: int) -> str:
+def _beginning(message: Message, most: int) -> str:
     """Return the first bytes of a body as text, or the replacement of the whole redacted body."""
-    redaction = one.settings.redaction
-    return shown_text(one.body if redaction.body else one.body[:most], redaction)
+    redaction = message.settings.redaction
+    return shown_text(message.body if redaction.body else message.body[:most], redaction)
 
 
 def _at(at_us: int | None) -> str | None:
@@ -87,44 +87,48 @@ def _at(at_us: int | None) -> str | None:
 @_locked
 def state(engine: Any) -> State:
     return {
-        "messages": {one.id: _message_item(one) for one in engine.messages.values()},
+        "messages": {message.id: _message_item(message) for message in engine.messages.values()},
         "dead letters": {
-            one.id: {"url": one.url, "status": one.status, "message": one.message.id}
-            for one in _dead_letters(engine)
+            letter.id: {"url": letter.url, "status": letter.status, "message": letter.message.id}
+            for letter in _dead_letters(engine)
         },
-        "schedules": {one.id: _schedule_item(one) for one in _schedules(engine)},
-        "queues": {name: _queue_item(one) for name, one in engine.queues.items()},
+        "schedules": {schedule.id: _schedule_item(schedule) for schedule in _schedules(engine)},
+        "queues": {name: _queue_item(queue) for name, queue in engine.queues.items()},
         "URL groups": {
-            one.name: {
-                "endpoints": _endpoints(one),
-                "headers": shown_headers(one.headers, NOTHING_REDACTED),
+            group.name: {
+                "endpoints": _endpoints(group),
+                "headers": shown_headers(group.headers, NOTHING_REDACTED),
             }
-            for one in engine.url_groups.by_name.values()
+            for group in engine.url_groups.by_name.values()
         },
         "flow control": {
-            name: {**_flow_item(one), "period (s)": one.period_us / 1e6, "active": list(one.active)}
-            for name, one in engine.flow_keys.items()
+            name: {
+                **_flow_item(flow_key),
+                "period (s)": flow_key.period_us / 1e6,
+                "active": list(flow_key.active),
+            }
+            for name, flow_key in engine.flow_keys.items()
         },
         "deduplication": {
             key: {"first": first, "until": shown_time(until_us)}
             for key, (until_us, first) in engine.deduplicated.items()
         },
         "workflow runs": {
-            one.id: {
-                "url": as_text(one.url),
-                "state": _run_state(one),
-                "steps": len(one.steps),
-                "messages": len(one.message_ids),
+            workflow_run.id: {
+                "url": as_text(workflow_run.url),
+                "state": _run_state(workflow_run),
+                "steps": len(workflow_run.steps),
+                "messages": len(workflow_run.message_ids),
             }
-            for one in engine.workflow.runs.values()
+            for workflow_run in engine.workflow.runs.values()
         },
         "waits for events": {
-            one.message_id: {
-                "event": one.event_id,
-                "run": one.run_id,
-                "until": shown_time(one.deadline_us),
+            waiter.message_id: {
+                "event": waiter.event_id,
+                "run": waiter.run_id,
+                "until": shown_time(waiter.deadline_us),
             }
-            for one in engine.workflow.waiters
+            for waiter in engine.workflow.waiters
         },
         "early notifications": {
             f"{event} of {run}": {"bytes": len(data)}
@@ -133,21 +137,21 @@ def state(engine: Any) -> State:
     }
 
 
-def _message_item(one: Message) -> Item:
+def _message_item(message: Message) -> Item:
     return {
-        **_message(one),
-        "body": readable(shown_text(one.body, one.settings.redaction)) or None,
-        "attempts": [attempt.status for attempt in one.attempts],
-        "next attempt": one.due_us and shown_time(one.due_us),
-        "waits for": _waits_for(one) or None,
-        **_settings(one),
+        **_message(message),
+        "body": readable(shown_text(message.body, message.settings.redaction)) or None,
+        "attempts": [attempt.status for attempt in message.attempts],
+        "next attempt": message.due_us and shown_time(message.due_us),
+        "waits for": _waits_for(message) or None,
+        **_settings(message),
     }
 
 
-def _schedule_item(one: ScheduleView) -> Item:
-    record = one._record
+def _schedule_item(schedule: ScheduleView) -> Item:
+    record = schedule._record
     return {
-        **_schedule(one),
+        **_schedule(schedule),
         "body": readable(shown_text(record.body, record.settings.redaction)) or None,
         "next run": record.planned_us and shown_time(record.planned_us),
         "last run": record.last_us and shown_time(record.last_us),
@@ -155,48 +159,48 @@ def _schedule_item(one: ScheduleView) -> Item:
     }
 
 
-def _queue_item(one: OrderedQueue) -> Item:
-    waiting = [*one.parked, *one.waiting][:PAGE]
-    return {"parallelism": one.parallelism, "paused": one.paused, "waiting": waiting}
+def _queue_item(queue: OrderedQueue) -> Item:
+    waiting = [*queue.parked, *queue.waiting][:PAGE]
+    return {"parallelism": queue.parallelism, "paused": queue.paused, "waiting": waiting}
 
 
-def _flow_item(one: FlowKey) -> Item:
+def _flow_item(flow_key: FlowKey) -> Item:
     return {
-        "parallelism": one.parallelism,
-        "rate": one.rate,
-        "paused": one.paused,
-        "pinned": one.pinned_parallelism or one.pinned_rate,
-        "waiting": list(one.waiting)[:PAGE],
+        "parallelism": flow_key.parallelism,
+        "rate": flow_key.rate,
+        "paused": flow_key.paused,
+        "pinned": flow_key.pinned_parallelism or flow_key.pinned_rate,
+        "waiting": list(flow_key.waiting)[:PAGE],
     }
 
 
 def _endpoints(group: UrlGroup) -> list[View]:
-    return [{"name": one.name, "url": as_text(one.url)} for one in group.endpoints]
+    return [{"name": endpoint.name, "url": as_text(endpoint.url)} for endpoint in group.endpoints]
 
 
-def _waits_for(one: Message) -> str:
+def _waits_for(message: Message) -> str:
     """Return what a message without a due time waits for; empty if it does not wait."""
-    return "" if one.finished or one.due_us is not None else one.wait_reason
+    return "" if message.finished or message.due_us is not None else message.wait_reason
 
 
-def _settings(one: Message) -> Item:
-    settings = one.settings
-    found = {
-        "queue": one.queue_name,
-        "URL group": one.topic_name,
-        "schedule": one.schedule_id,
+def _settings(message: Message) -> Item:
+    settings = message.settings
+    fields = {
+        "queue": message.queue_name,
+        "URL group": message.topic_name,
+        "schedule": message.schedule_id,
         "flow control": settings.flow and settings.flow.key,
         "callback": settings.callback,
         "failure callback": settings.failure_callback,
-        "timeout": one.timeout_us and f"{one.timeout_us / 1e6:g} s",
+        "timeout": message.timeout_us and f"{message.timeout_us / 1e6:g} s",
         "retry delay": settings.retry_delay and f"{settings.retry_delay} ms",
         "labels": ", ".join(settings.labels),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in fields.items() if value}
 
 
-def _message(one: Message) -> View:
-    return {"url": as_text(one.url), "kind": one.kind, "state": STATE_NAMES[one.state]}
+def _message(message: Message) -> View:
+    return {"url": as_text(message.url), "kind": message.kind, "state": STATE_NAMES[message.state]}
 
 
 def _schedule(schedule: ScheduleView) -> View:
@@ -206,46 +210,46 @@ def _schedule(schedule: ScheduleView) -> View:
 # -- messages --------------------------------------------------------------------------------------
 
 
-def _text_of(one: Message) -> str:
-    labels = " ".join(one.settings.labels)
-    return f"{one.public_id} {as_text(one.url)} {labels} {_beginning(one, 10_000)}"
+def _text_of(message: Message) -> str:
+    labels = " ".join(message.settings.labels)
+    return f"{message.public_id} {as_text(message.url)} {labels} {_beginning(message, 10_000)}"
 
 
-def _message_row(one: Message) -> View:
-    outcome = one.last_outcome
+def _message_row(message: Message) -> View:
+    outcome = message.last_outcome
     return {
-        "id": one.id,
-        "public_id": one.public_id,
-        **_message(one),
-        "method": one.settings.method,
-        "created": _at(one.created_us),
-        "next": _at(one.due_us) if one.state in _DELIVERABLE else None,
-        "waits_for": _waits_for(one),
-        "attempts": len(one.attempts),
-        "retried": one.retried,
-        "max_retries": one.max_retries,
+        "id": message.id,
+        "public_id": message.public_id,
+        **_message(message),
+        "method": message.settings.method,
+        "created": _at(message.created_us),
+        "next": _at(message.due_us) if message.state in _DELIVERABLE else None,
+        "waits_for": _waits_for(message),
+        "attempts": len(message.attempts),
+        "retried": message.retried,
+        "max_retries": message.max_retries,
         "status": None if outcome is None else outcome.status,
-        "label": " ".join(one.settings.labels),
-        "about": one.source_id,
-        "preview": _beginning(one, 200),
+        "label": " ".join(message.settings.labels),
+        "about": message.source_id,
+        "preview": _beginning(message, 200),
     }
 
 
-def _filter(wanted: Wanted) -> Callable[[Message], bool]:
+def _filter(page_query: PageQuery) -> Callable[[Message], bool]:
     """Return a predicate that applies all filters except ``state``."""
-    since, until = wanted.time_us("since"), wanted.time_us("until")
-    label, status, url = (wanted.filters.get(name, "") for name in ("label", "status", "url"))
+    since, until = page_query.time_us("since"), page_query.time_us("until")
+    label, status, url = (page_query.filters.get(name, "") for name in ("label", "status", "url"))
 
-    def fits(one: Message) -> bool:
-        outcome = one.last_outcome
+    def fits(message: Message) -> bool:
+        outcome = message.last_outcome
         last = "" if outcome is None or outcome.status is None else str(outcome.status)
         return (
-            (since is None or one.created_us >= since)
-            and (until is None or one.created_us < until)
-            and (not label or label in one.settings.labels)
+            (since is None or message.created_us >= since)
+            and (until is None or message.created_us < until)
+            and (not label or label in message.settings.labels)
             # "5xx" is every status from 500 to 599.
             and status in ("", last, f"{last[:1]}xx" if last else "")
-            and url in as_text(one.url)
+            and url in as_text(message.url)
         )
 
     return fits
@@ -254,7 +258,7 @@ def _filter(wanted: Wanted) -> Callable[[Message], bool]:
 _FILTERS = ("state", "since", "until", "label", "status", "url")
 
 
-def _messages(handle: Queue, wanted: Wanted, *, kinds: Iterable[str]) -> View:
+def _messages(handle: Queue, page_query: PageQuery, *, kinds: Iterable[str]) -> View:
     """Return a page of messages, newest first.
 
     Filters are ``state``, ``label``, ``url`` (a substring), ``status`` of the last response
@@ -262,21 +266,21 @@ def _messages(handle: Queue, wanted: Wanted, *, kinds: Iterable[str]) -> View:
     """
     engine = handle._engine
     with engine.lock:
-        every = [one for one in engine.messages.values() if one.kind in kinds]
+        every = [message for message in engine.messages.values() if message.kind in kinds]
     # Release the lock: a search in all bodies may take long, and a row needs only its own message.
     page = page_of(
-        filter(_filter(wanted), every),
-        wanted,
-        sort_key=lambda one: (-one.number,),
+        filter(_filter(page_query), every),
+        page_query,
+        sort_key=lambda message: (-message.number,),
         show=_message_row,
         text=_text_of,
-        facet=("state", lambda one: STATE_NAMES[one.state]),
+        facet=("state", lambda message: STATE_NAMES[message.state]),
     )
     return page | {"total": len(every)}
 
 
 @_locked
-def message(engine: Any, id: str, wanted: Wanted) -> View:
+def message(engine: Any, id: str, page_query: PageQuery) -> View:
     """Return one message in full: body, headers, settings, and attempts with their responses."""
     record = engine.messages.get(id)
     if record is None:
@@ -291,17 +295,17 @@ def message(engine: Any, id: str, wanted: Wanted) -> View:
         "timeline": view.timeline,
         "headers": shown_headers(settings.forward, settings.redaction),
         "attempts": [
-            attempt_view(one)
+            attempt_view(attempt)
             | {
-                "headers": shown_headers(one.headers.pairs, record.response_redaction),
-                **_body(one.body, record.response_redaction),
-                "faults": list(one.faults),
+                "headers": shown_headers(attempt.headers.pairs, record.response_redaction),
+                **_body(attempt.body, record.response_redaction),
+                "faults": list(attempt.faults),
             }
-            for one in record.attempts
+            for attempt in record.attempts
         ],
         "settings": _settings(record),
         "dlq_id": _kept(engine, record.dlq_id if record.state == "FAILED" else None),
-        "callbacks": [_message_row(engine.messages[one._id]) for one in view.callbacks],
+        "callbacks": [_message_row(engine.messages[callback._id]) for callback in view.callbacks],
         "run": None if record.workflow is None else record.workflow.run_id,
     }
 
@@ -331,15 +335,15 @@ def deliver_now(engine: Any, id: str) -> View:
 @_locked
 def planned(engine: Any) -> dict[Timer, tuple[str, str, str]]:
     """Return the list and the item that each timer is for, and what happens then."""
-    found = {}
+    events_by_timer = {}
     for id, timer in engine.timers.items():
-        one = engine.messages[id]
-        event = f"{_doing(one) or 'delivery'}: {one.settings.method} {as_text(one.url)}"
-        found[timer] = "messages", id, event
+        message = engine.messages[id]
+        event = f"{_doing(message) or 'delivery'}: {message.settings.method} {as_text(message.url)}"
+        events_by_timer[timer] = "messages", id, event
     for id, timer in engine.schedules.timers.items():
         event = f"schedule: {as_text(engine.schedules.by_id[id].destination)}"
-        found[timer] = "schedules", id, event
-    return found | {
+        events_by_timer[timer] = "schedules", id, event
+    return events_by_timer | {
         timer: ("flow-control", key, timer.label) for key, timer in engine.flow_timers.items()
     }
 
@@ -352,7 +356,7 @@ def _dead_letters(engine: Any) -> list[DeadLetterView]:
 
 
 @_locked
-def dead_letters(engine: Any, wanted: Wanted) -> View:
+def dead_letters(engine: Any, page_query: PageQuery) -> View:
     """Return a page of dead letters, the one that failed last first."""
 
     def show(letter: DeadLetterView) -> View:
@@ -361,11 +365,11 @@ def dead_letters(engine: Any, wanted: Wanted) -> View:
 
     return page_of(
         _dead_letters(engine),
-        wanted,
-        sort_key=lambda one: (
-            -round(one.at.timestamp() * 1e6),
-            -one.message._record.number,
-            one.id,
+        page_query,
+        sort_key=lambda letter: (
+            -round(letter.at.timestamp() * 1e6),
+            -letter.message._record.number,
+            letter.id,
         ),
         show=show,
         text=lambda letter: f"{letter.id} {_text_of(letter.message._record)}",
@@ -387,7 +391,7 @@ def _schedules(engine: Any) -> list[ScheduleView]:
 
 
 @_locked
-def schedules(engine: Any, wanted: Wanted) -> View:
+def schedules(engine: Any, page_query: PageQuery) -> View:
     def show(schedule: ScheduleView) -> View:
         record = schedule._record
         return {
@@ -400,7 +404,7 @@ def schedules(engine: Any, wanted: Wanted) -> View:
 
     return page_of(
         _schedules(engine),
-        wanted,
+        page_query,
         sort_key=lambda schedule: (schedule._record.created_us, schedule.id),
         show=show,
         text=lambda schedule: f"{schedule.id} {schedule.cron} {schedule.url}",
@@ -416,21 +420,24 @@ def run_schedule(handle: Queue, id: str) -> View:
     """Run a schedule now; its next planned run does not change."""
     for schedule in handle.schedules():
         if schedule.id == id:
-            return {"messages": [one.id for one in schedule.fire()], "error": schedule.error}
+            return {
+                "messages": [message.id for message in schedule.fire()],
+                "error": schedule.error,
+            }
     raise NotFound(f"there is no schedule {id!r:.200}")
 
 
 @_locked
-def queues(engine: Any, wanted: Wanted) -> View:
+def queues(engine: Any, page_query: PageQuery) -> View:
     def show(name: str) -> View:
         queue = engine.queues[name]
         return {"name": name, **_queue_item(queue), "lag": engine.queue_lag(queue)}
 
-    return page_of_names(engine.queues, wanted, show)
+    return page_of_names(engine.queues, page_query, show)
 
 
 @_locked
-def url_groups(engine: Any, wanted: Wanted) -> View:
+def url_groups(engine: Any, page_query: PageQuery) -> View:
 
     def show(group: Any) -> View:
         updated = _at(group.updated_us)
@@ -438,15 +445,15 @@ def url_groups(engine: Any, wanted: Wanted) -> View:
 
     return page_of(
         engine.url_groups.by_name.values(),
-        wanted,
+        page_query,
         sort_key=lambda group: (group.name,),
         show=show,
-        text=lambda group: f"{group.name} {' '.join(one.url for one in group.endpoints)}",
+        text=lambda group: f"{group.name} {' '.join(endpoint.url for endpoint in group.endpoints)}",
     )
 
 
 @_locked
-def flow_keys(engine: Any, wanted: Wanted) -> View:
+def flow_keys(engine: Any, page_query: PageQuery) -> View:
     """Return the flow-control keys with their limits and the messages that wait for each key."""
 
     def show(name: str) -> View:
@@ -461,14 +468,14 @@ def flow_keys(engine: Any, wanted: Wanted) -> View:
             "period": record["ratePeriod"],
         }
 
-    return page_of_names(engine.flow_keys, wanted, show)
+    return page_of_names(engine.flow_keys, page_query, show)
 
 
 # -- workflow runs ---------------------------------------------------------------------------------
 
 
 @_locked
-def runs(engine: Any, wanted: Wanted) -> View:
+def runs(engine: Any, page_query: PageQuery) -> View:
     """Return a page of workflow runs, newest first; ``state`` filters them."""
 
     def show(run: Any) -> View:
@@ -477,7 +484,7 @@ def runs(engine: Any, wanted: Wanted) -> View:
 
     return page_of(
         engine.workflow.runs.values(),
-        wanted,
+        page_query,
         sort_key=lambda run: (-run.number, run.id),
         show=show,
         text=lambda run: f"{run.id} {as_text(run.url)} {' '.join(run.settings.labels)}",
@@ -502,21 +509,28 @@ def _progress(engine: Any, run: Any) -> View:
     A failed run has its error in place of that.
     """
     pending = (engine.messages.get(id) for id in reversed(run.message_ids))
-    one = next((each for each in pending if each is not None and each.state in _DELIVERABLE), None)
+    next_message = next(
+        (
+            step_message
+            for step_message in pending
+            if step_message is not None and step_message.state in _DELIVERABLE
+        ),
+        None,
+    )
     if run.state == "RUN_FAILED":
         response = shown_text(run.response or b"", run.settings.redaction)
-        errors = [each.get("message") for each in items_of(response)] or [response]
+        errors = [error.get("message") for error in items_of(response)] or [response]
         return {"now": str(errors[0] or "").split("\n")[0][:_LONGEST_ERROR], "until": None}
-    if run.completed_us is not None or one is None:
+    if run.completed_us is not None or next_message is None:
         return {"now": "", "until": None}
-    return {"now": _doing(one), "until": _at(one.due_us)}
+    return {"now": _doing(next_message), "until": _at(next_message.due_us)}
 
 
-def _doing(one: Message) -> str:
+def _doing(message: Message) -> str:
     """Return what a pending message does until it is due; empty if it only waits for its time."""
-    if one.attempts:
-        return f"retry {len(one.attempts)}"
-    step = _step(one)
+    if message.attempts:
+        return f"retry {len(message.attempts)}"
+    step = _step(message)
     if event := step.get("waitEventId"):
         return f"waits for {event}"
     return "sleeps" if "sleepFor" in step or step.get("stepType") == "SleepUntil" else ""
@@ -527,31 +541,38 @@ def _run_state(run: Any) -> str:
 
 
 @_locked
-def run(engine: Any, id: str, wanted: Wanted) -> View:
+def run(engine: Any, id: str, page_query: PageQuery) -> View:
     """Return one workflow run: input, steps with outputs, attempts and errors, and result."""
-    found = engine.workflow.runs.get(id)
-    if found is None:
+    workflow_run = engine.workflow.runs.get(id)
+    if workflow_run is None:
         raise NotFound(f"there is no workflow run {id!r:.200}")
-    first = engine.messages.get(found.first_message_id)
-    tried = [engine.messages[one] for one in found.message_ids if one in engine.messages]
+    first = engine.messages.get(workflow_run.first_message_id)
+    tried = [
+        engine.messages[message_id]
+        for message_id in workflow_run.message_ids
+        if message_id in engine.messages
+    ]
     return {
-        **_run_row(engine, found),
+        **_run_row(engine, workflow_run),
         "input": None if first is None else _body(first.body, first.settings.redaction)["body"],
-        "record": run_record(engine, found),
+        "record": run_record(engine, workflow_run),
         "messages": [
-            _message_row(one)
+            _message_row(message)
             | {
                 "errors": [
-                    _failure(each, one.response_redaction)
-                    for each in one.attempts
-                    if each.state == "failed"
+                    _failure(attempt, message.response_redaction)
+                    for attempt in message.attempts
+                    if attempt.state == "failed"
                 ],
-                "step": _step(one),
-                "tries": [{"at": _at(each.at_us), "status": each.status} for each in one.attempts],
+                "step": _step(message),
+                "tries": [
+                    {"at": _at(attempt.at_us), "status": attempt.status}
+                    for attempt in message.attempts
+                ],
             }
-            for one in tried
+            for message in tried
         ],
-        "dlq_id": _kept(engine, found.dlq_id),
+        "dlq_id": _kept(engine, workflow_run.dlq_id),
     }
 
 
@@ -623,7 +644,7 @@ def message_view(message: PublishedMessage) -> MessageView:
     }
 
 
-def attempt_view(attempt: Any) -> Attempt:
+def attempt_view(attempt: Any) -> AttemptView:
     return {
         "message": attempt.message_id,
         "url": attempt.url,
@@ -651,7 +672,7 @@ def dead_letter_view(letter: DeadLetterView) -> DeadLetter:
 @_locked
 def counts(engine: Any) -> dict[str, Any]:
     """Return the size of each list, and the number of messages in each state."""
-    kinds = Counter(one.kind for one in engine.messages.values())
+    kinds = Counter(message.kind for message in engine.messages.values())
     return {
         "messages": kinds["message"],
         "dead-letters": len(engine.all_dead_letters()),

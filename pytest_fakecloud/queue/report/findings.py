@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from ...core.calls import Call, Event
 from ...reporting.calls import PUBLISHING, Lookups, has_full_answer
-from ...reporting.model import Finding, Severity, Subject
+from ...reporting.model import Finding, ReportSubject, Severity
 from ...reporting.report import ObservedTest, Write, about_entry, about_message
 from ...reporting.values import decoded, items_of, parsed
 from ...services import report_part
@@ -27,11 +27,11 @@ def deduplicated(test: ObservedTest) -> Iterator[Finding]:
         several = len(answers) > 1
         headers, body = _only_message(call)
         by_content = "upstash-content-based-deduplication" in map(str.lower, headers)
-        for one in answers:
-            message = one.get("messageId")
+        for answer in answers:
+            message = answer.get("messageId")
             if message is None:
                 continue
-            if not one.get("deduplicated"):
+            if not answer.get("deduplicated"):
                 bodies[message] = None if several or call.cut else body
                 continue
             first = bodies.get(message)
@@ -80,21 +80,21 @@ def _reasons(signature: dict[str, Any]) -> list[dict[str, Any]]:
         return [{"reason": "unsigned"}]
     if signature["invalid"]:
         return [{"reason": "invalid", "got": signature["invalid"]}]
-    found: list[dict[str, Any]] = []
+    reasons: list[dict[str, Any]] = []
     if signature["verified_url"] is not None:
         url = {"got": signature["verified_url"], "signed": signature["url"]}
-        found.append({"reason": "url", **url})
+        reasons.append({"reason": "url", **url})
     if signature["verified_body"] is not None:
         same = signature["verified_body_same_json"]
-        found.append({"reason": "json" if same else "body", "size": signature["verified_size"]})
+        reasons.append({"reason": "json" if same else "body", "size": signature["verified_size"]})
     if signature["verified_key"] is False:
         former = "former_key" if signature["former_key"] else "key"
-        found.append({"reason": "next_key" if signature["next_key_missing"] else former})
+        reasons.append({"reason": "next_key" if signature["next_key_missing"] else former})
     if signature["claim"]:
-        found.append({"reason": "claim", "got": signature["claim"]})
-    if not found and signature["environment"] == "other":
-        found.append({"reason": "environment"})
-    return found
+        reasons.append({"reason": "claim", "got": signature["claim"]})
+    if not reasons and signature["environment"] == "other":
+        reasons.append({"reason": "environment"})
+    return reasons
 
 
 def scheduled_twice(test: ObservedTest) -> Iterator[Finding]:
@@ -102,11 +102,15 @@ def scheduled_twice(test: ObservedTest) -> Iterator[Finding]:
     first: dict[tuple[str, ...], tuple[str, int]] = {}
     for call in test.calls_to("queue"):
         headers, answers = call.request_headers, items_of(call.response_body)
-        cron, known = headers.get("Upstash-Cron"), "Upstash-Schedule-Id" in headers
-        created = next((one["scheduleId"] for one in answers if "scheduleId" in one), None)
+        cron, has_id = headers.get("Upstash-Cron"), "Upstash-Schedule-Id" in headers
+        created = next((answer["scheduleId"] for answer in answers if "scheduleId" in answer), None)
         if call.method == "DELETE":
-            first = {alike: one for alike, one in first.items() if one[0] not in call.target}
-        if cron is None or known or call.cut or created is None or not has_full_answer(call):
+            first = {
+                alike: schedule
+                for alike, schedule in first.items()
+                if schedule[0] not in call.target
+            }
+        if cron is None or has_id or call.cut or created is None or not has_full_answer(call):
             continue
         alike = call.handle, call.target, cron, call.request_body.decode("utf-8", "replace")
         earlier, number = first.setdefault(alike, (created, call.number))
@@ -119,14 +123,14 @@ def base64_not_decoded(test: ObservedTest) -> Iterator[Finding]:
     """Find callbacks whose handler stored or published a Base64 field, or parsed it as JSON."""
     for event, callback in _callbacks(test):
         _, writes, calls = _made_during(test, event)
-        used = [one.request_body.decode("latin-1") for one in calls]
+        used = [call.request_body.decode("latin-1") for call in calls]
         used += event.data.get("not_json") or ()
         used += [word for write in writes for word in write.words[1:]]
         # An application may keep the whole callback.
-        parts = [one for one in used if "sourceMessageId" not in one]
+        parts = [body for body in used if "sourceMessageId" not in body]
         for name in ("body", "sourceBody"):
             value = str(callback.get(name) or "")
-            if value and any(value in one for one in parts):
+            if value and any(value in part for part in parts):
                 yield _about("base64_not_decoded", event, field=name, value=value)
 
 
@@ -146,14 +150,14 @@ def misleading_answers(test: ObservedTest) -> Iterator[Finding]:
         if isinstance(status, int) and status < 400:
             facts = {"redirected": status >= 300, "error_logged": logged}
             facts["raised_after_answer"] = data.get("error")
-            for kind in [one for one in facts if facts[one]][:1]:
+            for kind in [name for name in facts if facts[name]][:1]:
                 yield _about(kind, event, status=status)
         elif raised and not data.get("signature") and not data.get("faults"):
             failed.setdefault((data.get("message_id"), raised), []).append(event)
     for (message, raised), (event, *others) in failed.items():
         values = {"url": event.data.get("url"), "status": event.data.get("status")}
         values |= {"raised": raised, "severity": "hint" if message in accepted else "cause"}
-        yield _about("failed_with_exception", event, [one.number for one in others], **values)
+        yield _about("failed_with_exception", event, [other.number for other in others], **values)
 
 
 def error_accepted(test: ObservedTest) -> Iterator[Finding]:
@@ -162,13 +166,13 @@ def error_accepted(test: ObservedTest) -> Iterator[Finding]:
         status = callback.get("status")
         is_error = isinstance(status, int) and not 200 <= status < 300
         _, writes, calls = _made_during(test, event)
-        named = {one.number: " ".join(one.words[:2]) for one in writes}
-        named |= {one.number: one.route for one in calls}
-        made = [named[number] for number in sorted(named)]
-        if is_error and event.data["message_kind"] == "callback" and made:
+        named = {write.number: " ".join(write.words[:2]) for write in writes}
+        named |= {call.number: call.route for call in calls}
+        effects = [named[number] for number in sorted(named)]
+        if is_error and event.data["message_kind"] == "callback" and effects:
             about, run = callback["sourceMessageId"], str(event.data.get("run") or "")
             values = {"about": about, "url": callback.get("url"), "run": run, "severity": "hint"}
-            yield _about("error_accepted", event, made=made, status=status, **values)
+            yield _about("error_accepted", event, made=effects, status=status, **values)
 
 
 def error_in_body(test: ObservedTest) -> Iterator[Finding]:
@@ -217,8 +221,8 @@ def _made_during(test: ObservedTest, event: Event) -> tuple[range, list[Write], 
     and the publish requests.
     """
     inside = range(event.data.get("began") or event.number, event.number)
-    calls = [one for one in test.published if one.number in inside]
-    return inside, [one for one in test.writes if one.number in inside], calls
+    calls = [call for call in test.published if call.number in inside]
+    return inside, [write for write in test.writes if write.number in inside], calls
 
 
 def _callbacks(test: ObservedTest) -> Iterator[tuple[Event, dict[str, Any]]]:
@@ -244,11 +248,13 @@ def _deliveries_of_runs(test: ObservedTest) -> Iterator[_Delivery]:
     for event in _accepted(test):
         inside, writes, sent = _made_during(test, event)
         # The delivery that starts a run is the message of a client, which belongs to no run yet.
-        started = (one.name for call in sent for one in subjects(call) if one.kind == "run")
+        started = (
+            subject.name for call in sent for subject in subjects(call) if subject.kind == "run"
+        )
         run = event.data.get("run") or test.lookups.header(inside.start, "upstash-workflow-runid")
         if run := run or next(started, ""):
             bodies = [
-                (call, one.get("body")) for call in sent for one in items_of(call.request_body)
+                (call, item.get("body")) for call in sent for item in items_of(call.request_body)
             ]
             steps = [
                 (call, step) for call, body in bodies for step in items_of(str(body))
@@ -260,23 +266,25 @@ def _deliveries_of_runs(test: ObservedTest) -> Iterator[_Delivery]:
 def _ran_step(delivery: _Delivery) -> bool:
     """Return whether a delivery may have run a function of a step, whose result it then sent."""
     steps = [step for _, step in delivery.steps]
-    return any(one["stepType"] == "Run" and not one.get("targetStep") for one in steps)
+    return any(step["stepType"] == "Run" and not step.get("targetStep") for step in steps)
 
 
 def effect_outside_steps(test: ObservedTest) -> Iterator[Finding]:
     """Find writes that several deliveries of a workflow run made, one of them in no step."""
-    made: dict[tuple[str, str], list[tuple[_Delivery, Write]]] = {}
-    for one in _deliveries_of_runs(test):
-        for write in one.writes:
+    additions: dict[tuple[str, str], list[tuple[_Delivery, Write]]] = {}
+    for delivery in _deliveries_of_runs(test):
+        for write in delivery.writes:
             if write.adds:
-                made.setdefault((one.run, repr(write.words)), []).append((one, write))
-    for (run, _), found in made.items():
-        times = len({one.event.number for one, _ in found})
-        outside = [write for one, write in found if not _ran_step(one)]
+                additions.setdefault((delivery.run, repr(write.words)), []).append(
+                    (delivery, write)
+                )
+    for (run, _), same_additions in additions.items():
+        times = len({delivery.event.number for delivery, _ in same_additions})
+        outside = [write for delivery, write in same_additions if not _ran_step(delivery)]
         if times > 1 and outside:
             write = outside[-1]
             values = {"write": " ".join(write.words[:2]), "times": times, "run": run}
-            numbers = [other.number for _, other in found]
+            numbers = [other.number for _, other in same_additions]
             yield _about_write("effect_outside_steps", test, write, numbers, **values)
 
 
@@ -285,17 +293,17 @@ def differs_in_replay(test: ObservedTest) -> Iterator[Finding]:
     and deliveries that went on after a step.
     """
     read: dict[tuple[object, ...], tuple[int, bytes]] = {}
-    for one in _deliveries_of_runs(test):
-        written = {write.number for write in one.writes}
-        for call in (each for each in test.calls if each.number in one.inside):
+    for delivery in _deliveries_of_runs(test):
+        written = {write.number for write in delivery.writes}
+        for call in (test_call for test_call in test.calls if test_call.number in delivery.inside):
             if call.service != "queue" and call.number not in written and has_full_answer(call):
-                request = one.run, call.handle, call.target, call.request_body
+                request = delivery.run, call.handle, call.target, call.request_body
                 number, before = read.setdefault(request, (call.number, call.response_body))
-                if before != call.response_body and number not in one.inside:
-                    yield about_entry("read_again", call, [number], run=one.run)
-        if len({call.number for call, _ in one.steps}) > 1:
-            names = [str(step.get("stepName")) for _, step in one.steps]
-            yield about_entry("went_on_after_step", one.steps[-1][0], steps=names)
+                if before != call.response_body and number not in delivery.inside:
+                    yield about_entry("read_again", call, [number], run=delivery.run)
+        if len({call.number for call, _ in delivery.steps}) > 1:
+            names = [str(step.get("stepName")) for _, step in delivery.steps]
+            yield about_entry("went_on_after_step", delivery.steps[-1][0], steps=names)
 
 
 _MADE = re.compile(r"([A-Za-z][\w.]*[-_:./])((?=[a-f-]*\d)[0-9a-f]{8,}(?:-[0-9a-f]{4,})*|\d{6,})")
@@ -307,34 +315,34 @@ def made_again(test: ObservedTest) -> Iterator[Finding]:
     deliveries, of which the later one received neither: no step had returned them.
     """
     used: dict[tuple[str, str], tuple[str, int]] = {}
-    for one in _deliveries_of_runs(test):
-        sent = test.lookups.attempts.get(one.inside.start)
+    for delivery in _deliveries_of_runs(test):
+        sent = test.lookups.attempts.get(delivery.inside.start)
         body = b"" if sent is None else sent.body
         received = f"{decoded(parsed(body))} {body.decode('latin-1')}"
-        for write in one.writes:
+        for write in delivery.writes:
             for prefix, part in dict.fromkeys(_MADE.findall(" ".join(write.words))):
-                first, number = used.setdefault((one.run, prefix), (part, write.number))
+                first, number = used.setdefault((delivery.run, prefix), (part, write.number))
                 is_known = sent is None or first in received or part in received
-                if first != part and not is_known and number < one.inside.start:
-                    values = {"now": prefix + part, "before": prefix + first, "run": one.run}
-                    found = _about_write("made_again", test, write, [number], **values)
-                    yield replace(found, severity="hint")
+                if first != part and not is_known and number < delivery.inside.start:
+                    values = {"now": prefix + part, "before": prefix + first, "run": delivery.run}
+                    finding = _about_write("made_again", test, write, [number], **values)
+                    yield replace(finding, severity="hint")
 
 
 def _about_write(
     kind: str, test: ObservedTest, write: Write, evidence: Iterable[int], /, **values: Any
 ) -> Finding:
-    call = next(one for one in test.calls if one.number == write.number)
+    call = next(test_call for test_call in test.calls if test_call.number == write.number)
     of_service = report_part(call.service, "findings").subjects
     return replace(about_entry(kind, call, evidence, **values), subjects=tuple(of_service(call)))
 
 
 def no_waiter(test: ObservedTest) -> Iterator[Finding]:
     """Find notified events that woke no run, while runs wait for an event that nothing notified."""
-    calls = [one for one in test.calls_to("queue") if has_full_answer(one)]
-    waits = {_event_of(one): one for one in calls if one.route == "wait_for_event"}
-    notified = {_event_of(one): one for one in calls if one.route == "notify_event"}
-    others = [one for one in waits if one not in notified]
+    calls = [call for call in test.calls_to("queue") if has_full_answer(call)]
+    waits = {_event_of(call): call for call in calls if call.route == "wait_for_event"}
+    notified = {_event_of(call): call for call in calls if call.route == "notify_event"}
+    others = [event_id for event_id in waits if event_id not in notified]
     for name, call in notified.items():
         if parsed(call.response_body) == [] and (name in waits or others):
             number = waits[name if name in waits else others[-1]].number
@@ -354,12 +362,12 @@ def unlikely_duration(test: ObservedTest) -> Iterator[Finding]:
             continue
         headers = {name.lower(): value for name, value in _only_message(call)[0].items()}
         for setting in ("retry-delay", "delay", "timeout"):
-            given, is_ms = str(headers.get(f"upstash-{setting}") or ""), setting == "retry-delay"
-            digits = given.removesuffix("s")
+            duration, is_ms = str(headers.get(f"upstash-{setting}") or ""), setting == "retry-delay"
+            digits = duration.removesuffix("s")
             number = int(digits) if digits.isascii() and digits.isdigit() else 0
             if 0 < number < 1000 if is_ms else number >= 10_000 and number % 1000 == 0:
                 means = f"{number} ms" if is_ms else f"{number / 3600:.3g} h"
-                values = {"setting": setting.replace("-", " "), "given": given, "means": means}
+                values = {"setting": setting.replace("-", " "), "given": duration, "means": means}
                 yield about_entry("unlikely_duration", call, severity="hint", **values)
 
 
@@ -417,19 +425,19 @@ def addition(call: Call) -> tuple[object, set[str]] | None:
 _DEDUPLICATING = {"upstash-deduplication-id", "upstash-content-based-deduplication"}
 
 
-def subjects(call: Call) -> Iterator[Subject]:
+def subjects(call: Call) -> Iterator[ReportSubject]:
     """Yield the queue and the workflow runs of a request, and what it created."""
     if call.facts.get("queue"):
-        yield Subject("queue", str(call.facts["queue"]), call.handle)
-    given: list[Any] = [one.get("headers") for one in items_of(call.request_body)]
-    for headers in (dict(call.request_headers.pairs), *given):
+        yield ReportSubject("queue", str(call.facts["queue"]), call.handle)
+    headers_of_items: list[Any] = [item.get("headers") for item in items_of(call.request_body)]
+    for headers in (dict(call.request_headers.pairs), *headers_of_items):
         for name, value in headers.items() if isinstance(headers, dict) else ():
             if name.lower() == "upstash-workflow-runid" and isinstance(value, str):
-                yield Subject("run", value, call.handle)
-    for one in items_of(call.response_body) if has_full_answer(call) else ():
+                yield ReportSubject("run", value, call.handle)
+    for item in items_of(call.response_body) if has_full_answer(call) else ():
         for name, kind in _CREATED.items():
-            if isinstance(one.get(name), str):
-                yield Subject(kind, one[name], call.handle)
+            if isinstance(item.get(name), str):
+                yield ReportSubject(kind, item[name], call.handle)
 
 
 _CREATED = {"messageId": "message", "scheduleId": "schedule", "workflowRunId": "run"}

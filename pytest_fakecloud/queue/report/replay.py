@@ -11,7 +11,7 @@ from ..model import Outcome
 from ..wire.values import as_text
 
 
-class Copy(replay.Copy):
+class ReplayedQueue(replay.ReplayedFake):
     """A replayed queue, whose delivery attempts end with the outcomes of the real ones."""
 
     delivers = True
@@ -26,17 +26,19 @@ class Copy(replay.Copy):
         engine = self.fake._engine
         self.time.expect(event.at_us)
         for message in _messages_of(event, engine):
-            found = engine.begin(message.id) if message.id in engine.pending else None
-            if found is not None:
-                self._begun[event.number] = found
+            attempt = engine.begin(message.id) if message.id in engine.pending else None
+            if attempt is not None:
+                self._begun[event.number] = attempt
                 return
         raise replay.Inexact(f"attempt {event.number} did not start in the replay")
 
     def finish_attempt(self, event: Event) -> None:
         begun, number = self._begun.pop(event.number), event.data.get("number")
         engine: Any = self.real._engine
-        attempts = (one for message in _messages_of(event, engine) for one in message.attempts)
-        attempt = next((one for one in attempts if one.number == number), None)
+        attempts = (
+            attempt for message in _messages_of(event, engine) for attempt in message.attempts
+        )
+        attempt = next((attempt for attempt in attempts if attempt.number == number), None)
         if attempt is None:
             raise replay.Inexact(f"the queue no longer has the details of attempt {event.number}")
         ended = attempt.ended_us or attempt.at_us
@@ -49,8 +51,15 @@ class Copy(replay.Copy):
         self.fake._engine.finish(begun, outcome)
 
 
+REPLAYED = ReplayedQueue
+
+
 def _messages_of(event: Event, engine: Any) -> list[Any]:
     """Return the messages of an attempt: several receivers of a message have the same public ID."""
     url, message_id = event.data.get("url"), event.data.get("message_id")
     every = list(engine.messages.values())
-    return [one for one in every if one.public_id == message_id and as_text(one.url) == url]
+    return [
+        message
+        for message in every
+        if message.public_id == message_id and as_text(message.url) == url
+    ]

@@ -10,7 +10,7 @@ from ...core.calls import Call
 from ...core.errors import listed, plural
 from ...core.timers import clock_time, to_datetime
 from ...reporting.calls import Lookups, has_full_answer
-from ...reporting.model import Row, Sentences, Summary, Values
+from ...reporting.model import ReportRow, Sentences, Summary, Values
 from ...reporting.values import (
     EXCERPT,
     compact,
@@ -109,7 +109,7 @@ def _accepted(call: Call, lookups: Lookups) -> str:
         return lookups.short(lookups.created_by_lost_call[call.number])
     if not has_full_answer(call):
         return ""
-    return listed([_created(one, call, lookups) for one in items_of(call.response_body)])
+    return listed([_created(item, call, lookups) for item in items_of(call.response_body)])
 
 
 def _created(result: Mapping[str, Any], call: Call, lookups: Lookups) -> str:
@@ -142,18 +142,18 @@ def _callback_report(body: bytes | str) -> dict[str, Any] | None:
     report = parsed(body)
     if not isinstance(report, dict) or "sourceMessageId" not in report:
         return None
-    found: dict[str, Any] = decoded(report)
-    for name, value in found.items():
+    fields: dict[str, Any] = decoded(report)
+    for name, value in fields.items():
         if isinstance(value, dict) and isinstance(report[name], str):
-            found[name] = value.get("Base64", value)
-    return found
+            fields[name] = value.get("Base64", value)
+    return fields
 
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else compact(value)
 
 
-def attempt_summary(row: Row, last: Row, lookups: Lookups) -> Summary:
+def attempt_summary(row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
     assert row.delivery is not None
     data = row.delivery.data
     what = f"{attempt_name(row, last, lookups)} {data.get('method', '')} {data.get('url', '')}"
@@ -168,7 +168,7 @@ def attempt_summary(row: Row, last: Row, lookups: Lookups) -> Summary:
     )
 
 
-def attempt_name(row: Row, last: Row, lookups: Lookups) -> str:
+def attempt_name(row: ReportRow, last: ReportRow, lookups: Lookups) -> str:
     """Return the name of an attempt, such as ``attempt 1 to 3 of msg_1234``."""
     assert row.delivery is not None
     data = row.delivery.data
@@ -282,7 +282,7 @@ def _unseen_check(signature: SignatureDetails) -> Iterator[str]:
 
 
 def _wrong_signature(values: Values, lookups: Lookups) -> str:
-    reasons = [_WRONG_SIGNATURE[one["reason"]].format(**one) for one in values["reasons"]]
+    reasons = [_WRONG_SIGNATURE[reason["reason"]].format(**reason) for reason in values["reasons"]]
     text = "; ".join(reasons)
     return f"{lookups.short(values['message'])} was rejected with {values['status']}: {text}"
 

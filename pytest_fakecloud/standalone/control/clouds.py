@@ -18,7 +18,7 @@ from ...core.timers import to_datetime
 from ...handle import Snapshot
 from ...http.app import Route
 from ...http.messages import Request
-from ...reporting.data import Change, State, changes_of, short_change, state_of
+from ...reporting.data import State, StateChange, changes_of, short_change, state_of
 from ...services import find, report_part
 from ..state_file import checked_state, load_state
 from . import shapes
@@ -60,7 +60,7 @@ class _Running(NamedTuple):
 
     app: ControlApp
     closing: ExitStack
-    wanted: Mapping[str, Any]
+    options: Mapping[str, Any]
     test: str
 
 
@@ -134,31 +134,31 @@ class CloudRoutes:
             fired = getattr(self._cloud.clock, action)(*(body[name] for name in required)) or []
         return {
             **clock_view(self._cloud),
-            "fired": [f"{one.at.isoformat()} {one.label}" for one in fired],
+            "fired": [f"{timer.at.isoformat()} {timer.label}" for timer in fired],
         }
 
     def get_due(self, request: Request) -> shapes.Due:
         """Return the number of planned events, and the next 200 of them."""
         count, soonest = self._cloud._context.clock.planned(_MOST_DUE)
         about = {
-            timer: (handle.name, *known)
+            timer: (handle.name, *planned)
             for handle in self._cloud.fakes()
             if find(handle.fixture).delivers
-            for timer, known in report_part(handle.fixture, "data").planned(handle).items()
+            for timer, planned in report_part(handle.fixture, "data").planned(handle).items()
         }
-        rows = [(one, *about.get(one, (None, None, None, one.label))) for one in soonest]
+        rows = [(timer, *about.get(timer, (None, None, None, timer.label))) for timer in soonest]
         return {
             "now": self._cloud.clock.now().isoformat(),
             "count": count,
             "due": [
                 {
-                    "at": to_datetime(one.due_us).isoformat(),
+                    "at": to_datetime(timer.due_us).isoformat(),
                     "what": what,
                     "handle": handle,
                     "list": place,
                     "item": item,
                 }
-                for one, handle, place, item, what in rows
+                for timer, handle, place, item, what in rows
             ],
         }
 
@@ -183,12 +183,14 @@ class CloudRoutes:
 
     def take_snapshot(self, request: Request) -> shapes.Snapshot:
         """Take a snapshot of all fakes. ``{"id": name}`` names it; the default name is a number."""
-        wanted = fields(request).get("id")
-        if wanted == "":
+        snapshot_id = fields(request).get("id")
+        if snapshot_id == "":
             raise Refused(422, "the id of a snapshot must not be empty")
-        if wanted is None:
-            wanted = next(number for number in self._numbers if str(number) not in self._snapshots)
-        name = str(wanted)
+        if snapshot_id is None:
+            snapshot_id = next(
+                number for number in self._numbers if str(number) not in self._snapshots
+            )
+        name = str(snapshot_id)
         at = self._cloud.clock.now().isoformat()
         self._snapshots[name] = _Kept(self._cloud.snapshot(), states_of(self._cloud), at)
         return self._described(name)
@@ -216,7 +218,7 @@ class CloudRoutes:
         before = self._snapshots[self._known(request.segment("id"))].states
         until = request.query("until")
         after = self._snapshots[self._known(until)].states if until else states_of(self._cloud)
-        changes: list[Change] = []
+        changes: list[StateChange] = []
         not_compared = []
         for name in sorted({*before, *after}):
             old, new = before.get(name), after.get(name)
@@ -265,20 +267,22 @@ class CloudRoutes:
         into, moves = body.get("into"), body.get("move_clock", True)
         fake = None if into is None else handle_named(self._cloud, into)
         with contract():
-            found = self._cloud.replay(body["archive"], into=fake, move_clock=moves)
-        return {"differences": [str(one) for one in found]}
+            differences = self._cloud.replay(body["archive"], into=fake, move_clock=moves)
+        return {"differences": [str(difference) for difference in differences]}
 
 
 def states_of(cloud: Cloud) -> States:
     """Return the data of all fakes that have data, None for those with more than ``MOST_ITEMS``."""
-    found = {one.name: state_of(one) for one in cloud.fakes() if report_part(one.fixture, "data")}
+    states = {
+        fake.name: state_of(fake) for fake in cloud.fakes() if report_part(fake.fixture, "data")
+    }
     return {
         name: state if sum(map(len, state.values())) <= MOST_ITEMS else None
-        for name, state in found.items()
+        for name, state in states.items()
     }
 
 
-def _shown(change: Change) -> shapes.ItemChange:
+def _shown(change: StateChange) -> shapes.ItemChange:
     before, after = short_change(change.before, change.after)
     return {
         "fake": change.fake,
@@ -340,7 +344,7 @@ class IsolatedClouds:
         return self._start(fields(request))
 
     def _start(
-        self, wanted: Mapping[str, Any], shown: Cloud | None = None, test: str = ""
+        self, options: Mapping[str, Any], shown: Cloud | None = None, test: str = ""
     ) -> shapes.NewCloud:
         """Start a cloud, and let it show what another one has seen when a test failed."""
         with ExitStack() as stack, contract(), self._starting:
@@ -349,14 +353,18 @@ class IsolatedClouds:
                     422,
                     f"there are {MOST_CLOUDS} clouds, the maximum: close unused ones with DELETE",
                 )
-            app = stack.enter_context(self._open(wanted))
+            app = stack.enter_context(self._open(options))
             if shown is not None:
                 show_same(app.cloud, shown)
             id = str(next(self._numbers))
-            made: shapes.NewCloud = {"id": id, "seed": app.cloud.seed, "env": app.environment()}
+            new_cloud: shapes.NewCloud = {
+                "id": id,
+                "seed": app.cloud.seed,
+                "env": app.environment(),
+            }
             with self._lock:
-                self._served[id] = _Running(app, stack.pop_all(), wanted, test)
-        return made
+                self._served[id] = _Running(app, stack.pop_all(), options, test)
+        return new_cloud
 
     def keep_cloud(self, request: Request) -> shapes.NewCloud:
         """Keep a copy of an isolated cloud whose test has failed: ``{"test": name}``.
@@ -365,13 +373,13 @@ class IsolatedClouds:
         addresses of its own. Its clock is frozen, and it delivers nothing until the clock is moved.
         It remains until it is closed, or until 20 newer ones exist.
         """
-        known, test = self._known(request.segment("id")), fields(request)["test"]
+        original, test = self._known(request.segment("id")), fields(request)["test"]
         if not isinstance(test, str) or not test:
             raise Refused(422, f"test must be the name of a test, got {test!r:.100}")
-        made = self._start(known.wanted, known.app.cloud, test[:_LONGEST_NAME])
+        new_cloud = self._start(original.options, original.app.cloud, test[:_LONGEST_NAME])
         for oldest in self._kept()[:-MOST_FAILED]:
             self._end(oldest)
-        return made
+        return new_cloud
 
     def end_cloud(self, request: Request) -> shapes.Closed:
         """Close an isolated cloud, with its fakes and its control API."""
@@ -394,17 +402,17 @@ class IsolatedClouds:
 
     def _known(self, id: str) -> _Running:
         with self._lock:
-            found = self._served.get(id)
-        if found is None:
+            running = self._served.get(id)
+        if running is None:
             raise Refused(404, f"there is no cloud {id!r:.100}: GET {PREFIX}/clouds lists them")
-        return found
+        return running
 
     def _end(self, id: str) -> None:
         with self._lock:
-            found = self._served.pop(id, None)
-        if found is not None:  # Another request may have closed it meanwhile.
-            found.closing.close()
-            self._report_ended(Ended(id, found.app.cloud, found.test))
+            running = self._served.pop(id, None)
+        if running is not None:  # Another request may have closed it meanwhile.
+            running.closing.close()
+            self._report_ended(Ended(id, running.app.cloud, running.test))
 
     def close(self) -> None:
         """Close all isolated clouds. Called before the server closes."""

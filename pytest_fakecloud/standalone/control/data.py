@@ -26,12 +26,12 @@ from ...reporting.data import (
     LARGEST_PAGE,
     PAGE,
     PAGING,
-    Attempt,
+    AttemptView,
     DeadLetter,
     Listing,
-    Message,
+    MessageView,
     NotFound,
-    Wanted,
+    PageQuery,
     whole_number,
 )
 from ...reporting.rows import began, rows
@@ -99,7 +99,7 @@ class DataRoutes:
         cursors of another page. Each list has its own filters.
         """
         handle, listing = self._listing(request)
-        return listing.page(handle, _wanted(request, listing))
+        return listing.page(handle, _page_query(request, listing))
 
     def item(self, request: Request) -> object:
         """Return one item of a list in full. The elements of a key's value are paged."""
@@ -109,7 +109,7 @@ class DataRoutes:
                 f"the list {request.params['list']} has no views of single items: its pages are complete"
             )
         id = unquote(request.params["id"], errors="surrogateescape")
-        return listing.item(handle, id, _wanted(request, listing))
+        return listing.item(handle, id, _page_query(request, listing))
 
     def _listing(self, request: Request) -> tuple[Handle, Listing]:
         handle, module = self._browsed(request)
@@ -137,11 +137,11 @@ class DataRoutes:
         queue, module = self._queue(request)
         return module.run_schedule(queue, request.segment("id"))
 
-    def get_attempts(self, request: Request) -> list[Attempt]:
+    def get_attempts(self, request: Request) -> list[AttemptView]:
         """Return the attempts of all messages, or of the message with ``?id=``."""
         queue, module = self._queue(request)
-        wanted = request.query("id")
-        attempts = queue.attempts(**({"id": wanted} if wanted else {}))
+        message_id = request.query("id")
+        attempts = queue.attempts(**({"id": message_id} if message_id else {}))
         return [module.attempt_view(attempt) for attempt in attempts]
 
     def get_dead_letters(self, request: Request) -> list[DeadLetter]:
@@ -149,11 +149,11 @@ class DataRoutes:
         queue, module = self._queue(request)
         return [module.dead_letter_view(letter) for letter in queue.dead_letters()]
 
-    def retry_dead_letter(self, request: Request) -> Message:
+    def retry_dead_letter(self, request: Request) -> MessageView:
         """Retry a dead letter."""
         queue, module = self._queue(request)
         with contract():
-            view: Message = module.retry_dead_letter(queue, request.segment("id"))
+            view: MessageView = module.retry_dead_letter(queue, request.segment("id"))
         return view
 
     def _queue(self, request: Request) -> tuple[Any, Any]:
@@ -171,8 +171,8 @@ class DataRoutes:
         journal. A delivery has two entries and one row.
         """
         after, limit = (whole_number(name, request.query(name)) or 0 for name in ("after", "limit"))
-        found = sorted(_rows_from(self._cloud, after + 1, limit), key=itemgetter("number"))
-        return Answer(_json(found))
+        ordered_rows = sorted(_rows_from(self._cloud, after + 1, limit), key=itemgetter("number"))
+        return Answer(_json(ordered_rows))
 
     def stream(self, request: Request) -> Stream:
         """Stream the rows of the journal after ``?after=N`` as server-sent events.
@@ -215,28 +215,28 @@ class DataRoutes:
         """Return the strict-mode violations."""
         return [
             {
-                "kind": one.kind,
-                "what": one.what,
-                "text": one.text,
-                "facts": {k: str(v) for k, v in one.facts.items()},
+                "kind": problem.kind,
+                "what": problem.what,
+                "text": problem.text,
+                "facts": {k: str(v) for k, v in problem.facts.items()},
             }
-            for one in self._cloud.problems()
+            for problem in self._cloud.problems()
         ]
 
 
-def _wanted(request: Request, listing: Listing) -> Wanted:
-    given = dict(request.query_items())
-    known = {*PAGING, *listing.filters}
-    if unknown := [name for name in given if name not in known]:
-        raise ContractError(unknown_name("parameter of this list", unknown[0], sorted(known)))
-    limit = whole_number("limit", given.get("limit"))
+def _page_query(request: Request, listing: Listing) -> PageQuery:
+    parameters = dict(request.query_items())
+    known_names = {*PAGING, *listing.filters}
+    if unknown := [name for name in parameters if name not in known_names]:
+        raise ContractError(unknown_name("parameter of this list", unknown[0], sorted(known_names)))
+    limit = whole_number("limit", parameters.get("limit"))
     if limit is not None and not 1 <= limit <= LARGEST_PAGE:
         raise ContractError(f"limit must be from 1 to {LARGEST_PAGE}, got {limit}")
     search, after, before, sort = (
-        given.get(name, "") for name in ("search", "after", "before", "sort")
+        parameters.get(name, "") for name in ("search", "after", "before", "sort")
     )
-    filters = {name: given[name] for name in listing.filters if name in given}
-    return Wanted(search, after, before, PAGE if limit is None else limit, filters, sort)
+    filters = {name: parameters[name] for name in listing.filters if name in parameters}
+    return PageQuery(search, after, before, PAGE if limit is None else limit, filters, sort)
 
 
 # -- the journal -----------------------------------------------------------------------------------
@@ -271,8 +271,8 @@ class _UnsentRows:
             self._last = entry.number
             if not self._wait_for_response(entry):
                 self._open_calls.append(entry)
-        found = _rows_of(self._cloud, answered)
-        return found + (_rows_from(self._cloud, min(map(began, new))) if new else [])
+        new_rows = _rows_of(self._cloud, answered)
+        return new_rows + (_rows_from(self._cloud, min(map(began, new))) if new else [])
 
     def _wait_for_response(self, entry: Entry) -> bool:
         """Wait a moment until an entry is complete; return whether it is.

@@ -56,5 +56,5 @@ def fields(request: Request, *, allow_others: bool = False) -> dict[str, Any]:
         body = {name: value for name, value in body.items() if name not in left_out}
     for wrong in violations(body, {**schema, "additionalProperties": allow_others}, "the body"):
         raise Refused(422, wrong)
-    found: dict[str, Any] = body
-    return found
+    members: dict[str, Any] = body
+    return members

@@ -107,11 +107,11 @@ class HandleRoutes:
         sent = Request(method, target, headers, content, ("127.0.0.1", 0))
         answer = handle._app.answer(sent)
         if isinstance(answer, Answer):
-            found = answer.body if isinstance(answer.body, bytes) else _sent(answer.body)
+            raw_body = answer.body if isinstance(answer.body, bytes) else _sent(answer.body)
             return {
                 "status": answer.status,
                 "headers": [list(pair) for pair in answer.headers],
-                "body": found.decode("utf-8", "replace"),
+                "body": raw_body.decode("utf-8", "replace"),
             }
         if isinstance(answer, Effect):
             return {"broken": answer.kind}
@@ -162,12 +162,12 @@ class HandleRoutes:
 
     def remove_fault(self, request: Request) -> shapes.Fault:
         """Remove one fault."""
-        wanted = whole_number("id", request.params["id"])
+        number = whole_number("id", request.params["id"])
         for fault in _kept(named(self._cloud, request)):
-            if self._number_of(fault) == wanted:
+            if self._number_of(fault) == number:
                 fault.remove()
                 return self._fault(fault)
-        raise Refused(404, f"there is no fault {wanted}")
+        raise Refused(404, f"there is no fault {number}")
 
     # -- calls of methods ------------------------------------------------------------------------
 
@@ -197,20 +197,20 @@ class HandleRoutes:
         if not offered[name] and (arguments or keywords):
             raise Refused(422, f"{name} is a property: leave out args and kwargs")
         try:
-            found = getattr(target, name)
-            return {"value": plain(found(*arguments, **keywords) if offered[name] else found)}
+            member = getattr(target, name)
+            return {"value": plain(member(*arguments, **keywords) if offered[name] else member)}
         except Exception as error:
             return _raised(error)
 
-    def _owner(self, wanted: str | None, name: str) -> tuple[Any, str]:
+    def _owner(self, fake_name: str | None, name: str) -> tuple[Any, str]:
         """Return the object that has the named member, or the method that looks it up, and the
         member's name.
         """
-        owner: Any = self._cloud if wanted is None else handle_named(self._cloud, wanted)
+        owner: Any = self._cloud if fake_name is None else handle_named(self._cloud, fake_name)
         part, dot, rest = name.partition(".")
         if not dot:
             return owner, name
-        parts = [one for one in (*_PARTS, *_THINGS) if hasattr(owner, one)]
+        parts = [part_name for part_name in (*_PARTS, *_THINGS) if hasattr(owner, part_name)]
         if part not in parts:
             raise Refused(422, unknown_name(f"part of {type(owner).__name__}", part, parts))
         return getattr(owner, part), rest
@@ -249,15 +249,15 @@ def _kept(handle: Handle) -> list[Fault]:
     return [*handle.faults, *used_up[-_MOST_USED_UP:]]
 
 
-def _headers(handle: Handle, given: Mapping[str, str]) -> list[tuple[str, str]]:
-    for name, value in given.items():
+def _headers(handle: Handle, extra: Mapping[str, str]) -> list[tuple[str, str]]:
+    for name, value in extra.items():
         if not re.fullmatch(TOKEN, name) or not _VALUE.fullmatch(value):
             raise ContractError(
                 f"{name!r:.100}: {value!r:.100} is not a header: pass strings without line breaks"
             )
-    lower = {name.lower() for name in given}
+    lower = {name.lower() for name in extra}
     own = [pair for pair in handle.headers.items() if pair[0].lower() not in lower]
-    return [*own, *given.items()]
+    return [*own, *extra.items()]
 
 
 def _sent(body: object) -> bytes:
@@ -289,19 +289,23 @@ def _offered(kind: type) -> Mapping[str, bool]:
     of anything else with its bases.
     """
     names = PUBLIC_NAMES | PART_NAMES
-    public = next((one for one in kind.__mro__ if one.__name__ in names), object)
-    found: dict[str, bool] = dict.fromkeys(HANDLE_FIELDS, False) if issubclass(kind, Handle) else {}
+    public = next(
+        (public_base for public_base in kind.__mro__ if public_base.__name__ in names), object
+    )
+    members: dict[str, bool] = (
+        dict.fromkeys(HANDLE_FIELDS, False) if issubclass(kind, Handle) else {}
+    )
     for owner in (kind if issubclass(kind, Handle) else public).__mro__:
         if not owner.__module__.startswith(_PACKAGE):
             continue
         for name, member in vars(owner).items():
-            if name.startswith("_") or name in _IN_PROCESS or name in found:
+            if name.startswith("_") or name in _IN_PROCESS or name in members:
                 continue
             if inspect.isfunction(member) or isinstance(member, classmethod | staticmethod):
-                found[name] = True
+                members[name] = True
             elif isinstance(member, property):
-                found[name] = False
-    return dict(sorted(found.items()))
+                members[name] = False
+    return dict(sorted(members.items()))
 
 
 def plain(value: Any, deepest: int = _DEEPEST) -> Any:
@@ -321,13 +325,13 @@ def plain(value: Any, deepest: int = _DEEPEST) -> Any:
     if isinstance(value, dt.timedelta):
         return value.total_seconds()
     if isinstance(value, Call):
-        return plain({name: one for name, one in parts_of(value).items() if name[0] != "_"})
+        return plain({name: part for name, part in parts_of(value).items() if name[0] != "_"})
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         value = value._asdict()
     if isinstance(value, Mapping):
-        return {str(plain(name)): plain(one, deepest) for name, one in value.items()}
+        return {str(plain(name)): plain(member, deepest) for name, member in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [plain(one, deepest) for one in value]
+        return [plain(item, deepest) for item in value]
     if hasattr(value, "tolist") and hasattr(value, "dtype"):
         return plain(value.tolist(), deepest)
     if deepest:
@@ -343,7 +347,7 @@ def _attributes(value: object) -> list[str]:
     if isinstance(value, type) or not kind.__module__.startswith(_PACKAGE):
         return []
     if dataclasses.is_dataclass(value):
-        names = {one.name for one in dataclasses.fields(value)}
+        names = {field.name for field in dataclasses.fields(value)}
     else:
         members = [pair for owner in kind.__mro__ for pair in vars(owner).items()]
         data = (property, MemberDescriptorType)

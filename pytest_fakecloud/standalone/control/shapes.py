@@ -485,23 +485,23 @@ class Schemas:
         if origin is dict:
             return {"type": "object", "additionalProperties": self.of(inner[1])}
         if origin is UnionType:
-            return {"anyOf": [self.of(one) for one in inner]}
+            return {"anyOf": [self.of(member) for member in inner]}
         raise TypeError(f"{kind!r} has no schema")
 
     def name_of(self, kind: Any) -> str:
         name: str = kind.__name__.lstrip("_")
         if name not in self.named:
-            found: dict[str, Any] = {"type": "object"}
-            self.named[name] = found
+            schema: dict[str, Any] = {"type": "object"}
+            self.named[name] = schema
             # Skip the docstring that typing generates, which does not describe the class.
             if kind.__doc__ and not kind.__doc__.startswith("dict("):
-                found["description"] = inspect.cleandoc(kind.__doc__)
+                schema["description"] = inspect.cleandoc(kind.__doc__)
             hints = get_type_hints(kind, include_extras=True)
-            found["properties"] = {key: self.of(value) for key, value in hints.items()}
+            schema["properties"] = {key: self.of(value) for key, value in hints.items()}
             # With string annotations, ``__required_keys__`` wrongly includes NotRequired fields.
             optional = {key for key, value in hints.items() if get_origin(value) is NotRequired}
             if required := sorted(kind.__required_keys__ - optional):
-                found["required"] = required
+                schema["required"] = required
         return name
 
 
@@ -510,11 +510,11 @@ def body_schema(route: str) -> dict[str, Any]:
     """Return the JSON Schema of the body of a request, whose fields are all at its top level."""
     schemas = Schemas()
     kinds = get_args(BODIES[route]) or (BODIES[route],)
-    each = [schemas.named[schemas.name_of(kind)] for kind in kinds]
-    if len(each) == 1:
-        return {"required": [], **each[0]}
+    bodies = [schemas.named[schemas.name_of(kind)] for kind in kinds]
+    if len(bodies) == 1:
+        return {"required": [], **bodies[0]}
     # The fields of a move of the clock depend on its action, which its endpoint checks.
-    names = dict.fromkeys(name for one in each for name in one["properties"])
+    names = dict.fromkeys(name for body in bodies for name in body["properties"])
     return {"type": "object", "required": [], "properties": {name: {} for name in names}}
 
 

@@ -33,20 +33,20 @@ from ...core.timers import Timer
 from .. import errors
 from ..model import (
     DEFAULT_NAMESPACE,
-    Hit,
     Include,
-    Kind,
+    IndexKind,
     Metadata,
     NamespaceInfo,
     Page,
     Predicate,
     Similarity,
     UpdateMode,
+    VectorHit,
     VectorQuery,
     VectorRecord,
 )
 from ..settings import VectorConfig, VectorLimits
-from .namespace import Namespace
+from .namespace import VectorNamespace
 from .ranking import HYBRID_DEPTH, PreparedQuery, Ranker
 from .vectors import Matrix
 
@@ -60,7 +60,7 @@ class Identity(NamedTuple):
     """The properties that an index and a snapshot to restore must share."""
 
     name: str
-    kind: Kind
+    kind: IndexKind
     similarity: Similarity
     dimension: int | None
     dense_model: str
@@ -134,7 +134,7 @@ class VectorSnapshot(NamedTuple):
 
     identity: Identity
     dimension: int | None
-    namespaces: dict[str, Namespace]
+    namespaces: dict[str, VectorNamespace]
     cursors: list[Cursor]
     batches: list[Batch]
     used: dict[tuple[int, str], int]
@@ -194,7 +194,7 @@ class VectorEngine:
         self._picks = ids.stream(name, "random vectors")
         self._ranker = Ranker(config, ids.stream(name, "approximation"))
         self._lock = threading.RLock()
-        self.spaces = {DEFAULT_NAMESPACE: Namespace(dimension)}
+        self.spaces = {DEFAULT_NAMESPACE: VectorNamespace(dimension)}
         """The namespaces by name, in the order of creation."""
         self._holds = 0
         """How often ``hold()`` was called without its ``release()``."""
@@ -230,7 +230,7 @@ class VectorEngine:
                 dimension = self._check_records(records, dimension)
             self._open(dimension)
             for namespace, records in groups.items():
-                space = self.spaces.setdefault(namespace, Namespace(self.dimension))
+                space = self.spaces.setdefault(namespace, VectorNamespace(self.dimension))
                 for record in records:
                     space.put(record)
 
@@ -277,14 +277,14 @@ class VectorEngine:
             )
         with self._lock:
             records = (record for _, record in self._find(namespace).scan())
-            found = [record.id for record in records if predicate(record.metadata)]
-            return self.delete(namespace, found)
+            ids = [record.id for record in records if predicate(record.metadata)]
+            return self.delete(namespace, ids)
 
     def reset(self, namespace: str) -> None:
         """Remove all records of a namespace, immediately also for queries; keep the namespace."""
         with self._lock:
             if namespace in self.spaces:
-                self.spaces[namespace] = Namespace(self.dimension)
+                self.spaces[namespace] = VectorNamespace(self.dimension)
 
     def reset_all(self) -> None:
         with self._lock:
@@ -340,7 +340,7 @@ class VectorEngine:
 
     # -- querying --------------------------------------------------------------------------------
 
-    def query(self, namespace: str, queries: Sequence[VectorQuery]) -> list[list[Hit]]:
+    def query(self, namespace: str, queries: Sequence[VectorQuery]) -> list[list[VectorHit]]:
         """Return the nearest records for each query, best first; none in a missing namespace."""
         with self._lock:
             prepared = [
@@ -350,7 +350,9 @@ class VectorEngine:
             self._spend("query", len(prepared))
             return self.answer(namespace, prepared)
 
-    def answer(self, namespace: str | None, queries: Sequence[PreparedQuery]) -> list[list[Hit]]:
+    def answer(
+        self, namespace: str | None, queries: Sequence[PreparedQuery]
+    ) -> list[list[VectorHit]]:
         """Return the hits for each query. The lock must be held."""
         self._count_read()
         space = None if namespace is None else self.spaces.get(namespace)
@@ -362,7 +364,7 @@ class VectorEngine:
 
     def start_query(
         self, namespace: str, query: VectorQuery, max_idle_us: int
-    ) -> tuple[str, list[Hit]]:
+    ) -> tuple[str, list[VectorHit]]:
         """Open a resumable query; return its uuid and first hits (none without the namespace)."""
         with self._lock:
             self._check_query(query)
@@ -377,7 +379,7 @@ class VectorEngine:
             self._cursors[uuid] = cursor
             return uuid, hits
 
-    def next_hits(self, uuid: str, count: int) -> tuple[list[Hit], Include]:
+    def next_hits(self, uuid: str, count: int) -> tuple[list[VectorHit], Include]:
         """Return the next hits of a resumable query, and the parts of them to include."""
         with self._lock:
             if not uuid:
@@ -411,7 +413,7 @@ class VectorEngine:
             if now_us - cursor.used_us > cursor.max_idle_us:
                 del self._cursors[cursor.uuid]
 
-    def _next_batch(self, cursor: Cursor, count: int) -> list[Hit]:
+    def _next_batch(self, cursor: Cursor, count: int) -> list[VectorHit]:
         query = cursor.query._replace(top_k=count)
         self._spend("query", 1)
         predicate = self._check_query(query)
@@ -461,9 +463,9 @@ class VectorEngine:
     def _move(self, namespace: str, new: str | None) -> None:
         """Move queries and changes of a renamed namespace. Of a deleted one (None), both end."""
         moving: list[Cursor | Batch] = [*self._cursors.values(), *self._batches]
-        for one in moving:
-            if one.namespace == namespace:
-                one.namespace = new
+        for cursor in moving:
+            if cursor.namespace == namespace:
+                cursor.namespace = new
 
     def _check_named(self, namespace: str, verb: str) -> None:
         if namespace == DEFAULT_NAMESPACE:
@@ -471,7 +473,7 @@ class VectorEngine:
         if namespace not in self.spaces:
             raise errors.namespace_missing(namespace, self.identity.name)
 
-    def _space_for(self, namespace: str) -> Namespace:
+    def _space_for(self, namespace: str) -> VectorNamespace:
         """Return the namespace with this name, or a new one that is not part of the index yet.
 
         Raises ``VectorError`` 400 if a new namespace would exceed the limit.
@@ -479,7 +481,7 @@ class VectorEngine:
         space = self.spaces.get(namespace)
         if space is None:
             errors.check_limit("Namespace count", len(self.spaces) + 1, self.limits.namespaces)
-            space = Namespace(self.dimension)
+            space = VectorNamespace(self.dimension)
         return space
 
     # -- pending changes -------------------------------------------------------------------------
@@ -505,7 +507,7 @@ class VectorEngine:
                 for batch in list(self._batches):
                     self._finish(batch)
 
-    def _put(self, namespace: str, space: Namespace, records: Sequence[VectorRecord]) -> None:
+    def _put(self, namespace: str, space: VectorNamespace, records: Sequence[VectorRecord]) -> None:
         delay_us, reads = self.settings.ready_after_us, self.settings.ready_after_reads
         ready = not self._holds and delay_us is None and reads is None
         for record in records:
@@ -572,7 +574,7 @@ class VectorEngine:
             )
         with self._lock:
             self.dimension = snapshot.dimension
-            self.spaces = {name: one.copy() for name, one in snapshot.namespaces.items()}
+            self.spaces = {name: space.copy() for name, space in snapshot.namespaces.items()}
             self._cursors = {cursor.uuid: cursor.copy() for cursor in snapshot.cursors}
             self._used = snapshot.used
             self.close()
@@ -589,10 +591,10 @@ class VectorEngine:
             for batch in self._batches:
                 batch.cancel()
 
-    def _find(self, namespace: str) -> Namespace:
+    def _find(self, namespace: str) -> VectorNamespace:
         """Return a namespace or, if it does not exist, an empty one that is not part of the index."""
         space = self.spaces.get(namespace)
-        return Namespace(None) if space is None else space
+        return VectorNamespace(None) if space is None else space
 
     def _open(self, dimension: int | None) -> None:
         if self.dimension is None and dimension is not None:
@@ -617,7 +619,7 @@ class VectorEngine:
     def _check_change(self, change: VectorRecord) -> None:
         """Check the vectors of a change. A change to a hybrid index needs both vectors or neither."""
         self._check_kind(change, "the update", change.id)
-        if self.kind is Kind.HYBRID and (change.vector is None) != (change.sparse is None):
+        if self.kind is IndexKind.HYBRID and (change.vector is None) != (change.sparse is None):
             raise errors.unprocessable(
                 "An update of a hybrid index must contain both vector and sparseVector, or neither."
             )
@@ -628,9 +630,9 @@ class VectorEngine:
         self._check_kind(query, "the query")
         if query.vector is None and query.sparse is None:
             fields = {
-                Kind.DENSE: ("dense", "vector"),
-                Kind.SPARSE: ("sparse", "sparseVector"),
-                Kind.HYBRID: ("dense or sparse", "vector or field sparseVector"),
+                IndexKind.DENSE: ("dense", "vector"),
+                IndexKind.SPARSE: ("sparse", "sparseVector"),
+                IndexKind.HYBRID: ("dense or sparse", "vector or field sparseVector"),
             }
             kinds, field = fields[self.kind]
             raise errors.vectors_required(kinds, f"the query has no field {field}")
@@ -650,10 +652,10 @@ class VectorEngine:
 
         return compile_filter(text)
 
-    def _check_kind(self, given: VectorRecord | VectorQuery, what: str, id: str = "") -> None:
-        if given.vector is not None and not self.kind.has_dense:
+    def _check_kind(self, content: VectorRecord | VectorQuery, what: str, id: str = "") -> None:
+        if content.vector is not None and not self.kind.has_dense:
             field, kind = "vector", "sparse"
-        elif given.sparse is not None and not self.kind.has_sparse:
+        elif content.sparse is not None and not self.kind.has_sparse:
             field, kind = "sparseVector", "dense"
         else:
             return
@@ -661,11 +663,11 @@ class VectorEngine:
         raise errors.vectors_required(kind, f"{whose} has a {field}")
 
     def _check_dimension(
-        self, given: VectorRecord | VectorQuery, dimension: int | None
+        self, content: VectorRecord | VectorQuery, dimension: int | None
     ) -> int | None:
-        if given.vector is None:
+        if content.vector is None:
             return dimension
-        count = len(given.vector)
+        count = len(content.vector)
         if dimension is not None and count != dimension:
             raise errors.invalid_dimension(count, dimension)
         if count == 0:

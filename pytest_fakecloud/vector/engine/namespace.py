@@ -27,7 +27,7 @@ ENTRY_BYTES = 8
 _HOLE = VectorRecord("")
 
 
-class Namespace:
+class VectorNamespace:
     """The records of one namespace. All methods expect values that have already been checked."""
 
     def __init__(self, dimension: int | None) -> None:
@@ -193,7 +193,7 @@ class Namespace:
             if record.sparse is not None:
                 self.sparse_index.add(row, record.sparse)
 
-    def copy(self) -> Namespace:
+    def copy(self) -> VectorNamespace:
         """Return an independent copy. Records are shared, because they are never modified in place."""
         clone = copy(self)
         clone.matrix = None if self.matrix is None else self.matrix.copy()

@@ -22,10 +22,18 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core.ids import RandomStream
-from ..model import Floats, Fusion, Hit, Predicate, Rows, VectorQuery
+from ..model import Floats, Fusion, Predicate, Rows, VectorHit, VectorQuery
 from ..settings import VectorConfig
-from .namespace import Namespace
-from .vectors import Accept, Ranking, Search, best_first, float32_scores, lower_bound, rank_dense
+from .namespace import VectorNamespace
+from .vectors import (
+    Accept,
+    DenseSearch,
+    Ranking,
+    best_first,
+    float32_scores,
+    lower_bound,
+    rank_dense,
+)
 
 HYBRID_DEPTH = 1000
 RANK_CONSTANT = 60
@@ -59,7 +67,9 @@ class Ranker:
         self._config = config
         self._random = random
 
-    def answer(self, namespace: Namespace, queries: Sequence[PreparedQuery]) -> list[list[Hit]]:
+    def answer(
+        self, namespace: VectorNamespace, queries: Sequence[PreparedQuery]
+    ) -> list[list[VectorHit]]:
         """Return the hits of each query, best first. Dense vectors must have the index's dimension."""
         dense = iter(self._dense(namespace, [q for q in queries if q.query.vector is not None]))
         answers = []
@@ -73,10 +83,10 @@ class Ranker:
             else:
                 rows, scores = self._fused(namespace, prepared, next(dense))
             records = namespace.records(rows.tolist(), with_vectors=query.include.vectors)
-            answers.append([*map(Hit, scores, records)])
+            answers.append([*map(VectorHit, scores, records)])
         return answers
 
-    def _dense(self, namespace: Namespace, queries: Sequence[PreparedQuery]) -> list[Ranking]:
+    def _dense(self, namespace: VectorNamespace, queries: Sequence[PreparedQuery]) -> list[Ranking]:
         matrix = namespace.matrix
         if matrix is None or not matrix.count:
             return [EMPTY for _ in queries]
@@ -92,14 +102,16 @@ class Ranker:
             for prepared, ranking in zip(queries, rankings, strict=True)
         ]
 
-    def _search(self, namespace: Namespace, prepared: PreparedQuery, depth: int) -> Search:
+    def _search(
+        self, namespace: VectorNamespace, prepared: PreparedQuery, depth: int
+    ) -> DenseSearch:
         vector = prepared.query.vector
         assert vector is not None
-        return Search(
+        return DenseSearch(
             vector, depth, _accept(namespace, prepared), self._order, self._budget(prepared)
         )
 
-    def _sparse(self, namespace: Namespace, prepared: PreparedQuery) -> Ranking:
+    def _sparse(self, namespace: VectorNamespace, prepared: PreparedQuery) -> Ranking:
         query = prepared.query
         assert query.sparse is not None
         depth = prepared.rows_wanted
@@ -115,7 +127,9 @@ class Ranker:
         accepted = list(islice((position for position, row in tested if accept(row)), depth))
         return Ranking(ranking.rows[accepted], ranking.scores[accepted])
 
-    def _fused(self, namespace: Namespace, prepared: PreparedQuery, dense: Ranking) -> Ranking:
+    def _fused(
+        self, namespace: VectorNamespace, prepared: PreparedQuery, dense: Ranking
+    ) -> Ranking:
         query = prepared.query
         if query.fusion is Fusion.DBSF and len(dense.rows):
             assert namespace.matrix is not None
@@ -137,28 +151,30 @@ class Ranker:
     def _budget(self, prepared: PreparedQuery) -> int | None:
         return None if prepared.predicate is None else self._config.filter_budget
 
-    def _depth_with_spare(self, namespace: Namespace, prepared: PreparedQuery) -> int:
+    def _depth_with_spare(self, namespace: VectorNamespace, prepared: PreparedQuery) -> int:
         depth, recall = prepared.rows_wanted, self._config.recall
         if recall == 1:
             return depth
         expected = math.ceil(depth / recall) if recall else len(namespace.stored)
         return min(expected + SPARE, len(namespace.stored))
 
-    def _lossy(self, namespace: Namespace, prepared: PreparedQuery, ranking: Ranking) -> Ranking:
+    def _lossy(
+        self, namespace: VectorNamespace, prepared: PreparedQuery, ranking: Ranking
+    ) -> Ranking:
         """Keep each row with the probability ``recall``. If too few rows remain, rank all rows of the
         namespace, and draw from the additional ones in the same way.
         """
-        kept = self._kept(len(ranking.rows))
+        indexes = self._kept(len(ranking.rows))
         depth = prepared.rows_wanted
-        if len(kept) < depth and len(ranking.rows) < len(namespace.stored):
+        if len(indexes) < depth and len(ranking.rows) < len(namespace.stored):
             assert namespace.matrix is not None
             search = self._search(namespace, prepared, len(namespace.stored))
             [whole] = rank_dense(
                 namespace.matrix, self._config.similarity, [search], namespace.hidden
             )
             more = self._kept(len(whole.rows) - len(ranking.rows), first=len(ranking.rows))
-            ranking, kept = whole, kept + more
-        return Ranking(ranking.rows[kept[:depth]], ranking.scores[kept[:depth]])
+            ranking, indexes = whole, indexes + more
+        return Ranking(ranking.rows[indexes[:depth]], ranking.scores[indexes[:depth]])
 
     def _kept(self, count: int, first: int = 0) -> list[int]:
         """Return the positions that ``recall`` keeps, of ``count`` from ``first`` on."""
@@ -170,7 +186,7 @@ class Ranker:
         ]
 
 
-def _accept(namespace: Namespace, prepared: PreparedQuery) -> Accept | None:
+def _accept(namespace: VectorNamespace, prepared: PreparedQuery) -> Accept | None:
     predicate, exclude, stored = prepared.predicate, prepared.exclude, namespace.stored
     if predicate is None:
         return (lambda row: stored[row].id not in exclude) if exclude else None

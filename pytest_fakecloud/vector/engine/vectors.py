@@ -55,7 +55,7 @@ class Ranking(NamedTuple):
     scores: Floats
 
 
-class Search(NamedTuple):
+class DenseSearch(NamedTuple):
     """A search by a dense vector: the vector, the number of rows to return, and a condition.
 
     If ``accept`` is None, every row is accepted. Rows with equal scores are sorted by row number
@@ -71,7 +71,7 @@ class Search(NamedTuple):
 
 
 def rank_dense(
-    matrix: Matrix, similarity: Similarity, searches: Sequence[Search], hidden: Rows
+    matrix: Matrix, similarity: Similarity, searches: Sequence[DenseSearch], hidden: Rows
 ) -> list[Ranking]:
     """Return the best rows for each search by score, then row number, without ``hidden`` rows."""
     batches = (searches[start : start + BATCH] for start in range(0, len(searches), BATCH))
@@ -82,7 +82,7 @@ def rank_dense(
     ]
 
 
-def _products(matrix: Matrix, batch: Sequence[Search]) -> Iterable[Floats]:
+def _products(matrix: Matrix, batch: Sequence[DenseSearch]) -> Iterable[Floats]:
     """Return the float32 products of all rows with the vector of each search."""
     # Ignore overflow: exact scoring replaces any row of infinities or NaN.
     with np.errstate(over="ignore", invalid="ignore"):
@@ -108,7 +108,7 @@ def _product(values: Floats, vector: Floats) -> Floats:
 
 
 def _rank(
-    matrix: Matrix, similarity: Similarity, search: Search, dots: Floats, hidden: Rows
+    matrix: Matrix, similarity: Similarity, search: DenseSearch, dots: Floats, hidden: Rows
 ) -> Ranking:
     scorer = _Scorer(matrix, similarity, search.vector)
     keys, slack = scorer.keys(dots)
@@ -186,7 +186,7 @@ def best_first(
     return Ranking(rows[best], scores[best])
 
 
-def _candidates(keys: NDArray[np.floating], search: Search, slack: Slack) -> Rows:
+def _candidates(keys: NDArray[np.floating], search: DenseSearch, slack: Slack) -> Rows:
     if search.accept is None:
         least = lower_bound(keys, search.depth)
         near = keys >= least - slack(least) if math.isfinite(least) else keys > -math.inf
@@ -449,9 +449,9 @@ class SparseIndex:
                 having, values = self._arrays[dimension]
                 total[having] += weight * values
                 touched[having] = True
-        found = np.flatnonzero(touched)
+        scored_rows = np.flatnonzero(touched)
         # JSON has no form for sums beyond float32's range, so the largest float32 replaces them.
-        return found, np.nan_to_num(total[found])
+        return scored_rows, np.nan_to_num(total[scored_rows])
 
     def copy(self) -> SparseIndex:
         clone = copy(self)

@@ -15,9 +15,9 @@ from ...reporting.data import (
     Item,
     Listing,
     NotFound,
+    PageQuery,
     State,
     View,
-    Wanted,
     page_of,
     page_of_names,
     plain,
@@ -38,35 +38,35 @@ _NUMBERS = 16
 
 def state(handle: VectorIndex) -> State:
     """Return the vectors by namespace and id, also pending ones, and the resumable queries."""
-    found: State = {}
+    sections: State = {}
     for name in handle.namespaces():
-        found[_section_of(name)] = {
+        sections[_section_of(name)] = {
             str(item["id"]): {**_folded(item), "state": "ready"} for item in handle.vectors(name)
         }
     for item in handle.pending():
         fields = {**_folded(item), "state": "pending"}
         section = _section_of(fields.pop("namespace"))
-        found.setdefault(section, {})[str(fields["id"])] = fields
-    found["resumable queries"] = {
-        one.uuid: {"namespace": one.namespace, "returned": sorted(one.handed_out)}
-        for one in handle._engine.cursors()
+        sections.setdefault(section, {})[str(fields["id"])] = fields
+    sections["resumable queries"] = {
+        cursor.uuid: {"namespace": cursor.namespace, "returned": sorted(cursor.handed_out)}
+        for cursor in handle._engine.cursors()
     }
-    return found
+    return sections
 
 
 def _folded(item: Mapping[str, Any]) -> Item:
     """Return a record as plain JSON, with its vectors folded to their length and first numbers."""
-    found = dict(item)
-    if len(vector := found.get("vector") or ()) > _NUMBERS:
-        found["vector"] = _beginning(vector)
-    if len((sparse := found.get("sparseVector") or {}).get("indices", ())) > _NUMBERS:
-        found["sparseVector"] = {name: _beginning(numbers) for name, numbers in sparse.items()}
-    return cast("Item", plain(found))
+    folded = dict(item)
+    if len(vector := folded.get("vector") or ()) > _NUMBERS:
+        folded["vector"] = _beginning(vector)
+    if len((sparse := folded.get("sparseVector") or {}).get("indices", ())) > _NUMBERS:
+        folded["sparseVector"] = {name: _beginning(numbers) for name, numbers in sparse.items()}
+    return cast("Item", plain(folded))
 
 
 def _beginning(numbers: Sequence[float]) -> str:
     """Return the first numbers of a vector, and a hash by which a change of the others is seen."""
-    first = ", ".join(f"{one:g}" for one in numbers[:_FIRST])
+    first = ", ".join(f"{number:g}" for number in numbers[:_FIRST])
     return f"[{first}, …] ({len(numbers)} numbers, hash {crc32(repr(numbers).encode()):08x})"
 
 
@@ -74,46 +74,46 @@ def _section_of(namespace: str) -> str:
     return f"namespace {namespace}" if namespace else "default namespace"
 
 
-def namespaces(handle: VectorIndex, wanted: Wanted) -> View:
+def namespaces(handle: VectorIndex, page_query: PageQuery) -> View:
     def show(name: str) -> View:
         return {"name": name, "count": handle._engine.count(name)}
 
-    return page_of_names(handle.namespaces(), wanted, show)
+    return page_of_names(handle.namespaces(), page_query, show)
 
 
-def vectors(handle: VectorIndex, wanted: Wanted) -> View:
+def vectors(handle: VectorIndex, page_query: PageQuery) -> View:
     """Return a page of a namespace's vectors, sorted by id, each projected onto a plane.
 
     ``filter`` is a metadata filter in the syntax of queries. The page also contains the projection
     of the namespace's last query vector and the ids that the query returned.
     """
-    engine, namespace = handle._engine, wanted.filters.get("namespace", "")
-    found = every = list(_scan(engine, namespace))
-    if text := wanted.filters.get("filter"):
-        found = [one for one in every if handle.matches(text, one.metadata)]
+    engine, namespace = handle._engine, page_query.filters.get("namespace", "")
+    matching = every = list(_scan(engine, namespace))
+    if text := page_query.filters.get("filter"):
+        matching = [record for record in every if handle.matches(text, record.metadata)]
     page = page_of(
-        found,
-        wanted,
-        sort_key=lambda one: (one.id,),
-        show=lambda one: {
-            "id": one.id,
-            "metadata": _short(_json(one.metadata)),
-            "data": _short(one.data or ""),
+        matching,
+        page_query,
+        sort_key=lambda record: (record.id,),
+        show=lambda record: {
+            "id": record.id,
+            "metadata": _short(_json(record.metadata)),
+            "data": _short(record.data or ""),
         },
-        text=lambda one: f"{one.id} {_json(one.metadata)} {one.data or ''}",
+        text=lambda record: f"{record.id} {_json(record.metadata)} {record.data or ''}",
     )
     shown = page["items"]
     dense = list(map(_components, engine.fetch(namespace, [row["id"] for row in shown])))
     places, query = _places(handle, namespace, dense)
     rows = [
-        {**row, "vector": [round(one, 6) for one in components[:_NUMBERS]], **place}
+        {**row, "vector": [round(component, 6) for component in components[:_NUMBERS]], **place}
         for row, components, place in zip(shown, dense, places, strict=True)
     ]
     return page | {"items": rows, "total": len(every), "query": query}
 
 
-def vector(handle: VectorIndex, id: str, wanted: Wanted) -> View:
-    namespace = wanted.filters.get("namespace", "")
+def vector(handle: VectorIndex, id: str, page_query: PageQuery) -> View:
+    namespace = page_query.filters.get("namespace", "")
     (record,) = handle._engine.fetch(namespace, [id])
     if record is None:
         raise NotFound(f"namespace {namespace!r:.100} has no vector {id!r:.200}")
@@ -183,7 +183,11 @@ def _scan(engine: VectorEngine, namespace: str) -> Iterator[VectorRecord]:
 
 
 def _components(record: VectorRecord | None) -> list[float]:
-    return [] if record is None or record.vector is None else [float(one) for one in record.vector]
+    return (
+        []
+        if record is None or record.vector is None
+        else [float(component) for component in record.vector]
+    )
 
 
 def _json(value: Any) -> str:
@@ -198,13 +202,13 @@ def _places(
     handle: VectorIndex, namespace: str, dense: list[list[float]]
 ) -> tuple[list[View], View | None]:
     """Return the dimension and the point of each vector, and the last query with its point."""
-    asked, found = _last_query(handle, namespace)
-    *points, query = projected(dense, asked)
+    query_vector, hit_ids = _last_query(handle, namespace)
+    *points, query = projected(dense, query_vector)
     places = [
         {"dimension": len(components), "point": point}
         for components, point in zip(dense, points, strict=True)
     ]
-    return places, None if query is None else {"point": query, "found": found}
+    return places, None if query is None else {"point": query, "found": hit_ids}
 
 
 def _last_query(handle: VectorIndex, namespace: str) -> tuple[list[float], list[str]]:
@@ -228,7 +232,7 @@ def _query_vector(handle: VectorIndex, call: Call) -> list[float]:
         components = embedder.embed(body["data"], dimension=dimension, query=True)[0]
     else:
         components = body["vector"]
-    return [float(one) for one in components]
+    return [float(component) for component in components]
 
 
 def projected(
@@ -262,6 +266,6 @@ def projected(
     for index, point in zip(dense, (flat * signs).tolist(), strict=True):
         points[index] = [round(float(value), 6) for value in point]
     if len(query) == matrix.shape[1]:
-        asked = (np.asarray(query, dtype=np.float64) - centre) @ axes * signs
-        points[-1] = [round(float(value), 6) for value in asked]
+        point = (np.asarray(query, dtype=np.float64) - centre) @ axes * signs
+        points[-1] = [round(float(value), 6) for value in point]
     return points

@@ -11,7 +11,7 @@ from typing import Any
 from ...core.calls import Call
 from ...core.errors import ServiceError
 from ...reporting.calls import Lookups, executed
-from ...reporting.model import Finding, Subject
+from ...reporting.model import Finding, ReportSubject
 from ...reporting.report import NONE, ObservedTest, about_namespace
 from ...reporting.values import items_of, parsed
 from .. import QUERIES, UPSERTS
@@ -24,7 +24,7 @@ _REMOVALS = ("delete", "reset", "delete-namespace", "rename-namespace")
 
 
 @dataclass(frozen=True, slots=True)
-class _Query:
+class _ExecutedQuery:
     """An executed query; one of several if its call is a batch."""
 
     call: Call
@@ -41,25 +41,25 @@ class _Query:
         return about_namespace(kind, self.call, self.namespace, evidence, **values)
 
 
-def _queries(test: ObservedTest, handle: Any) -> Iterator[_Query]:
+def _queries(test: ObservedTest, handle: Any) -> Iterator[_ExecutedQuery]:
     for call in _calls(test, handle):
         if call.route not in QUERIES or not executed(call):
             continue
         items, answer = items_of(call.request_body), parsed(call.response_body)
         if not items or not isinstance(answer, dict):
             continue
-        found = answer.get("result")
-        found = found.get("scores", []) if isinstance(found, dict) else found
-        lists = found if len(items) > 1 else [found]
+        result = answer.get("result")
+        scores = result.get("scores", []) if isinstance(result, dict) else result
+        lists = scores if len(items) > 1 else [scores]
         for options, hits in zip(items, lists or (), strict=False):
             if isinstance(hits, list):
-                yield _Query(call, _namespace(call), options, hits)
+                yield _ExecutedQuery(call, _namespace(call), options, hits)
 
 
 def _calls(test: ObservedTest, handle: Any) -> list[Call]:
     """Return the calls of an index; none if a write, and thus its records, is not known in full."""
     calls = test.calls_of(handle)
-    unknown = any(one.cut and one.reached and one.route not in _READS for one in calls)
+    unknown = any(call.cut and call.reached and call.route not in _READS for call in calls)
     return [] if unknown else calls
 
 
@@ -73,7 +73,7 @@ def _written(call: Call, routes: Collection[str] = UPSERTS) -> list[dict[str, An
 
 
 def _written_after(
-    test: ObservedTest, handle: Any, query: _Query, namespace: str
+    test: ObservedTest, handle: Any, query: _ExecutedQuery, namespace: str
 ) -> set[str] | None:
     """Return the IDs written to a namespace after a query; None if records were removed since."""
     written: set[str] = set()
@@ -87,7 +87,7 @@ def _written_after(
     return written
 
 
-def _unchanged_metadata(test: ObservedTest, handle: Any, query: _Query) -> dict[str, Any]:
+def _unchanged_metadata(test: ObservedTest, handle: Any, query: _ExecutedQuery) -> dict[str, Any]:
     """Return the metadata of records not written after a query, by ID; empty if it is unknown."""
     if query.namespace not in handle.namespaces():
         return {}
@@ -109,10 +109,12 @@ def filter_rejected(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             continue
         with suppress(ServiceError):
             unchanged = _unchanged_metadata(test, handle, query)
-            reasons = {one: why_not(condition, metadata) for one, metadata in unchanged.items()}
+            reasons = {
+                record_id: why_not(condition, metadata) for record_id, metadata in unchanged.items()
+            }
             first = next(iter(reasons.values()), None)
             if first is not None:
-                ids = [one for one, reason in reasons.items() if reason == first]
+                ids = [record_id for record_id, reason in reasons.items() if reason == first]
                 yield query.finding("filter_rejected", ids=ids, why=first)
 
 
@@ -127,15 +129,15 @@ def lacks_records(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         condition = query.options.get("filter") or ""
         with suppress(ServiceError):
             missing = {
-                one
-                for one, metadata in _unchanged_metadata(test, handle, query).items()
-                if one not in query.ids and not (condition and why_not(condition, metadata))
+                record_id
+                for record_id, metadata in _unchanged_metadata(test, handle, query).items()
+                if record_id not in query.ids and not (condition and why_not(condition, metadata))
             }
             upserts = [
-                one.number
-                for one in _calls(test, handle)
-                if _namespace(one) == query.namespace
-                and any(str(item.get("id")) in missing for item in _written(one))
+                call.number
+                for call in _calls(test, handle)
+                if _namespace(call) == query.namespace
+                and any(str(item.get("id")) in missing for item in _written(call))
             ]
             if missing and upserts:
                 yield query.finding("queried_before_ready", upserts[-1:], ids=sorted(missing))
@@ -148,16 +150,20 @@ def mixed_operators(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find filters with AND and OR side by side, in a query that found something."""
     for query in _queries(test, handle):
         condition = query.options.get("filter") or ""
-        found = {one[1].upper() for one in _OPERATOR.finditer(condition) if one[1]}
-        if query.hits and len(found) > 1:
+        operators = {match[1].upper() for match in _OPERATOR.finditer(condition) if match[1]}
+        if query.hits and len(operators) > 1:
             yield query.finding("mixed_operators", filter=condition, severity="hint")
 
 
 def empty_namespace(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find queries in a namespace without vectors, while another namespace has some."""
     _, spaces = handle._engine.info()
-    full = {name: one.vector_count for name, one in spaces.items() if one.vector_count}
-    in_use = full.keys() | {name for name, one in spaces.items() if one.pending_vector_count}
+    full = {
+        name: namespace.vector_count for name, namespace in spaces.items() if namespace.vector_count
+    }
+    in_use = full.keys() | {
+        name for name, namespace in spaces.items() if namespace.pending_vector_count
+    }
     for query in _queries(test, handle):
         if query.hits or query.namespace in in_use:
             continue
@@ -173,23 +179,23 @@ def empty_namespace(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 
 def metadata_replaced(test: ObservedTest, handle: Any) -> Iterator[Finding]:
     """Find upserts and updates that replaced the metadata of earlier ones with other metadata."""
-    known: dict[tuple[str, str], Any] = {}
+    earlier_metadata: dict[tuple[str, str], Any] = {}
     for call in _calls(test, handle):
         if call.route in _REMOVALS:
-            known.clear()
+            earlier_metadata.clear()
         namespace, replaced = _namespace(call), []
         lost: set[str] = set()
         for item in _written(call, _WRITES):
             record_id, metadata = str(item.get("id")), item.get("metadata")
             if metadata is None or item.get("metadataUpdateMode") == "PATCH":
                 continue
-            before = known.get((namespace, record_id))
+            before = earlier_metadata.get((namespace, record_id))
             dropped = before.keys() - metadata.keys() if metadata and before else set()
             # An update that changes a field is meant to replace it.
             if before and metadata and before != metadata and (dropped or call.route != "update"):
                 replaced.append(record_id)
                 lost |= dropped
-            known[namespace, record_id] = metadata
+            earlier_metadata[namespace, record_id] = metadata
         if replaced:
             values = {"count": len(replaced), "ids": replaced, "lost": sorted(lost)}
             values |= {"route": call.route.removesuffix("-data"), "severity": "hint"}
@@ -211,14 +217,16 @@ def ids_elsewhere(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         if call.route not in ("delete", "fetch") or not executed(call):
             continue
         body, answer = parsed(call.request_body), parsed(call.response_body)
-        given = (body.get("ids") or []) if isinstance(body, dict) else body
+        ids_in_request = (body.get("ids") or []) if isinstance(body, dict) else body
         result = answer.get("result") if isinstance(answer, dict) else None
         there = result.get("deleted") if isinstance(result, dict) else any(result or ())
-        for name in handle.namespaces() if isinstance(given, list) and not there else ():
-            every = [str(one["id"]) for one in handle.vectors(namespace=name)]
-            found = [one for one in every if one in set(map(str, given))]
-            if found and result is not None and name != _namespace(call):
-                values = {"other": name, "ids": found}
+        for name in handle.namespaces() if isinstance(ids_in_request, list) and not there else ():
+            every = [str(vector["id"]) for vector in handle.vectors(namespace=name)]
+            ids_there = [
+                record_id for record_id in every if record_id in set(map(str, ids_in_request))
+            ]
+            if ids_there and result is not None and name != _namespace(call):
+                values = {"other": name, "ids": ids_there}
                 yield about_namespace("ids_elsewhere", call, _namespace(call), **values)
 
 
@@ -233,7 +241,7 @@ def unfinished(index: Any, lookups: Lookups) -> Iterator[Finding]:
     """Yield findings about vectors that queries do not see yet."""
     for name, space in index._engine.info()[1].items():
         if count := space.pending_vector_count:
-            subject = Subject("namespace", name, index.name)
+            subject = ReportSubject("namespace", name, index.name)
             values = {"namespace": name, "count": count}
             yield Finding("vectors_pending", index.name, (), (subject,), values)
 
@@ -241,11 +249,11 @@ def unfinished(index: Any, lookups: Lookups) -> Iterator[Finding]:
 def addition(call: Call) -> tuple[object, set[str]] | None:
     """Return the records that an upsert adds and their IDs (see `repeated_after_lost_answer`)."""
     items = items_of(call.request_body) if call.route in UPSERTS else []
-    records = [{name: one[name] for name in one if name != "id"} for one in items]
-    ids = {str(one.get("id")) for one in items}
+    records = [{name: item[name] for name in item if name != "id"} for item in items]
+    ids = {str(item.get("id")) for item in items}
     return ((_namespace(call), records), ids) if items else None
 
 
-def subjects(call: Call) -> Iterator[Subject]:
+def subjects(call: Call) -> Iterator[ReportSubject]:
     """Yield the namespace of a request."""
-    yield Subject("namespace", str(call.facts.get("namespace") or ""), call.handle)
+    yield ReportSubject("namespace", str(call.facts.get("namespace") or ""), call.handle)

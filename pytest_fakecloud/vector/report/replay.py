@@ -7,7 +7,7 @@ from ...reporting import replay
 from ..handle import hold, release
 
 
-class Copy(replay.Copy):
+class ReplayedVectorIndex(replay.ReplayedFake):
     """A replayed vector index, whose blocks of ``holding()`` begin and end."""
 
     def replay_action(self, action: Action) -> None:
@@ -17,3 +17,6 @@ class Copy(replay.Copy):
             blocks[action.kind](self.fake)
         else:
             super().replay_action(action)
+
+
+REPLAYED = ReplayedVectorIndex

@@ -33,7 +33,7 @@ def _content(route: str, body: Any) -> str:
         mode = f" ({body.get('metadataUpdateMode') or 'OVERWRITE'})" if body.get("metadata") else ""
         return _record(body) + mode
     if isinstance(body, list):
-        return listed([shortened(str(each)) for each in body])
+        return listed([shortened(str(item)) for item in body])
     return _named(body)
 
 
@@ -61,11 +61,11 @@ def _record(item: dict[str, Any]) -> str:
 def _named(body: dict[str, Any]) -> str:
     # Put the IDs first, because they identify the records.
     parts = []
-    for name, value in sorted(body.items(), key=lambda one: one[0] != "ids"):
+    for name, value in sorted(body.items(), key=lambda member: member[0] != "ids"):
         if name in ("vector", "sparseVector") or value in (None, False):
             continue
         if name == "ids" and isinstance(value, list):
-            parts.append(listed([shortened(str(each)) for each in value]))
+            parts.append(listed([shortened(str(item)) for item in value]))
         elif name == "metadata" and isinstance(value, dict):
             parts.append(f"metadata {pairs(value)}")
         else:
@@ -78,14 +78,14 @@ def _answer(call: Call) -> str:
         return ""
     result = envelope(call)
     if call.route in QUERIES:
-        found = result.get("scores", []) if isinstance(result, dict) else result
-        lists = found if found and isinstance(found[0], list) else [found]
+        hits = result.get("scores", []) if isinstance(result, dict) else result
+        lists = hits if hits and isinstance(hits[0], list) else [hits]
         return "; ".join(map(_hits, lists))
     if call.route == "info" and isinstance(result, dict):
         return _info(result)
     if call.route in ("fetch", "range"):
         records = result["vectors"] if isinstance(result, dict) else result
-        shown = ["null" if one is None else _record(one) for one in records]
+        shown = ["null" if record is None else _record(record) for record in records]
         return f"{len(records)} found: {listed(shown)}" if records else "none found"
     return scalar(result)
 
@@ -94,9 +94,9 @@ def _info(result: dict[str, Any]) -> str:
     """Describe the counts first, by namespace, because most tests check only these."""
     spaces = result.get("namespaces") or {}
     counts = [
-        f"{name or 'default'} {one['vectorCount']}+{one['pendingVectorCount']}"
-        for name, one in spaces.items()
-        if one["vectorCount"] or one["pendingVectorCount"] or name
+        f"{name or 'default'} {info['vectorCount']}+{info['pendingVectorCount']}"
+        for name, info in spaces.items()
+        if info["vectorCount"] or info["pendingVectorCount"] or name
     ]
     text = f"{counted(result['vectorCount'], 'vector')}, {result['pendingVectorCount']} pending"
     text += f" ({listed(counts)})" if counts else ""

@@ -45,7 +45,7 @@ _VECTOR = re.compile(r"<([\d., -]+)>(\+?)")
 
 
 @dataclass(frozen=True)
-class Step:
+class ScenarioStep:
     """A request, and the way to compare the replies to it.
 
     In ``path``, ``body``, ``json`` and ``headers``, ``{p}`` is replaced by the prefix of the run
@@ -94,18 +94,18 @@ class Scenario:
 
     service: str
     title: str
-    steps: tuple[Step, ...]
-    cleanup: tuple[Step, ...] = ()
+    steps: tuple[ScenarioStep, ...]
+    cleanup: tuple[ScenarioStep, ...] = ()
     """Steps that delete the data of the other steps; their replies are not compared."""
 
 
 def scenarios(service: str, *, dimension: int = 2, topic: str = "") -> list[Scenario]:
     """Return the scenarios of a service, for vectors of a dimension and a topic of the broker."""
 
-    def vector(found: re.Match[str]) -> str:
-        first = json.loads(f"[{found[1]}]")
+    def vector(match: re.Match[str]) -> str:
+        first = json.loads(f"[{match[1]}]")
         padding = [0.25] * (dimension - len(first))
-        return json.dumps(first[:dimension] + padding + ([1] if found[2] else []))
+        return json.dumps(first[:dimension] + padding + ([1] if match[2] else []))
 
     text = asset(__file__, f"{service}.txt").replace("{topic}", topic)
     return read_scenarios(service, _VECTOR.sub(vector, text))
@@ -122,11 +122,11 @@ def read_scenarios(service: str, text: str) -> list[Scenario]:
             loose = frozenset(line.split()[1:])
         elif definition:
             steps_by_name[name] = definition
-    found = []
+    scenarios_read = []
     for block in blocks:
         title, *lines = block.strip().splitlines()
-        steps: list[Step] = []
-        cleanup: list[Step] = []
+        steps: list[ScenarioStep] = []
+        cleanup: list[ScenarioStep] = []
         for line in lines:
             name, _, options = line.partition(" ")
             if name == "finally":
@@ -135,34 +135,34 @@ def read_scenarios(service: str, text: str) -> list[Scenario]:
                 steps.append(_step(f"{steps_by_name.get(name, name)} {options}".rstrip(), loose))
         if keys := dict.fromkeys(_KEY.findall(block)):
             names = [f"{{p}}{key}" for key in keys]
-            cleanup.append(Step("POST", "/", json=["DEL", *names]))
-        found.append(Scenario(service, title, tuple(steps), tuple(cleanup)))
-    return found
+            cleanup.append(ScenarioStep("POST", "/", json=["DEL", *names]))
+        scenarios_read.append(Scenario(service, title, tuple(steps), tuple(cleanup)))
+    return scenarios_read
 
 
-def _step(line: str, loose: frozenset[str]) -> Step:
+def _step(line: str, loose: frozenset[str]) -> ScenarioStep:
     text, *options = line.split(" ~")
-    given: dict[str, Any] = {"headers": {}, "keep": {}}
+    fields: dict[str, Any] = {"headers": {}, "keep": {}}
     for option in options:
         word, _, value = option.partition(" ")
         if word.endswith(":"):
-            given["headers"][word.removesuffix(":")] = value
+            fields["headers"][word.removesuffix(":")] = value
         elif word == "keep":
             name, _, path = value.partition("=")
-            given["keep"][name] = path
+            fields["keep"][name] = path
         elif word == "token":
-            given["token"] = None if value == "none" else value
+            fields["token"] = None if value == "none" else value
         elif word == "loose":
-            given["loose"] = loose
+            fields["loose"] = loose
         elif word == "settle":
-            given["settle"] = True
+            fields["settle"] = True
         else:
-            given["compare"] = word
+            fields["compare"] = word
     request = _REQUEST.fullmatch(_KEY.sub(r"{p}\1", text))
     if request is None:
         words = [_KEY.sub(r"{p}\1", word) for word in shlex.split(text)]
-        return Step("POST", "/", json=words, **given)
+        return ScenarioStep("POST", "/", json=words, **fields)
     method, path, body = request.groups()
     if body is not None:
-        given |= {"json": json.loads(body)} if body[0] in "[{" else {"body": body}
-    return Step(method, path, **given)
+        fields |= {"json": json.loads(body)} if body[0] in "[{" else {"body": body}
+    return ScenarioStep(method, path, **fields)

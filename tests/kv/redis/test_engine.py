@@ -39,7 +39,7 @@ from pytest_fakecloud.kv.redis.rewriting import Answered, Prefixes, Rewriter
 from pytest_fakecloud.kv.report.data import LISTS, content
 from pytest_fakecloud.kv.table.registry import COMMANDS, EVERYTHING
 from pytest_fakecloud.outside import surroundings
-from pytest_fakecloud.reporting.data import Wanted
+from pytest_fakecloud.reporting.data import PageQuery
 from tests.harness import wait_until
 
 from ...budget import cases
@@ -150,12 +150,12 @@ def again(cls: type) -> type:
 def test_keys_are_listed_with_their_values(server: KVServer) -> None:
     server.load({"list": [1, 2, 3], "text": "abc"})
     keys = LISTS["keys"]
-    rows = keys.page(server, Wanted())["items"]
+    rows = keys.page(server, PageQuery())["items"]
     assert [(one["key"], one["length"], one["preview"]) for one in rows] == [
         ("list", 3, ""), ("text", 3, "abc"),
     ]  # fmt: skip
     assert keys.item is not None
-    found = keys.item(server, "text", Wanted())
+    found = keys.item(server, "text", PageQuery())
     assert (found["value"], found["is_editable"]) == ("abc", True)
     view = content(server)
     assert (view["count"], view["memory"]) == (2, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.vector.model import Kind, VectorRecord
+from pytest_fakecloud.vector.model import IndexKind, VectorRecord
 
 from ..building import engine, floats, rejects, sparse
 
@@ -14,25 +14,25 @@ DENSE, SPARSE = floats(1, 2), sparse({1: 1.0})
 @pytest.mark.parametrize(
     ("kind", "record", "problem"),
     [
-        (Kind.DENSE, VectorRecord("a", DENSE), None),
-        (Kind.DENSE, VectorRecord("a", DENSE, SPARSE),
+        (IndexKind.DENSE, VectorRecord("a", DENSE), None),
+        (IndexKind.DENSE, VectorRecord("a", DENSE, SPARSE),
          "This index requires dense vectors: the vector with id 'a' has a sparseVector"),
-        (Kind.DENSE, VectorRecord("a", None, SPARSE),
+        (IndexKind.DENSE, VectorRecord("a", None, SPARSE),
          "requires dense vectors: the vector with id 'a' has a sparseVector"),
-        (Kind.DENSE, VectorRecord("a"),
+        (IndexKind.DENSE, VectorRecord("a"),
          "This index requires dense vectors: the vector with id 'a' has no field vector"),
-        (Kind.SPARSE, VectorRecord("a", None, SPARSE), None),
-        (Kind.SPARSE, VectorRecord("a", DENSE, SPARSE),
+        (IndexKind.SPARSE, VectorRecord("a", None, SPARSE), None),
+        (IndexKind.SPARSE, VectorRecord("a", DENSE, SPARSE),
          "This index requires sparse vectors: the vector with id 'a' has a vector"),
-        (Kind.SPARSE, VectorRecord("a"), "This index requires sparse vectors"),
-        (Kind.HYBRID, VectorRecord("a", DENSE, SPARSE), None),
-        (Kind.HYBRID, VectorRecord("a", DENSE),
+        (IndexKind.SPARSE, VectorRecord("a"), "This index requires sparse vectors"),
+        (IndexKind.HYBRID, VectorRecord("a", DENSE, SPARSE), None),
+        (IndexKind.HYBRID, VectorRecord("a", DENSE),
          "This index requires sparse vectors: the vector with id 'a' has no field sparseVector"),
-        (Kind.HYBRID, VectorRecord("a", None, SPARSE),
+        (IndexKind.HYBRID, VectorRecord("a", None, SPARSE),
          "This index requires dense vectors: the vector with id 'a' has no field vector"),
     ],
 )  # fmt: skip
-def test_records_of_each_kind(kind: Kind, record: VectorRecord, problem: str | None) -> None:
+def test_records_of_each_kind(kind: IndexKind, record: VectorRecord, problem: str | None) -> None:
     index = engine(kind=kind, dimension=None)
     if problem is None:
         index.upsert("", [record])

@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pytest_fakecloud.vector.engine import vectors as dense
-from pytest_fakecloud.vector.engine.vectors import Matrix, Ranking, Search, lower_bound, rank_dense
+from pytest_fakecloud.vector.engine.vectors import (
+    DenseSearch,
+    Matrix,
+    Ranking,
+    lower_bound,
+    rank_dense,
+)
 from pytest_fakecloud.vector.model import Floats, Similarity
 
 from ..building import floats
@@ -77,7 +83,7 @@ def test_order_and_scores_are_those_of_the_formulas(
     vectors: Floats, name: Similarity, depth: int, data: st.DataObject
 ) -> None:
     query = data.draw(hnp.arrays(np.float32, vectors.shape[1], elements=COARSE))
-    ranking = rank_dense(matrix_of(vectors), name, [Search(query, depth)], NOTHING)[0]
+    ranking = rank_dense(matrix_of(vectors), name, [DenseSearch(query, depth)], NOTHING)[0]
     assert unpacked(ranking) == expected(name, vectors, query, depth)
 
 
@@ -86,7 +92,7 @@ def test_numbers_at_the_ends_of_float32_are_scored_exactly(
     vectors: Floats, name: Similarity, depth: int
 ) -> None:
     query = vectors[-1]
-    ranking = rank_dense(matrix_of(vectors), name, [Search(query, depth)], NOTHING)[0]
+    ranking = rank_dense(matrix_of(vectors), name, [DenseSearch(query, depth)], NOTHING)[0]
     rows, scores = expected(name, vectors, query, depth)
     assert np.isfinite(ranking.scores).all()
     assert np.allclose(ranking.scores, scores, rtol=1e-6)
@@ -107,9 +113,9 @@ def test_many_rows_of_few_values_keep_insertion_order_among_ties(
     seen = set(range(rows)) - set(hidden.tolist())
     kept = {row for row in seen if row % wanted == 0}
     searches = [
-        Search(query, 7),
-        Search(query, 7, accept=lambda row: row in kept),
-        Search(query, rows),
+        DenseSearch(query, 7),
+        DenseSearch(query, 7, accept=lambda row: row in kept),
+        DenseSearch(query, rows),
     ]
     plain, filtered, everything = rank_dense(matrix_of(vectors), name, searches, hidden)
     scores = reference(name, vectors, query)
@@ -125,14 +131,14 @@ def test_many_rows_of_few_values_keep_insertion_order_among_ties(
 )
 def test_a_vector_is_exactly_1_similar_to_itself(vector: Floats) -> None:
     matrix = matrix_of(np.stack([vector, vector * np.float32(2)]))
-    ranking = rank_dense(matrix, Similarity.COSINE, [Search(vector, 2)], NOTHING)[0]
+    ranking = rank_dense(matrix, Similarity.COSINE, [DenseSearch(vector, 2)], NOTHING)[0]
     assert ranking.scores[0] == 1
     assert ranking.rows[0] == 0
 
 
 def test_collinear_vectors_tie_and_the_first_comes_first() -> None:
     matrix = matrix_of(np.array([[1, 1], [2, 2], [3, 3]], np.float32))
-    ranking = rank_dense(matrix, Similarity.COSINE, [Search(floats(5, 5), 1)], NOTHING)[0]
+    ranking = rank_dense(matrix, Similarity.COSINE, [DenseSearch(floats(5, 5), 1)], NOTHING)[0]
     assert unpacked(ranking) == ([0], [np.float32(1)])
 
 
@@ -150,7 +156,7 @@ def test_collinear_vectors_tie_and_the_first_comes_first() -> None:
 )
 def test_scores_of_the_three_functions(name: Similarity, query: Any, score: float) -> None:
     matrix = matrix_of(np.array([[0, 1]], np.float32))
-    ranking = rank_dense(matrix, name, [Search(floats(*query), 1)], NOTHING)[0]
+    ranking = rank_dense(matrix, name, [DenseSearch(floats(*query), 1)], NOTHING)[0]
     assert ranking.scores.tolist() == [np.float32(score)]
 
 
@@ -158,7 +164,7 @@ def test_a_batch_of_searches_answers_like_each_alone() -> None:
     generator = np.random.default_rng(5)
     vectors = generator.standard_normal((500, 8), np.float32)
     matrix = matrix_of(vectors)
-    searches = [Search(generator.standard_normal(8, np.float32), 9) for _ in range(40)]
+    searches = [DenseSearch(generator.standard_normal(8, np.float32), 9) for _ in range(40)]
     for name in Similarity:
         together = rank_dense(matrix, name, searches, NOTHING)
         alone = [rank_dense(matrix, name, [search], NOTHING)[0] for search in searches]
@@ -173,7 +179,7 @@ def test_a_filter_is_asked_about_few_rows_when_many_pass() -> None:
         asked.append(row)
         return row % 2 == 0
 
-    rank_dense(matrix_of(vectors), Similarity.COSINE, [Search(vectors[0], 5, accept)], NOTHING)
+    rank_dense(matrix_of(vectors), Similarity.COSINE, [DenseSearch(vectors[0], 5, accept)], NOTHING)
     assert len(asked) <= 2 * dense.FIRST_LOOK
 
 
@@ -196,7 +202,7 @@ def test_a_filter_is_asked_once_about_each_row(
         asked.append(row)
         return row in passes
 
-    search = Search(floats(1, 0, 0, 0), 1, accept)
+    search = DenseSearch(floats(1, 0, 0, 0), 1, accept)
     ranking = rank_dense(matrix_of(vectors), name, [search], NOTHING)[0]
     assert len(asked) == len(set(asked))
     best, scores = expected(name, vectors[passes], search.vector, 1)
@@ -205,7 +211,7 @@ def test_a_filter_is_asked_once_about_each_row(
 
 def test_a_budget_bounds_what_a_filter_is_asked_about() -> None:
     vectors = np.array([[1, row] for row in range(100)], np.float32)
-    search = Search(floats(1, 0), 10, accept=lambda row: row % 10 == 9, budget=25)
+    search = DenseSearch(floats(1, 0), 10, accept=lambda row: row % 10 == 9, budget=25)
     ranking = rank_dense(matrix_of(vectors), Similarity.COSINE, [search], NOTHING)[0]
     assert ranking.rows.tolist() == [9, 19]
 
@@ -246,9 +252,9 @@ def test_rows_that_float32_products_put_in_a_wrong_order(name: Similarity, batch
     vectors = (base + noise).astype(np.float32)
     query = base.astype(np.float32)
     matrix = matrix_of(vectors)
-    for found in rank_dense(matrix, name, [Search(query, 5)] * batch, NOTHING):
+    for found in rank_dense(matrix, name, [DenseSearch(query, 5)] * batch, NOTHING):
         assert unpacked(found) == expected(name, vectors, query, 5)
     keeps = set(range(1, 600, 2))
-    search = Search(query, 5, accept=keeps.__contains__)
+    search = DenseSearch(query, 5, accept=keeps.__contains__)
     for found in rank_dense(matrix, name, [search] * batch, NOTHING):
         assert unpacked(found) == expected(name, vectors, query, 5, sorted(keeps))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.vector.engine import namespace as module
-from pytest_fakecloud.vector.engine.namespace import Namespace
+from pytest_fakecloud.vector.engine.namespace import VectorNamespace
 from pytest_fakecloud.vector.model import NamespaceInfo, VectorRecord
 
 from ..building import floats, sparse
@@ -25,7 +25,7 @@ def few_holes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MINIMUM_HOLES", 2)
 
 
-def contents(space: Namespace) -> list[tuple[str, float, str | None]]:
+def contents(space: VectorNamespace) -> list[tuple[str, float, str | None]]:
     return [
         (r.id, float(r.vector[0]) if r.vector is not None else 0.0, r.data) for _, r in space.scan()
     ]
@@ -45,7 +45,7 @@ ACTIONS = st.lists(
 def test_any_sequence_of_changes_leaves_what_a_dict_would(
     actions: list[tuple[object, ...]],
 ) -> None:
-    space = Namespace(2)
+    space = VectorNamespace(2)
     newest: dict[str, VectorRecord] = {}
     visible: dict[str, VectorRecord] = {}
     for action in actions:
@@ -82,7 +82,7 @@ def test_any_sequence_of_changes_leaves_what_a_dict_would(
 
 @pytest.mark.parametrize("dimension", [2, None])
 def test_holes_of_one_kind_of_vectors_are_closed(dimension: int | None) -> None:
-    space = Namespace(dimension)
+    space = VectorNamespace(dimension)
     for number in range(8):
         vector = None if dimension is None else floats(number, 1)
         weights = sparse({number: 1.0}) if dimension is None else None
@@ -96,7 +96,7 @@ def test_holes_of_one_kind_of_vectors_are_closed(dimension: int | None) -> None:
 
 
 def test_slots_are_never_used_again() -> None:
-    space = Namespace(2)
+    space = VectorNamespace(2)
     for number in range(20):
         space.put(record(str(number)))
     for number in range(15):
@@ -111,7 +111,7 @@ def test_slots_are_never_used_again() -> None:
 
 
 def test_release_leaves_newer_changes_staged() -> None:
-    space = Namespace(2)
+    space = VectorNamespace(2)
     first, second = record("a", 1), record("a", 2)
     space.put(first, ready=False)
     space.put(second, ready=False)
@@ -123,7 +123,7 @@ def test_release_leaves_newer_changes_staged() -> None:
 
 
 def test_size_counts_vectors() -> None:
-    space = Namespace(2)
+    space = VectorNamespace(2)
     assert space.size() == 0
     space.put(record("a"))
     assert space.size() == 4 * 2 + 16 + 8

@@ -10,9 +10,9 @@ from pytest_fakecloud.vector.engine.ranking import HYBRID_DEPTH, fuse, normalise
 from pytest_fakecloud.vector.engine.vectors import Ranking
 from pytest_fakecloud.vector.model import (
     Fusion,
-    Hit,
-    Kind,
+    IndexKind,
     Similarity,
+    VectorHit,
     VectorQuery,
     VectorRecord,
     Weighting,
@@ -32,7 +32,7 @@ def line_of(count: int, seed: int = 0, **approximation: float | bool | int) -> V
     return index
 
 
-def answer(index: VectorEngine, query: VectorQuery) -> list[Hit]:
+def answer(index: VectorEngine, query: VectorQuery) -> list[VectorHit]:
     [hits] = index.query("", [query])
     return hits
 
@@ -88,7 +88,7 @@ def test_a_filter_budget_answers_fewer() -> None:
 
 
 def test_a_filter_budget_bounds_sparse_queries_too() -> None:
-    index = engine(kind=Kind.SPARSE, filter_budget=3)
+    index = engine(kind=IndexKind.SPARSE, filter_budget=3)
     records = [
         VectorRecord(str(n), None, sparse({0: 10.0 - n}), {"even": n % 2 == 0}) for n in range(10)
     ]
@@ -97,7 +97,7 @@ def test_a_filter_budget_bounds_sparse_queries_too() -> None:
     assert ids(answer(index, query)) == ["0", "2"]
 
 
-def tied(kind: Kind, **approximation: bool) -> VectorEngine:
+def tied(kind: IndexKind, **approximation: bool) -> VectorEngine:
     index = engine(kind=kind, **approximation)
     records = [
         VectorRecord(
@@ -115,7 +115,7 @@ def tied(kind: Kind, **approximation: bool) -> VectorEngine:
     "query", [VectorQuery(floats(1, 1), None, 5), VectorQuery(None, sparse({1: 1.0}), 5)]
 )
 def test_ties_are_in_insertion_order_unless_they_are_shuffled(query: VectorQuery) -> None:
-    plain, shuffled = tied(Kind.HYBRID), tied(Kind.HYBRID, shuffle_ties=True)
+    plain, shuffled = tied(IndexKind.HYBRID), tied(IndexKind.HYBRID, shuffle_ties=True)
     assert {tuple(ids(answer(plain, query))) for _ in range(5)} == {("0", "1", "2", "3", "4")}
     orders = {tuple(ids(answer(shuffled, query))) for _ in range(20)}
     assert len(orders) > 15
@@ -129,7 +129,7 @@ def test_shuffling_ties_leaves_other_scores_in_order() -> None:
 
 
 def test_fused_ties_are_shuffled() -> None:
-    index = engine(kind=Kind.HYBRID, shuffle_ties=True)
+    index = engine(kind=IndexKind.HYBRID, shuffle_ties=True)
     dense_first = VectorRecord("d", floats(1, 0), sparse({1: 1.0}))
     index.upsert("", [dense_first, VectorRecord("s", floats(1, 1), sparse({1: 2.0}))])
     query = VectorQuery(floats(1, 0), sparse({1: 1.0}), 2)
@@ -141,7 +141,7 @@ def test_fused_ties_are_shuffled() -> None:
 def test_a_plain_hybrid_query_fuses_a_fixed_depth() -> None:
     """A record below the depth of the dense ranking has no dense part in its fused score."""
     count = HYBRID_DEPTH + 5
-    index = engine(kind=Kind.HYBRID)
+    index = engine(kind=IndexKind.HYBRID)
     index.upsert(
         "", [VectorRecord(str(n), floats(1, n / count), sparse({n: 1.0})) for n in range(count)]
     )
@@ -171,7 +171,7 @@ def ranking(scores: dict[int, float]) -> Ranking:
 @pytest.fixture
 def published() -> VectorEngine:
     """Return an index with the three records of the vendor's example."""
-    index = engine(kind=Kind.HYBRID)
+    index = engine(kind=IndexKind.HYBRID)
     records = [
         VectorRecord("id0", floats(0.1, 0.2), sparse({0: 0.1, 1: 0.2})),
         VectorRecord("id1", floats(0.2, 0.3), sparse({1: 0.2, 2: 0.3})),
@@ -246,7 +246,7 @@ def test_a_hybrid_query_looks_deeper_than_top_k(published: VectorEngine) -> None
 
 @pytest.mark.parametrize("similarity", ["EUCLIDEAN", "DOT_PRODUCT"])
 def test_dbsf_fuses_every_similarity(similarity: str) -> None:
-    index = engine(kind=Kind.HYBRID, similarity=Similarity(similarity))
+    index = engine(kind=IndexKind.HYBRID, similarity=Similarity(similarity))
     index.upsert(
         "",
         [VectorRecord(str(row), floats(row, 1), sparse({row % 2: 1.0 + row})) for row in range(6)],
@@ -258,7 +258,7 @@ def test_dbsf_fuses_every_similarity(similarity: str) -> None:
 
 @pytest.mark.parametrize("similarity", list(Similarity))
 def test_dbsf_of_numbers_at_the_ends_of_float32(similarity: Similarity) -> None:
-    index = engine(kind=Kind.HYBRID, similarity=similarity)
+    index = engine(kind=IndexKind.HYBRID, similarity=similarity)
     values = (3e38, -3e38, 1e-45, 0.0, 1.0)
     records = [
         VectorRecord(f"{x} {y}", floats(x, y), sparse({0: x, 1: y})) for x in values for y in values
