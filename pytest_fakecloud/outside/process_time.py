@@ -158,10 +158,10 @@ class ProcessTime:
         self.stop()
 
     def start(self) -> None:
-        if self._autojump and not self._claim():
-            return
         with ExitStack() as ends:
             ends.callback(self._release)
+            if self._autojump and not self._claim():
+                return
             ends.callback(self.clock.anchor())
             self._begin_travel()
             ends.callback(self._end_travel)

@@ -21,7 +21,6 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from ...core.errors import FakecloudError
 from ...core.threads import DaemonThread
-from ...core.timers import monotonic
 from ...core.timers import Signal, monotonic
 from ..model import Delivery, HeaderList, Outcome
 from ..wire.values import as_text
