@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest_fakecloud
 
-_NO_MOMENTS = ("<genexpr>", "__del__", "stack_of")
+_NO_MOMENTS = ("<genexpr>", "__del__", "stack_of", "_rejected")
 """A generator that ends early seems to be called, though no handler can run there. CPython prints an
 exception of a finalizer and never raises it.
 """
