@@ -425,7 +425,7 @@ CALLS: dict[str, dict[str, Entry]] = {
         "rebalance": lambda world: world.broker.group("workers").rebalance,
     },
     "Journal": {
-        "assert_called": lambda world: world.cloud.journal.assert_called,
+        "assert_called": lambda world: requested(world),
         "assert_not_called": lambda world: partial(
             world.cloud.journal.assert_not_called, "/nothing"
         ),
@@ -599,6 +599,11 @@ def caught_up(world: World) -> Callable[[], object]:
     for partition in range(2):
         world.broker.commit("workers", "orders", partition, 1 - partition)
     return partial(world.broker.assert_caught_up, "workers")
+
+
+def requested(world: World) -> Callable[[], object]:
+    world.request()
+    return world.cloud.journal.assert_called
 
 
 def produced(world: World) -> Callable[[], object]:
