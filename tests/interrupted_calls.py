@@ -68,7 +68,6 @@ class World:
         queue.schedule(SHOP, "0 0 1 1 *", id="yearly")
         self.index.load([{"id": "1", "vector": [1.0, 2.0], "metadata": {"price": 7}}])
         self.hybrid.load([{"id": "1", "vector": [1.0, 2.0], "sparseVector": SPARSE}])
-        self.client = self.index.client()
 
     def stub(self) -> None:
         self.queue.destinations.clear()
@@ -621,8 +620,9 @@ def searched(world: World) -> Callable[[], object]:
 
 
 def queried(world: World) -> VectorIndex:
-    world.client.upsert([("2", [1.0, 0.0])])
-    world.client.query([1.0, 1.0], top_k=1)
+    client = world.index.client()  # Not an older one, because other calls change the token.
+    client.upsert([("2", [1.0, 0.0])])
+    client.query([1.0, 1.0], top_k=1)
     return world.index
 
 

@@ -24,8 +24,10 @@ exception of a finalizer and never raises it.
 _FOLDER = os.path.dirname(pytest_fakecloud.__file__) + os.sep
 
 
-class Interruption(BaseException):
-    """Stands for a time-out of pytest-timeout, or Ctrl+C."""
+class Interruption(KeyboardInterrupt):
+    """Stands for Ctrl+C, or a time-out of pytest-timeout. asyncio raises only a KeyboardInterrupt of a
+    callback, and reports others.
+    """
 
 
 class Place(NamedTuple):
