@@ -6,6 +6,7 @@ import inspect
 import threading
 from collections.abc import Iterator
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.handle import engine_of
 from pytest_fakecloud.kv.engine.limits import Sizes
+from pytest_fakecloud.outside.surroundings import changes_for
 from pytest_fakecloud.public_names import PART_NAMES, PUBLIC_NAMES
 from pytest_fakecloud.vector.model import VectorQuery
 
@@ -37,8 +39,14 @@ START = "2026-01-01T00:00:00Z"
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
+    changes = [changes_for(*switches) for switches in product((True, False), repeat=2)]
+    users = [change.users for change in changes]
     with Cloud(clock="frozen", now=START) as cloud, Cloud(clock="running", now=START) as running:
         yield World(cloud, running, tmp_path)
+    # A cloud that is interrupted between its opening and its ``with`` stays open.
+    for change, before in zip(changes, users, strict=True):
+        while change.users > before:
+            change.leave()
 
 
 def check_kv(world: World) -> None:
