@@ -1,8 +1,8 @@
-"""Raises an exception in the calling thread at every moment at which a signal's handler could run.
+"""Raises an exception in the calling thread at a moment at which a signal's handler could run.
 
 CPython runs handlers of signals where a function begins, after a function written in C has returned,
 and at the end of a loop's body: not between the two halves of ``with lock:``. A trace function finds
-these moments without taking time, and ``interrupted()`` raises at one of them.
+these moments without taking time.
 """
 
 from __future__ import annotations
@@ -17,65 +17,96 @@ from typing import Any, NamedTuple
 
 import pytest_fakecloud
 
-_NO_MOMENTS = ("<genexpr>", "__del__")
+_NO_MOMENTS = ("<genexpr>", "__del__", "stack_of", "_rejected")
 """A generator that ends early seems to be called, though no handler can run there. CPython prints an
 exception of a finalizer and never raises it.
 """
 _FOLDER = os.path.dirname(pytest_fakecloud.__file__) + os.sep
 
 
-class Interruption(BaseException):
-    """Stands for a time-out of pytest-timeout, or Ctrl+C."""
-
-
-class Outcome(NamedTuple):
-    """What became of an interruption: its place, and whether it left the call. ``place`` is None if
-    the call ended before that moment.
+class Interruption(KeyboardInterrupt):
+    """Stands for Ctrl+C, or a time-out of pytest-timeout. asyncio raises only a KeyboardInterrupt of a
+    callback, and reports others.
     """
 
-    place: str | None
-    arrived: bool
+
+class Place(NamedTuple):
+    """A line of this package at which a handler can run, and the line of this package that calls
+    its function, which may hold other locks.
+    """
+
+    line: str
+    caller: str
+
+    def __str__(self) -> str:
+        return f"{self.line}, called in {self.caller or 'the test'}"
 
 
-def interrupted(call: Callable[[], object], moment: int) -> Outcome:
-    """Make a call, and raise ``Interruption`` at its n-th moment inside this package."""
-    left, place, arrived = moment, None, False
+def places(call: Callable[[], object]) -> list[Place]:
+    """Make a call, and return its places in the order in which it reaches them."""
+    reached: dict[Place, None] = {}
+    _follow(call, lambda place: reached.setdefault(place))
+    return list(reached)
+
+
+def interrupted(call: Callable[[], object], at: Place) -> bool:
+    """Make a call, raise ``Interruption`` when it reaches a place, and return whether it leaves the
+    call. Returns True, too, if the call does not reach the place this time.
+    """
+    raised = False
+
+    def interrupt(place: Place) -> None:
+        nonlocal raised
+        if place == at:
+            raised = True
+            sys.settrace(None)
+            raise Interruption
+
+    try:
+        _follow(call, interrupt)
+    except Interruption:
+        return True
+    return not raised
+
+
+def _follow(call: Callable[[], object], reach: Callable[[Place], object]) -> None:
+    """Make a call, and call ``reach`` at each moment at which a handler of a signal could run."""
     last: tuple[FrameType, int] | None = None
     """The frame and the offset of the last instruction, if no other frame has run since."""
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:
-        nonlocal left, place, last
+        nonlocal last
         code = frame.f_code
         if not code.co_filename.startswith(_FOLDER) or code.co_name in _NO_MOMENTS:
             last = None
             return None
         if event == "call":
             frame.f_trace_opcodes, frame.f_trace_lines = True, False
-            comes = True
+            is_moment = True
         elif event == "opcode":
             before, last = last, (frame, frame.f_lasti)
-            comes = before is not None and before[0] is frame and before[1] in _calls(code)
-            comes = comes and _handler(code, before[1]) == _handler(code, frame.f_lasti)
+            is_moment = before is not None and before[0] is frame and before[1] in _calls(code)
+            is_moment = is_moment and _handler(code, before[1]) == _handler(code, frame.f_lasti)
         else:
-            last, comes = None, False
-        if comes:
-            left -= 1
-            if left == 0:
-                name = code.co_filename.removeprefix(_FOLDER)
-                place = f"{name}:{frame.f_lineno} {code.co_qualname}"
-                sys.settrace(None)
-                raise Interruption
+            last, is_moment = None, False
+        if is_moment:
+            reach(Place(_line(frame), _line(frame.f_back)))
         return trace
 
     before = sys.gettrace()
     sys.settrace(trace)
     try:
         call()
-    except Interruption:
-        arrived = True
     finally:
         sys.settrace(before)
-    return Outcome(place, arrived)
+
+
+def _line(frame: FrameType | None) -> str:
+    """Return the file, line and name of a frame, or an empty string outside this package."""
+    if frame is None or not frame.f_code.co_filename.startswith(_FOLDER):
+        return ""
+    name = frame.f_code.co_filename.removeprefix(_FOLDER)
+    return f"{name}:{frame.f_lineno} {frame.f_code.co_qualname}"
 
 
 @cache

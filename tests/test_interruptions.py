@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
+import inspect
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from importlib import import_module
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_fakecloud import Broker, Cloud, KVServer, Queue, VectorIndex
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.handle import engine_of
+from pytest_fakecloud.kv.engine.limits import Sizes
+from pytest_fakecloud.outside.surroundings import changes_for
+from pytest_fakecloud.public_names import PART_NAMES, PUBLIC_NAMES
+from pytest_fakecloud.vector.model import VectorQuery
 
+from . import interrupted_calls
 from .harness import wait_until
-from .interruptions import interrupted
+from .interrupted_calls import CALLS, EXCUSED, SHOP, World
+from .interruptions import Place, interrupted, places
+from .vector.building import floats
 
 # An interrupted delivery leaves coroutines that nobody awaits.
 pytestmark = [
@@ -20,146 +31,196 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
 ]
-SHOP = "https://shop.example.com"
 DEADLINE = 15.0  # real seconds
-
-
-class World:
-    """A cloud with a frozen clock and a fake of each service, and a cloud whose clock runs."""
-
-    def __init__(self, cloud: Cloud, running: Cloud) -> None:
-        self.cloud, self.running = cloud, running
-        self.broker: Broker = cloud.broker(topics={"orders": 2})
-        self.kv: KVServer = cloud.kv_server()
-        self.queue: Queue = cloud.queue(delivery="driven")
-        self.index: VectorIndex = cloud.vector_index(dimension=2)
-        self.reset()
-
-    def reset(self) -> None:
-        for fake in (self.broker, self.kv, self.queue, self.index):
-            fake.reset()
-        self.queue.destinations.respond(SHOP, 200)
-
-    def check(self) -> None:
-        """Use every part that a call could have left locked or half changed."""
-        self.broker.produce("orders", "v")
-        for partition in range(2):
-            records = [one for one in self.broker.records("orders") if one.partition == partition]
-            assert [one.offset for one in records] == list(range(len(records)))
-        self.kv.execute("SET", "key", "v")
-        assert self.kv.execute("GET", "key") == "v"
-        self.queue.publish(SHOP, body="x")
-        assert len(self.queue.deliver_due()) >= 1
-        self.index.load([{"id": "checked", "vector": [1.0, 1.0]}])
-        before_us = self.cloud.clock.now_us()
-        self.cloud.clock.advance(1)
-        assert self.cloud.clock.now_us() == before_us + 1_000_000
-        self.running.clock.advance(1)
-        self.running.clock.resume()
-        before_us = self.running.clock.now_us()
-        wait_until(lambda: self.running.clock.now_us() > before_us)
-        self.cloud.restore(self.cloud.snapshot())
+SAMPLED = {"autojump": 20, "autojump in an event loop": 20, "every_failure": 20, "explore": 300}
+"""Calls that take long: the distance of the places at which they are interrupted."""
+START = "2026-01-01T00:00:00Z"
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    with Cloud(clock="frozen") as cloud, Cloud(clock="running") as running:
-        yield World(cloud, running)
+def world(tmp_path: Path) -> Iterator[World]:
+    changes = [changes_for(*switches) for switches in product((True, False), repeat=2)]
+    users = [change.users for change in changes]
+    with Cloud(clock="frozen", now=START) as cloud, Cloud(clock="running", now=START) as running:
+        yield World(cloud, running, tmp_path)
+    # A cloud that is interrupted between its opening and its ``with`` stays open.
+    for change, before in zip(changes, users, strict=True):
+        while change.users > before:
+            change.leave()
 
 
-def deliver(world: World, **options: Any) -> None:
-    world.queue.publish(SHOP, json={"order": [7]}, **options)
-    world.queue.run_until_idle()
+def check_kv(world: World) -> None:
+    """Check that the keys agree with their expiry times and sizes, and with the search index."""
+    kv, engine = world.kv, engine_of(world.kv)
+    for keyspace in engine.databases:
+        for index in (keyspace.expires, keyspace.volatile, keyspace.accessed):
+            assert set(index) <= set(keyspace.values)
+        sizes = engine.sizes.measure(keyspace)
+        keyspace.resized = None
+        assert Sizes(engine.databases).measure(keyspace) == sizes
+        keyspace.resized = None
+    keys = kv.keys()
+    for key in keys:
+        match kv.execute("TYPE", key):
+            case "zset":
+                members = kv.execute("ZRANGE", key, "0", "-1")
+                assert isinstance(members, list)
+                assert set(members) == set(kv.scores(key))
+                assert len(members) == kv.execute("ZCARD", key) > 0
+            case "stream":
+                assert len(kv.entries(key)) == kv.execute("XLEN", key)
+            case "list":
+                assert len(kv.elements(key)) == kv.execute("LLEN", key) > 0
+            case "hash":
+                fields = engine.databases[0].values[key.encode()]
+                assert set(fields.expires) <= set(fields.fields)
+                assert len(kv.hash(key)) == kv.execute("HLEN", key) > 0
+    if "books" in keys:
+        results: Any = kv.execute("SEARCH.QUERY", "books", "{}")
+        assert sorted(result[0] for result in results) == sorted(kv.keys("book:*"))
 
 
-def load_during_hold(world: World) -> None:
-    with world.index.holding():
-        world.index.load([{"id": "1", "vector": [1.0, 2.0]}])
+def check_queue(world: World) -> None:
+    """Check that each message is published wholly: it is delivered, or has a timer."""
+    queue = world.queue
+    world.stub()
+    message = queue.publish(SHOP, body="x")
+    queue.run_until_idle()
+    assert queue.pending() == []
+    assert queue.message(message.id).state == "delivered"
+    for message in queue.messages():
+        assert message.timeline
+    # The identifier of an interrupted message does not swallow the next message.
+    message = queue.publish(SHOP, json=7, deduplication_id="7")
+    queue.run_until_idle()
+    assert queue.message(message.id).state == "delivered"
 
 
-def move_in_event_loop(world: World) -> None:
-    async def move() -> None:
-        world.queue.publish(SHOP, body="x", delay="5s")
-        await world.cloud.clock.aio.advance(10)
-        await world.queue.aio.run_until_idle()
-
-    asyncio.run(move())
-
-
-def expire(world: World) -> None:
-    world.kv.execute("SET", "key", "v", "EX", "3")
-    world.cloud.clock.advance(10)
-    assert world.kv.execute("GET", "key") is None
+def check_vectors(world: World) -> None:
+    """Check that queries find the vectors that the index lists."""
+    for index in (world.index, world.hybrid):
+        index.load([{"id": "checked", "vector": [1.0, 1.0], **world.sparse_of(index)}])
+        stored = sorted(str(vector["id"]) for vector in index.vectors())
+        engine = engine_of(index)
+        hits = engine.query("", [VectorQuery(vector=floats(1, 2), top_k=100)])[0]
+        assert sorted(hit.record.id for hit in hits) == stored
+        assert engine.count("") == len(stored)
 
 
-CALLS: dict[str, Callable[[World], object]] = {
-    "broker.records": lambda world: world.broker.records("orders"),
-    "broker.produce": lambda world: world.broker.produce("orders", "v", key="k"),
-    "broker.load": lambda world: world.broker.load({"orders": ["a", "b"]}),
-    "broker.add_partitions": lambda world: world.broker.topic("orders").add_partitions(1),
-    "broker.restore": lambda world: world.broker.restore(world.broker.snapshot()),
-    "broker.reset": lambda world: world.broker.reset(),
-    "kv.load": lambda world: world.kv.load({"price": "7", "cart": {"a": "1"}}),
-    "kv.execute": lambda world: world.kv.execute("ZADD", "key", "1", "a", "2", "b"),
-    "kv.execute of a script": lambda world: world.kv.execute(
-        "EVAL", "pcall(redis.call, 'INCR', 'n') return redis.call('INCR', 'n')", "0"
-    ),
-    "kv.execute of an expiry": expire,
-    "kv.restore": lambda world: world.kv.restore(world.kv.snapshot()),
-    "kv.reset": lambda world: world.kv.reset(),
-    "kv.rotate_token": lambda world: world.kv.rotate_token(),
-    "queue.publish": lambda world: world.queue.publish(SHOP, json={"order": [7]}),
-    "queue.run_until_idle": deliver,
-    "queue.run_until_idle with a delay": lambda world: deliver(world, delay="5s"),
-    "queue.restore": lambda world: world.queue.restore(world.queue.snapshot()),
-    "queue.reset": lambda world: world.queue.reset(),
-    "queue.aio": move_in_event_loop,
-    "index.load": lambda world: world.index.load([{"id": "1", "vector": [1.0, 2.0]}]),
-    "index.holding": load_during_hold,
-    "index.restore": lambda world: world.index.restore(world.index.snapshot()),
-    "clock.advance": lambda world: world.cloud.clock.advance(1),
-    "clock.advance of a running clock": lambda world: world.running.clock.advance(1),
-    "clock.advance_to_next": lambda world: world.cloud.clock.advance_to_next(),
-    "clock.freeze": lambda world: world.running.clock.freeze(),
-    "clock.resume": lambda world: world.running.clock.resume(),
-    "cloud.restore": lambda world: world.cloud.restore(world.cloud.snapshot()),
-}
+def check_broker(world: World) -> None:
+    """Check that the offsets of records are consecutive, and that each group knows its topics."""
+    broker = world.broker
+    broker.load({"orders": ["v"]})
+    for partition in range(broker.topic("orders").partitions):
+        offsets = [
+            record.offset for record in broker.records("orders") if record.partition == partition
+        ]
+        assert offsets == list(range(offsets[0], offsets[0] + len(offsets))) if offsets else True
+    for group in broker.groups():
+        assert group.members is not None
 
 
-@pytest.mark.parametrize("name", CALLS)
-def test_an_interruption_arrives_and_leaves_the_fakes_usable(world: World, name: str) -> None:
-    call = CALLS[name]
-    call(world)
+def check_clocks(world: World) -> None:
+    before_us = world.cloud.clock.now_us()
+    world.cloud.clock.advance(1)
+    assert world.cloud.clock.now_us() == before_us + 1_000_000
+    world.running.clock.advance(1)
+    world.running.clock.resume()
+    before_us = world.running.clock.now_us()
+    wait_until(lambda: world.running.clock.now_us() > before_us)
+
+
+def check(world: World) -> None:
+    """Use every part that a call could have left locked or half changed."""
+    world.cloud.fakes()
+    world.cloud.problems()
+    world.cloud.journal.calls()
+    check_clocks(world)
+    check_kv(world)
+    check_vectors(world)
+    check_broker(world)
+    check_queue(world)
+    world.capture.callbacks()
+    world.cloud.restore(world.cloud.snapshot())
+
+
+def interrupt(world: World, kind: str, name: str, place: Place) -> None:
+    entry = CALLS[kind][name]
+    world.reset()
+    call = entry(world)
+    assert interrupted(call, place), "swallowed"
     failures: list[BaseException] = []
 
     def use() -> None:
         try:
-            call(world)
-            world.check()
+            check(world)
             world.reset()
+            entry(world)()
         except BaseException as error:
             failures.append(error)
 
-    moment, place = 0, ""
-    while place is not None:
-        moment += 1
-        place, arrived = interrupted(lambda: call(world), moment)
-        assert arrived or place is None, f"swallowed in {place}"
-        # A lock that this thread has not released stops another thread only.
-        user = threading.Thread(target=use, daemon=True)
-        user.start()
-        user.join(DEADLINE)
-        assert not user.is_alive(), f"locked after an interruption in {place}"
-        if failures:
-            raise AssertionError(f"unusable after an interruption in {place}") from failures[0]
-    assert moment > 5
+    # A lock that this thread has not released stops another thread only.
+    user = threading.Thread(target=use, daemon=True)
+    user.start()
+    user.join(DEADLINE)
+    assert not user.is_alive(), "locked"
+    if failures:
+        raise failures[0]
 
 
-def test_an_interrupted_produce_appends_all_records_or_none(world: World) -> None:
-    place, moment = "", 0
-    while place is not None:
-        moment += 1
-        world.broker.reset()
-        place, _ = interrupted(lambda: world.broker.load({"orders": ["a", "b", "c"]}), moment)
-        values = [one.value for one in world.broker.records("orders")]
-        assert len(values) in (0, 3), place
+interrupted_places: set[str] = set()
+"""The lines at which calls have been interrupted. Every further call takes others."""
+
+
+@pytest.mark.parametrize("kind", CALLS)
+def test_an_interruption_arrives_and_leaves_the_fakes_usable(world: World, kind: str) -> None:
+    for name, entry in CALLS[kind].items():
+        world.reset()
+        for place in places(entry(world))[:: SAMPLED.get(name, 1)]:
+            if place.line in interrupted_places:
+                continue
+            interrupted_places.add(place.line)
+            try:
+                interrupt(world, kind, name, place)
+            except Exception as error:
+                raise AssertionError(f"{kind}.{name}, interrupted in {place}") from error
+
+
+def public_calls() -> Iterator[str]:
+    """Yield the names of the public functions, and of the methods of public classes."""
+    names = {**PUBLIC_NAMES, **PART_NAMES, **AWAITABLE}
+    for name, module in names.items():
+        value = getattr(import_module(f"pytest_fakecloud.{module}"), name)
+        if inspect.isfunction(value):
+            yield name
+        elif isinstance(value, type) and not issubclass(value, BaseException):
+            yield from (
+                f"{name}.{member}"
+                for member, method in inspect.getmembers(value, inspect.isroutine)
+                if not member.startswith("_")
+                and str(getattr(method, "__module__", "")).startswith("pytest_fakecloud.")
+            )
+
+
+AWAITABLE = {
+    "AioBroker": "broker.handle",
+    "AioClock": "core.clock",
+    "AioCloud": "cloud",
+    "AwaitableCapture": "queue.capture.handle",
+    "QueueAio": "queue.actions",
+}
+
+
+def test_each_public_method_is_interrupted() -> None:
+    calls = {
+        f"{kind}.{name.partition(' ')[0]}" for kind, entries in CALLS.items() for name in entries
+    }
+    missing = [
+        name
+        for name in public_calls()
+        if name not in calls and not {name, name.partition(".")[0]} & EXCUSED.keys()
+    ]
+    source = Path(interrupted_calls.__file__)
+    lines = source.read_text(encoding="utf-8").splitlines()
+    line = next(number for number, text in enumerate(lines, 1) if text.startswith("CALLS:"))
+    assert not missing, f"add a call of {', '.join(missing)} at {source.name}:{line}"

@@ -411,10 +411,6 @@ class Timekeeper:
         Until then it cannot run, and ``rewind()`` returns to its current time.
         """
         before = self.mode, self.anchored, self._start_us, self._starts_frozen
-        self.freeze()
-        with self._lock:
-            self._start_us, self._starts_frozen = self._current_us(), True
-            self.anchored = True
 
         def undo() -> None:
             with self._lock:
@@ -422,6 +418,15 @@ class Timekeeper:
             if mode == "running":
                 self.resume()
 
+        try:
+            self.freeze()
+            with self._lock:
+                self._start_us, self._starts_frozen = self._current_us(), True
+                self.anchored = True
+        except BaseException:
+            # A signal's handler may have interrupted it, and nothing else would undo it.
+            undo()
+            raise
         return undo
 
     def spend_until(self, instant_us: int) -> None:

@@ -114,7 +114,14 @@ class Interception(AbstractContextManager["Interception"]):
     def __init__(self, url: str, origin: str, ca_file: str | None = None) -> None:
         self._key = parse_origin(origin)
         self.origin = origin.rstrip("/")
-        self._open = origins.redirect(self._key, Detour(url, ca_file))
+        detour = Detour(url, ca_file)
+        try:
+            self._open = origins.redirect(self._key, detour)
+        except BaseException:
+            # A signal's handler may have interrupted it, and nothing else would end the redirection.
+            if origins.detours.get(self._key) is detour:
+                origins.restore(self._key)
+            raise
         if not self._open:
             raise ContractError(
                 f"{self.origin} is already intercepted: end that interception first"

@@ -144,6 +144,7 @@ class ProcessTime:
         self.clock = clock
         self._autojump = mode == AUTOJUMP
         self._ends = ExitStack()
+        self._unanchor: Callable[[], None] = lambda: None
         self._sleepers: Sleepers | None = None
         self._lock = threading.Lock()
         self._shown_us = 0
@@ -157,11 +158,12 @@ class ProcessTime:
         self.stop()
 
     def start(self) -> None:
-        if self._autojump and not self._claim():
-            return
         with ExitStack() as ends:
             ends.callback(self._release)
-            ends.callback(self.clock.anchor())
+            if self._autojump and not self._claim():
+                return
+            self._unanchor = self.clock.anchor()
+            ends.callback(self._unanchor)
             self._begin_travel()
             ends.callback(self._end_travel)
             ends.callback(self.clock.listeners.add(self._follow))
@@ -200,7 +202,12 @@ class ProcessTime:
         """Stop controlling the process's time. A clock that ran before continues from its time.
         Raises the exception of a handler that failed while the clock moved to a loop's timeout.
         """
-        self._ends.close()
+        try:
+            self._ends.close()
+        except BaseException:
+            # A signal's handler may have interrupted it, and the clock could not run again.
+            self._unanchor()
+            raise
         sleepers, self._sleepers = self._sleepers, None
         if sleepers is not None and sleepers.failure is not None:
             raise sleepers.failure

@@ -264,7 +264,12 @@ class Change:
         with self._lock:
             self.users += 1
             if self.users == 1:
-                self._begin()
+                try:
+                    self._begin()
+                except BaseException:
+                    # A signal's handler may have interrupted it. The next user makes the change.
+                    self.users = 0
+                    raise
 
     def leave(self) -> None:
         """Remove a user. The last one undoes the change, unless other code has changed the same."""

@@ -85,7 +85,7 @@ def test_vitest(node_folder: Path) -> None:
         with_fakes("node", str(program), "run", "--no-color", "calls", cwd=folder)
     assert _without_numbers(shown) in _without_numbers(str(found.value))
     assert re.search(
-        r"calls.test.js > a session is written once:\n +clock frozen(.*\n)+ +SET session:7 ada",
+        r"calls.test.js > a session is written once:\n +clock frozen(.*\n)+.*SET session:7 ada",
         str(found.value),
     )
 

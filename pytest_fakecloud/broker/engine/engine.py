@@ -164,10 +164,18 @@ class MemoryTopics:
         with self._state, self._state.lock:
             topic = self._state.topic(name)
             self._state.woken.update(*(log.watchers for log in topic.logs))
-            del self._state.topics[name]
-            for group in self._state.groups.values():
-                group.forget(name)
-            self._rebalance_subscribers(name, f"{name} was deleted")
+            try:
+                self._forget(name)
+            except BaseException:
+                # A signal's handler may have interrupted it, and groups would keep its partitions.
+                self._forget(name)
+                raise
+
+    def _forget(self, name: str) -> None:
+        self._state.topics.pop(name, None)
+        for group in self._state.groups.values():
+            group.forget(name)
+        self._rebalance_subscribers(name, f"{name} was deleted")
 
     def add_partitions(self, name: str, count: int) -> int:
         """Add partitions. As in Kafka, keys may map to other partitions afterwards."""

@@ -72,7 +72,9 @@ class MemoryGroups:
             }
             with state, state.lock:
                 state.now_us = at_us
-                on_due[kind](owner)
+                # A timer that a signal's handler interrupted fires again.
+                if not isinstance(owner, Instance) or owner.state != "removed":
+                    on_due[kind](owner)
 
         # Wake the calls that wait in this group, because the new timer may be due first.
         group = owner if isinstance(owner, ConsumerGroup) else owner.group

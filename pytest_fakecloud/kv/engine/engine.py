@@ -201,12 +201,25 @@ class Engine:
             if is_outer and not self.lock.acquire(False) and not self.wait_for_turn(argv):
                 return self.run_during_script(session, argv)
             return self.execute_locked(session, argv)
+        except CommandError:
+            raise
+        except BaseException:
+            self._mend()
+            raise
         finally:
             if is_outer:
                 try:  # noqa: SIM105 - suppress() is written in Python, so it can be interrupted.
                     self.lock.release()
                 except RuntimeError:
                     pass  # It was not taken.
+
+    def _mend(self) -> None:
+        """Make the data consistent after an exception in the middle of a command, such as that of a
+        signal's handler. The command may be half done.
+        """
+        with self.lock:
+            for keyspace in self.databases:
+                keyspace.mend()
 
     def execute_locked(self, session: Session, argv: list[bytes]) -> Reply:
         """Do what ``execute()`` does once it holds the lock; the caller holds it."""
@@ -573,7 +586,11 @@ class Engine:
         with self.lock:
             if self._expiry_timer_us == due_us:
                 self._expiry_timer_us = None
-            self.remove_expired()
+            try:
+                self.remove_expired()
+            except BaseException:
+                self._mend()
+                raise
             self._plan_expiry()
 
     def _plan_disconnect(self) -> None:

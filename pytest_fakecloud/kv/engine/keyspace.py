@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from ..errors import WRONGTYPE, CommandError
 from ..values.containers import Deadlines, HashValue, QuickList, ScanOrder, SetValue
+from ..values.stream import Stream
 from ..values.types import type_name
 from ..values.zset import SortedSet
 
@@ -44,6 +45,10 @@ _MINUTE_MS = 60_000
 
 Counters = dict[bytes, tuple[int, int]]
 """The counter of each key, and the minute since the Unix epoch in which the key was last accessed."""
+
+
+_NEVER_EMPTY = frozenset({"hash", "list", "set", "zset"})
+"""Types whose keys are deleted with their last element."""
 
 
 class Frequencies(Counters):
@@ -474,12 +479,18 @@ class Keyspace:
         return True
 
     def _drop(self, key: bytes) -> None:
-        self._note_lost_stream(key, self.values.pop(key))
-        self.expires.pop(key, None)
-        self.accessed.pop(key, None)
-        self.volatile.pop(key, None)
+        value = self.values[key]
+        # These statements call no function, so a signal's handler cannot raise between two of them.
+        del self.values[key]
+        if key in self.expires:
+            del self.expires[key]
+        if key in self.accessed:
+            del self.accessed[key]
+        if key in self.volatile:
+            del self.volatile[key]
         if self.frequencies is not None:
             self.frequencies.pop(key, None)
+        self._note_lost_stream(key, value)
 
     def _report_change(self, key: bytes, event: str | None, *, expired: bool = False) -> None:
         self._note_change(key, expired=expired)
@@ -508,6 +519,33 @@ class Keyspace:
             if isinstance(value, _ENCODED):
                 value.keep_encoding(config)
 
+    def mend(self) -> None:
+        """Make all parts agree with the values, after an exception between two changes."""
+        self.values = {
+            key: value
+            for key, value in self.values.items()
+            if value or type_name(value) not in _NEVER_EMPTY
+        }
+        values = self.values
+        for value in values.values():
+            if isinstance(value, SortedSet | Stream):
+                value.mend()
+        self.expires = Deadlines({key: at for key, at in self.expires.items() if key in values})
+        self.accessed = {key: at for key, at in self.accessed.items() if key in values}
+        self._find_volatile()
+        self._order = self.resized = None
+        if self.indexes is not None:
+            self.indexes.adopt(values)
+            for index in self.indexes.named.values():
+                index.clear()
+                index.scan(self, None, None)
+
+    def _find_volatile(self) -> None:
+        self.volatile = Deadlines()
+        for key, value in self.values.items():
+            if isinstance(value, HashValue) and value.expires:
+                self.note_fields(key, value)
+
     def snapshot(self) -> KeyspaceCopy:
         return KeyspaceCopy(
             {key: _copy(value) for key, value in self.values.items()},
@@ -522,20 +560,19 @@ class Keyspace:
         for key in {*self.values, *saved.values}:
             self.touch(key, "")
             self._signal_anything(key)
-        self.values = {key: _copy(value) for key, value in saved.values.items()}
-        self.expires = Deadlines(saved.expires)
-        self.accessed = dict(saved.accessed)
+        values = {key: _copy(value) for key, value in saved.values.items()}
+        expires, accessed = Deadlines(saved.expires), dict(saved.accessed)
+        indexes = None if saved.indexes is None else saved.indexes.copy()
+        if indexes is not None:
+            indexes.adopt(values)
+        # These statements call no function, so a signal's handler cannot raise between two of them.
+        self.values, self.expires, self.accessed = values, expires, accessed
+        self.indexes = indexes
+        self._order = self.resized = None
         if self.frequencies is not None:
             self.frequencies.clear()
             self.frequencies.update(saved.frequencies)
-        self.volatile = Deadlines()
-        for key, value in self.values.items():
-            if isinstance(value, HashValue) and value.expires:
-                self.note_fields(key, value)
-        self._order = None
-        self.indexes = None if saved.indexes is None else saved.indexes.copy()
-        if self.indexes is not None:
-            self.indexes.adopt(self.values)
+        self._find_volatile()
 
 
 def _copy(value: Any) -> Any:

@@ -127,6 +127,16 @@ class Stream:
         """The highest ID in the stream, or 0 if the stream is empty."""
         return self.nodes[-1].ids[-1] if self.nodes else 0
 
+    def mend(self) -> None:
+        """Make all parts agree with the entries, after an exception between two changes."""
+        for node in self.nodes:
+            count = min(len(node.ids), len(node.fields))
+            del node.ids[count:], node.fields[count:]
+        self.nodes = [node for node in self.nodes if node.ids]
+        self.length = sum(len(node.ids) for node in self.nodes)
+        self.size = sum(map(Node.content_size, self.nodes))
+        self.last_id = max(self.last_id, self.highest_id)
+
     def awaited(self, entry_id: int) -> bool:
         """Return whether any group has not received or not acknowledged an entry."""
         groups = self.groups.values()

@@ -133,6 +133,13 @@ class SortedSet(Listpacked):
         twin._positions = twin._scan_order = None
         return twin
 
+    def mend(self) -> None:
+        """Make all parts agree with the scores, after an exception between two changes."""
+        rebuilt = SortedSet(self.scores)
+        self._score_blocks, self._member_blocks = rebuilt._score_blocks, rebuilt._member_blocks
+        self._last_scores, self.size = rebuilt._last_scores, rebuilt.size
+        self._positions = self._scan_order = None
+
     def set(self, member: bytes, score: float) -> bool:
         """Set the score of a new or existing ``member``; return whether anything changed."""
         scores = self.scores

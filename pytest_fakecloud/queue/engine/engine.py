@@ -94,17 +94,21 @@ class Engine(Publisher):
 
         ``begun`` is an attempt that ``start()`` has started.
         """
-        exchange = begun or self.begin(message_id)
-        if exchange is None:
-            return None
         try:
-            outcome = finished(self._chain(exchange))
-        except BaseException as error:
-            # A background delivery ends an advance of the clock only with one like pytest.fail().
-            is_fatal = self.clock.driving and not isinstance(error, Exception)
-            if self.lane != "background" or is_fatal:
-                raise
-            return exchange.attempt
+            exchange = begun or self.begin(message_id)
+            if exchange is None:
+                return None
+            try:
+                outcome = finished(self._chain(exchange))
+            except BaseException as error:
+                # A background delivery ends an advance of the clock only with one like pytest.fail().
+                is_fatal = self.clock.driving and not isinstance(error, Exception)
+                if self.lane != "background" or is_fatal:
+                    raise
+                return exchange.attempt
+        except BaseException:
+            self._abandon(message_id)
+            raise
         if outcome.raises and outcome.exception is not None and self.lane == "driven":
             raise outcome.exception
         return exchange.attempt
@@ -114,11 +118,15 @@ class Engine(Publisher):
 
         Exceptions are always raised, because only a call of the test awaits this method.
         """
-        exchange = self.begin(message_id)
-        if exchange is None:
-            return None
-        exchange.in_loop = True
-        outcome = await self._chain(exchange)
+        try:
+            exchange = self.begin(message_id)
+            if exchange is None:
+                return None
+            exchange.in_loop = True
+            outcome = await self._chain(exchange)
+        except BaseException:
+            self._abandon(message_id)
+            raise
         if outcome.raises and outcome.exception is not None and self.lane == "driven":
             raise outcome.exception
         return exchange.attempt
@@ -133,6 +141,28 @@ class Engine(Publisher):
             return make
         make()
         return None
+
+    def _abandon(self, message_id: str) -> None:
+        """Plan the next attempt of a message after an exception that ended neither the attempt nor
+        the message, such as that of a signal's handler.
+        """
+        with self.lock:
+            message = self.messages.get(message_id)
+            if message is None or message_id in self.timers or message_id in self.in_flight:
+                return
+            now = self.clock.now_us()
+            self.under_way.pop(message_id, None)
+            if message_id not in self.pending:
+                self.release_waiting(message)
+            elif message.state == "ACTIVE":
+                if message.attempts and message.attempts[-1].ended_us is None:
+                    message.attempts[-1].state = "lost"
+                    message.attempts[-1].ended_us = now
+                message.state = "RETRY"
+                message.waiting_since_us = now
+                self.plan(message, now, "an exception interrupted the delivery")
+            elif message.due_us is not None:
+                self.plan(message, message.due_us, message.wait_reason)
 
     async def _deliver(self, exchange: Exchange, proceed: Proceed) -> Outcome:
         """Perform a delivery as the cause of messages published during it, and apply the outcome."""
@@ -187,8 +217,11 @@ class Engine(Publisher):
                 self._cut_loop(message, now, loop)
                 return None
             self._sequence = sequence = self._sequence + 1
-            self.log(message, "ACTIVE", now)
             attempt = Attempt(message, as_text(message.url), sequence, now)
+            entry = self.log_entry(message, "ACTIVE", now)
+            # These statements call no function, so a signal's handler cannot raise between them.
+            message.log += [entry]
+            message.attempts += [attempt]
             message.state = "ACTIVE"
             message.due_us = None
             self.active.add(message.id)
@@ -196,7 +229,6 @@ class Engine(Publisher):
                 active = self.queues[message.queue_name].active
                 if message.id in active:
                     active.move_to_end(message.id)
-            message.attempts.append(attempt)
             self.under_way[message.id] = message
             body = message.body
             if message.workflow is not None:
@@ -462,6 +494,15 @@ class Engine(Publisher):
 
         A message whose attempt was in progress when the copy was made becomes pending again.
         """
+        with self.lock:
+            try:
+                self._restore(saved)
+            except BaseException:
+                # A signal's handler may have interrupted it, and messages would have no timers.
+                self._restore(saved)
+                raise
+
+    def _restore(self, saved: list[Any]) -> None:
         with self.lock:
             self._cancel_timers()
             for (owner, name, copy), value in zip(self._data(), saved, strict=True):

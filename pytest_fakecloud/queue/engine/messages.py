@@ -122,8 +122,11 @@ class Messages(Admission):
 
     def log(self, message: Message, state: str, at_us: int, **details: Any) -> None:
         """Add an entry to a message's log. ``details`` are its further fields."""
+        message.log.append(self.log_entry(message, state, at_us, **details))
+
+    def log_entry(self, message: Message, state: str, at_us: int, **details: Any) -> LogEntry:
         self._sequence = number = self._sequence + 1
-        message.log.append(LogEntry(number, at_us, message.id, state, **details))
+        return LogEntry(number, at_us, message.id, state, **details)
 
     def cancel_all(self, messages: list[Message]) -> int:
         """Cancel pending messages and return their number. Acquires the lock."""
@@ -186,11 +189,12 @@ class Messages(Admission):
 
         ``details`` are further fields of the entry in its log.
         """
+        entry = self.log_entry(message, end, at_us, **details)
         message.state = end
         message.finished_us = at_us
         message.due_us = None
+        message.log += [entry]
         self.pending.pop(message.id, None)
-        self.log(message, end, at_us, **details)
         if message.workflow is not None or message.failure_of is not None:
             self.workflow.finished(message, at_us)
         self.release_waiting(message)
@@ -200,9 +204,9 @@ class Messages(Admission):
         """Release the messages that wait for this one, after it and its callbacks have finished."""
         if message.id in self.pending or message.open_children or message.released:
             return
-        message.released = True
         if message.queue_name is not None:
             self.release_queue_slot(message)
+        message.released = True
         if message.source_id is not None and message.queue_name is None:
             source = self.messages.get(message.source_id)
             if source is not None:

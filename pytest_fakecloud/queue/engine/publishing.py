@@ -494,25 +494,50 @@ class Publisher(Messages):
             if runs is not None:
                 self.workflow.runs = runs
             raise
-        for key, message_id in new_ids.items():
-            self._remember(key, message_id, now)
-        if group and stored and stored[0].api == "v1":
-            # Use one public id for the deliveries of a v1 message to all endpoints of a topic.
-            shared = self.new_message_id()
-            self.groups_of_tasks[shared] = [draft.id for draft in stored]
+        try:
+            for key, message_id in new_ids.items():
+                self._remember(key, message_id, now)
+            if group and stored and stored[0].api == "v1":
+                # Use one public id for the deliveries of a v1 message to all endpoints of a topic.
+                shared = self.new_message_id()
+                self.groups_of_tasks[shared] = [draft.id for draft in stored]
+                for draft in stored:
+                    draft.public_id = shared
             for draft in stored:
-                draft.public_id = shared
-        for draft in stored:
-            if draft.queue_name is not None:
-                self._create_queue_if_missing(draft.queue_name, now)
-            self.quota.count_message(now)
-            self.accept(draft, now)
+                if draft.queue_name is not None:
+                    self._create_queue_if_missing(draft.queue_name, now)
+                self.quota.count_message(now)
+                self.accept(draft, now)
+        except BaseException:
+            # A signal's handler may have interrupted it. Publish all messages of a call, or none.
+            for key, message_id in new_ids.items():
+                if self.deduplicated.get(key, (0, ""))[1] == message_id:
+                    del self.deduplicated[key]
+            for draft in stored:
+                self._take_back(draft)
+            raise
         for draft in stored:
             # Store a step with which its run exceeds a limit: its delivery fails the run.
             rejection = self.workflow.rejection(draft) if draft.settings.workflow else None
             if rejection is not None:
                 raise rejection
         return Published(accepted, group=group, duplicate=bool(accepted) and not stored)
+
+    def _take_back(self, message: Message) -> None:
+        self.pending.pop(message.id, None)
+        self.messages.pop(message.id, None)
+        self.unplan(message.id)
+        queue = self.queues.get(message.queue_name or "")
+        if queue is not None:
+            if message.id in queue.waiting:
+                queue.waiting.remove(message.id)
+            queue.active.pop(message.id, None)
+        key = self.flow_key(message)
+        if key is not None:
+            if message.id in key.waiting:
+                key.waiting.remove(message.id)
+            key.active.pop(message.id, None)
+        self.active.discard(message.id)
 
     def _create_queue_if_missing(self, name: str, now: int) -> None:
         # Create the queue only now, so that a rejected message does not leave an empty queue.

@@ -106,14 +106,19 @@ class VectorNamespace:
 
     def put(self, record: VectorRecord, *, ready: bool = True) -> None:
         """Insert or replace a record. If ``ready`` is False, the change is pending."""
-        row = self._rows.get(record.id)
-        if row is None:
-            row = self._append(record.id)
-        if ready:
-            self.staged.pop(row, None)
-            self._write(row, record)
-        else:
-            self.staged[row] = record
+        is_new = record.id not in self._rows
+        try:
+            row = self._append(record.id) if is_new else self._rows[record.id]
+            if ready:
+                self.staged.pop(row, None)
+                self._write(row, record)
+            else:
+                self.staged[row] = record
+        except BaseException:
+            # A signal's handler may have interrupted it. Queries would never find the record.
+            if is_new:
+                self.delete(record.id)
+            raise
 
     def release(self, records: Iterable[VectorRecord]) -> None:
         """Make pending records ready, except those that have been replaced or deleted since."""

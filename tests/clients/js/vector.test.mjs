@@ -204,7 +204,7 @@ test("the service's errors are the client's", async () => {
   await assert.rejects(dense.query({ data: "x", topK: 1 }), /Embedding data for this index/);
   await assert.rejects(dense.delete({}), /Only and only one of the ids, prefix, or filter/);
   await assert.rejects(dense.query({ vector: [1, 2], topK: 1, filter: "a[" }), /Invalid filter/);
-  await assert.rejects(sparse.upsert({ id: "a", vector: [1, 2] }), /sparse index/);
+  await assert.rejects(sparse.upsert({ id: "a", vector: [1, 2] }), /requires sparse vectors/);
   await assert.rejects(dense.upsert({ id: "a", vector: [NaN, 1] }), /expected a number, got null/);
   await assert.rejects(open("dense", { token: "wrong" }).info(), /Unauthorized/);
 });

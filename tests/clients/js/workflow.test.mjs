@@ -449,7 +449,8 @@ test("a run id is taken once while the run lives", async () => {
     await context.run("end", () => events.push("end"));
   });
   await client.trigger({ url: url("once"), workflowRunId: "mine" });
-  await client.trigger({ url: url("once"), workflowRunId: "mine" });
+  const again = client.trigger({ url: url("once"), workflowRunId: "mine" });
+  await assert.rejects(again, /a workflow already exists/);
   await idle();
   assert.deepEqual(events, ["end"]);
 });
