@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.handle import engine_of
 from pytest_fakecloud.kv.engine.limits import Sizes
 from pytest_fakecloud.outside.surroundings import changes_for
 from pytest_fakecloud.public_names import PART_NAMES, PUBLIC_NAMES
@@ -51,7 +50,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def check_kv(world: World) -> None:
     """Check that the keys agree with their expiry times and sizes, and with the search index."""
-    kv, engine = world.kv, engine_of(world.kv)
+    kv, engine = world.kv, world.kv._engine
     for keyspace in engine.databases:
         for index in (keyspace.expires, keyspace.volatile, keyspace.accessed):
             assert set(index) <= set(keyspace.values)
@@ -101,7 +100,7 @@ def check_vectors(world: World) -> None:
     for index in (world.index, world.hybrid):
         index.load([{"id": "checked", "vector": [1.0, 1.0], **world.sparse_of(index)}])
         stored = sorted(str(vector["id"]) for vector in index.vectors())
-        engine = engine_of(index)
+        engine = index._engine
         hits = engine.query("", [VectorQuery(vector=floats(1, 2), top_k=100)])[0]
         assert sorted(hit.record.id for hit in hits) == stored
         assert engine.count("") == len(stored)

@@ -71,6 +71,11 @@ def _sorted(items: Any, width: int) -> Any:
     return sorted(groups, key=_key)
 
 
+def _without_order_of_ties(line: list[bytes], reply: Any) -> Any:
+    has_weights = b"BY" in (word.upper() for word in line[2:])
+    return _sorted(reply, 1) if has_weights and isinstance(reply, list) else reply
+
+
 class Near:
     """A time or duration that is equal to any other within a minute."""
 
@@ -197,6 +202,11 @@ RULES: tuple[Normalisation, ...] = (
         "XADD XRANGE XREVRANGE XREAD XREADGROUP XINFO XPENDING XCLAIM XAUTOCLAIM",
         "ids contain the time, which passes between the requests to the two servers",
         _clock_ids,
+    ),
+    _rule(
+        "SORT SORT_RO",
+        "the order of elements with equal weights follows the random order of a server's tables",
+        _without_order_of_ties,
     ),
     _rule("XINFO", "delivery times are read from each server's clock", _milliseconds),
     _rule("XINFO XPENDING", "idle times are measured on each server's clock", _idle),
