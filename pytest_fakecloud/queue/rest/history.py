@@ -479,7 +479,8 @@ class WorkflowRoutes(RouteFamily):
             if (unprefixed(pair[0]) or "").startswith(_OVERRIDES)
         )
         single = "id" in request.params
-        pairs, asynchronous = [], False
+        pairs: list[tuple[str, str]] = []
+        asynchronous = False
         if single:
             letters, cursor = [self._letter(request.segment("id"))], None
         else:
