@@ -28,7 +28,7 @@ class LoopError(FakecloudError, AssertionError):
     The call that delivers raises it, because it would otherwise never return. The default limit is
     a chain of 1,000 deliveries at the same point in time, each caused by the previous one (setting
     ``loop_limit``), or ten times as many within one call. Handlers that publish several messages each
-    are stopped after 5,000 deliveries to URLs that caused them, or 20,000 within one call. In the
+    are stopped after 5,000 deliveries to URLs that caused them, or 10,000 within one call. In the
     background, the same limits apply between two pauses, and a strict-mode violation reports the loop.
     """
 

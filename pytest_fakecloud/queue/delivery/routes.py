@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json as jsonlib
 import re
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping
@@ -240,10 +241,14 @@ class WsgiRoute(DestinationRoute):
     """Answers deliveries with a WSGI application."""
 
     def _perform(self, delivery: Delivery, deadlines: Deadlines, in_loop: bool) -> object:
+        if not in_loop:
+            return call_wsgi(self._to, delivery)
         # A server also calls a WSGI application outside its event loop.
-        return (
-            in_thread(call_wsgi, self._to, delivery) if in_loop else call_wsgi(self._to, delivery)
-        )
+        asgiref = sys.modules.get("asgiref.sync")
+        if asgiref is not None and hasattr(asgiref.AsyncToSync.executors, "current"):
+            # The loop runs for async_to_sync(), whose thread has the connection to Django's database.
+            return asgiref.sync_to_async(call_wsgi)(self._to, delivery)
+        return in_thread(call_wsgi, self._to, delivery)
 
 
 _NOT_STARTED = "the queue does not run the lifespan with lifespan=False: pass lifespan=True"

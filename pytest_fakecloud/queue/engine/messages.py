@@ -41,11 +41,13 @@ from ..wire.records import Filters, page
 from ..workflow.runs import WorkflowRuns
 from .admission import Admission
 
-CHAIN_FACTOR = 10
-"""The loop limit within one call, as a multiple of the limit at a single point in time."""
-FAN_FACTOR, FANS_FACTOR = 5, 20
-"""The limits of deliveries that return to one of their causes, at one time and within one call, as
-multiples of the loop limit. Decided here: trees of some thousand messages are not endless.
+CALL_FACTOR = 10
+"""The limit of deliveries within one call, as a multiple of the loop limit. It applies to chains and
+to deliveries that return to one of their causes.
+"""
+FAN_FACTOR = 5
+"""The limit of deliveries that return to one of their causes at one time, as a multiple of the loop
+limit. Decided here: trees of some thousand messages are not endless.
 """
 _MOST_CAUSES = 64
 """Maximum number of URLs that are recorded as causes of a message; loops have fewer."""
@@ -262,8 +264,8 @@ class Messages(Admission):
         limit = self.settings.loop_limit
         if message.depth > limit:
             count, span = limit, "at the same time"
-        elif message.drive == self.drive and message.chain > limit * CHAIN_FACTOR:
-            count, span = limit * CHAIN_FACTOR, "in one call"
+        elif message.drive == self.drive and message.chain > limit * CALL_FACTOR:
+            count, span = limit * CALL_FACTOR, "in one call"
         elif message.url in message.causes and message.drive == self.drive:
             return self._fan(message, now)
         else:
@@ -281,7 +283,7 @@ class Messages(Admission):
         limit = self.settings.loop_limit
         if at_once > limit * FAN_FACTOR:
             count, span = at_once - 1, "at the same time"
-        elif in_call > limit * FANS_FACTOR:
+        elif in_call > limit * CALL_FACTOR:
             count, span = in_call - 1, "in one call"
         else:
             return None

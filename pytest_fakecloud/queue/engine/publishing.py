@@ -172,7 +172,9 @@ class Quota:
 def _check_queued(settings: PublishSettings) -> None:
     """Raise a 400 error for settings that a message of an ordered queue cannot have.
 
-    The vendor's documentation does not allow them; the texts are *decided here*.
+    The vendor's documentation does not allow them; the texts are *decided here*. The header
+    ``Upstash-Queue-Name`` may be combined with them, because clients send it for schedules, which
+    may have a delay.
     """
     if settings.delay_us or settings.not_before_us is not None:
         raise bad_request(

@@ -479,10 +479,13 @@ class WorkflowRoutes(RouteFamily):
             if (unprefixed(pair[0]) or "").startswith(_OVERRIDES)
         )
         single = "id" in request.params
+        pairs: list[tuple[str, str]] = []
+        asynchronous = False
         if single:
             letters, cursor = [self._letter(request.segment("id"))], None
         else:
-            letters, cursor = self._letters(bulk_pairs(request, "dlqIds"), request)
+            pairs, asynchronous = split_async(bulk_pairs(request, "dlqIds"))
+            letters, cursor = self._letters(pairs, request)
         # If the daily limit has no room for all selected runs, or the first message of one of them
         # has been forgotten, start none of them.
         engine = self.engine
@@ -496,7 +499,12 @@ class WorkflowRoutes(RouteFamily):
             engine.delete_dead_letters([letter])
         if single:
             return _created(runs[0])
-        return {"workflowRuns": [_created(run) for run in runs]} | without_none(cursor=cursor)
+        kind = "resume" if resumes else "restart"
+        action = recorded_action(
+            engine, kind, "workflow", len(runs), pairs, asynchronous=asynchronous
+        )
+        started = {"workflowRuns": [_created(run) for run in runs]}
+        return started | action | without_none(cursor=cursor)
 
     def _letter(self, dlq_id: str) -> Message:
         letter = self.engine.dead_letter(dlq_id)

@@ -218,9 +218,11 @@ def test_synchronous_code_of_asgiref_runs_in_the_thread_that_delivers(table: Tab
     assert (loop, set(threads[1::2])) == (True, own)
 
 
-@pytest.mark.parametrize("library", ["asyncio", "trio"])
+@pytest.mark.parametrize("library", ["asyncio", "trio", "asgiref"])
 def test_a_wsgi_application_does_not_run_in_the_loop_that_awaits(library: str) -> None:
+    """With asgiref, it runs in the thread that called async_to_sync(), as Django's own code does."""
     threads: list[threading.Thread] = []
+    loops: list[threading.Thread] = []
 
     def application(environ: Any, start_response: Any) -> list[bytes]:
         threads.append(threading.current_thread())
@@ -228,14 +230,19 @@ def test_a_wsgi_application_does_not_run_in_the_loop_that_awaits(library: str) -
         return [b""]
 
     async def main() -> None:
+        loops.append(threading.current_thread())
         with Cloud(delivery="driven") as cloud:
             queue = cloud.queue()
             queue.destinations.wsgi(APP, application)
             queue.publish(APP)
             assert (await queue.aio.run_until_idle()).only().status == 200
 
-    asyncio.run(main()) if library == "asyncio" else trio.run(main)
-    assert threading.current_thread() not in threads
+    if library == "asgiref":
+        pytest.importorskip("asgiref.sync").async_to_sync(main)()
+        assert threads == [threading.current_thread()]
+    else:
+        asyncio.run(main()) if library == "asyncio" else trio.run(main)
+    assert loops[0] not in threads
 
 
 def _urlpatterns() -> list[Any]:

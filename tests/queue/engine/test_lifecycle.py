@@ -130,7 +130,7 @@ A, B = "https://app.example.com/a", "https://app.example.com/b"
 
 @pytest.mark.parametrize(
     ("roots", "each", "headers", "allowed", "span"),
-    [(1, 2, {}, 25, "at the same time"), (4, 1, {"Delay": "1s"}, 100, "in one call")],
+    [(1, 2, {}, 25, "at the same time"), (4, 1, {"Delay": "1s"}, 50, "in one call")],
 )
 def test_short_chains_that_return_are_stopped(
     roots: int, each: int, headers: dict[str, str], allowed: int, span: str
