@@ -483,21 +483,27 @@ def _set_command(user: AclUser, selector: Selector, name: bytes, allowed: bool) 
         selector.set_commands(_with_subcommands(parent), allowed)
         return
     # The vendor's service does not support rules for first arguments.
-    if not child or user.dialect == "vendor":
+    if user.dialect == "vendor":
         raise _Invalid(errors.ACL_UNKNOWN_COMMAND)
-    if parent.subcommands is not None:
-        if b"|" in child:
-            raise _Invalid(errors.ACL_FIRST_WORD_OF_SUBCOMMAND)
-        found = parent.subcommands.get(child.upper())
-        if found is None:
-            raise _Invalid(errors.ACL_UNKNOWN_COMMAND)
-        selector.set_commands({found}, allowed)
-    elif not allowed:
+    subcommands = parent.subcommands or {}
+    if allowed and b"|" in child:
+        # Only what follows the last bar can be a first argument.
+        is_subcommand = child.rpartition(b"|")[0].upper() in subcommands
+        raise _Invalid(
+            errors.ACL_FIRST_WORD_OF_SUBCOMMAND if is_subcommand else errors.ACL_UNKNOWN_COMMAND
+        )
+    if allowed and not child:
+        raise _Invalid(errors.ACL_SYNTAX)
+    if parent.subcommands is None and allowed:
+        if parent not in selector.commands:
+            words = selector.first_words.setdefault(parent, [])
+            if child.lower() not in words:
+                words.append(child.lower())
+        return
+    subcommand = subcommands.get(child.upper())
+    if subcommand is None:
         raise _Invalid(errors.ACL_UNKNOWN_COMMAND)
-    elif parent not in selector.commands:
-        words = selector.first_words.setdefault(parent, [])
-        if child.lower() not in words:
-            words.append(child.lower())
+    selector.set_commands({subcommand}, allowed)
 
 
 def _with_subcommands(spec: CommandSpec) -> set[CommandSpec]:
