@@ -17,7 +17,7 @@ from ..core.errors import ContractError, shown, unknown_name
 from ..reporting.calls import PUBLISHING, Lookups
 from ..reporting.wording import summarise
 from .footprint import text_of
-from .schedule import HOLD_US, ORDERS
+from .schedule import CLOCK, HOLD_US, ORDERS
 
 if TYPE_CHECKING:
     from ..core.calls import Call
@@ -947,7 +947,7 @@ def _repeated_effect(record: Record) -> Found:
     count: Counter[object] = Counter()
     is_again = any(event.kind in _SECOND_TIME for event in run.fired)
     # A quota, a bucket or a window may allow more when time has passed.
-    is_allowed = any(event.kind in _MOVES_OF_TIME for event in run.fired)
+    is_allowed = any(event.kind in _MOVES_OF_TIME or event.detail == CLOCK for event in run.fired)
     for effect, one in _effects(run):
         count[effect] += 1
         is_new = 0 < before[effect] == count[effect] - 1

@@ -475,6 +475,23 @@ class _SharedLock:
         return getattr(self._real, name)
 
 
+class _LockOfCheck(_SharedLock):
+    """A lock that a check creates, also the one on which ``Condition.wait()`` waits: Its time-outs are
+    in fake time.
+    """
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        if not blocking or timeout <= 0 or self._real.acquire(False):
+            return super().acquire(blocking, timeout)
+        # Another thread that runs may end the wait, which real time alone can show.
+        if self._world.has_other_threads() and self._real.acquire(True, timeout):
+            return True
+        self._world.wait_in_check(self._is_free, timeout)
+        return bool(self._real.acquire(False))
+
+    __enter__ = acquire
+
+
 class _SharedReentrantLock(_SharedLock):
     """Like ``_SharedLock``, for a lock that its owner can acquire again."""
 
@@ -505,7 +522,13 @@ def _lock_patches(world: World) -> Iterator[_Patch]:
         return _SharedLock(world, f"{strand.name}#{strand.locks_created}")
 
     # The versions of ``threading`` and ``queue`` in Python create the locks that are replaced here.
-    lock = in_strands(_allocate, shared_lock)
+    lock_in_strands = in_strands(_allocate, shared_lock)
+
+    def lock() -> Any:
+        if world.is_waiting_check() and not _is_of_a_fake(sys._getframe(1)):
+            return _LockOfCheck(world, "check")
+        return lock_in_strands()
+
     rlock = in_strands(real_rlock, lambda _: threading._PyRLock())  # type: ignore[attr-defined]
     simple_queue = in_strands(real_queue, lambda _: queue._PySimpleQueue())  # type: ignore[attr-defined]
 
@@ -520,7 +543,7 @@ def _lock_patches(world: World) -> Iterator[_Patch]:
 
     def monotonic() -> float:
         """Return the time with which ``threading`` and ``queue`` measure their time-outs."""
-        if world.cooperating() is None:
+        if world.cooperating() is None and not world.is_waiting_check():
             return real_monotonic()
         return world.elapsed_us() / 1e6
 

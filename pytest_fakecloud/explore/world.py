@@ -225,6 +225,18 @@ class World(Fakes):
                 self.clock.move_to(to_datetime(target))
         return True
 
+    def is_waiting_check(self) -> bool:
+        """Return whether the waits of this thread move the clock, because it runs a check."""
+        return self.simulation is None and threading.get_ident() in self.waiting_threads
+
+    def has_other_threads(self) -> bool:
+        """Return whether a thread runs that is neither this one nor one of the fakes."""
+        me = threading.current_thread()
+        return any(
+            thread is not me and not thread.name.startswith("fakecloud-")
+            for thread in threading.enumerate()
+        )
+
     def _check_wait(self, seconds: float | None) -> None:
         """Raise ``ContractError`` if a promise that is checked after every step is about to wait."""
         is_aside = self.simulation is not None and self.simulation.state.aside_depth > 0

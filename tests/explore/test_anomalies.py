@@ -37,6 +37,12 @@ local visits = redis.call('INCR', KEYS[1])
 if visits == 1 then redis.call('EXPIRE', KEYS[1], 60) end
 return visits
 """
+WINDOW = """
+if redis.call('INCR', KEYS[1]) > 1 then return 0 end
+redis.call('EXPIRE', KEYS[1], 60)
+redis.call('INCR', KEYS[2])
+return 1
+"""
 FENCED = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('SET', KEYS[2], ARGV[2]) end"
 
 
@@ -1037,3 +1043,10 @@ def test_what_a_check_finishes_was_left_by_the_run(cloud: Cloud, kv: KVServer) -
 
     found = cloud.explore(lambda: None, check, workers=[worker], kinds="drop", budget=40)
     assert not found.anomalies
+
+
+def test_a_window_that_ends_before_the_second_request_allows_it(cloud: Cloud, kv: KVServer) -> None:
+    redis = Redis(kv.url, kv.token, rest_retries=0)
+    clients = both(lambda _: redis.eval(WINDOW, keys=["window", "allowed"]))
+    exploration = cloud.explore(clients, schedule="bob.1 switch @clock")
+    assert "repeated effect" not in str(exploration)

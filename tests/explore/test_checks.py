@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
+import queue
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -347,6 +351,20 @@ def _waits(kv: KVServer, how: str) -> None:
     elif how == "a blocking command":
         with redis_py.Redis.from_url(kv.database_url) as client:
             assert client.blpop(["jobs"], 60) is None
+    elif how == "an event":
+        assert not threading.Event().wait(60)
+    elif how == "a condition":
+        with (condition := threading.Condition()):
+            assert not condition.wait_for(lambda: False, 60)
+    elif how == "a queue":
+        with pytest.raises(queue.Empty):
+            queue.Queue[int]().get(timeout=60)
+    elif how == "a future":
+        with pytest.raises(TimeoutError):
+            concurrent.futures.Future[int]().result(60)
+    elif how == "a lock":
+        assert (lock := threading.Lock()).acquire()
+        assert not lock.acquire(timeout=60)
     else:
         assert how == "a stream of events"
         headers = {"Authorization": f"Bearer {kv.token}", "Accept": "text/event-stream"}
@@ -367,7 +385,8 @@ async def _forever() -> None:
     [
         ("asyncio.run()", 60), ("a new loop", 60), ("a loop of its own", 60), ("anyio.run()", 60),
         ("a thread", 60), ("a time-out", 60), ("a subscription", 60), ("a blocking command", 60),
-        ("a stream of events", 10),
+        ("a stream of events", 10), ("an event", 60), ("a condition", 60), ("a queue", 60),
+        ("a future", 60), ("a lock", 60),
     ],
 )  # fmt: skip
 def test_waits_of_a_check_take_fake_time(
@@ -387,16 +406,28 @@ def test_waits_of_a_check_take_fake_time(
     assert monotonic() - before < 9
 
 
+def test_a_thread_of_a_check_ends_a_wait_before_its_time_out(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    def check() -> None:
+        before = cloud.clock.now()
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(kv.value, "n").result(timeout=60) == "1"
+        assert cloud.clock.now() == before
+
+    cloud.explore(lambda: redis.incr("n"), check, schedule="")
+
+
 def test_a_subscription_of_a_check_sees_what_a_delivery_publishes(
     cloud: Cloud, kv: KVServer, redis: Redis
 ) -> None:
-    queue = cloud.queue()
+    qstash = cloud.queue()
 
     def handler(_: object) -> None:
         redis.publish("news", "sent")
 
-    queue.destinations.call("https://app.example.com", handler)
-    client = queue.client()
+    qstash.destinations.call("https://app.example.com", handler)
+    client = qstash.client()
 
     def run() -> None:
         redis.incr("n")
