@@ -383,7 +383,7 @@ class Engine:
             spec = self.table.find_family(argv)
             if spec is None or spec.subcommands is not None:
                 if spec is not None and session.transport == "rest":
-                    check_family_over_rest(spec)
+                    check_family_over_rest(spec, argv)
                 spec = self.table.resolve(argv)
             session.last_command = spec.full_name
             self._check(session, spec, argv, during_script)

@@ -62,14 +62,14 @@ class Statistics:
         self.errors: Counter[str] = Counter()
         self.freed_lazily = 0
         """Number of keys removed by flushes with ASYNC."""
-        self.rejected_connections = 0
+        self.received_connections = self.rejected_connections = 0
 
     def reset(self) -> None:
         """Reset the counts of commands and errors, but neither the slow log nor the latency events."""
         self.commands.clear()
         self.errors.clear()
         self.freed_lazily = 0
-        self.rejected_connections = 0
+        self.received_connections = self.rejected_connections = 0
 
     def count_failure(self, spec: CommandSpec, error: CommandError) -> None:
         self.commands[spec].failed += 1

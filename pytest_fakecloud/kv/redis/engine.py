@@ -391,7 +391,7 @@ class RedisEngine:
             if spec is not None:
                 check_over_rest(spec, argv)
             elif (family := EVERYTHING.find_family(argv)) is not None:
-                check_family_over_rest(family)
+                check_family_over_rest(family, argv)
         limited = self.settings.documented_only and session.transport != "local"
         if spec is not None and limited and not spec.documented:
             raise CommandError(errors.not_available(spec.name))

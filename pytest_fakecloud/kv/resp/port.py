@@ -157,6 +157,7 @@ class PortHandler:
             text = errors.MAX_CLIENTS if is_stock else self._app.too_many_connections()
             self._connection.sock.sendall(to_resp(CommandError(text)))
         elif kind is not None:
+            self._engine.statistics.received_connections += 1
             self._chosen = PortConnection(self._engine, self._app, self._connection)
 
     def _exceeds_maxclients(self) -> bool:

@@ -686,10 +686,10 @@ def check_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
         raise CommandError(not_available(spec.name))
 
 
-def check_family_over_rest(spec: CommandSpec) -> None:
+def check_family_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
     """Raise the vendor's error if no subcommand of a container command is available over REST."""
     if not any(each.over_rest for each in (spec.subcommands or {}).values()):
-        raise CommandError(not_available(spec.name))
+        raise CommandError(not_available(b" ".join(argv[:2]).upper()))
 
 
 def asks_to_wait(argv: list[bytes]) -> bool:

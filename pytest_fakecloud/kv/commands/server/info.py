@@ -84,6 +84,7 @@ _FACTS: dict[str, Callable[[Engine], Any]] = {
     "used_memory_scripts": lambda engine: sum(script_memory(engine)),
     "maxmemory": lambda engine: engine.config.number("maxmemory"),
     "maxmemory_policy": lambda engine: engine.config.text("maxmemory-policy"),
+    "total_connections_received": lambda engine: engine.statistics.received_connections,
     "rejected_connections": lambda engine: engine.statistics.rejected_connections,
     "lazyfreed_objects": lambda engine: engine.statistics.freed_lazily,
     "rdb_changes_since_last_save": lambda engine: sum(db.changes for db in engine.databases),
