@@ -204,6 +204,21 @@ def test_sleeps_behind_a_running_client_of_an_application_take_fake_time(
     assert monotonic() - before < 60
 
 
+def test_the_end_of_a_strand_wakes_a_sleep_in_a_running_client(cloud: Cloud, kv: KVServer) -> None:
+    app, redis = FastAPI(), AsyncRedis(kv.url, kv.token)
+
+    @app.post("/")
+    async def take() -> None:
+        await asyncio.sleep(4)
+        await redis.incr("taken")
+
+    def check() -> None:
+        assert int(kv.value("taken") or 0) <= 2
+
+    with TestClient(app, raise_server_exceptions=False) as web:
+        assert cloud.explore(lambda: web.post("/"), check, budget=12, trust=False).tried
+
+
 @pytest.mark.parametrize("transport", ["REST", "Redis protocol"])
 @pytest.mark.parametrize("starts", ["a thread", "a call of an executor"])
 def test_late_calls_for_a_request_of_an_earlier_run_belong_to_no_run(

@@ -8,6 +8,7 @@ import math
 import selectors
 import socket
 import sys
+import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Any, TypeAlias
@@ -21,6 +22,7 @@ from .clock import RunClock
 from .connections import Connections, Link, wait_for_news
 from .state import Part, RunState
 from .strands import Strand, Waiting, is_crash
+from .turns import is_of_a_strand
 
 _Method: TypeAlias = Callable[..., Any]
 _Wait: TypeAlias = Callable[[Callable[[], bool], float | None], bool]
@@ -193,7 +195,10 @@ class SocketHooks(Part):
             if strand is not None:
                 self._state.owners[port] = strand
             self._state.sources.note(port)
-        self._state.note_outsider(port)
+        # The thread of a strand that has just ended wakes loops whose sleeps end by a socket pair, which
+        # has no port.
+        if port or not is_of_a_strand(threading.current_thread()):
+            self._state.note_outsider(port)
 
     def has_sent(self) -> None:
         """Called after a request was handled in this thread: end a strand that has crashed in it."""
