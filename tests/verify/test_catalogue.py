@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +11,14 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.http.app import RouteTable
 from pytest_fakecloud.kv.table.registry import COMMANDS
+from pytest_fakecloud.verify import catalogue
 from pytest_fakecloud.verify.catalogue.scenarios import COMPARISONS
 from pytest_fakecloud.verify.run import plan
 
+from ..notations import complete
 from .page import PAGE, TARGETS, page
 
+CATALOGUE = Path(str(catalogue.__file__)).parent
 DATA = {"string", "bitmap", "hash", "list", "set", "sorted-set", "geo", "hyperloglog", "stream"} | {
     "json", "generic", "scripting"
 }  # fmt: skip
@@ -60,20 +64,32 @@ def steps(service: str) -> Iterator[Any]:
 def test_every_data_command_is_asked() -> None:
     asked = {step.subject.split()[0] for step in steps("kv") if step.path == "/"}
     offered = {spec.name.split()[0] for spec in COMMANDS.values() if spec.group in DATA}
+    complete(
+        CATALOGUE / "kv.txt", (f"{name} @a" for name in sorted(offered - asked - {*NOT_ASKED}))
+    )
     assert offered - asked == set(NOT_ASKED)
 
 
 @pytest.mark.parametrize("service", TARGETS)
 def test_every_endpoint_is_asked(service: str) -> None:
     table, found = _table(service), set()
+    not_asked = ENDPOINTS_NOT_ASKED[service]
     for step in steps(service):
         path = step.path.partition("?")[0].replace("{", "").replace("}", "")
         match = table.find(step.method, path)
         if isinstance(match, tuple):
             found.add(match[0].name)
     # The service has removed the v1 endpoints of the queue.
-    names = {route.name for route in table.routes if not route.pattern.startswith("/v1/")}
-    assert names - found == set(ENDPOINTS_NOT_ASKED[service])
+    routes = [route for route in table.routes if not route.pattern.startswith("/v1/")]
+    complete(
+        CATALOGUE / f"{service}.txt",
+        (
+            f"{route.methods.split()[0]} {route.pattern}"
+            for route in routes
+            if route.name not in found | not_asked.keys()
+        ),
+    )
+    assert {route.name for route in routes} - found == not_asked.keys()
 
 
 def _table(service: str) -> RouteTable:
