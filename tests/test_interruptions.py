@@ -26,7 +26,7 @@ from .vector.building import floats
 
 # An interrupted delivery leaves coroutines that nobody awaits.
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
 ]
