@@ -30,7 +30,7 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.explore import patches
 from pytest_fakecloud.outside.surroundings import changes_for
-from pytest_fakecloud.session import FakecloudWarning
+from pytest_fakecloud.session.warning import FakecloudWarning
 
 from .stories import repeated
 
