@@ -92,7 +92,7 @@ if TYPE_CHECKING:
     from .kv.handle import KVServer as KVServer, KVSettings as KVSettings
     from .kv.search.index import Search as Search
     from .kv.search.views import SearchIndexView as SearchIndexView
-    from .session import FakecloudWarning as FakecloudWarning
+    from .session.warning import FakecloudWarning as FakecloudWarning
     from .queue.actions import Attempts as Attempts, FlowControl as FlowControl
     from .queue.actions import NotIdleError as NotIdleError
     from .queue.capture.callbacks import Callback as Callback

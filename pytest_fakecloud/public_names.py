@@ -53,7 +53,7 @@ queue.model Attempt
 queue.settings DestinationSettings
 queue.views DeadLetterView PublishedMessage ScheduleView
 recordings.archives Difference
-session FakecloudWarning
+session.warning FakecloudWarning
 vector.errors VectorError
 vector.handle VectorIndex VectorSettings
 vector.settings VectorLimits

@@ -29,7 +29,7 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.explore import patches
 from pytest_fakecloud.outside.surroundings import changes_for
-from pytest_fakecloud.session import FakecloudWarning
+from pytest_fakecloud.session.warning import FakecloudWarning
 
 # A run in this process forgets the modules it imported. Import everything it may need once, here,
 # because it is faster and numpy cannot be imported twice.

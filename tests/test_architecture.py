@@ -233,9 +233,21 @@ def test_every_service_has_the_same_rooms(service: str) -> None:
     assert rooms >= {"handle", "settings", "model", "errors", "engine"}
     assert rooms & {"routes", "rest"}
     assert {f"{service}.report.{part}" for part in PARTS} <= modules().keys()
+    assert f"{service}.engine.engine" in modules()
 
 
-@pytest.mark.parametrize("name", ["plugin", "session"])
+def test_packages_have_no_functions_or_classes() -> None:
+    found = [
+        f"{name}: {node.name}"
+        for name, path in modules().items()
+        if name and path.name == "__init__.py"
+        for node in syntax(path).body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    ]
+    assert not found
+
+
+@pytest.mark.parametrize("name", ["plugin", "session.warning"])
 def test_the_plugin_imports_next_to_nothing(name: str) -> None:
     light = {*sys.stdlib_module_names, "pytest", "pytest_fakecloud"}
     assert not [each for each in module(name).at_import if each.partition(".")[0] not in light]

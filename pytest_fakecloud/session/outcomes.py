@@ -28,9 +28,9 @@ from ..core.errors import (
 from ..core.libraries import is_library
 from ..core.problems import Problem, with_allowance
 from ..core.recorder import is_own
-from . import warn
 from .options import misuse
 from .run import Run
+from .warning import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping

@@ -24,7 +24,6 @@ from ..core.libraries import add_test
 from ..core.timers import monotonic
 from ..outside.replace import Hooks
 from ..services import SERVICES, services_by_word
-from . import warn
 from .clouds import LastingCloud, SessionCloud, new_cloud, publish_env
 from .options import (
     SESSION_SETTINGS,
@@ -39,6 +38,7 @@ from .options import (
     without_traceback,
     words_of,
 )
+from .warning import warn
 
 if TYPE_CHECKING:
     from ..reporting.applications import Listener, ServedRequest
