@@ -58,7 +58,7 @@ MOST_PARTITIONS = 100_000
 _SECOND_US = 1_000_000
 _DAY_US = 86_400 * _SECOND_US
 _NAP_SECONDS = 0.05
-"""Maximum duration of a single sleep, in seconds. Every platform supports this value."""
+"""Seconds after which a sleeping wait looks again whether its task was cancelled."""
 
 
 class BrokerSnapshot(NamedTuple):
