@@ -23,7 +23,7 @@ from typing import Any
 import httpx
 
 from pytest_fakecloud.broker.engine.engine import MemoryEngine
-from pytest_fakecloud.broker.handle import Broker
+from pytest_fakecloud.broker.fake import Broker
 from pytest_fakecloud.broker.model import (
     ConsumeRequest,
     ProducerRecord,
@@ -31,9 +31,9 @@ from pytest_fakecloud.broker.model import (
     TopicPartition,
 )
 from pytest_fakecloud.broker.settings import BrokerConfig
+from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.handle import Context
 
 from .timing import Table, compare, limit, line
 

@@ -40,7 +40,7 @@ from pytest_fakecloud.explore.simulation.state import RunState
 from pytest_fakecloud.explore.simulation.turns import Turns
 from pytest_fakecloud.explore.world import World
 from pytest_fakecloud.http.app import App
-from pytest_fakecloud.outside.shortcut import Shortcut
+from pytest_fakecloud.process.shortcut import Shortcut
 from tests.explore.bugs import queues
 from tests.explore.bugs.ten import TEN
 

@@ -19,7 +19,7 @@ import requests
 from pytest_httpserver import HTTPServer
 from werkzeug.serving import make_server
 
-from pytest_fakecloud.handle import Context, Handle
+from pytest_fakecloud.cloud.fake import Context, Handle
 from pytest_fakecloud.http.app import App, Route
 from pytest_fakecloud.http.hub import Hub
 from pytest_fakecloud.http.messages import Request

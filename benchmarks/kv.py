@@ -20,11 +20,11 @@ from typing import Any
 import httpx
 import redis
 
+from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.engine.engine import Engine
-from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.fake import KVServer
 from pytest_fakecloud.kv.settings import KVConfig
 
 from .load import real_server

@@ -27,10 +27,10 @@ import urllib3
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.base_cloud import Transport
-from pytest_fakecloud.handle import Handle
+from pytest_fakecloud.cloud.base import Transport
+from pytest_fakecloud.cloud.fake import Handle
 from pytest_fakecloud.http.messages import Request
-from pytest_fakecloud.outside.surroundings import changes_for
+from pytest_fakecloud.process.surroundings import changes_for
 
 from .timing import compare, limit, line
 

@@ -33,7 +33,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.handle import Handle
+from pytest_fakecloud.cloud.fake import Handle
 
 from .raw import raw_server
 from .timing import compare, limit, line

@@ -18,11 +18,11 @@ from typing import Any
 import requests
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.handle import Context, Handle
+from pytest_fakecloud.cloud.fake import Context, Handle
 from pytest_fakecloud.http.app import App, Route
 from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest
-from pytest_fakecloud.queue.handle import Queue
+from pytest_fakecloud.queue.fake import Queue
 from pytest_fakecloud.queue.signatures import explain
 
 from .timing import compare, limit, line

@@ -23,13 +23,13 @@ from typing import Any
 
 import numpy as np
 
+from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.vector.engine import vectors as dense
 from pytest_fakecloud.vector.engine.engine import VectorEngine
-from pytest_fakecloud.vector.handle import VectorIndex
+from pytest_fakecloud.vector.fake import VectorIndex
 from pytest_fakecloud.vector.model import Include, VectorQuery, VectorRecord
 
 from .raw import raw_server
@@ -305,7 +305,7 @@ def start_up(rounds: int) -> Iterator[bool]:
     ratio = table.ratio("mount and close", "a millisecond")
     yield line("mount and close, in milliseconds", ratio, 5.0)
     modules = {
-        "ours": "pytest_fakecloud.vector.handle",
+        "ours": "pytest_fakecloud.vector.fake",
         "qdrant": "qdrant_client",
         "chromadb": "chromadb",
     }

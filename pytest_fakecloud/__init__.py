@@ -21,11 +21,10 @@ Without pytest, ``with Cloud() as cloud: cloud.kv_server()`` starts a fake in th
 
 The package for contributors::
 
-    plugin.py  session/              pytest: options, hooks, fixtures; one run and its outcomes
+    plugin.py                        pytest: options, hooks, fixtures
     cli.py  standalone/              the command, and fakes in another process
     reporting  recordings/           reports of failing tests, and archives of their calls
-    cloud.py  base_cloud.py          Cloud: one clock, one seed, any number of fakes
-    services.py                      the list of services
+    cloud                            Cloud: one clock, one seed, any number of fakes; one pytest run
     kv  vector  broker  queue        the services: handle, settings, model, errors, engine in each
     faults  http  core               faults; server and pipeline; clock, journal, ids, errors
 
@@ -44,7 +43,7 @@ from typing import TYPE_CHECKING, Any
 # isort: off
 if TYPE_CHECKING:
     from .broker.errors import BrokerError as BrokerError
-    from .broker.handle import Broker as Broker, BrokerSettings as BrokerSettings
+    from .broker.fake import Broker as Broker, BrokerSettings as BrokerSettings
     from .broker.faults import BrokerFaults as BrokerFaults
     from .broker.model import (
         ProducerRecord as ProducerRecord,
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
     )
     from .broker.views import GroupView as GroupView, TopicView as TopicView
     from .broker.settings import BrokerLimits as BrokerLimits
-    from .cloud import Cloud as Cloud
+    from .cloud.cloud import Cloud as Cloud
     from .core.calls import Call as Call, Event as Event
     from .core.clock import Clock as Clock
     from .core.errors import (
@@ -63,7 +62,7 @@ if TYPE_CHECKING:
     )
     from .core.journal import Results as Results
     from .core.journal import Journal as Journal
-    from .core.problems import Problem as Problem
+    from .core.violations import Problem as Problem
     from .core.timers import Duration as Duration, Instant as Instant
     from .explore.programs import observed as observed, replay_schedule as replay_schedule
     from .explore.result.exploration import (
@@ -83,20 +82,20 @@ if TYPE_CHECKING:
         sometimes as sometimes,
     )
     from .explore.run import History as History
-    from .every_failure import BrokenRunsError as BrokenRunsError
+    from .cloud.every_failure import BrokenRunsError as BrokenRunsError
     from .faults.fault import Fault as Fault
     from .faults.plan import FaultPlan as FaultPlan
     from .faults.answers import Response as Response
-    from .handle import Handle as Handle, Snapshot as Snapshot
+    from .cloud.fake import Handle as Handle, Snapshot as Snapshot
     from .kv.errors import CommandError as CommandError, RestError as RestError
-    from .kv.handle import KVServer as KVServer, KVSettings as KVSettings
+    from .kv.fake import KVServer as KVServer, KVSettings as KVSettings
     from .kv.search.index import Search as Search
     from .kv.search.views import SearchIndexView as SearchIndexView
-    from .session.warning import FakecloudWarning as FakecloudWarning
+    from .cloud.session.warning import FakecloudWarning as FakecloudWarning
     from .queue.actions import Attempts as Attempts, FlowControl as FlowControl
     from .queue.actions import NotIdleError as NotIdleError
     from .queue.capture.callbacks import Callback as Callback
-    from .queue.capture.handle import (
+    from .queue.capture.fake import (
         CallbackCapture as CallbackCapture,
         CallbackCaptureSettings as CallbackCaptureSettings,
     )
@@ -107,7 +106,7 @@ if TYPE_CHECKING:
     from .queue.delivery.applications import DestinationTimeoutError as DestinationTimeoutError
     from .queue.delivery.destinations import UnstubbedDestinationError as UnstubbedDestinationError
     from .queue.errors import LoopError as LoopError, QueueError as QueueError
-    from .queue.handle import Queue as Queue, QueueSettings as QueueSettings
+    from .queue.fake import Queue as Queue, QueueSettings as QueueSettings
     from .queue.model import Attempt as Attempt
     from .queue.settings import DestinationSettings as DestinationSettings
     from .queue.views import (
@@ -117,13 +116,13 @@ if TYPE_CHECKING:
     )
     from .recordings.archives import Difference as Difference
     from .vector.errors import VectorError as VectorError
-    from .vector.handle import VectorIndex as VectorIndex, VectorSettings as VectorSettings
+    from .vector.fake import VectorIndex as VectorIndex, VectorSettings as VectorSettings
     from .vector.settings import VectorLimits as VectorLimits
 
     # The classes of values that tests get from the names above and need not import.
     from .core.calls import Headers  # noqa: F401
     from .core.timers import Fired  # noqa: F401
-    from .every_failure import Failure  # noqa: F401
+    from .cloud.every_failure import Failure  # noqa: F401
     from .explore.run import Operation  # noqa: F401
     from .kv.races import Between  # noqa: F401
     from .queue.delivery.routes import DestinationRoute  # noqa: F401

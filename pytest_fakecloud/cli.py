@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
+from .core.command_line import EXIT_CANNOT_START, EXIT_USAGE, Parser, Subparsers, Usage, complain
 from .core.errors import ContractError, importing, one_line
-from .subcommands import EXIT_CANNOT_START, EXIT_USAGE, Parser, Subparsers, Usage, complain
 
 EXIT_INTERRUPTED = 130
 SHELLS = ("bash", "zsh", "fish")

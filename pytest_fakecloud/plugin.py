@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 if TYPE_CHECKING:
-    from .broker.handle import Broker
-    from .cloud import Cloud
-    from .kv.handle import KVServer
-    from .queue.capture.handle import CallbackCapture
+    from .broker.fake import Broker
+    from .cloud.cloud import Cloud
+    from .cloud.session.run import Run
+    from .kv.fake import KVServer
+    from .queue.capture.fake import CallbackCapture
     from .queue.delivery.destination_server import Destination
-    from .queue.handle import Queue
-    from .session.run import Run
-    from .vector.handle import VectorIndex
+    from .queue.fake import Queue
+    from .vector.fake import VectorIndex
 
 __all__: list[str] = []
 
@@ -119,7 +119,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and validate the settings of the run."""
     config.addinivalue_line("markers", MARKER)
     if _is_set(config):
-        from .session.options import check_settings
+        from .cloud.session.options import check_settings
 
         check_settings(config)
 
@@ -139,7 +139,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     """Start the early fakes before conftests and the application's settings are imported."""
     _keep_bytecode(early_config)
     if _is_early(early_config):
-        from .session.run import begin_early
+        from .cloud.session.run import begin_early
 
         early_config.stash[_RUN] = begin_early(early_config)
     yield
@@ -151,7 +151,7 @@ def _is_early(config: pytest.Config) -> bool:
         return bool(config.getini("fakecloud_early"))
     except (TypeError, ValueError, pytest.UsageError):
         # Imported here, because few runs have such a value.
-        from .session.options import ini_value
+        from .cloud.session.options import ini_value
 
         return bool(ini_value(config, "fakecloud_early"))
 
@@ -176,7 +176,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if run.options.timelines is None and not run.has_fakes:
         run.close()
         return
-    from .session import outcomes
+    from .cloud.session import outcomes
 
     outcomes.finish(run)
 
@@ -188,7 +188,7 @@ def run_of(config: pytest.Config) -> Run:
     """Return the run of a configuration, created in its current test. Creating it starts nothing."""
     run = config.stash.get(_RUN, None)
     if run is None:
-        from .session.run import Run
+        from .cloud.session.run import Run
 
         run = config.stash[_RUN] = Run(config)
         run.begin_test(config.stash[_TEST])
@@ -202,12 +202,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     stash[_TEST] = item
     names: tuple[str, ...] | list[str] = getattr(item, "fixturenames", ())
     if not _FAKED_FILES.isdisjoint(names) and not _FIXTURES.isdisjoint(names):
-        from .session.run import import_fakes
+        from .cloud.session.run import import_fakes
 
         import_fakes()
     parameters = getattr(getattr(item, "callspec", None), "params", None)
     if parameters and not _FIXTURES.isdisjoint(parameters):
-        from .session.options import reject_parameters
+        from .cloud.session.options import reject_parameters
 
         reject_parameters(item, _FIXTURES.intersection(parameters))
     if _RUN in stash:
@@ -229,7 +229,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     except Exception as error:
         run = item.config.stash.get(_RUN, None)
         if run is not None and run.has_fakes:
-            from .session import outcomes
+            from .cloud.session import outcomes
 
             outcomes.explain(run, item, error)
         raise
@@ -240,7 +240,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     # Look at the recorded errors too: unittest.TestCase keeps its failures until the report.
     if run is not None and not (getattr(item, "_excinfo", None) or run.test.has_failed_subtest):
         if run.has_fakes:
-            from .session import outcomes
+            from .cloud.session import outcomes
 
             outcomes.check(run, item)
         run.check_marker(item)
@@ -253,12 +253,12 @@ def pytest_runtest_makereport(
     """Add the journal of the test's fakes to its report."""
     failed = call.excinfo is not None or getattr(item, "_excinfo", None)
     if failed and "pytest_fakecloud.core.errors" in sys.modules:
-        from .session.outcomes import hide_ours
+        from .cloud.session.outcomes import hide_ours
 
         hide_ours(item, call)
     report = yield
     if call.excinfo is not None and "ScopeMismatch: " in str(report.longrepr):
-        from .session.options import scope_advice
+        from .cloud.session.options import scope_advice
 
         report.longrepr = f"{report.longrepr}{scope_advice(str(report.longrepr), _FIXTURES)}"
     run = item.config.stash.get(_RUN, None)
@@ -266,7 +266,7 @@ def pytest_runtest_makereport(
         if call.when == "call" and report.failed and not run.test.has_ended:
             run.test.has_failed_subtest = True
         if (report.failed or run.options.reports_passing) and run.has_fakes:
-            from .session import outcomes
+            from .cloud.session import outcomes
 
             outcomes.report_on(run, item, call, report)
         if call.when == "teardown":
@@ -280,7 +280,7 @@ def pytest_report_to_serializable(config: pytest.Config) -> Generator[None, Any,
     data = yield
     if _RUN not in config.stash:
         return data
-    from .session.outcomes import encodable_data
+    from .cloud.session.outcomes import encodable_data
 
     return encodable_data(data)
 
@@ -295,7 +295,7 @@ def pytest_terminal_summary(
     ]
     reports = [one for one in every if hasattr(one, "fakecloud_lines")]
     if reports and terminalreporter.hasmarkup:
-        from .session.outcomes import colour
+        from .cloud.session.outcomes import colour
 
         for report in reports:
             colour(report, config.get_terminal_writer().markup)
@@ -367,7 +367,7 @@ def fakecloud(
 
 def _fake(cloud: Cloud, fixture: str) -> Any:
     """Return the fake of a fixture in a cloud."""
-    from .session.clouds import fake_in
+    from .cloud.session.clouds import fake_in
 
     return fake_in(cloud, fixture)
 
@@ -466,7 +466,7 @@ def fakecloud_env(
     clients, task queues and caches. The variables of a fake that starts later are set when it
     starts. If a service has several fakes, the variables point to the first one.
     """
-    from .session.clouds import publish_env
+    from .cloud.session.clouds import publish_env
 
     run_of(request.config).check_env()
     end = publish_env(fakecloud, monkeypatch)

@@ -13,19 +13,21 @@ def _by_name(text: str) -> dict[str, str]:
 
 PUBLIC_NAMES = _by_name("""
 broker.errors BrokerError
+broker.fake Broker BrokerSettings
 broker.faults BrokerFaults
-broker.handle Broker BrokerSettings
 broker.model ProducerRecord Record TopicPartition
 broker.settings BrokerLimits
 broker.views GroupView TopicView
-cloud Cloud
+cloud.cloud Cloud
+cloud.every_failure BrokenRunsError
+cloud.fake Handle Snapshot
+cloud.session.warning FakecloudWarning
 core.calls Call Event
 core.clock Clock
 core.errors ContractError FakecloudError ServiceError
 core.journal Journal Results
-core.problems Problem
 core.timers Duration Instant
-every_failure BrokenRunsError
+core.violations Problem
 explore.programs observed replay_schedule
 explore.promises always at_most_one eventually follows linearizable monotonic_reads never
 explore.promises nothing_lost once sometimes
@@ -34,34 +36,32 @@ explore.run History
 faults.answers Response
 faults.fault Fault
 faults.plan FaultPlan
-handle Handle Snapshot
 kv.errors CommandError RestError
-kv.handle KVServer KVSettings
+kv.fake KVServer KVSettings
 kv.search.index Search
 kv.search.views SearchIndexView
 queue.actions Attempts FlowControl NotIdleError
 queue.capture.callbacks Callback
-queue.capture.handle CallbackCapture CallbackCaptureSettings
+queue.capture.fake CallbackCapture CallbackCaptureSettings
 queue.delivery.applications DestinationTimeoutError
 queue.delivery.destination_server Destination
 queue.delivery.destinations Destinations UnstubbedDestinationError
 queue.delivery.faults QueueFaults
 queue.delivery.routes DeliveredRequest
 queue.errors LoopError QueueError
-queue.handle Queue QueueSettings
+queue.fake Queue QueueSettings
 queue.model Attempt
 queue.settings DestinationSettings
 queue.views DeadLetterView PublishedMessage ScheduleView
 recordings.archives Difference
-session.warning FakecloudWarning
 vector.errors VectorError
-vector.handle VectorIndex VectorSettings
+vector.fake VectorIndex VectorSettings
 vector.settings VectorLimits
 """)
 PART_NAMES = _by_name("""
+cloud.every_failure Failure
 core.calls Headers
 core.timers Fired
-every_failure Failure
 explore.run Operation
 kv.races Between
 queue.delivery.routes DestinationRoute

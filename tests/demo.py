@@ -12,11 +12,11 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar, Self
 
+from pytest_fakecloud.cloud.fake import Context, Handle
 from pytest_fakecloud.core.errors import ServiceError
 from pytest_fakecloud.core.field_types import TEXT
 from pytest_fakecloud.core.matching import Field
 from pytest_fakecloud.core.settings import HandleConfig
-from pytest_fakecloud.handle import Context, Handle
 from pytest_fakecloud.http.app import App, Route
 from pytest_fakecloud.http.messages import Answer, Request, Stream
 from pytest_fakecloud.http.server import Connection

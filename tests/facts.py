@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.cloud import Cloud
+from pytest_fakecloud.cloud.cloud import Cloud
 from pytest_fakecloud.plugin import run_of
 from pytest_fakecloud.reporting.missing_requests import hints_about_silence, old_token_hints
 from pytest_fakecloud.reporting.report import report_of

@@ -24,12 +24,12 @@ import pytest
 from _pytest.fixtures import FixtureManager
 from _pytest.mark import ParameterSet
 
+from pytest_fakecloud.cloud.session.warning import FakecloudWarning
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.explore import patches
-from pytest_fakecloud.outside.surroundings import changes_for
-from pytest_fakecloud.session.warning import FakecloudWarning
+from pytest_fakecloud.process.surroundings import changes_for
 
 # A run in this process forgets the modules it imported. Import everything it may need once, here,
 # because it is faster and numpy cannot be imported twice.
@@ -47,27 +47,28 @@ _KEPT = (
     "upstash_redis",
     "upstash_vector",
     "qstash",
-    "pytest_fakecloud.broker.handle",
-    "pytest_fakecloud.cloud",
+    "pytest_fakecloud.broker.fake",
+    "pytest_fakecloud.cloud.cloud",
     "pytest_fakecloud.http.server",
     "pytest_fakecloud.kv.resp.port",
-    "pytest_fakecloud.session.options",
-    "pytest_fakecloud.session.outcomes",
-    "pytest_fakecloud.session.run",  # if it were forgotten with a run's modules, it would undo nothing
-    "pytest_fakecloud.every_failure",
+    "pytest_fakecloud.cloud.session.options",
+    "pytest_fakecloud.cloud.session.outcomes",
+    # If it were forgotten with a run's modules, it would undo nothing.
+    "pytest_fakecloud.cloud.session.run",
+    "pytest_fakecloud.cloud.every_failure",
     "pytest_fakecloud.reporting.missing_requests",
     "pytest_fakecloud.reporting.mistakes",
-    "pytest_fakecloud.kv.handle",
-    "pytest_fakecloud.outside.process_time",
-    "pytest_fakecloud.queue.capture.handle",
+    "pytest_fakecloud.kv.fake",
+    "pytest_fakecloud.process.process_time",
+    "pytest_fakecloud.queue.capture.fake",
     "pytest_fakecloud.queue.delivery.destination_server",
     "pytest_fakecloud.queue.delivery.event_loops",
-    "pytest_fakecloud.queue.handle",
+    "pytest_fakecloud.queue.fake",
     "pytest_fakecloud.queue.signatures",
     "pytest_fakecloud.reporting.page",
-    "pytest_fakecloud.outside.surroundings",
-    "pytest_fakecloud.outside.inprocess",
-    "pytest_fakecloud.vector.handle",
+    "pytest_fakecloud.process.surroundings",
+    "pytest_fakecloud.process.inprocess",
+    "pytest_fakecloud.vector.fake",
 )
 
 EXAMPLES = Path(__file__).parent.parent / "examples"

@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 
 from pytest_fakecloud import Cloud, Handle, PublishedMessage, Response, VectorIndex
-from pytest_fakecloud.base_cloud import fixture_fake
+from pytest_fakecloud.cloud.base import fixture_fake
 
 SHOP = "https://shop.example.com"
 LATE = "https://late.example.com"

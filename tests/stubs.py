@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest_fakecloud
-from pytest_fakecloud.base_cloud import fixture_fake
 from pytest_fakecloud.broker.model import (
     MEMBER_FIELDS,
     OFFSET_FIELDS,
@@ -33,16 +32,17 @@ from pytest_fakecloud.broker.model import (
 )
 from pytest_fakecloud.broker.settings import BrokerConfig, BrokerLimits
 from pytest_fakecloud.broker.views import GROUP_FIELDS, TOPIC_FIELDS, GroupView, TopicView
-from pytest_fakecloud.cloud import Cloud
+from pytest_fakecloud.cloud.base import fixture_fake
+from pytest_fakecloud.cloud.cloud import Cloud
+from pytest_fakecloud.cloud.every_failure import Failure
+from pytest_fakecloud.cloud.fake import HANDLE_FIELDS, Handle
 from pytest_fakecloud.core.calls import CALL_FIELDS, EVENT_FIELDS, Call, Event
 from pytest_fakecloud.core.journal import Journal, Results
 from pytest_fakecloud.core.matching import Field, fields_of
-from pytest_fakecloud.core.problems import ALLOWABLE, PROBLEM_FIELDS, Problem
 from pytest_fakecloud.core.recorder import Recorder
 from pytest_fakecloud.core.settings import settings_of
-from pytest_fakecloud.every_failure import Failure
+from pytest_fakecloud.core.violations import ALLOWABLE, PROBLEM_FIELDS, Problem
 from pytest_fakecloud.faults.plan import FaultPlan
-from pytest_fakecloud.handle import HANDLE_FIELDS, Handle
 from pytest_fakecloud.kv.command_fields import COMMAND_FIELDS
 from pytest_fakecloud.kv.search.index import Search
 from pytest_fakecloud.kv.search.views import SEARCH_FIELDS
@@ -67,7 +67,7 @@ from pytest_fakecloud.queue.views import (
     ScheduleView,
 )
 from pytest_fakecloud.recordings.archives import Difference
-from pytest_fakecloud.vector.handle import QUERY_FIELDS, UPSERT_FIELDS
+from pytest_fakecloud.vector.fake import QUERY_FIELDS, UPSERT_FIELDS
 from pytest_fakecloud.vector.model import VectorRecord
 from pytest_fakecloud.vector.settings import VectorConfig, VectorLimits
 

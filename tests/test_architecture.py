@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_fakecloud.services import PARTS, SERVICES
+from pytest_fakecloud.cloud.services import PARTS, SERVICES
 
 from .harness import PACKAGE, check_each, syntax
 
@@ -27,23 +27,24 @@ REPORTS = tuple(f"{name}.report" for name in NAMES)
 """The folders of the services that have a floor of their own, above `reporting`."""
 
 FLOORS = (
-    ("core", "public_names"),
+    ("core", "cloud", "public_names"),
     ("http",),
     ("faults",),
-    ("outside",),
-    ("settings", "handle", "files", "subcommands"),
+    ("process",),
+    ("cloud.fake", "cloud.files"),
     tuple(NAMES),
-    ("services",),
-    ("base_cloud",),
-    ("every_failure", "reporting"),
+    ("cloud.services",),
+    ("cloud.base",),
+    ("cloud.every_failure", "reporting"),
     REPORTS,
     ("recordings", "explore"),
-    ("cloud",),
-    ("session", "standalone", "verify"),
+    ("cloud.cloud",),
+    ("cloud.session", "standalone", "verify"),
     ("plugin", "cli"),
     ("__main__",),
 )
-"""From bottom to top. Folders on one floor do not import each other."""
+"""From bottom to top. Folders on one floor do not import each other. The services are between the
+modules of ``cloud/``, each of which has a floor: a fake is below them, and a cloud of fakes above."""
 
 PURE = {"acl", "algorithms", "commands", "engine", "filter", "rdb", "scripting", "search", "table",
         "values", "wire", "workflow", "errors", "model", "reply", "settings"}  # fmt: skip
@@ -146,7 +147,7 @@ def own(name: str, for_types: bool = True) -> frozenset[str]:
 def wing(name: str) -> str:
     """Return the folder that determines a module's floor."""
     folder = ".".join(name.split(".")[:2])
-    return folder if folder in REPORTS else name.split(".")[0]
+    return folder if folder in REPORTS or folder.startswith("cloud.") else name.split(".")[0]
 
 
 def floor(name: str) -> int:
@@ -185,7 +186,7 @@ def stays_pure(name: str) -> None:
             if each.split(".")[0] not in ("core", rooms[0])
             or (each.split(".")[0] == rooms[0] and each.split(".")[1] not in PURE)
         ]
-    elif rooms[0] not in ("plugin", "outcomes", "session"):
+    elif wing(name) not in ("plugin", "cloud.session"):
         wrong = [each for each in module(name).imports if each.partition(".")[0] == "pytest"]
     else:
         wrong = []
@@ -230,7 +231,7 @@ def circles(graph: Mapping[str, frozenset[str]]) -> list[list[str]]:
 @pytest.mark.parametrize("service", NAMES)
 def test_every_service_has_the_same_rooms(service: str) -> None:
     rooms = {name.split(".")[1] for name in modules() if name.startswith(f"{service}.")}
-    assert rooms >= {"handle", "settings", "model", "errors", "engine"}
+    assert rooms >= {"fake", "settings", "model", "errors", "engine"}
     assert rooms & {"routes", "rest"}
     assert {f"{service}.report.{part}" for part in PARTS} <= modules().keys()
     assert f"{service}.engine.engine" in modules()
@@ -247,7 +248,7 @@ def test_packages_have_no_functions_or_classes() -> None:
     assert not found
 
 
-@pytest.mark.parametrize("name", ["plugin", "session.warning"])
+@pytest.mark.parametrize("name", ["plugin", "cloud.session.warning"])
 def test_the_plugin_imports_next_to_nothing(name: str) -> None:
     light = {*sys.stdlib_module_names, "pytest", "pytest_fakecloud"}
     assert not [each for each in module(name).at_import if each.partition(".")[0] not in light]

@@ -15,10 +15,10 @@ from .harness import PACKAGE, QUIET, UNMEASURED
 from .test_architecture import module, modules
 
 REGISTRATIONS = {
-    "explore": "cloud",
-    "recordings": "cloud",
-    "kv.redis": "kv.handle",
-    "broker.kafka": "broker.handle",
+    "explore": "cloud.cloud",
+    "recordings": "cloud.cloud",
+    "kv.real_redis": "kv.fake",
+    "broker.real_kafka": "broker.fake",
     "standalone": "cli",
     "verify": "cli",
 }
@@ -74,8 +74,8 @@ def test_fails(kv_server):
 CALLS = {
     "explore": ["fakecloud.explore(print)"],
     "recordings": ["fakecloud.replay({})"],
-    "kv.redis": ["fakecloud.kv_server(engine='redis://127.0.0.1:1')"],
-    "broker.kafka": ["fakecloud.broker(engine='kafka://127.0.0.1:1')"],
+    "kv.real_redis": ["fakecloud.kv_server(engine='redis://127.0.0.1:1')"],
+    "broker.real_kafka": ["fakecloud.broker(engine='kafka://127.0.0.1:1')"],
     "standalone": [],
     "verify": [],
 }
@@ -89,8 +89,8 @@ COMMANDS = {
         ["pytest", "--fakecloud-record", "folder"],
         ["pytest_fakecloud", "run", "--journal", "file.har", "--", *NOTHING],
     ],
-    "kv.redis": [],
-    "broker.kafka": [],
+    "kv.real_redis": [],
+    "broker.real_kafka": [],
     "standalone": [["pytest_fakecloud", "serve"], ["pytest_fakecloud", "advance", "24h"]],
     "verify": [["pytest_fakecloud", "verify", "--kv", "http://127.0.0.1:1"]],
 }

@@ -14,7 +14,7 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.kv.engine.limits import Sizes
-from pytest_fakecloud.outside.surroundings import changes_for
+from pytest_fakecloud.process.surroundings import changes_for
 from pytest_fakecloud.public_names import PART_NAMES, PUBLIC_NAMES
 from pytest_fakecloud.vector.model import VectorQuery
 
@@ -202,10 +202,10 @@ def public_calls() -> Iterator[str]:
 
 
 AWAITABLE = {
-    "AioBroker": "broker.handle",
+    "AioBroker": "broker.fake",
     "AioClock": "core.clock",
-    "AioCloud": "cloud",
-    "AwaitableCapture": "queue.capture.handle",
+    "AioCloud": "cloud.cloud",
+    "AwaitableCapture": "queue.capture.fake",
     "QueueAio": "queue.actions",
 }
 

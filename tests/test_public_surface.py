@@ -18,10 +18,10 @@ import pytest
 
 import pytest_fakecloud
 from pytest_fakecloud import Cloud, ContractError, Handle, ServiceError, plugin
-from pytest_fakecloud.base_cloud import fixture_fake
+from pytest_fakecloud.cloud.base import fixture_fake
+from pytest_fakecloud.cloud.services import SERVICES
 from pytest_fakecloud.core.calls import CALL_FIELDS
 from pytest_fakecloud.public_names import PART_NAMES
-from pytest_fakecloud.services import SERVICES
 
 from .harness import check_each
 from .stubs import FAKES, ITEMS, stubs

@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.handle import Handle
+from pytest_fakecloud.cloud.fake import Handle
 from pytest_fakecloud.http.messages import Answer, Request, same
 from pytest_fakecloud.standalone.api import PREFIX, ControlApp
 from pytest_fakecloud.standalone.control.shapes import WITHOUT_TOKEN
@@ -254,7 +254,7 @@ def test_nothing_is_evaluated_unpickled_or_started() -> None:
         found.setdefault(name, set()).add(module)
     # The scan finds calls and imports.
     assert "reporting/values.py" in found["base64.b64decode"]
-    assert "session/run.py" in found["import_module"]
+    assert "cloud/session/run.py" in found["import_module"]
     for name in ("eval", "exec", "__import__", "pickle.load", "pickle.loads", "marshal.loads",
                  "marshal.load", "shelve.open", "yaml.load", "os.system", "os.popen"):  # fmt: skip
         assert name not in found, found.get(name)
@@ -264,7 +264,7 @@ def test_nothing_is_evaluated_unpickled_or_started() -> None:
     assert started <= {"standalone/serving.py", "explore/patches.py"}
     # Imports by name, each from a fixed list of the package.
     assert found["importlib.import_module"] | found.get("import_module", set()) == {
-        "__init__.py", "kv/table/registry.py", "services.py", "session/run.py",
+        "__init__.py", "kv/table/registry.py", "cloud/services.py", "cloud/session/run.py",
     }  # fmt: skip
 
 

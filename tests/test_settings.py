@@ -14,10 +14,10 @@ import pytest
 import pytest_fakecloud
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.broker.settings import BrokerConfig, BrokerLimits
+from pytest_fakecloud.cloud.services import SERVICES, find, handle_class
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.settings import Setting, read, settings_of
 from pytest_fakecloud.kv.settings import KVConfig
-from pytest_fakecloud.services import SERVICES, find, handle_class
 from tests.misuse import KINDS
 from tests.stubs import PACKAGE
 

@@ -13,15 +13,15 @@ import pytest
 
 import pytest_fakecloud
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.base_cloud import fixture_fake
 from pytest_fakecloud.broker.model import MEMBER_FIELDS, OFFSET_FIELDS, RECORD_FIELDS
 from pytest_fakecloud.broker.routes import BrokerApp
 from pytest_fakecloud.broker.views import GROUP_FIELDS, TOPIC_FIELDS
+from pytest_fakecloud.cloud.base import fixture_fake
 from pytest_fakecloud.core.calls import EVENT_FIELDS, EVENT_KINDS
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.field_types import MESSAGE_ID, PATH, TARGET, TEXT, URL, FieldType
 from pytest_fakecloud.core.matching import Field, Question
-from pytest_fakecloud.core.problems import ALLOWABLE
+from pytest_fakecloud.core.violations import ALLOWABLE
 from pytest_fakecloud.faults.plan import fault_words
 from pytest_fakecloud.kv.command_fields import COMMAND_FIELDS
 from pytest_fakecloud.kv.search.views import SEARCH_FIELDS
@@ -41,7 +41,7 @@ from pytest_fakecloud.queue.views import (
     NAME,
     SCHEDULES,
 )
-from pytest_fakecloud.vector.handle import QUERY_FIELDS, UPSERT_FIELDS
+from pytest_fakecloud.vector.fake import QUERY_FIELDS, UPSERT_FIELDS
 from tests.faults.conftest import ARGUMENTS
 from tests.harness import check_each, syntax
 

@@ -8,20 +8,20 @@ from importlib import import_module
 from types import FunctionType
 from typing import Any
 
+from pytest_fakecloud.cloud.services import SERVICES, handle_class
 from pytest_fakecloud.public_names import PART_NAMES, PUBLIC_NAMES
-from pytest_fakecloud.services import SERVICES, handle_class
 
 from .markdown import HEAD, alias_docs, first_sentence, inline, table
 
 _GROUPS: Mapping[str, tuple[str, ...]] = {
-    "The cloud": ("cloud", "base_cloud"),
-    "Every fake": ("handle",),
+    "The cloud": ("cloud.cloud", "cloud.base"),
+    "Every fake": ("cloud.fake",),
     "Time": ("core.clock", "core.timers"),
     "Key-value": ("kv.",),
     "Vector": ("vector.",),
     "Broker": ("broker.",),
     "Queue": (
-        "queue.handle",
+        "queue.fake",
         "queue.actions",
         "queue.model",
         "queue.views",
@@ -29,7 +29,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
         "queue.settings",
     ),
     "Deliveries and callbacks": ("queue.delivery.", "queue.capture."),
-    "Faults": ("faults.", "every_failure"),
+    "Faults": ("faults.", "cloud.every_failure"),
     "Exploring": ("explore.",),
     "What happened": ("core.calls", "core.journal", "http.", "recordings"),
     "Problems and errors": ("",),

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from pytest_fakecloud import Cloud, plugin
-from pytest_fakecloud.base_cloud import fixture_fake
 from pytest_fakecloud.cli import make_parser
+from pytest_fakecloud.cloud.base import fixture_fake
 from pytest_fakecloud.standalone.options import ELSEWHERE
 
 from .markdown import HEAD, PACKAGE, inline, table

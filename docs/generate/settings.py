@@ -7,12 +7,12 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from pytest_fakecloud.broker.settings import BrokerConfig, BrokerLimits
+from pytest_fakecloud.cloud.services import SERVICES, handle_class
+from pytest_fakecloud.cloud.session.options import MarkerConfig
 from pytest_fakecloud.core.settings import HandleConfig, settings_of
 from pytest_fakecloud.core.timers import Duration, Instant
 from pytest_fakecloud.plugin import SETTINGS as INI
 from pytest_fakecloud.queue.settings import PROFILES, PlanLimits, QueueConfig
-from pytest_fakecloud.services import SERVICES, handle_class
-from pytest_fakecloud.session.options import MarkerConfig
 from pytest_fakecloud.vector.embedding import MODELS
 from pytest_fakecloud.vector.settings import VectorConfig, VectorLimits
 

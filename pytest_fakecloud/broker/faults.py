@@ -11,11 +11,11 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
+from ..cloud.fake import action_as
 from ..core.errors import ContractError
 from ..core.journal import Results, results_of
 from ..core.settings import optional, whole
 from ..faults.fault import Fault, ServiceFault
-from ..handle import action_as
 from ..http.messages import Request
 from .engine.groups import mixed
 from .errors import string
@@ -24,7 +24,7 @@ from .model import RECORD_FIELDS, ProducerRecord, Record
 if TYPE_CHECKING:
     from ..core.clock import Timekeeper
     from ..core.ids import RandomStream
-    from .handle import Broker
+    from .fake import Broker
     from .typed import BrokerFaultPlan as FaultPlan
     from .typed import BrokerMatchers
 else:

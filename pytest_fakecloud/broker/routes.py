@@ -39,7 +39,7 @@ from .model import (
 )
 
 if TYPE_CHECKING:
-    from .handle import BrokerEngine
+    from .fake import BrokerEngine
 
 SUCCESS = {"result": "Success", "status": 200}
 POLL_TIMEOUT_MS = 1000

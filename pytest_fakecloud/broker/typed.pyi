@@ -6,6 +6,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pytest_fakecloud.broker.model import Headers
 from pytest_fakecloud.broker.settings import BrokerLimits
+from pytest_fakecloud.cloud.fake import Handle
 from pytest_fakecloud.core.calls import Call, Event
 from pytest_fakecloud.core.journal import Journal, Results
 from pytest_fakecloud.core.matching import Condition
@@ -14,7 +15,6 @@ from pytest_fakecloud.core.typed import CallFields, EventFields
 from pytest_fakecloud.faults.answers import Step
 from pytest_fakecloud.faults.fault import Fault
 from pytest_fakecloud.faults.plan import FaultPlan, Matchers
-from pytest_fakecloud.handle import Handle
 from pytest_fakecloud.http.messages import HeaderPairs
 from typing import Any, Literal, SupportsIndex, TypedDict, Unpack, overload
 import re

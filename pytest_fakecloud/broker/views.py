@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from ..cloud.fake import action_as
 from ..core.errors import ContractError
 from ..core.field_types import TEXT, OneOf, WholeNumber
 from ..core.journal import Results, results_of
 from ..core.matching import Field, ItemFields
 from ..core.settings import optional, whole
 from ..core.timers import Duration
-from ..handle import action_as
 from .model import (
     GROUP_STATES,
     TOPIC,
@@ -25,7 +25,7 @@ from .model import (
 )
 
 if TYPE_CHECKING:
-    from .handle import Broker, BrokerEngine
+    from .fake import Broker, BrokerEngine
 
 
 class _NamedView:

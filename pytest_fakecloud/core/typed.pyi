@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pytest_fakecloud.broker.model import MemberView, Record, TopicPartitionOffset
 from pytest_fakecloud.broker.typed import GroupWhere, MemberWhere, OffsetWhere, RecordWhere, TopicWhere
 from pytest_fakecloud.broker.views import GroupView, TopicView
+from pytest_fakecloud.cloud.every_failure import Failure
+from pytest_fakecloud.cloud.fake import Handle
 from pytest_fakecloud.core.calls import Call, Event
 from pytest_fakecloud.core.journal import Results
-from pytest_fakecloud.core.problems import Problem
-from pytest_fakecloud.every_failure import Failure
-from pytest_fakecloud.handle import Handle
+from pytest_fakecloud.core.violations import Problem
 from pytest_fakecloud.kv.search.index import Search
 from pytest_fakecloud.kv.typed import SearchWhere
 from pytest_fakecloud.queue.capture.callbacks import Callback

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
+from ..cloud.every_failure import chosen_handles, names_of
 from ..core.errors import ContractError, brief, broken_promise, counted, shown
 from ..core.timers import Duration, duration_us
-from ..every_failure import chosen_handles, names_of
 from .anomalies import Allowed
 from .patches import explored
 from .programs import Runs, kinds_of, may_assert, programs_of, schedule_to_replay
@@ -30,7 +30,7 @@ from .simulation.turns import Threads
 from .trust import examine
 
 if TYPE_CHECKING:
-    from ..base_cloud import BaseCloud
+    from ..cloud.base import BaseCloud
 
 RUNS = 1_000
 """Default budget: the number of runs of one ``explore()`` call."""

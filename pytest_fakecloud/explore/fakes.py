@@ -8,26 +8,26 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..base_cloud import BaseCloud
+from ..cloud.base import BaseCloud
+from ..cloud.services import find
 from ..core.errors import ContractError
 from ..core.timers import to_datetime
 from ..kv.reply import python_value
 from ..reporting.data import state_of
-from ..services import find
 from .footprint import ALL, KEY_OF_DB, Touch, key_of_touch
 from .run import Due
 from .schedule import HOLD_US, Kind
 from .simulation.connections import Connections, Link
 
 if TYPE_CHECKING:
+    from ..cloud.fake import Handle
     from ..core.clock import Timekeeper
     from ..core.timers import Timer
-    from ..handle import Handle
-    from ..outside.process_time import ProcessTime
+    from ..process.process_time import ProcessTime
     from ..queue.engine.schedules import Schedule, Schedules
-    from ..queue.handle import Queue
+    from ..queue.fake import Queue
     from ..queue.model import Message
-    from ..vector.handle import VectorIndex
+    from ..vector.fake import VectorIndex
 
 ROTATED_US = 10_000_000
 """Microseconds for which the code keeps using an old token after a ``rotate_token`` event."""
@@ -56,7 +56,7 @@ class Disturbances:
 
     def hold(self, index: VectorIndex) -> None:
         """Keep changes of a vector index pending for a limited time."""
-        from ..vector.handle import hold, release  # imported here: it needs numpy
+        from ..vector.fake import hold, release  # imported here: it needs numpy
 
         key: _Key = "hold", index.name
         if key not in self._active:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..reporting.calls import PUBLISHING
 
 if TYPE_CHECKING:
-    from ..handle import Handle
+    from ..cloud.fake import Handle
     from ..http.messages import Request
     from ..queue.model import Message
 

@@ -26,12 +26,12 @@ from functools import partial
 from types import FrameType, MemberDescriptorType, SimpleNamespace
 from typing import Any, Literal
 
-from ..base_cloud import BaseCloud
+from ..cloud.base import BaseCloud
 from ..core.errors import ContractError, shown
 from ..core.libraries import is_library
 from ..core.recorder import is_own, stack_of
 from ..core.timers import Signal
-from ..outside.clocks import (
+from ..process.clocks import (
     RealClock,
     clocks_of,
     is_infrastructure_module,
@@ -39,8 +39,8 @@ from ..outside.clocks import (
     module_of,
     sleeps_of,
 )
-from ..outside.process_time import ProcessTime
-from ..outside.replace import Everywhere
+from ..process.process_time import ProcessTime
+from ..process.replace import Everywhere
 from .run import Program
 from .simulation.scheduler import Simulation
 from .simulation.sockets import SOCKET_METHODS, OwnLoop, Sockets

@@ -14,10 +14,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 
+from ..cloud.every_failure import names_of
 from ..core.errors import ContractError, brief, shown, unknown_name
 from ..core.field_types import has_not_run
 from ..core.libraries import is_library
-from ..every_failure import names_of
 from .run import Program
 from .schedule import CLOCK, KINDS, RANDOM, SWITCHES, Kind, Schedule
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
-from ..base_cloud import BaseCloud
+from ..cloud.base import BaseCloud
+from ..cloud.fake import Snapshot
 from ..core.calls import Call
 from ..core.timers import Timer
-from ..handle import Snapshot
 from ..queue.delivery.routes import Url
-from ..queue.handle import Queue
+from ..queue.fake import Queue
 from ..queue.model import Message
 from .anomalies import Access, Anomaly
 from .footprint import Footprint, Touch

@@ -11,10 +11,10 @@ from functools import partial
 from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ..base_cloud import BaseCloud
+from ..cloud.base import BaseCloud
+from ..cloud.fake import Handle
 from ..core.errors import ContractError, counted, did_you_mean
-from ..handle import Handle
-from ..outside.replace import replace
+from ..process.replace import replace
 from .footprint import ALL, KEY_OF_DB, Touch, touch_of_key
 from .programs import may_assert, named_by
 from .promises import Predicate

@@ -19,16 +19,16 @@ from contextvars import copy_context
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..base_cloud import BaseCloud
+from ..cloud.base import BaseCloud
 from ..core.calls import end_faults
 from ..core.clock import checkpoint, in_thread
 from ..core.errors import ContractError, ServiceError
 from ..core.timers import to_datetime
 from ..http.app import EXPLORATION, GUARD
 from ..http.messages import AnyResponse, Request, Serve
-from ..outside.inprocess import origins
-from ..outside.replace import replace
-from ..outside.shortcut import Shortcut
+from ..process.inprocess import origins
+from ..process.replace import replace
+from ..process.shortcut import Shortcut
 from ..queue.delivery.destinations import intercept_work, route_to
 from ..queue.model import DeliveryInterceptor
 from .fakes import HORIZON_US, Fakes
@@ -50,7 +50,7 @@ from .simulation.strands import Strand, carried_source
 from .trust import Reads
 
 if TYPE_CHECKING:
-    from ..handle import Handle
+    from ..cloud.fake import Handle
     from ..queue.delivery.destinations import RunWork
     from ..queue.model import Delivery, Exchange, Message, Outcome, Proceed
 

@@ -20,8 +20,8 @@ import orjson
 from ..core.calls import Call, Headers, record_cut
 from ..core.errors import ContractError, ServiceError, formatted, raised_by_test, shown
 from ..core.matching import Field
-from ..core.problems import Problems, shortened
 from ..core.recorder import Recorder
+from ..core.violations import Problems, shortened
 from .messages import OUTCOME_OF_EFFECT, Answer, AnyResponse, Effect, Request, Serve, Stream
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import files
+from ..cloud import files
 from ..core.errors import ContractError
 from .engine.engine import Engine
 from .errors import CommandError
@@ -21,7 +21,7 @@ from .values.json import JsonValue, write_json
 from .values.types import type_name
 
 if TYPE_CHECKING:
-    from .handle import AnyEngine
+    from .fake import AnyEngine
 
 _OTHER_DATABASES = "of databases that this server does not have"
 

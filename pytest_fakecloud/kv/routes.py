@@ -35,9 +35,9 @@ from .table.registry import COMMANDS
 
 if TYPE_CHECKING:
     from ..core.clock import Timekeeper
-    from ..core.problems import Problems
     from ..core.recorder import Recorder
-    from .handle import AnyEngine
+    from ..core.violations import Problems
+    from .fake import AnyEngine
     from .resp.port import PortConnection
     from .sse import EventStream
 

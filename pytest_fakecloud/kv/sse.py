@@ -11,7 +11,7 @@ from .engine.sessions import Session
 from .engine.statistics import monitor_line
 
 if TYPE_CHECKING:
-    from .handle import AnyEngine
+    from .fake import AnyEngine
 
 EVENTS_LIMIT = 32 * 1024 * 1024
 """Maximum number of unread bytes of events, above which a client is disconnected."""

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
 
+from ..cloud.fake import Aio, action
 from ..core.clock import Target, Timekeeper, drive
 from ..core.errors import ContractError, FakecloudError, counted, unknown_name
 from ..core.ids import Ids
 from ..core.journal import Results
 from ..core.settings import SWITCH, choice, whole
 from ..core.timers import Duration, Fired, duration_us, to_datetime
-from ..handle import Aio, action
 from ..http.messages import bytes_of, json_bytes
 from .attempt_reports import timeline, unfinished_text
 from .engine.engine import Engine
@@ -30,7 +30,7 @@ from .wire.values import as_wire, canonical, unprefixed
 if TYPE_CHECKING:
     from qstash import AsyncQStash
 
-    from .handle import Queue
+    from .fake import Queue
 
 
 class FlowControl(TypedDict, total=False):

@@ -25,9 +25,9 @@ from ..core.errors import (
     raised_by_test,
     report_failure,
 )
-from ..core.problems import Problems
 from ..core.recorder import Recorder, raised_text
 from ..core.timers import clock_time, to_datetime
+from ..core.violations import Problems
 from .engine.engine import Engine
 from .model import (
     SUCCESS,

@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 
 from ..core.ids import RandomStream
 from ..core.timers import process_seconds
-from ..outside.replace import Function, Replacement, replace
+from ..process.replace import Function, Replacement, replace
 from .delivery.applications import Address
 from .model import (
     Delivery,

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from pytest_fakecloud.cloud.fake import Handle
 from pytest_fakecloud.core.calls import Call, Event
 from pytest_fakecloud.core.journal import Journal, Results
 from pytest_fakecloud.core.timers import Duration
@@ -11,7 +12,6 @@ from pytest_fakecloud.core.typed import CallFields, EventFields
 from pytest_fakecloud.faults.answers import Step
 from pytest_fakecloud.faults.fault import Fault
 from pytest_fakecloud.faults.plan import FaultPlan, Matchers
-from pytest_fakecloud.handle import Handle
 from pytest_fakecloud.http.messages import HeaderPairs
 from typing import Literal, SupportsIndex, TypedDict, Unpack, overload
 import re

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
+from ..cloud.fake import action_as
 from ..core.calls import Headers
 from ..core.errors import ContractError, brief
 from ..core.field_types import (
@@ -26,7 +27,6 @@ from ..core.journal import Results, results_of
 from ..core.matching import HEADERS, Field, ItemFields
 from ..core.settings import whole
 from ..core.timers import to_datetime
-from ..handle import action_as
 from .attempt_reports import timeline
 from .engine.engine import Engine
 from .engine.schedules import Cron, Schedule

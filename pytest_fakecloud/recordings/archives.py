@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any, TypedDict
 from urllib.parse import SplitResult, urlsplit
 
-from ..base_cloud import BaseCloud, closed_addresses, fixture_fake
+from ..cloud.base import BaseCloud, closed_addresses, fixture_fake
+from ..cloud.fake import Handle
+from ..cloud.files import read_json
 from ..core.assets import asset
 from ..core.calls import Call
 from ..core.errors import ContractError, brief, same_json, shown
@@ -20,8 +22,6 @@ from ..core.journal import Results, results_of
 from ..core.json_schema import violations
 from ..core.matching import fields_of
 from ..core.timers import instant_us, to_datetime
-from ..files import read_json
-from ..handle import Handle
 from ..http.messages import query_items
 from ..reporting.values import HIDDEN, Mask, write_private
 

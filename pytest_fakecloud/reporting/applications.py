@@ -21,10 +21,10 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..core.recorder import raised_text
-from ..outside.replace import Replacement, replace
+from ..process.replace import Replacement, replace
 
 if TYPE_CHECKING:
-    from ..base_cloud import BaseCloud
+    from ..cloud.base import BaseCloud
 
 _MOST = 1000
 """Maximum number of requests that are kept; beyond it, the oldest are dropped."""

@@ -12,11 +12,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ..cloud.files import local_path
+from ..cloud.services import report_part
 from ..core.calls import Call, Event
 from ..core.errors import shown
 from ..core.timers import to_datetime
-from ..files import local_path
-from ..services import report_part
 from .applications import ServedRequest
 from .calls import Lookups, is_error, on_connection, reply
 from .model import VERSION, Finding, Place, Report, ReportRow

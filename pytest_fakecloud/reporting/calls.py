@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from ..base_cloud import BaseCloud
+from ..cloud.base import BaseCloud
 from ..core.calls import Call, Entry, Event, faults_ended
 from ..core.errors import report_hook_failure
 from ..core.recorder import SharedRecords

@@ -21,10 +21,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar, cast
 from zlib import crc32
 
+from ..cloud.fake import Handle
+from ..cloud.services import report_part
 from ..core.errors import ContractError, ServiceError, unknown_name
 from ..core.timers import instant_us, to_datetime
-from ..handle import Handle
-from ..services import report_part
 
 T = TypeVar("T")
 SortKey: TypeAlias = tuple[int | str, ...]

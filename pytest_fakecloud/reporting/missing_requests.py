@@ -20,12 +20,12 @@ from types import (
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from ..base_cloud import BaseCloud, secrets_in
+from ..cloud.base import BaseCloud, secrets_in
+from ..cloud.fake import was_given
+from ..cloud.services import named
 from ..core.calls import Call
-from ..handle import was_given
 from ..http.hub import default_hub
 from ..http.messages import bearer_token
-from ..services import named
 
 _CLIENTS = {"upstash_redis": "kv", "upstash_vector": "vector", "qstash": "queue"}
 """The packages of the official clients, with their services."""

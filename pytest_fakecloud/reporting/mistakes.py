@@ -17,9 +17,9 @@ from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from ..base_cloud import BaseCloud
+from ..cloud.base import BaseCloud
+from ..cloud.files import local_path, working_folder
 from ..core.errors import counted, did_you_mean
-from ..files import local_path, working_folder
 from ..public_names import PUBLIC_NAMES
 from .missing_requests import (
     FAKE_ADDRESS,
@@ -193,7 +193,7 @@ def _moved_clocks(frames: Sequence[FrameType]) -> Iterator[str]:
     used = {root(time.time), *packages_of(frames)}
     machine: Any = sys.modules.get("time_machine")
     if machine is not None and machine.escape_hatch.is_travelling():
-        from ..outside.process_time import has_other_travels
+        from ..process.process_time import has_other_travels
 
         # The process time of a cloud uses time-machine as well.
         if has_other_travels():
@@ -234,7 +234,7 @@ def _is_patched(sleep: Any) -> bool:
     """Return whether a function in the place of ``time.sleep()`` may return at once."""
     if type(sleep) is BuiltinFunctionType:
         return False
-    from ..outside.replace import original_of
+    from ..process.replace import original_of
 
     # Other code can put a replacement of this package back, which then calls the original.
     sleep = original_of(sleep)

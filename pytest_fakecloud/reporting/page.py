@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
-from ..base_cloud import BaseCloud
+from ..cloud.base import BaseCloud
 from ..core.assets import asset
 from ..core.errors import counted, shown
 from .as_json import as_json

@@ -13,15 +13,15 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any, NamedTuple
 
-from ..base_cloud import BaseCloud
+from ..cloud.base import BaseCloud
+from ..cloud.fake import Context, Handle, action_method
+from ..cloud.services import report_part
 from ..core.calls import Action, Call, Entry, Event
 from ..core.clock import Timekeeper
 from ..core.errors import report_hook_failure
 from ..core.ids import Ids
 from ..core.timers import Instant
-from ..handle import Context, Handle, action_method
 from ..http.messages import Request
-from ..services import report_part
 from .calls import executed_at
 from .data import Item, State, changes_of, short, short_item, state_of
 from .model import Report

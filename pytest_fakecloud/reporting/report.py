@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
 
-from ..base_cloud import BaseCloud, closed_addresses
+from ..cloud.base import BaseCloud, closed_addresses
+from ..cloud.fake import Handle
+from ..cloud.services import SERVICES, report_part
 from ..core.calls import Action, Call, Entry, Event
 from ..core.errors import chain_of, describe_error, report_hook_failure
-from ..core.problems import Problem
-from ..handle import Handle
-from ..services import SERVICES, report_part
+from ..core.violations import Problem
 from .applications import ServedRequest
 from .calls import (
     PUBLISHING,

@@ -12,11 +12,11 @@ from inspect import signature
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from ..base_cloud import BaseCloud, closed_addresses
+from ..cloud.base import BaseCloud, closed_addresses
+from ..cloud.services import report_part
 from ..core.calls import Action, Call, Entry, Event, faults_ended
 from ..core.errors import describe_error
 from ..core.recorder import CallSite, place_at
-from ..services import report_part
 from .applications import ServedRequest
 from .calls import SEVERAL, Lookups, has_full_answer, records_of
 from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, ReportRow, ReportSubject

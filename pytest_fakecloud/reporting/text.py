@@ -14,7 +14,7 @@ from operator import attrgetter
 from pathlib import PurePath
 from typing import NamedTuple
 
-from ..base_cloud import BaseCloud
+from ..cloud.base import BaseCloud
 from ..core.calls import Call, Event
 from ..core.errors import counted
 from ..core.timers import clock_time, to_datetime

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from unicodedata import category, normalize
 
-from ..base_cloud import BaseCloud, secrets_in
+from ..cloud.base import BaseCloud, secrets_in
 from ..core.calls import ITEMS_OF_CUT, Call, Event, Headers, set_facts
 from ..core.errors import listed
 from ..core.timers import to_datetime

@@ -8,9 +8,9 @@ from copy import copy
 from functools import cache
 from typing import Any
 
+from ..cloud.services import SERVICES, report_part
 from ..core.calls import Call, Event, set_facts
 from ..core.errors import counted, listed
-from ..services import SERVICES, report_part
 from .applications import ServedRequest
 from .calls import Lookups, error_of
 from .model import Finding, ReportRow, Sentences, Summary, Values

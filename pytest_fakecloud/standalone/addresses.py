@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from ..cloud.files import read_file
+from ..cloud.services import services_by_word
 from ..core.errors import ContractError, ServiceError
 from ..core.ids import new_token
-from ..files import read_file
 from ..http.messages import AnyResponse, Request, Serve
-from ..services import services_by_word
 
 CONTROL_PORT = 7400
 CONTROL_URL = f"http://127.0.0.1:{CONTROL_PORT}"

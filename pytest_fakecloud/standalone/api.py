@@ -13,22 +13,22 @@ from functools import cache, cached_property, wraps
 from pkgutil import get_data
 from typing import Any, TypeAlias, TypeVar
 
-from ..base_cloud import begin_test
-from ..cloud import Cloud
+from ..cloud.base import begin_test
+from ..cloud.cloud import Cloud
+from ..cloud.services import services_by_word
 from ..core.errors import ContractError, ServiceError
 from ..core.ids import new_token
-from ..core.problems import Problem, Problems, shortened
 from ..core.recorder import Recorder
+from ..core.violations import Problem, Problems, shortened
 from ..faults.fault import setting_over
 from ..http.app import FAULTS, App, Route, RouteTable
 from ..http.messages import Answer, AnyResponse, Effect, Request, Serve, bearer_token, same
-from ..services import services_by_word
 from .addresses import TOKEN_VARIABLE, URL_VARIABLE, Hosts
 from .control import shapes
 from .control.clouds import CloudRoutes, IsolatedClouds, clock_view
 from .control.data import DataRoutes
 from .control.endpoints import PREFIX, Refused, contract, fields, handle_named
-from .control.handles import HandleRoutes, describe
+from .control.fakes import HandleRoutes, describe
 
 T = TypeVar("T", bound=AnyResponse)
 _Part: TypeAlias = CloudRoutes | DataRoutes | HandleRoutes | IsolatedClouds

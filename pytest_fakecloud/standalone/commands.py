@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 from urllib.parse import parse_qs, quote, urlsplit
 
+from ..cloud.files import read_file, read_json
+from ..cloud.services import named
+from ..core.command_line import Subparsers, complain
 from ..core.errors import ContractError, ServiceError, brief, unknown_name
-from ..files import read_file, read_json
-from ..services import named
-from ..subcommands import Subparsers, complain
 from .addresses import CONTROL_URL, TOKEN_VARIABLE, URL_VARIABLE, control_token, is_loopback
 from .control.endpoints import PREFIX
 

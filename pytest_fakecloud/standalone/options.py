@@ -16,12 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..cloud.files import read_file
+from ..cloud.services import named, services_by_word, settings_class
 from ..core.calls import KEEP_BYTES
+from ..core.command_line import Subparsers, Usage
 from ..core.errors import ContractError, brief, unknown_name
 from ..core.settings import MOST_PORT, SWITCH_WORDS, Kind, choice, settings_of, text, whole
-from ..files import read_file
-from ..services import named, services_by_word, settings_class
-from ..subcommands import Subparsers, Usage
 from . import commands
 from .addresses import CONTROL_PORT, DEVELOPMENT
 from .serving import FORMATS, JOURNAL_ENTRIES, Options

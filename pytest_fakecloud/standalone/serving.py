@@ -23,18 +23,18 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from ..cloud.services import find, named, services_by_word, settings_class
+from ..core.command_line import EXIT_CANNOT_START, Usage, complain, ended_by_signals
 from ..core.errors import ContractError, shown, unknown_name
 from ..core.settings import connection_settings
 from ..core.timers import monotonic
 from ..http.app import GUARD
 from ..http.ports import keep, release
 from ..reporting.values import make_private
-from ..services import find, named, services_by_word, settings_class
-from ..subcommands import EXIT_CANNOT_START, Usage, complain, ended_by_signals
 from .addresses import CONTROL_PORT, CONTROL_URL, Hosts, control_token, defaults, is_loopback
 
 if TYPE_CHECKING:
-    from ..cloud import Cloud
+    from ..cloud.cloud import Cloud
     from .api import ControlApp
     from .control.clouds import Ended, IsolatedClouds
 
@@ -149,7 +149,7 @@ def _warn_of_other_addresses(options: Options, log: Log) -> None:
 def _summary(app: ControlApp, options: Options) -> str:
     cloud = app.cloud
     if options.json:
-        from .control.handles import describe
+        from .control.fakes import describe
 
         variables = app.environment()  # Opens the ports that the descriptions name.
         return json.dumps({
@@ -186,7 +186,7 @@ def run(options: Options, program: list[str]) -> int:
         raise Usage("run needs a command: pytest-fakecloud run -- npm test")
     journal = Path(options.journal) if options.journal else None
     if journal is not None:
-        from ..cloud import archive_writer
+        from ..cloud.cloud import archive_writer
 
         # Check this before the command runs, because it may run for an hour.
         write = archive_writer("--journal")
@@ -235,7 +235,7 @@ class _EndedClouds:
     def collect(self, cloud: Cloud) -> None:
         """Keep the calls of a cloud that is about to lose them."""
         if self._keep_calls:
-            from ..cloud import archive_entries
+            from ..cloud.cloud import archive_entries
 
             self.calls += archive_entries(cloud)
 
@@ -398,9 +398,9 @@ def _served(
     clouds: IsolatedClouds | None,
 ) -> Iterator[ControlApp]:
     """Serve a cloud with its control API; ``clouds`` is None for an isolated cloud, which has none."""
-    from ..cloud import Cloud
+    from ..cloud.cloud import Cloud
     from .api import ControlApp
-    from .control.handles import start
+    from .control.fakes import start
 
     with Cloud(options.seed, options.now, options.clock, tls=options.tls) as cloud:
         cloud.journal.keep = options.journal_entries

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
+from ..cloud.files import DATA_BYTES, open_file, read_file
+from ..cloud.services import SERVICES, services_by_word
 from ..core.assets import asset
 from ..core.errors import ContractError, ServiceError, brief, one_line, unknown_name
 from ..core.json_schema import violations
 from ..faults.fault import Fault, setting_over
 from ..faults.plan import FaultPlan, fault_kinds
-from ..files import DATA_BYTES, open_file, read_file
-from ..services import SERVICES, services_by_word
 
 if TYPE_CHECKING:
-    from ..cloud import Cloud
+    from ..cloud.cloud import Cloud
 
 
 AT_ONCE = 2_000

@@ -28,8 +28,8 @@ from typing import Any, BinaryIO
 import numpy as np
 import orjson
 
+from ..cloud.files import DATA_BYTES, open_file, read_file
 from ..core.errors import ContractError, counted
-from ..files import DATA_BYTES, open_file, read_file
 from .embedding import Embedder, is_sequence, is_sparse
 from .errors import VectorError, invalid_dimension
 from .fields import VectorFields, from_array

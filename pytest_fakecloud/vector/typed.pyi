@@ -5,6 +5,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
+from pytest_fakecloud.cloud.fake import Handle
 from pytest_fakecloud.core.calls import Call, Event
 from pytest_fakecloud.core.journal import Journal, Results
 from pytest_fakecloud.core.matching import Condition
@@ -13,7 +14,6 @@ from pytest_fakecloud.core.typed import CallFields, EventFields
 from pytest_fakecloud.faults.answers import Step
 from pytest_fakecloud.faults.fault import Fault
 from pytest_fakecloud.faults.plan import FaultPlan, Matchers
-from pytest_fakecloud.handle import Handle
 from pytest_fakecloud.http.messages import HeaderPairs
 from pytest_fakecloud.vector.model import Floats
 from pytest_fakecloud.vector.settings import VectorLimits

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from ..subcommands import EXIT_USAGE, Subparsers, complain, ended_by_signals
+from ..core.command_line import EXIT_USAGE, Subparsers, complain, ended_by_signals
 from . import RUN_SECONDS
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote, urlsplit
 import requests
 import urllib3
 
-from ..cloud import Cloud
+from ..cloud.cloud import Cloud
 from ..core.errors import ContractError, ServiceError, unknown_name
 from ..core.json_schema import check_nesting
 from ..core.threads import DaemonThread

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from pytest_fakecloud.broker.handle import Broker
-from pytest_fakecloud.handle import Context
+from pytest_fakecloud.broker.fake import Broker
+from pytest_fakecloud.cloud.fake import Context
 from tests.harness import wait_until
 
 START = "2026-01-01T00:00:00+00:00"

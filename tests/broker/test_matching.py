@@ -8,7 +8,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from pytest_fakecloud.broker.handle import Broker
+from pytest_fakecloud.broker.fake import Broker
 from pytest_fakecloud.core.errors import ContractError
 from tests.ids import steady
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.broker.handle import Broker
+from pytest_fakecloud.broker.fake import Broker
 from tests.harness import wait_until
 
 from .conftest import MANUAL, START_MS, Make, Parked, Rest, until_parked

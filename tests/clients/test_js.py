@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.broker.handle import Broker
+from pytest_fakecloud.broker.fake import Broker
+from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.timers import monotonic
-from pytest_fakecloud.handle import Context
-from pytest_fakecloud.kv.handle import KVServer
-from pytest_fakecloud.vector.handle import VectorIndex
+from pytest_fakecloud.kv.fake import KVServer
+from pytest_fakecloud.vector.fake import VectorIndex
 from tests.kv.backing import BINARIES, MISSING, OWN, started
 from tests.queue.scene import attempts_among
 
@@ -216,9 +216,9 @@ issue 4755).
 def on_kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """Yield the settings of a broker that uses the mock cluster."""
     pytest.importorskip("confluent_kafka")
-    from pytest_fakecloud.broker.kafka import engine as kafka_engine
+    from pytest_fakecloud.broker.real_kafka import engine as kafka_engine
 
-    from ..broker.kafka.mock_cluster import SETTINGS, MockCluster, library
+    from ..broker.real_kafka.mock_cluster import SETTINGS, MockCluster, library
 
     path = library()
     if path is None:

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.handle import Context
-from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.cloud.fake import Context
+from pytest_fakecloud.kv.fake import KVServer
 from tests.clients.surface import Api, Kept, Scenarios, Used, surface
 
 redis = pytest.importorskip("redis", minversion="6")

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.cloud import Cloud
-from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.cloud.cloud import Cloud
+from pytest_fakecloud.kv.fake import KVServer
 from tests.clients.surface import Api, Kept, Used, surface
 from tests.harness import wait_until
 from tests.kv.backing import BINARIES, MISSING, OWN, Server, started

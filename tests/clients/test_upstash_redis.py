@@ -1,7 +1,7 @@
 """Test the complete official Python client, sync and async.
 
 Every scenario runs with both clients and its own server: here in memory on a frozen clock, and in
-front of real servers in `tests/kv/redis/test_engine.py`. A scenario that some engines cannot run
+front of real servers in `tests/kv/real_redis/test_engine.py`. A scenario that some engines cannot run
 names what it needs, or has a step that asks `World`. A last test runs all scenarios again in
 memory, records the methods and parameters that they use, and fails for each one that is neither
 used nor excused.
@@ -19,10 +19,10 @@ from typing import Any
 
 import pytest
 
+from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.timers import monotonic
-from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.engine.engine import Engine
-from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.fake import KVServer
 from tests.clients.surface import Api, Kept, Scenarios, Used, surface
 
 upstash_redis = pytest.importorskip("upstash_redis")

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_fakecloud.handle import Context
-from pytest_fakecloud.vector.handle import VectorIndex
+from pytest_fakecloud.cloud.fake import Context
+from pytest_fakecloud.vector.fake import VectorIndex
 from tests.clients import surface
 from tests.clients.surface import Api, Kept, Scenarios
 

@@ -169,7 +169,7 @@ def test_a_circle_would_be_found() -> None:
     server.itself = server  # type: ignore[attr-defined]
     cloud.close()
     del cloud, server
-    assert left()["pytest_fakecloud.kv.handle.KVServer"] == 1
+    assert left()["pytest_fakecloud.kv.fake.KVServer"] == 1
 
 
 # -- the other fakes -------------------------------------------------------------------------------

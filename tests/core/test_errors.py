@@ -198,9 +198,9 @@ def test_the_traceback_of_an_exception_tells_whether_a_test_file_is_in_it(
         ("time_machine", "time", "x needs time-machine: pip install 'pytest-fakecloud[time]'"),
         ("redis.asyncio", "redis", "x needs redis: pip install 'pytest-fakecloud[redis]'"),
         (
-            "pytest_fakecloud.kv.redis",
+            "pytest_fakecloud.kv.real_redis",
             "redis",
-            "x needs pytest_fakecloud.kv.redis, a part of pytest-fakecloud that is not installed "
+            "x needs pytest_fakecloud.kv.real_redis, a part of pytest-fakecloud that is not installed "
             "here: pip install --force-reinstall pytest-fakecloud",
         ),
     ],

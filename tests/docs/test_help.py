@@ -6,7 +6,7 @@ import pydoc
 import re
 
 import pytest_fakecloud
-from pytest_fakecloud.services import SERVICES, handle_class
+from pytest_fakecloud.cloud.services import SERVICES, handle_class
 
 
 def test_help_shows_every_fixture_and_every_class() -> None:

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from pytest_fakecloud import Cloud, FaultPlan, Handle
+from pytest_fakecloud.cloud.services import SERVICES, handle_class
 from pytest_fakecloud.faults.plan import fault_words
-from pytest_fakecloud.services import SERVICES, handle_class
 
 from .blocks import DOCS
 

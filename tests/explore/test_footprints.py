@@ -20,7 +20,7 @@ from pytest_fakecloud.explore.footprint import (
     touches_of_request,
 )
 from pytest_fakecloud.http.messages import Request
-from pytest_fakecloud.vector.handle import hold
+from pytest_fakecloud.vector.fake import hold
 
 from ..budget import cases
 from .test_dpor import Clients, compared, random_clients

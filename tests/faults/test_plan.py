@@ -16,12 +16,12 @@ import redis
 import requests
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.calls import Call, faults_ended
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.faults.answers import Response
 from pytest_fakecloud.faults.fault import Fault, ServiceFault
 from pytest_fakecloud.faults.plan import FaultPlan
-from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.messages import Request
 
 from ..demo import Demo, Raw

@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
+from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.calls import Call, weight_of
 from pytest_fakecloud.core.errors import ContractError, ServiceError
-from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.app import EXPLORATION, FAULTS, GUARD, App, Chain, Interceptor
 from pytest_fakecloud.http.messages import (
     Answer,

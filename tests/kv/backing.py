@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.handle import Context
-from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.cloud.fake import Context
+from pytest_fakecloud.kv.fake import KVServer
 from tests.harness import wait_until
 
 from .comparison.faces import Port

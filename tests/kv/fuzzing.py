@@ -12,8 +12,8 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from pytest_fakecloud.handle import Context
-from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.cloud.fake import Context
+from pytest_fakecloud.kv.fake import KVServer
 from pytest_fakecloud.kv.resp.wire import CommandReader, ProtocolFault
 
 from ..robustness.grammar import Fuzzer, damaged, exchanged, packets

@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
+from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.acl import (
     AclUser,
     KeyPattern,
@@ -23,7 +23,7 @@ from pytest_fakecloud.kv.acl import (
 )
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.fake import KVServer
 from pytest_fakecloud.kv.settings import KVConfig
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from tests.budget import cases

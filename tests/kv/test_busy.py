@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.timers import monotonic
-from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv import routes
 from pytest_fakecloud.kv.engine.limits import LONGEST_WAIT_SECONDS
-from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.fake import KVServer
 from pytest_fakecloud.kv.resp import port
 from pytest_fakecloud.kv.scripting import scripts
 from pytest_fakecloud.kv.scripting.errors import ScriptLimits

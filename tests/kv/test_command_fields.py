@@ -15,7 +15,7 @@ import redis
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.kv.command_fields import command_name
-from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.fake import KVServer
 from tests.ids import steady
 
 

@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.handle import Context
+from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.kv import errors
-from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.fake import KVServer
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from tests.kv.comparison.wire import Error
 from tests.kv.resp.test_port import Client

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.handle import Context
 from pytest_fakecloud.kv.dump_files import load_from_file
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.fake import KVServer
 from pytest_fakecloud.kv.rdb.payloads import Record, write_file
 from pytest_fakecloud.kv.table.config import Config
 from pytest_fakecloud.kv.values.json import JsonValue

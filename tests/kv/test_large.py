@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.handle import Context
+from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.kv import errors, routes
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.fake import KVServer
 from pytest_fakecloud.kv.reply import Map, Status, to_json
 from pytest_fakecloud.kv.values import json as json_values
 from tests.kv.resp.test_port import Client, Error

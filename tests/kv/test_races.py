@@ -14,9 +14,9 @@ import redis
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.handle import Context
-from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.fake import KVServer
 from pytest_fakecloud.kv.races import Between
 from tests.harness import in_threads
 

@@ -23,12 +23,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.handle import Context
+from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.kv import errors
 from pytest_fakecloud.kv.acl import make_token
 from pytest_fakecloud.kv.errors import RestError
-from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.fake import KVServer
 from pytest_fakecloud.kv.routes import commands_of_body
 from pytest_fakecloud.kv.sse import EventStream
 from tests.harness import wait_until

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.handle import Context
-from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.cloud.fake import Context
+from pytest_fakecloud.kv.fake import KVServer
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from tests.kv.catalogue import WITHOUT_SERVER
 from tests.kv.comparison.servers import RealServer, running

@@ -35,9 +35,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytest_fakecloud.cloud import Cloud
+from pytest_fakecloud.cloud.cloud import Cloud
+from pytest_fakecloud.cloud.fake import Handle
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.handle import Handle
 
 from ..notations import tables
 from ..stubs import PARTS

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from pytest_fakecloud.broker.fake import Broker
 from pytest_fakecloud.broker.faults import BrokerFaults
-from pytest_fakecloud.broker.handle import Broker
 from pytest_fakecloud.broker.views import GroupView, TopicView
+from pytest_fakecloud.cloud.fake import Handle
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.settings import HandleConfig, settings_of
-from pytest_fakecloud.handle import Handle
-from pytest_fakecloud.vector.handle import VectorIndex
+from pytest_fakecloud.vector.fake import VectorIndex
 from pytest_fakecloud.vector.settings import VectorConfig
 
 from ..harness import check_each

@@ -11,21 +11,21 @@ from unittest.mock import AsyncMock
 
 import numpy as np
 
-from pytest_fakecloud.base_cloud import begin_test, fixture_fake
-from pytest_fakecloud.broker.handle import Broker
+from pytest_fakecloud.broker.fake import Broker
 from pytest_fakecloud.broker.model import ProducerRecord
 from pytest_fakecloud.broker.settings import BrokerLimits
-from pytest_fakecloud.cloud import Cloud
+from pytest_fakecloud.cloud.base import begin_test, fixture_fake
+from pytest_fakecloud.cloud.cloud import Cloud
+from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.faults.answers import Response, checked_headers, checked_status, checked_type
-from pytest_fakecloud.handle import Context
-from pytest_fakecloud.kv.handle import KVServer
-from pytest_fakecloud.queue.capture.handle import CallbackCapture
+from pytest_fakecloud.kv.fake import KVServer
+from pytest_fakecloud.queue.capture.fake import CallbackCapture
 from pytest_fakecloud.queue.delivery.destinations import Destinations
-from pytest_fakecloud.queue.handle import Queue
+from pytest_fakecloud.queue.fake import Queue
 from pytest_fakecloud.vector.embedding import Embedder
-from pytest_fakecloud.vector.handle import VectorIndex
+from pytest_fakecloud.vector.fake import VectorIndex
 from pytest_fakecloud.vector.model import IndexKind
 from pytest_fakecloud.vector.settings import VectorLimits
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from pytest_fakecloud import plugin
-from pytest_fakecloud.services import SERVICES, services_by_word
+from pytest_fakecloud.cloud.services import SERVICES, services_by_word
 
 from ..harness import QUIET, Run, apart
 

@@ -35,7 +35,7 @@ def test_one_line(run: Run, module: str, settings: str, line: str) -> None:
         for name in [name for name in sys.modules if name.startswith({module + "."!r})]:
             sys.modules[name] = None
         sys.modules[{module!r}] = None
-        engines = ("pytest_fakecloud.kv.redis", "pytest_fakecloud.broker.kafka")
+        engines = ("pytest_fakecloud.kv.real_redis", "pytest_fakecloud.broker.real_kafka")
         for name in [name for name in sys.modules if name.startswith(engines)]:
             del sys.modules[name]
         pytestmark = pytest.mark.fakecloud({settings})

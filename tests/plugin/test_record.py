@@ -12,7 +12,7 @@ import pytest
 import requests
 
 from pytest_fakecloud import Cloud, ContractError, Results
-from pytest_fakecloud.base_cloud import fixture_fake
+from pytest_fakecloud.cloud.base import fixture_fake
 from pytest_fakecloud.recordings.archives import archive, write
 
 from ..harness import Run, apart

@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from pytest_fakecloud.core.problems import NAMED_KINDS, PROBLEM_KINDS
+from pytest_fakecloud.core.violations import NAMED_KINDS, PROBLEM_KINDS
 
 from ..harness import Run
 

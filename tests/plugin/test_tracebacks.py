@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import ContractError
-from pytest_fakecloud.session.outcomes import hide_ours
+from pytest_fakecloud.cloud.session.outcomes import hide_ours
 
 from ..harness import Run
 
@@ -188,7 +188,7 @@ def call(inner, *rest):
     return made
 
 
-FAKES = function_of("pytest_fakecloud.queue.handle", "/ours.py")
+FAKES = function_of("pytest_fakecloud.queue.fake", "/ours.py")
 THEIRS = function_of("test_shop", "/theirs.py")
 NAMELESS = function_of(None, "/nameless.py")
 LIBRARY = function_of("json.decoder", f"{sysconfig.get_paths()['stdlib']}/json/decoder.py")

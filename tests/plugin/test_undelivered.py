@@ -8,7 +8,7 @@ import pytest
 import requests
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.base_cloud import undelivered
+from pytest_fakecloud.cloud.base import undelivered
 
 from ..harness import Run
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import pytest
 
+from pytest_fakecloud.cloud.services import SERVICES, find, handle_class, services_by_word
+from pytest_fakecloud.cloud.session.options import MarkerConfig
 from pytest_fakecloud.core.settings import connection_settings, settings_of
-from pytest_fakecloud.services import SERVICES, find, handle_class, services_by_word
-from pytest_fakecloud.session.options import MarkerConfig
 
 from ..harness import QUIET, Run
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pytest_fakecloud.handle import Context
+from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.queue.delivery.applications import Deadlines
 from pytest_fakecloud.queue.delivery.destinations import Sender
-from pytest_fakecloud.queue.handle import Queue
+from pytest_fakecloud.queue.fake import Queue
 
 from .edge import RawServer, Script, Table
 from .engine.bench import Bench

@@ -10,11 +10,11 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
+from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.journal import Results
 from pytest_fakecloud.core.timers import Fired
-from pytest_fakecloud.handle import Context
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest
-from pytest_fakecloud.queue.handle import Queue
+from pytest_fakecloud.queue.fake import Queue
 from pytest_fakecloud.queue.model import Attempt
 
 from ..notations import Fetched as Fetched

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from pytest_fakecloud.queue.handle import Queue
+from pytest_fakecloud.queue.fake import Queue
 
 from .scene import CALLBACK, DEST
 

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, Response
-from pytest_fakecloud.queue.handle import Queue
+from pytest_fakecloud.queue.fake import Queue
 from pytest_fakecloud.queue.model import Delivery, Outcome
 
 URL = "https://app.example.com/hook"

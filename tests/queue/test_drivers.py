@@ -13,7 +13,7 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.queue.actions import NotIdleError, run, until_idle
 from pytest_fakecloud.queue.delivery.destinations import Sender
 from pytest_fakecloud.queue.errors import LoopError
-from pytest_fakecloud.queue.handle import Queue
+from pytest_fakecloud.queue.fake import Queue
 
 from .engine.bench import Bench
 from .scene import DEST, NOW, Scene

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.queue.handle import Queue
+from pytest_fakecloud.queue.fake import Queue
 from pytest_fakecloud.reporting.calls import lookups_of
 from pytest_fakecloud.reporting.model import ReportRow
 from pytest_fakecloud.reporting.rows import rows

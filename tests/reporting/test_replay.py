@@ -12,10 +12,10 @@ import pytest
 import redis
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.cloud.services import report_part
 from pytest_fakecloud.reporting import replay
 from pytest_fakecloud.reporting.replay import record_times, states
 from pytest_fakecloud.reporting.report import report_of
-from pytest_fakecloud.services import report_part
 
 from ..harness import in_threads, wait_until
 from .shown import deliver

@@ -17,7 +17,7 @@ import responses
 from qstash import Receiver
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.queue.handle import Queue
+from pytest_fakecloud.queue.fake import Queue
 from pytest_fakecloud.reporting.calls import lookups_of
 from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.reporting.wording import sentence

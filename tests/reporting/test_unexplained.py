@@ -260,7 +260,7 @@ def test_early_fakes_that_cannot_start_are_a_usage_error(
     pytester.makeini("[pytest]\nfakecloud_early = kv_server")
     pytester.makepyfile(
         fails=f"""
-        import pytest_fakecloud.cloud as module
+        import pytest_fakecloud.cloud.cloud as module
         from pytest_fakecloud.core.errors import ContractError
 
         def refuse(self, fixture, settings):

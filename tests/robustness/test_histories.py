@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.fake import KVServer
 from tests.budget import cases
 from tests.harness import in_threads
 from tests.kv.comparison.faces import Port, Rest

@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.broker.handle import Broker
+from pytest_fakecloud.broker.fake import Broker
 from pytest_fakecloud.http.messages import Answer, Request
+from pytest_fakecloud.vector.fake import VectorIndex
 from pytest_fakecloud.vector.fields import KNOWN
-from pytest_fakecloud.vector.handle import VectorIndex
 
 from .grammar import QUERIES, SEGMENTS, as_json, bodies, numbers, values
 

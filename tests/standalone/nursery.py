@@ -24,11 +24,11 @@ from pytest_fakecloud.core.timers import monotonic
 AVAILABLE = sys.platform == "linux"
 """True where forking is safe and cheap."""
 NEEDED = (
-    "numpy", "pytest_fakecloud.broker.handle", "pytest_fakecloud.cloud",
-    "pytest_fakecloud.http.messages", "pytest_fakecloud.http.server", "pytest_fakecloud.kv.handle",
-    "pytest_fakecloud.queue.handle", "pytest_fakecloud.standalone.api",
+    "numpy", "pytest_fakecloud.broker.fake", "pytest_fakecloud.cloud.cloud",
+    "pytest_fakecloud.http.messages", "pytest_fakecloud.http.server", "pytest_fakecloud.kv.fake",
+    "pytest_fakecloud.queue.fake", "pytest_fakecloud.standalone.api",
     "pytest_fakecloud.queue.report.data", "pytest_fakecloud.standalone.state_file",
-    "pytest_fakecloud.outside.surroundings", "pytest_fakecloud.vector.handle",
+    "pytest_fakecloud.process.surroundings", "pytest_fakecloud.vector.fake",
 )  # fmt: skip
 
 

@@ -12,10 +12,10 @@ from urllib.parse import quote
 import pytest
 
 from pytest_fakecloud import Cloud, Response
+from pytest_fakecloud.cloud.services import report_part
 from pytest_fakecloud.faults.plan import FaultPlan, fault_kinds
 from pytest_fakecloud.http.messages import Answer, Request, json_value
 from pytest_fakecloud.queue.report.data import LISTS
-from pytest_fakecloud.services import report_part
 from pytest_fakecloud.standalone.api import ControlApp
 from pytest_fakecloud.standalone.control.shapes import BODIES, body_schema
 from tests.harness import in_threads

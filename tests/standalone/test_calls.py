@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.services import SERVICES
+from pytest_fakecloud.cloud.services import SERVICES
 from pytest_fakecloud.standalone.api import ControlApp
-from pytest_fakecloud.standalone.control.handles import _IN_PROCESS, plain
+from pytest_fakecloud.standalone.control.fakes import _IN_PROCESS, plain
 
 from ..budget import cases
 from .conftest import ask, message

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud, ContractError
+from pytest_fakecloud.cloud.services import services_by_word
 from pytest_fakecloud.http.ports import release
-from pytest_fakecloud.services import services_by_word
 from pytest_fakecloud.standalone import addresses
 from pytest_fakecloud.standalone.addresses import DEVELOPMENT, control_token
 from pytest_fakecloud.standalone.serving import Log, Options, with_defaults

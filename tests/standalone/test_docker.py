@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud.cli import make_parser
-from pytest_fakecloud.services import services_by_word
+from pytest_fakecloud.cloud.services import services_by_word
 from pytest_fakecloud.standalone.options import VARIABLE, read_options
 
 FOLDER = Path(__file__).parents[2] / "docker"

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.base_cloud import begin_test
-from pytest_fakecloud.core.problems import Problems
+from pytest_fakecloud.cloud.base import begin_test
+from pytest_fakecloud.core.violations import Problems
 from pytest_fakecloud.http.messages import Answer, Request, Stream
 from pytest_fakecloud.recordings.archives import archive
 from pytest_fakecloud.standalone.addresses import Hosts

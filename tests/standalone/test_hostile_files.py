@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_fakecloud import Cloud, ContractError
-from pytest_fakecloud.base_cloud import begin_test
-from pytest_fakecloud.files import read_file
+from pytest_fakecloud.cloud.base import begin_test
+from pytest_fakecloud.cloud.files import read_file
 from pytest_fakecloud.recordings.archives import replay
 from pytest_fakecloud.standalone.state_file import load_state, read_state
 from pytest_fakecloud.vector import loading

@@ -10,11 +10,11 @@ from unittest.mock import ANY
 import numpy as np
 import pytest
 
+from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.journal import Results, expect
 from pytest_fakecloud.core.matching import Field, Query
-from pytest_fakecloud.handle import Context
-from pytest_fakecloud.vector.handle import QUERY_FIELDS, UPSERT_FIELDS, VectorIndex, shown
+from pytest_fakecloud.vector.fake import QUERY_FIELDS, UPSERT_FIELDS, VectorIndex, shown
 from tests.ids import steady
 
 Items = list[dict[str, Any]]

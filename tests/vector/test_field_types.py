@@ -13,9 +13,9 @@ from typing import Any
 import orjson
 import pytest
 
-from pytest_fakecloud.handle import Context
+from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.http.messages import Request
-from pytest_fakecloud.vector.handle import VectorIndex
+from pytest_fakecloud.vector.fake import VectorIndex
 from tests.harness import check_each
 
 VALUES: Mapping[str, Any] = {

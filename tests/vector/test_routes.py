@@ -9,8 +9,8 @@ import httpx
 import orjson
 import pytest
 
-from pytest_fakecloud.handle import Context
-from pytest_fakecloud.vector.handle import VectorIndex
+from pytest_fakecloud.cloud.fake import Context
+from pytest_fakecloud.vector.fake import VectorIndex
 
 Result = Any
 

@@ -18,7 +18,7 @@ from ...reporting.data import (
     plain,
 )
 from ..engine.engine import MemoryEngine
-from ..handle import Broker
+from ..fake import Broker
 from ..model import Record, TopicPartition
 from ..views import GroupView
 

@@ -21,7 +21,7 @@ from .cause import cause_text
 from .story import reason, story
 
 if TYPE_CHECKING:
-    from ...base_cloud import BaseCloud
+    from ...cloud.base import BaseCloud
     from ...reporting.model import Report
 
 

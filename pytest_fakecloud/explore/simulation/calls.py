@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Collection, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from ...cloud.fake import Handle
 from ...core.errors import (
     ContractError,
     ServiceError,
@@ -19,7 +20,6 @@ from ...core.errors import (
     shown,
 )
 from ...faults.answers import lost
-from ...handle import Handle
 from ...http.messages import Answer, AnyResponse, Effect, Request, Serve
 from ...kv.command_fields import only_prepares
 from ...queue.model import SUCCESS, Outcome

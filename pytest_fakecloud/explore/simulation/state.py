@@ -17,7 +17,7 @@ from typing import Any, cast
 from ...core.calls import Call
 from ...core.errors import ContractError, ends_the_test
 from ...core.recorder import stack_of
-from ...outside.clocks import INFRASTRUCTURE, module_of
+from ...process.clocks import INFRASTRUCTURE, module_of
 from ..fakes import Fakes
 from ..footprint import ALL, CHECKS_PROMISE, Touch, touches_of_delivery
 from ..promises import Promises

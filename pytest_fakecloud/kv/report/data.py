@@ -29,7 +29,7 @@ from ..acl import AclUser, describe_user, first_user, read_only_user
 from ..algorithms.glob import matcher
 from ..engine.engine import Engine
 from ..engine.keyspace import Keyspace
-from ..handle import KVServer
+from ..fake import KVServer
 from ..reply import Converted, encode, python_value, word
 from ..search.index import SearchIndex
 from ..values.containers import HashValue

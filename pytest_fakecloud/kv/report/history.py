@@ -13,7 +13,7 @@ from ...reporting.calls import QUEUED, SEVERAL, executed_at, is_error, on_connec
 from ...reporting.model import Finding
 from ...reporting.report import ObservedTest, about_key
 from ...reporting.values import each_from_base64, parsed
-from ..handle import KVServer
+from ..fake import KVServer
 from ..reply import encode
 from ..table.registry import COMMANDS, CommandSpec, Ttl, find_ttl, sets_ttl, spec_of
 

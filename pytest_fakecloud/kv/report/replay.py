@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from ...cloud.fake import Context, Handle
 from ...core.calls import Call
-from ...handle import Context, Handle
 from ...reporting import replay
 from ...reporting.calls import on_connection
 from ..acl import tester

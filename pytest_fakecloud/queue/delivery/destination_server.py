@@ -18,11 +18,11 @@ from pytest_httpserver.httpserver import Error, HandlerType, RequestHandler, Req
 from werkzeug import Request as WerkzeugRequest
 from werkzeug import Response as WerkzeugResponse
 
+from ...cloud.fake import Context, Handle, Snapshot
 from ...core.errors import ContractError
 from ...core.field_types import is_url
-from ...core.problems import Problem, raised_problem
 from ...core.settings import HandleConfig, HandleSettings
-from ...handle import Context, Handle, Snapshot
+from ...core.violations import Problem, raised_problem
 from ...http.app import App, Route
 from ...http.messages import Answer, Request
 from .applications import environ_of

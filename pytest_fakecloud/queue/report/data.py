@@ -34,7 +34,7 @@ from ...reporting.data import (
 from ...reporting.values import items_of, readable
 from ..engine.admission import FlowKey, OrderedQueue
 from ..engine.url_groups import UrlGroup
-from ..handle import Queue
+from ..fake import Queue
 from ..model import NOTHING_REDACTED, Message, Redaction
 from ..views import STATE_NAMES, DeadLetterView, PublishedMessage, ScheduleView
 from ..wire.values import as_text, shown_headers, shown_text

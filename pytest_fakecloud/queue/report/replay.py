@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...cloud.fake import Context, Handle
 from ...core.calls import Event
-from ...handle import Context, Handle
 from ...reporting import replay
 from ..model import Outcome
 from ..wire.values import as_text

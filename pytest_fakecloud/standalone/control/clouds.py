@@ -11,15 +11,15 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from ...base_cloud import show_same
-from ...cloud import Cloud
+from ...cloud.base import show_same
+from ...cloud.cloud import Cloud
+from ...cloud.fake import Snapshot
+from ...cloud.services import find, report_part
 from ...core.errors import unknown_name
 from ...core.timers import to_datetime
-from ...handle import Snapshot
 from ...http.app import Route
 from ...http.messages import Request
 from ...reporting.data import State, StateChange, changes_of, short_change, state_of
-from ...services import find, report_part
 from ..state_file import checked_state, load_state
 from . import shapes
 from .endpoints import PREFIX, Refused, contract, fields, handle_named

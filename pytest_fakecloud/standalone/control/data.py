@@ -12,12 +12,13 @@ from operator import attrgetter, itemgetter
 from typing import Any, cast
 from urllib.parse import unquote
 
-from ...cloud import Cloud
+from ...cloud.cloud import Cloud
+from ...cloud.fake import Handle
+from ...cloud.services import find, imported, report_part
 from ...core.calls import Call, Entry, Event
 from ...core.errors import ContractError, unknown_name
 from ...core.timers import Signal, monotonic
 from ...faults.plan import fault_kinds
-from ...handle import Handle
 from ...http.app import Route
 from ...http.messages import Answer, Request, Stream
 from ...reporting.as_json import row_json
@@ -36,7 +37,6 @@ from ...reporting.data import (
 )
 from ...reporting.rows import began, rows
 from ...reporting.values import Mask, printable
-from ...services import find, imported, report_part
 from . import shapes
 from .endpoints import PREFIX, Refused, contract, named
 

@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from ...cloud import Cloud
+from ...cloud.cloud import Cloud
+from ...cloud.fake import Handle
 from ...core.errors import ContractError, ServiceError, unknown_name
 from ...core.json_schema import violations
-from ...handle import Handle
 from ...http.messages import Request, json_value
 from .shapes import body_schema
 

@@ -23,7 +23,7 @@ from ...reporting.data import (
     plain,
 )
 from ..engine.engine import VectorEngine
-from ..handle import VectorIndex
+from ..fake import VectorIndex
 from ..model import VectorRecord
 
 PREVIEW = 300

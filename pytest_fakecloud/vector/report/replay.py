@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...core.calls import Action
 from ...reporting import replay
-from ..handle import hold, release
+from ..fake import hold, release
 
 
 class ReplayedVectorIndex(replay.ReplayedFake):

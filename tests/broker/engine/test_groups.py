@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.broker.handle import Broker
+from pytest_fakecloud.broker.fake import Broker
 from pytest_fakecloud.broker.views import GroupView
 from pytest_fakecloud.core.errors import ContractError
 from tests.harness import wait_until

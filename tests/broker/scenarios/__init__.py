@@ -10,8 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pytest_fakecloud.broker.handle import Broker
-from pytest_fakecloud.handle import Context
+from pytest_fakecloud.broker.fake import Broker
+from pytest_fakecloud.cloud.fake import Context
 
 from ...notations import Fetched, RestPlayer
 from ..conftest import START, START_MS

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.fake import KVServer
 from tests.kv.comparison.faces import Port
 
 Call = Callable[[str], Any]

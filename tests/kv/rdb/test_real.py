@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.handle import Context
-from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.cloud.fake import Context
+from pytest_fakecloud.kv.fake import KVServer
 from tests.budget import cases
 
 from ..comparison.servers import RealServer

@@ -20,14 +20,14 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.faults.answers import Response
-from pytest_fakecloud.handle import Context
 from pytest_fakecloud.http.app import FAULTS
 from pytest_fakecloud.http.messages import Answer, AnyResponse, Request, Serve
 from pytest_fakecloud.kv import errors
-from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.fake import KVServer
 from pytest_fakecloud.kv.resp.wire import Outbox
 from tests.harness import in_threads, wait_until
 from tests.kv.comparison import wire
@@ -911,8 +911,8 @@ def test_secured_connections_are_pushed_to_as_well() -> None:
 
 _LARGE_VALUE = """
 import resource, socket, sys
-from pytest_fakecloud.handle import Context
-from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.cloud.fake import Context
+from pytest_fakecloud.kv.fake import KVServer
 
 def most():
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -10,9 +10,9 @@ from unittest.mock import ANY
 import httpx
 import pytest
 
+from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.handle import Context
-from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.fake import KVServer
 
 CREATE = "SEARCH.CREATE i ON JSON PREFIX 1 p: SCHEMA title TEXT price F64 FAST brand KEYWORD"
 
@@ -193,8 +193,8 @@ class TestSettings:
 def test_nothing_is_imported_before_a_search() -> None:
     code = (
         "import sys\n"
-        "from pytest_fakecloud.handle import Context\n"
-        "from pytest_fakecloud.kv.handle import KVServer\n"
+        "from pytest_fakecloud.cloud.fake import Context\n"
+        "from pytest_fakecloud.kv.fake import KVServer\n"
         "server = KVServer(Context.alone())\n"
         "def loaded():\n"
         "    return sorted(n for n in sys.modules if 'kv.search' in n or n == 'Stemmer')\n"

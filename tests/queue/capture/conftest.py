@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.queue.capture.handle import CallbackCapture
-from pytest_fakecloud.queue.handle import Queue
+from pytest_fakecloud.queue.capture.fake import CallbackCapture
+from pytest_fakecloud.queue.fake import Queue
 
 NOW = "2026-01-01T00:00:00Z"
 APP = "https://app.example.com/job"

@@ -17,8 +17,8 @@ import trio
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.queue.capture import callbacks as waiting
-from pytest_fakecloud.queue.capture.handle import CallbackCapture
-from pytest_fakecloud.queue.handle import Queue
+from pytest_fakecloud.queue.capture.fake import CallbackCapture
+from pytest_fakecloud.queue.fake import Queue
 
 from .conftest import APP, NOW
 

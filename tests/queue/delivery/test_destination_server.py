@@ -15,9 +15,9 @@ from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
 from pytest_fakecloud import Cloud
+from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.handle import Context
-from pytest_fakecloud.queue.capture.handle import Destination
+from pytest_fakecloud.queue.capture.fake import Destination
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.handle import Context
-from pytest_fakecloud.queue.handle import Queue
+from pytest_fakecloud.cloud.fake import Context
+from pytest_fakecloud.queue.fake import Queue
 from pytest_fakecloud.queue.model import SECOND, Outcome, WorkflowPart
 from pytest_fakecloud.queue.wire.records import Filters
 

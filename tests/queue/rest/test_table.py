@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pytest
 
 from pytest_fakecloud.queue.delivery.destinations import route_to
-from pytest_fakecloud.queue.handle import Queue
+from pytest_fakecloud.queue.fake import Queue
 from pytest_fakecloud.queue.rest.history import WorkflowRoutes
 from pytest_fakecloud.queue.wire import headers, records
 

@@ -11,9 +11,9 @@ import pytest
 from qstash import Receiver
 from qstash.errors import SignatureError
 
+from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.handle import Context
-from pytest_fakecloud.queue.handle import Queue
+from pytest_fakecloud.queue.fake import Queue
 from pytest_fakecloud.queue.model import SigningKeys
 from pytest_fakecloud.queue.signatures import LIFETIME, Signer, body_hash, explain
 from pytest_fakecloud.queue.wire.values import as_text

@@ -420,7 +420,7 @@ def test_tasks_that_share_one_connection_race_if_their_calls_interleave(
     cloud: Cloud, work: Callable[[Send], Any], races: bool, protocol: str, known: str | None
 ) -> None:
     server, senders = cloud.kv_server(), [0]
-    # `tests/outside/test_call_sites.py` has tests of the search for the task that sent a call.
+    # `tests/process/test_call_sites.py` has tests of the search for the task that sent a call.
     cloud.journal._recorder.shared.find_site = lambda client: CallSite(task=senders[-1])
     if known is not None:
         server.load({"k": known})

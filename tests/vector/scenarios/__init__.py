@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_fakecloud.handle import Context
-from pytest_fakecloud.vector.handle import VectorIndex
+from pytest_fakecloud.cloud.fake import Context
+from pytest_fakecloud.vector.fake import VectorIndex
 
 from ...notations import Fetched, RestPlayer
 

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.handle import KVServer
+from pytest_fakecloud.kv.fake import KVServer
 from pytest_fakecloud.kv.reply import OK
 from tests.harness import wait_until
 from tests.kv.comparison.faces import InProcess, Port

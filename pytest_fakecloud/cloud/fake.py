@@ -1,0 +1,569 @@
+"""The base class of all fakes, the context that the fakes of one cloud share, and actions of tests."""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, Unpack, cast
+
+from ..core.calls import Call
+from ..core.clock import Clock, Mode, Timekeeper
+from ..core.errors import ContractError, call_all, ends_the_test, shown
+from ..core.field_types import FLAG, TEXT, URL, check_function
+from ..core.ids import Ids, new_token
+from ..core.journal import Journal, Results
+from ..core.matching import Field
+from ..core.recorder import CodePlace, Recorder, arguments_shown, code_place, is_own
+from ..core.settings import DeliveryMode, HandleConfig, read
+from ..core.timers import Instant, Registry
+from ..core.violations import Allowances, Problem, Problems, new_problem
+from ..faults.plan import FaultPlan
+from ..http.app import App
+from ..http.hub import default_hub
+
+if TYPE_CHECKING:
+    from ..core.typed import CallFields
+    from ..http.hub import Hub, Mount
+
+
+_recent_tokens: deque[str] = deque(maxlen=1000)
+"""The first tokens of the latest fakes of this process."""
+SECRETS = (
+    "token", "read_only_token", "password", "_password", "current_signing_key", "next_signing_key",
+)  # fmt: skip
+"""Names of the properties with credentials, which no report may show."""
+
+
+class Context:
+    """The objects that the fakes of one cloud share.
+
+    ``clock`` and ``recorder`` (for tests ``public_clock`` and ``journal``) and ``ids`` are the
+    cloud's, ``problems`` collects strict-mode violations, ``delivery`` determines how the queue's
+    messages are delivered, ``tls`` and ``ca_file`` are for HTTPS, and ``handles`` are the open fakes.
+    """
+
+    hub: Hub | None = None
+    tls: Any = None
+    ca_file: str | None = None
+    closing = False
+    """Whether all fakes close, together with their cloud."""
+    former_secrets: Set[str] = frozenset()
+    """Credentials of closed fakes, and replaced ones, which reports must hide."""
+
+    def __init__(self, clock: Timekeeper, ids: Ids, delivery: DeliveryMode = "driven") -> None:
+        self.clock = clock
+        self.public_clock = Clock(clock)
+        self.ids = ids
+        self.now_us = clock.now_us
+        self.recorder = Recorder(self.now_us)
+        self.journal = Journal(self.recorder)
+        self.problems = Problems()
+        self.delivery = delivery
+        self.allowed = Allowances()
+        """The violations and warnings that ``allow()`` of the cloud covers."""
+        self.handles: Registry[Handle] = Registry()
+        self.listeners: Registry[Callable[[Handle], None]] = Registry()
+        """Functions that are called with each fake that the cloud has started."""
+        self.fixture_settings: Mapping[str, Any] = {}
+        """Settings of the fixtures' fakes, by fixture name."""
+        self.fixture_handles: dict[str, Handle] = {}
+        """The fakes of the fixtures that were used, by fixture name."""
+        self.closed_addresses: dict[str, tuple[str, str]] = {}
+        """The fixture and the address of each fake that closed before the cloud, by name."""
+        self._numbers: dict[str, int] = {}
+
+    @classmethod
+    def alone(
+        cls, *, now: Instant | None = None, clock: Mode | None = None, seed: int | str = 0
+    ) -> Context:
+        """Return a context without a cloud, for a single fake."""
+        return cls(Timekeeper(now, clock), Ids(seed))
+
+    def name_for(self, fixture: str, given: str | None) -> str:
+        """Return the fake's name: the given one, the fixture's, or the fixture's with a number.
+
+        Raises ``ContractError`` if an open fake has the given name.
+        """
+        taken = [handle.name for handle in self.handles.items]
+        if given is not None:
+            if given in taken:
+                raise ContractError(
+                    f"a fake named {shown(given)} is open already: pass another name"
+                )
+            return given
+        name = ""
+        while not name or name in taken:
+            number = self._numbers[fixture] = self._numbers.get(fixture, 0) + 1
+            name = fixture if number == 1 else f"{fixture}_{number}"
+        return name
+
+    def mount(self, app: Any, **options: Any) -> Mount:
+        if self.hub is None:
+            self.hub = default_hub()
+        if self.tls is not None:
+            options.setdefault("tls", self.tls)
+        return self.hub.mount(app, **options)
+
+
+def was_given(token: str) -> bool:
+    """Return whether a recent fake of this process, maybe of another test, started with a token."""
+    return token in _recent_tokens
+
+
+def secrets_of(handle: Handle) -> set[str]:
+    """Return the credentials that a fake currently accepts."""
+    return {value for name in SECRETS if isinstance(value := getattr(handle, name, None), str)}
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+_IMMUTABLE = frozenset((str, bytes, int, float, bool, type(None)))
+"""The types of most arguments. They are formatted only when a report is made."""
+
+
+def action(method: Method) -> Method:
+    """Decorate a method, so that calls of it by a test appear in reports as actions on the fake."""
+
+    @functools.wraps(method)
+    def recorded(self: Handle, *given: Any, **named: Any) -> Any:
+        __tracebackhide__ = True
+        caller = sys._getframe(1)
+        if is_own(caller):
+            return method(self, *given, **named)
+        return perform(self, method, code_place(caller), given, named)
+
+    return cast("Method", recorded)
+
+
+def action_as(kind: str) -> Callable[[Method], Method]:
+    """Like ``action``, for a method of a part of a fake, or of a thing that a fake contains.
+
+    ``kind`` is how a test reaches the method: ``faults.crash`` for ``fake.faults.crash()``, and
+    ``topic.delete`` for ``fake.topic(name).delete()``. The object's ``_owner()`` returns the fake,
+    and the arguments with which the test looks the object up.
+    """
+
+    def decorate(method: Method) -> Method:
+        @functools.wraps(method)
+        def recorded(self: Any, *given: Any, **named: Any) -> Any:
+            __tracebackhide__ = True
+            caller = sys._getframe(1)
+            if is_own(caller):
+                return method(self, *given, **named)
+            handle, lookup = self._owner()
+
+            def act(fake: Handle, *arguments: Any, **named: Any) -> Any:
+                __tracebackhide__ = True
+                return method(self, *arguments[len(lookup) :], **named)
+
+            return perform(handle, act, code_place(caller), (*lookup, *given), named, kind)
+
+        return cast("Method", recorded)
+
+    return decorate
+
+
+def action_method(handle: Handle, kind: str, given: Sequence[Any]) -> Callable[..., Any]:
+    """Return a function that repeats an action (see ``action_as()``) on another fake, given the
+    action's positional arguments.
+    """
+    owner, _, name = kind.rpartition(".")
+    if not owner:
+        return cast("Callable[..., Any]", getattr(handle, name))
+    # A thing that a test finds only in a list has a private look-up.
+    part = getattr(handle, f"_{owner}", None) or getattr(handle, owner)
+    if not callable(part):
+        return cast("Callable[..., Any]", getattr(part, name))
+    method = getattr(part(given[0]), name)
+    return lambda _, *rest, **named: method(*rest, **named)
+
+
+def perform(
+    handle: Handle,
+    method: Callable[..., Any],
+    place: CodePlace,
+    given: Sequence[Any],
+    named: Mapping[str, Any],
+    kind: str = "",
+) -> Any:
+    """Call a method as an action that the test takes on the fake, at a place of the test's code,
+    with the method's name as its ``kind`` unless another is given.
+    """
+    __tracebackhide__ = True
+    recorder = handle._recorder
+    number = recorder.reserve()
+    result = method(handle, *given, **named)
+    shown = None
+    for value in (*given, *named.values()) if named else given:
+        if type(value) not in _IMMUTABLE:
+            shown = arguments_shown(given, named)
+            break
+    # Read the private attribute, because reading the public id counts as an inspection by the test.
+    message = getattr(result, "_id", None)
+    call = given, named
+    kind = kind or method.__name__
+    recorder.record_action(kind, place, number, call, shown, message)
+    return result
+
+
+C = TypeVar("C", bound=HandleConfig)
+Client = TypeVar("Client")
+HANDLE_FIELDS: Mapping[str, Field] = {
+    **dict.fromkeys(("name", "fixture", "service", "token"), Field(TEXT)),
+    "url": Field(URL),
+    "closed": Field(FLAG),
+}
+
+
+class Snapshot(NamedTuple):
+    """The data of a fake, or of all fakes of a cloud, at a point in time, for their ``restore()``."""
+
+    fixture: str
+    data: Any
+
+
+class Handle:
+    """One fake: its address, credentials, data, journal and faults.
+
+    A context manager that closes the fake. Methods that a test calls on this object bypass faults
+    and are not recorded as calls of clients.
+    """
+
+    service: ClassVar[str] = ""
+    fixture: ClassVar[str] = ""
+
+    _settings: ClassVar[type[HandleConfig]] = HandleConfig
+    """The class that declares the settings of this fake."""
+    _token_names: ClassVar[tuple[str, ...]] = ("token",)
+    """The properties with the credentials that ``rotate_token()`` replaces."""
+
+    _engine: Any
+    name = ""
+    """The name in reports and in the control API."""
+    _given_settings: Mapping[str, Any] | None = None
+    """The settings that the fake was started with, for reports that replay its journal; None if the
+    fake runs in another process.
+    """
+    faults: FaultPlan
+    """The injected faults."""
+    _rewound = 0
+    """The journal number at which data was last restored."""
+    _baseline_number = 0
+    """The journal number at which a test last set the baseline."""
+
+    def __init__(self, context: Context, app: App, config: HandleConfig | None = None) -> None:
+        config = config or HandleConfig()
+        self._context = context
+        self._ends: list[Callable[[], object]] = []
+        """Functions to call when the fake closes, in reverse order."""
+        self.name = self.name or context.name_for(self.fixture, config.name)
+        self.clock: Clock = context.public_clock
+        self._time = context.clock
+        self._app = app
+        app.token = token = config.token or self._new_token()
+        _recent_tokens.append(token)
+        self._recorder = Recorder(context.now_us, self.service, self.name, context.recorder)
+        self.journal = Journal(self._recorder)
+        app.attach(clock=self._time, recorder=self._recorder, problems=context.problems)
+        self._mount = context.mount(app, host=config.host or "127.0.0.1", port=config.port or 0)
+        self._on_error = partial(_report_failure, context.problems, self.name)
+        self._mount.on_error.append(self._on_error)
+        self._mounts = [self._mount]
+        """All servers of the fake."""
+        self.closed = False
+        self._connect(self._new_faults())
+        self._baseline = self._first_baseline()
+        context.handles.add(self)
+
+    def _new_faults(self) -> FaultPlan:
+        """Return the plan for the faults of this service, still without faults."""
+        return FaultPlan(self._context.ids.stream(self.name, "faults"), self._time)
+
+    def _connect(self, plan: FaultPlan) -> None:
+        """Apply the faults of a plan to the requests of this fake, until it closes."""
+        self.faults = plan
+        plan._attach(self._app, partial(_gate, self._mounts))
+        self._mount.on_close.append(plan._close)
+
+    def _configure(self, context: Context, declared: type[C], given: Mapping[str, Any]) -> C:
+        """Parse the constructor's keywords and choose a name if none is given."""
+        self._given_settings = given
+        config = read(declared, given, self.fixture)
+        self.name = context.name_for(self.fixture, config.name)
+        return config
+
+    # -- identity --------------------------------------------------------------------------------
+
+    @property
+    def token(self) -> str:
+        """The token that authenticates a request."""
+        return self._app.token
+
+    @token.setter
+    def token(self, token: str) -> None:
+        self._app.token = token
+
+    @property
+    def url(self) -> str:
+        """The base address, without a trailing slash."""
+        return str(self._mount.url)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that authenticate a request."""
+        return {"Authorization": f"Bearer {self.token}"}
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment variables that official clients read, with this fake's values."""
+        return self._env_variables()
+
+    def _env_variables(self) -> dict[str, str]:
+        """Return the variables whose values are known without opening a port. Subclasses override
+        this; ``KVServer.env`` adds the others.
+        """
+        return {}
+
+    @action
+    def rotate_token(self) -> str:
+        """Replace the credentials; return the new token. Requests with the old ones are rejected."""
+        self._context.former_secrets |= secrets_of(self)
+        self._set_tokens(*(self._new_token() for _ in self._token_names))
+        return self.token
+
+    def _tokens(self) -> tuple[str, ...]:
+        """Return the credentials that ``rotate_token()`` replaces."""
+        return tuple(getattr(self, name) for name in self._token_names)
+
+    def _set_tokens(self, *tokens: str) -> None:
+        """Restore credentials that ``_tokens()`` returned."""
+        for name, token in zip(self._token_names, tokens, strict=True):
+            setattr(self, name, token)
+
+    def _credentials(self) -> tuple[str, ...]:
+        """Return all credentials that can be rotated. Subclasses add others to the tokens."""
+        return self._tokens()
+
+    def _set_credentials(self, *credentials: str) -> None:
+        """Restore credentials that ``_credentials()`` returned."""
+        self._set_tokens(*credentials)
+
+    def _take_over(self, former: Any) -> None:
+        """Use the credentials of the fake that served this address before and is closed now."""
+        self._set_credentials(*former._credentials())
+
+    def _new_token(self) -> str:
+        """Return a new random token, in the form of the service's own tokens."""
+        return new_token()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name} {self.url}{' closed' if self.closed else ''}>"
+
+    # -- clients ---------------------------------------------------------------------------------
+
+    def _official(self, make: Callable[..., Client], options: Mapping[str, Any]) -> Client:
+        """Create an official client, which is closed with the fake."""
+        try:
+            client = make(**options)
+        except ModuleNotFoundError as error:
+            raise ContractError(
+                f"the official client is not installed: {error.name} is missing. "
+                f"Install it with: pip install {(error.name or '').replace('_', '-')}"
+            ) from error
+        self._ends.append(partial(_close_client, client))
+        return client
+
+    def intercept(self, origin: str) -> AbstractContextManager[object]:
+        """Also answer requests for a hard-coded origin (``"https://kv.example.com"``).
+
+        Works for requests that this process sends through ``requests``, ``httpx`` or ``urllib3``,
+        as official clients do. Other clients (aiohttp, ``http.client``, a Redis client) need the
+        fake's own address. Active until the returned context manager exits or the fake closes.
+        """
+        if self.closed:
+            # Check first: a fake that is already closed would never remove the interception.
+            raise ContractError(f"{self.name} is closed and cannot answer for {shown(origin)}")
+        if self._given_settings is None:
+            raise ContractError("intercept() needs a fake that was started by a Cloud")
+        from ..process.inprocess import Interception
+
+        interception = Interception(self.url, origin, self._context.ca_file)
+        self._ends.append(interception.close)
+        return interception
+
+    # -- data ------------------------------------------------------------------------------------
+
+    def load(self, data: Any) -> None:
+        """Add data. Each subclass accepts its own formats."""
+        raise NotImplementedError
+
+    def snapshot(self) -> Snapshot:
+        """Return the current data, for a later ``restore()``."""
+        return Snapshot(self.fixture, self._engine.snapshot())
+
+    @action
+    def restore(self, snapshot: Snapshot) -> None:
+        """Restore the data of a snapshot. Journal, faults, credentials and clock do not change."""
+        if not isinstance(snapshot, Snapshot) or snapshot.fixture != self.fixture:
+            raise ContractError(
+                f"{shown(snapshot)} is not a snapshot of a {self.fixture}: "
+                "pass a return value of its snapshot()"
+            )
+        self._engine.restore(snapshot.data)
+        self._rewound = self._recorder.reserve()
+
+    def _first_baseline(self) -> Snapshot | None:
+        """Return a new fake's baseline, or None if ``_new_snapshot()`` creates it on demand."""
+        return self.snapshot()
+
+    def _new_snapshot(self) -> Snapshot:
+        """Return the data of an unused fake with the same settings."""
+        raise NotImplementedError
+
+    def set_baseline(self) -> None:
+        """Make the current data the baseline that ``reset()`` returns to."""
+        self._baseline = self.snapshot()
+        self._baseline_number = self._recorder.reserve()
+
+    @action
+    def reset(self) -> None:
+        """Return to the baseline: restore its data, remove all faults, clear the journal.
+
+        Address, credentials and clock do not change.
+        """
+        self.restore(self._baseline or self._new_snapshot())
+        self.faults.clear()
+        self._forget_plans()
+        self.journal.clear()
+
+    def _plans(self) -> list[object]:
+        """Return what a test has prepared and no action records: destinations and expectations."""
+        return []
+
+    def _forget_plans(self) -> None:
+        """Stop requiring what was planned before a reset (see ``_unmet()``)."""
+
+    def on_close(self, callback: Callable[[], object]) -> None:
+        """Call a function when the fake closes."""
+        check_function(callback, "without arguments")
+        self._ends.append(callback)
+
+    def _left_behind(self) -> list[Problem]:
+        """Return the strict-mode violations that are known only at the end of a test."""
+        name, found = self.name, []
+        for fault in self.faults.unused():
+            text = f"{name}: the fault {shown(fault)} {fault._shortfall}; remove it"
+            found.append(new_problem("unused_fault", text, {"handle": name}))
+        for text in self._unmet():
+            found.append(new_problem("unmet", f"{name}: {text}", {"handle": name}))
+        return found
+
+    def _undelivered(self) -> str | None:
+        """Describe published messages that were never delivered, if the fake delivers any."""
+        return None
+
+    def _unmet(self) -> list[str]:
+        """Describe plans of the test that were not met. Subclasses override this."""
+        return []
+
+    def _renew_connections(self) -> None:
+        """Abort requests in progress, and end what clients have begun on idle connections."""
+        for mount in self._mounts:
+            mount.renew_connections()
+
+    def close(self) -> None:
+        """Stop the fake: refuse connections, close open ones, wake waiting calls.
+
+        Can be called repeatedly.
+        """
+        if not self.closed:
+            self.closed = True
+            ends, self._ends = self._ends, []
+            # Even if a callback raises, the server stops.
+            call_all([*reversed(ends), self._mount.close, self._app.detach, self._forget])
+
+    def _forget(self) -> None:
+        context = self._context
+        context.handles.remove(self)
+        if not context.closing:
+            context.closed_addresses[self.name] = self.fixture, self.url
+            context.former_secrets |= secrets_of(self)
+            context.problems += self._left_behind()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    # -- assertions ------------------------------------------------------------------------------
+
+    def assert_called(
+        self,
+        what: str | re.Pattern[str] | None = None,
+        *,
+        times: int | None = None,
+        **where: Unpack[CallFields],
+    ) -> Results[Call]:
+        """Like ``Journal.assert_called()``, for the calls of this fake's clients."""
+        __tracebackhide__ = True
+        return self.journal.assert_called(what, times=times, **where)
+
+    def assert_not_called(
+        self, what: str | re.Pattern[str] | None = None, **where: Unpack[CallFields]
+    ) -> None:
+        """Fail if any client's call matches."""
+        __tracebackhide__ = True
+        self.journal.assert_not_called(what, **where)
+
+
+class Aio(Generic[Client]):
+    """The asynchronous forms of a fake's methods, which have the same names.
+
+    A fake with methods that wait has a subclass with their awaitable versions. ``make`` creates the
+    asynchronous client.
+    """
+
+    def __init__(self, handle: Handle, make: Callable[..., Client]) -> None:
+        self._handle = handle
+        self._make = make
+
+    def client(self, **options: Any) -> Client:
+        """Return the official asynchronous client for the fake; ``options`` are passed to it.
+
+        The test closes it, because that must be awaited. Raises ``ContractError`` if the package is
+        missing.
+        """
+        __tracebackhide__ = True
+        return self._handle._official(self._make, options)
+
+
+def _gate(mounts: Sequence[Mount], shut: bool) -> None:
+    """Make the servers of a fake refuse connections, or accept them again."""
+    for mount in mounts:
+        if shut:
+            mount.refuse()
+        else:
+            mount.accept()
+
+
+def _report_failure(problems: Problems, name: str, error: BaseException) -> None:
+    ending = ends_the_test(error)
+    if ending is not None:
+        problems.report_raised(ending, name, handle=name)
+    else:
+        problems.report_bug(error, f"{name}: the server of the fake failed", handle=name)
+
+
+def _close_client(client: Any) -> None:
+    attributes = getattr(client, "__dict__", {})  # a class with __slots__ has none
+    for owner in (client, *attributes.values()):
+        connections = getattr(owner, "_client", None)
+        close = getattr(connections, "close", None)
+        # Skip asynchronous clients: they have aclose() instead, which needs their event loop.
+        if close is not None and not hasattr(connections, "aclose"):
+            close()

@@ -1,0 +1,141 @@
+"""The list of all services, with a descriptor for each.
+
+The cloud, the plugin, the command, the control API and the console read it. A new service also
+needs a fixture in ``plugin`` and a method of ``BaseCloud``, both for type checkers. Modules are
+named here and not imported, because every run that checks a setting imports this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from .fake import Handle
+
+
+class Service(NamedTuple):
+    """One kind of fake: its names, its modules and its features.
+
+    ``fixture`` is the name of its fixture, ``word`` its name on the command line and in the
+    server's configuration file (None if it cannot be started there). ``handle`` is the import path
+    (``"package.module:name"``) of the fake's class. ``in_process``: clients of this process may skip
+    the socket. ``delivers``: it sends requests to destinations, which ``--forward`` can redirect.
+    ``development`` are the default settings of a server that the command line starts. ``report``
+    are the paths of its modules for reports, the console and the control API (see `report_part()`).
+    ``files`` are the beginnings of files that its fakes load, by the field of a state file that names
+    them. For another package's fake, ``view`` is the import path of a function that returns its data.
+    """
+
+    fixture: str
+    handle: str
+    word: str | None = None
+    in_process: bool = False
+    delivers: bool = False
+    development: Mapping[str, Any] = {}
+    report: Mapping[str, str] = {}
+    files: Mapping[str, tuple[bytes, ...]] = {}
+    view: str | None = None
+
+
+def _service(fixture: str, word: str, class_name: str, **options: Any) -> Service:
+    """Return a service of this package that the command line can start."""
+    return Service(
+        fixture,
+        f"pytest_fakecloud.{word}.fake:{class_name}",
+        word=word,
+        in_process=True,
+        report={part: f"pytest_fakecloud.{word}.report.{part}" for part in PARTS},
+        **options,
+    )
+
+
+PARTS = ("data", "findings", "replay", "wording")
+"""The modules in the ``report`` folder of each service."""
+_RECEIVED = {"wording": "pytest_fakecloud.queue.report.wording"}
+_KV_SERVER = {
+    "port": 7401,
+    "token": "local-kv-token",
+    "database_port": 7405,
+    "database_password": "local-kv-password",
+}
+_DUMPS = {"rdb": (b"REDIS", b"VALKEY")}
+_VECTOR_INDEX = {"port": 7402, "token": "local-vector-token"}
+_BROKER = {"port": 7403, "token": "local-broker-password"}
+_QUEUE = {"port": 7404, "dev_credentials": True}
+"""With the credentials of the vendor's own development server, which are public."""
+
+
+SERVICES: Mapping[str, Service] = {
+    service.fixture: service
+    for service in (
+        _service("kv_server", "kv", "KVServer", development=_KV_SERVER, files=_DUMPS),
+        _service("vector_index", "vector", "VectorIndex", development=_VECTOR_INDEX),
+        _service("broker", "broker", "Broker", development=_BROKER),
+        _service("queue", "queue", "Queue", development=_QUEUE, delivers=True),
+        Service(
+            "callback_capture",
+            "pytest_fakecloud.queue.capture.fake:CallbackCapture",
+            report=_RECEIVED,
+        ),
+        Service(
+            "destination",
+            "pytest_fakecloud.queue.delivery.destination_server:Destination",
+            report=_RECEIVED,
+        ),
+    )
+}
+"""Every service by the name of its fixture, in the order in which services are listed."""
+
+
+def services_by_word() -> dict[str, Service]:
+    """Return the services that the command line and the configuration file can start, by ``word``."""
+    return {service.word: service for service in SERVICES.values() if service.word is not None}
+
+
+def named(name: object) -> Service | None:
+    """Return the service with this fixture name or ``word`` (``"kv_server"``, ``"kv"``), or None."""
+    if not isinstance(name, str):
+        return None
+    return SERVICES.get(name) or services_by_word().get(name)
+
+
+def find(fixture: object) -> Service:
+    """Return the service with this fixture name or ``word``; raise ``ContractError`` for others."""
+    found = named(fixture)
+    if found is not None:
+        return found
+    from ..core.errors import ContractError, unknown_name
+
+    raise ContractError(unknown_name("service", fixture, SERVICES))
+
+
+def handle_class(service: Service) -> type[Handle]:
+    found: type[Handle] = imported(service.handle)
+    return found
+
+
+def settings_class(service: Service) -> Any:
+    """Return the class that declares the settings of a service."""
+    return handle_class(service)._settings
+
+
+@cache
+def report_part(name: str, part: str) -> Any:
+    """Import a module that a service, given by fixture or ``word``, has for reports; None if it has
+    none: ``data`` (what a fake contains), ``findings`` (the subjects of its calls, and detectors),
+    ``replay`` (a copy of a fake) or ``wording`` (sentences).
+    """
+    service = named(name)
+    path = None if service is None else service.report.get(part)
+    # Imported late, because a server without a queue does not need the queue's engine.
+    return None if path is None else import_module(path)
+
+
+@cache
+def imported(path: str) -> Any:
+    """Import a name, given as ``"package.module:name"``."""
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)

@@ -1,0 +1,365 @@
+"""The clouds of a pytest run: their creation, their variables, and the cloud that outlives tests."""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import Callable, Container, Generator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+
+from ...core.errors import call_all
+from ...core.settings import DeliveryMode
+from ...process.replace import replace
+from ..base import (
+    begin_test,
+    close_with_fixtures,
+    credentials_of,
+    fixture_fake,
+    keep_only,
+    replace_early_fakes,
+    restore_credentials,
+)
+from ..cloud import Cloud
+from ..fake import Handle
+from ..services import SERVICES, find, settings_class
+from .options import (
+    PER_TEST_SETTINGS,
+    SESSION_SETTINGS,
+    RunOptions,
+    fixture_of,
+    misuse,
+    without_traceback,
+)
+
+
+def new_cloud(settings: Mapping[str, Any], delivery: DeliveryMode) -> Cloud:
+    """Create a cloud with the settings of a test or of the session, and of its fixtures' fakes."""
+    cloud = Cloud(
+        seed=settings["seed"],
+        now=settings["now"],
+        clock=settings["clock"],
+        process_time=settings["process_time"],
+        delivery=delivery,
+        transport=settings["transport"],
+        tls=settings["tls"],
+        share_tls_context=settings["share_tls_context"],
+    )
+    cloud._context.fixture_settings = settings
+    return cloud
+
+
+fake_in = without_traceback(fixture_fake)
+"""Returns the fake of a fixture in a cloud."""
+
+
+def publish_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Set the variables of a cloud's fakes and of later ones; return a function that ends this, to
+    be called at the end of the test, because the cloud may outlive it.
+    """
+    seen: set[str] = set()
+    ends: list[Callable[[], None]] = []
+
+    def publish(handle: Any) -> None:
+        is_first = not seen
+        variables = dict(handle.env)
+        if cloud.authority is not None:
+            variables.update(cloud.authority.variables)
+        for name, value in variables.items():
+            if name not in seen:
+                seen.add(name)
+                monkeypatch.setenv(name, value)
+        if cloud.authority is not None and is_first:
+            ends.append(_replace_default_opener())
+
+    ends.append(cloud._context.listeners.add(publish))
+    for handle in cloud.fakes():
+        publish(handle)
+    return partial(call_all, ends)
+
+
+def _replace_default_opener() -> Callable[[], None]:
+    """Give ``urlopen()`` an opener that has read the variables with the certificate authority;
+    return a function that restores it. Since Python 3.12, the shared opener keeps the first TLS
+    context. An application's own opener stays.
+    """
+    opener: Any = getattr(urllib.request, "_opener", None)
+    default: Any = urllib.request.build_opener()
+    usual = [*map(type, default.handlers)]
+    # The default opener has no ProxyHandler if it was made before NO_PROXY was set for the fakes.
+    early = [kind for kind in usual if kind is not urllib.request.ProxyHandler]
+    if opener is not None and [*map(type, opener.handlers)] not in (usual, early):
+        return lambda: None
+    return replace(urllib.request, "_opener", default).restore
+
+
+def _check_connections(early: Container[str], settings: Mapping[str, Any]) -> None:
+    """Fail the test if settings would change the addresses or credentials of early fakes."""
+    from ...core.settings import connection_settings
+
+    if settings.get("tls"):
+        raise misuse(
+            f"tls in {SESSION_SETTINGS} has no effect with fakecloud_early, which starts the fakes "
+            "before the settings are known: set fakecloud_scope = session instead of fakecloud_early"
+        )
+    for name, given in settings.items():
+        fixture = fixture_of(name)
+        if fixture not in early:
+            continue
+        if wrong := connection_settings(settings_class(find(fixture))).intersection(given):
+            raise misuse(
+                f"{', '.join(sorted(wrong))} of {name} in {SESSION_SETTINGS} has no effect, because "
+                "fakecloud_early has already chosen the address and the credentials: leave it out, or "
+                "set fakecloud_scope = session instead of fakecloud_early"
+            )
+
+
+def _check_variables(former: Handle, handle: Handle) -> None:
+    """Fail the test if a fake's variables differ from those of the early fake that it replaces."""
+    before, now = former.env, handle.env
+    changed = sorted(name for name in before | now if before.get(name) != now.get(name))
+    if changed:
+        raise misuse(
+            f"the settings of {handle.fixture} in {SESSION_SETTINGS} change {', '.join(changed)}, which "
+            "fakecloud_early has already set: set fakecloud_scope = session instead of fakecloud_early"
+        )
+
+
+_AT_IMPORT = ""
+"""The name for the code that runs before the first test, beside the names of fixtures."""
+
+
+def _shown_fixture(name: str) -> str:
+    if name == _AT_IMPORT:
+        return "the code that ran before the first test"
+    if name.startswith("_xunit_setup_"):
+        return "setup_class or setup_module"
+    return f"the fixture {name}"
+
+
+class _Changes:
+    """What changes the fakes of a cloud, from now on or since its start, until ``end()``."""
+
+    def __init__(self, cloud: Cloud, *, is_from_start: bool = False) -> None:
+        self._cloud = cloud
+        self._recorder = cloud._context.recorder
+        self._began = 0 if is_from_start else self._recorder.reserve()
+        self._plans = {} if is_from_start else {one: one._plans() for one in cloud.fakes()}
+        self._allowed = 0 if is_from_start else len(cloud._context.allowed)
+        self._last: dict[Handle, int] = {}
+        """The journal number of the last change of each fake."""
+
+    def end(self) -> None:
+        numbers: dict[str, int] = {}
+        for entry in (*self._recorder.entries, *self._recorder.shared.actions):
+            if entry.number > self._began:
+                numbers[entry.handle] = max(entry.number, numbers.get(entry.handle, 0))
+        is_allowed = len(self._cloud._context.allowed) > self._allowed
+        for handle in self._cloud.fakes():
+            if is_allowed or handle._plans() != self._plans.get(handle, []):
+                numbers[handle.name] = max(self._began, numbers.get(handle.name, 0))
+            if handle.name in numbers:
+                self._last[handle] = numbers[handle.name]
+
+    def unsaved(self) -> list[str]:
+        """Return the names of the fakes whose baseline has not been set since they changed."""
+        return [one.name for one, last in self._last.items() if one._baseline_number <= last]
+
+
+class LastingCloud:
+    """A cloud that outlives tests and returns to its baseline before each of them: that of a class, a
+    module or the session. ``cloud`` is None until it is created, and after it is closed.
+    """
+
+    def __init__(self, options: RunOptions) -> None:
+        self.cloud: Cloud | None = None
+        self._options = options
+        self._item: pytest.Item | None = None
+        """The current test; None before the first one."""
+        self._seed: Any = None
+        """The seed that the settings give. By default, each test has its own."""
+        self._handles_before_test: list[Any] | None = None
+        """The fakes that stay after the current test, from the beginning of its call."""
+        self._credentials: dict[Handle, tuple[str, ...]] = {}
+        """The credentials of the open fakes that each test begins with."""
+        self._unsaved: dict[str, _Changes] = {}
+        """What each wider fixture did since the last test began."""
+        self._lost: dict[str, list[str]] = {}
+        """The fakes that each wider fixture changed, and that lost this when a later test began."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Generator[None, Any, Any]:
+        """Let what a wider fixture starts and rotates stay, also if a test requests it at run time.
+        A baseline that it sets ends with it.
+        """
+        cloud, staying = self.cloud, self._handles_before_test
+        if cloud is None or fixturedef.scope == "function":
+            return (yield)
+        before = credentials_of(cloud)
+        baselines = {handle: handle._baseline for handle in cloud.fakes()}
+        changes = _Changes(cloud)
+        value = yield
+        for handle, baseline in baselines.items():
+            if handle._baseline is not baseline:
+                fixturedef.addfinalizer(partial(setattr, handle, "_baseline", baseline))
+        self._lost.pop(fixturedef.argname, None)
+        changes.end()
+        self._unsaved[fixturedef.argname] = changes
+        changed = dict(credentials_of(cloud).items() - before.items())
+        self._credentials |= changed
+        if staying is not None:
+            staying += changed.keys() - before.keys()
+        return value
+
+    def create(self, layers: Sequence[Mapping[str, Any]], delivery: DeliveryMode) -> Cloud:
+        """Create the cloud with the settings of these layers, of which later ones win."""
+        seed = "session" if self._item is None else self._item.nodeid
+        merged = self._options.merged(seed, layers)
+        is_given = any(layer.get("seed") is not None for layer in layers)
+        self._seed = merged["seed"] if is_given else None
+        self.cloud = new_cloud(merged, delivery)
+        plugins = self._options.config.pluginmanager
+        if not plugins.is_registered(self):
+            plugins.register(self)  # for its hook, which other runs do without
+        return self.cloud
+
+    def begin_test(self, item: pytest.Item) -> None:
+        """Return to the baseline. Random values start over from the test's own seed."""
+        cloud, is_first, self._item = self.cloud, self._item is None, item
+        if cloud is None:
+            return
+        if is_first:
+            self._unsaved[_AT_IMPORT] = changes = _Changes(cloud, is_from_start=True)
+            changes.end()
+        if self._handles_before_test is not None:
+            keep_only(cloud, self._handles_before_test)
+            self._handles_before_test = None
+        # A later fixture may have set the baseline.
+        lost = {name: changes.unsaved() for name, changes in self._unsaved.items()}
+        self._lost |= {name: fakes for name, fakes in lost.items() if fakes}
+        self._unsaved = {}
+        begin_test(cloud)
+        restore_credentials(cloud, self._credentials)
+        seed = self._options.defaults["seed"] or item.nodeid
+        cloud._context.ids.reseed(seed if self._seed is None else self._seed)
+
+    def begin_call(self) -> None:
+        """Mark calls recorded before the test's own code, and remember the fakes that exist. Those
+        that the test's own code starts are closed after it.
+        """
+        if self.cloud is not None:
+            self._handles_before_test = list(self.cloud.fakes())
+            kept = self._credentials
+            self._credentials = {
+                handle: kept.get(handle, present)
+                for handle, present in credentials_of(self.cloud).items()
+            }
+            for call in self.cloud.journal.calls():
+                call.note = call.note or "made before the test's own code, maybe by an earlier test"
+
+    def hints(self, item: pytest.Item) -> list[str]:
+        """Explain what a test may miss, because its fakes returned to their baseline before it."""
+        names = (_AT_IMPORT, *getattr(item, "fixturenames", ()))
+        return [
+            f"{' and '.join(self._lost[name])} returned to the baseline before this test, so what "
+            f"{_shown_fixture(name)} changed there is gone. For data and destinations, end it with "
+            f"{self._lost[name][0]}.set_baseline(); faults and allow() belong in a fixture of scope "
+            "function"
+            for name in dict.fromkeys(names)
+            if name in self._lost
+        ]
+
+    def close(self) -> None:
+        cloud, self.cloud = self.cloud, None
+        self._unsaved, self._lost = {}, {}
+        self._handles_before_test = self._seed = None
+        self._credentials = {}
+        if cloud is not None:
+            close_with_fixtures(cloud)
+
+
+class SessionCloud(LastingCloud):
+    """The cloud that lasts for a whole run, if the run needs one. Its queues deliver in the background,
+    because applications use them beside the tests.
+
+    Early fakes start before ``fakecloud_session_settings`` can be read, so they are replaced by fakes
+    with these settings at the same addresses before the first test.
+    """
+
+    def __init__(self, options: RunOptions) -> None:
+        super().__init__(options)
+        self._settings: Mapping[str, Any] | None = None
+        """The settings of the session, once they are known."""
+
+    @property
+    def settings_of_tests(self) -> dict[str, Any]:
+        """The settings of the session that apply to each test."""
+        given = self._settings or {}
+        return {name: given[name] for name in PER_TEST_SETTINGS if name in given}
+
+    def start_early(self, fixtures: Sequence[str]) -> dict[str, str]:
+        """Start fakes with default settings; return their environment variables."""
+        cloud = self.create([], "background")
+        variables: dict[str, str] = {}
+        for fixture in fixtures:
+            variables |= fixture_fake(cloud, fixture).env
+        return variables
+
+    def open(self, settings: Any) -> Cloud:
+        """Return the cloud, created on first use; fail a test with other settings than the cloud
+        was created with.
+        """
+        if self.cloud is not None and self._settings is not None:
+            if settings is not self._settings and settings != self._settings:
+                raise misuse(
+                    f"{SESSION_SETTINGS} has other settings for this test than for an earlier one, but "
+                    "the session's fakes start only once: override the fixture once, without "
+                    "parameters, in the top conftest.py"
+                )
+            return self.cloud
+        self._check(settings)
+        early = self.cloud
+        if early is None:
+            cloud = self.create([settings], "background")
+        else:
+            cloud = self._replaced(early, settings) if settings else early
+        self._settings = settings
+        return cloud
+
+    def _check(self, settings: Any) -> None:
+        """Fail the test if settings of the session cannot take effect."""
+        if not isinstance(settings, Mapping):
+            raise misuse(
+                f"the fixture {SESSION_SETTINGS} must return a dict of settings, got {settings!r}"
+            )
+        if self._options.scope == "session":
+            return
+        names = {fixture_of(name) for name in settings}
+        if wrong := names.intersection(PER_TEST_SETTINGS):
+            raise misuse(
+                f"{', '.join(sorted(wrong))} in {SESSION_SETTINGS} has no effect, because each test has "
+                "its own fakes: return it from the fixture fakecloud_settings, or set "
+                "fakecloud_scope = session"
+            )
+        if wrong := names.intersection(SERVICES):
+            name = min(wrong)
+            raise misuse(
+                f"{', '.join(sorted(wrong))} in {SESSION_SETTINGS} has no effect, because each test has "
+                "its own fakes: return it from the fixture fakecloud_settings, set "
+                "fakecloud_scope = session, or pass the settings to the fake that you start: "
+                f"fakecloud_session.{name}(...)"
+            )
+
+    def _replaced(self, early: Cloud, settings: Mapping[str, Any]) -> Cloud:
+        """Replace early fakes by fakes with the settings of the session, at the same addresses."""
+        _check_connections({each.fixture for each in early.fakes()}, settings)
+        cloud = self.create([settings], "background")
+        try:
+            for former, handle in replace_early_fakes(cloud, early):
+                _check_variables(former, handle)
+        except BaseException:
+            self.cloud = None
+            cloud.close()
+            raise
+        return cloud

@@ -1,0 +1,512 @@
+"""The outcomes of tests: failures and warnings of passing tests, reports of failing ones."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from traceback import walk_tb
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from ...core.calls import Call
+from ...core.errors import (
+    ContractError,
+    chain_of,
+    counted,
+    encodable,
+    ends_the_test,
+    report_hook_failure,
+)
+from ...core.libraries import is_library
+from ...core.recorder import is_own
+from ...core.violations import Problem, with_allowance
+from ..base import undelivered
+from ..cloud import Cloud
+from .options import misuse
+from .run import Run
+from .warning import warn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Mapping
+    from pathlib import Path
+
+    from ...reporting.model import Report
+    from ...reporting.text import TextLine
+
+
+def check(run: Run, item: pytest.Item) -> None:
+    """Fail a passing test for its strict-mode violations, and issue its warnings."""
+    failed: list[str] = []
+    failure: BaseException | None = None
+    warned: list[str] = []
+    with report_hook_failure(
+        "the check for strict-mode violations could not be made", failed.append
+    ):
+        clouds, kinds = run.clouds(), run.strict_kinds()
+        for cloud in clouds:
+            warned += _undelivered(cloud, kinds)
+        found = _failing_violations(clouds, kinds)
+        if found:
+            failure = _failure(clouds, found)
+        else:
+            for cloud in clouds:
+                warned += _refused_clients(cloud)
+    if failed:
+        failure = misuse(failed[0])
+    if failure is not None:
+        raise failure
+    for text in warned:
+        warn(item, text)
+
+
+def _undelivered(cloud: Cloud, kinds: Container[str]) -> list[str]:
+    """Describe messages that were published but never delivered, except strict-mode violations."""
+    found = undelivered(cloud, kinds)
+    if not found:
+        return found
+    from ...reporting.values import Mask
+
+    return [*map(Mask(cloud).text, found)]
+
+
+def explain(run: Run, item: pytest.Item, error: Exception) -> None:
+    """Raise an outcome of pytest that a callback raised before the error of a failed test, or let a
+    callback's failed assertion be the cause of the error.
+    """
+    found: list[Problem] = []
+    with report_hook_failure("the exceptions of callbacks could not be read", partial(warn, item)):
+        found = _failing_violations(run.clouds(), run.strict_kinds())
+    ending = _ending(found)
+    if ending is not None:
+        raise ending
+    failed = _failed_assertion(found)
+    if failed is None:
+        return
+    chain = chain_of(error)
+    if failed not in chain:
+        chain[-1].__cause__ = failed
+
+
+def _failing_violations(clouds: list[Cloud], kinds: Container[str]) -> list[Problem]:
+    """Return the violations that fail a test. An outcome of pytest raised by a callback ends the
+    test even without strict mode.
+    """
+    return [
+        problem
+        for cloud in clouds
+        for problem in cloud.problems()
+        if problem.kind in kinds or _ending([problem]) is not None
+    ]
+
+
+def _ending(found: list[Problem]) -> BaseException | None:
+    """Return the first outcome of pytest that a callback raised, or None."""
+    ends = (ends_the_test(one.exception) for one in found if one.kind == "assertion")
+    return next(filter(None, ends), None)
+
+
+def _failed_assertion(found: list[Problem]) -> BaseException | None:
+    """Return the first assertion that failed in a callback, or None."""
+    return next((p.exception for p in found if p.kind == "assertion" and p.exception), None)
+
+
+def _failure(clouds: list[Cloud], found: list[Problem]) -> BaseException:
+    """Return the failure of a passing test with violations."""
+    ending = _ending(found)
+    if ending is not None:
+        return ending
+    text = (
+        f"fakecloud: the test passed, but with {counted(len(found), 'strict-mode violation')}\n"
+        + "\n".join(_described(clouds, {one.kind for one in found}))
+    )
+    failed = _failed_assertion(found)
+    if failed is not None:
+        # Raise the assertion itself, so that pytest shows its message, source line and values.
+        failed.add_note(text)
+        return failed
+    failure = pytest.fail.Exception(text, pytrace=False)
+    failure.__cause__ = next((p.exception for p in found if p.exception is not None), None)
+    return failure
+
+
+def _described(clouds: list[Cloud], kinds: set[str]) -> list[str]:
+    """Describe the violations of these kinds, equal ones of a client that retries only once."""
+    from ...reporting.calls import Lookups
+    from ...reporting.report import problems
+    from ...reporting.text import problem
+    from ...reporting.values import Mask
+
+    return [
+        Mask(cloud).text(problem(one, Lookups()))
+        for cloud in clouds
+        for one in problems(cloud)
+        if one.values.get("problem") in kinds
+    ]
+
+
+def _refused_clients(cloud: Cloud) -> list[str]:
+    """Describe clients whose credentials were rejected, unless the test allows it."""
+
+    context = cloud._context
+
+    def meant(call: Call) -> bool:
+        facts = {"path": call.path, "method": call.method, "handle": call.handle}
+        return context.allowed.covers("refused", facts)
+
+    entries = context.recorder.entries
+    if not any(isinstance(e, Call) and e.status == 401 and not meant(e) for e in entries):
+        return []
+    from ...reporting.calls import Lookups
+    from ...reporting.report import rejected
+    from ...reporting.wording import sentence
+
+    return [
+        with_allowance(sentence(one, Lookups()), "refused", {"handle": one.fake})
+        for one in rejected(cloud, every_call=True, meant=meant)
+    ]
+
+
+def finish(run: Run) -> None:
+    """Close the fakes that outlive tests and write the index of timelines."""
+    folder = run.options.timelines
+    # An ``on_close`` callback may raise. The outcomes have been reported, so only print the error.
+    with report_hook_failure(
+        "fakecloud: no index of the timelines", partial(print, file=sys.stderr)
+    ):
+        # A folder that could not be created has already been reported.
+        if folder is not None and os.path.isdir(folder):
+            from ...reporting.page import write_index
+
+            write_index(folder)
+    with report_hook_failure(
+        "fakecloud: the session's fakes did not close", partial(print, file=sys.stderr)
+    ):
+        run.close()
+
+
+# -- the report of a test --------------------------------------------------------------------------
+
+NO_REPORT = "the report of the fakes could not be made"
+_SECTION = "fakecloud"
+_COLOURS = {"cause": {"red": True, "bold": True}, "hint": {"yellow": True}}
+"""The colours of lines about findings; pytest has those of a cause for lines of an exception."""
+
+
+def report_on(
+    run: Run, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
+) -> None:
+    """Add the journal of a test's fakes to its report, and write its recording."""
+    # Catch all exceptions, e.g. of a lost server: one raised here would abort the run.
+    with report_hook_failure(NO_REPORT, lambda line: report.sections.append((_SECTION, line))):
+        clouds = run.clouds()
+        # Each cloud has its own clock, so the run's cloud gets a separate page next to the test's.
+        names = [item.nodeid, f"{item.nodeid} (session)"]
+        named = list(zip(clouds, names, strict=False))
+        folder = run.options.recordings
+        if folder and _adds_to_recording(run, clouds, call, report):
+            _record(folder, named, item)
+        has_passed = run.test.has_ended and not (report.failed or run.test.has_failed_subtest)
+        if run.options.timelines is not None and call.when == "call" and has_passed:
+            _keep(named, item)
+        if named and _is_wanted(run, call, report):
+            run.test.is_reported = True
+            from ...reporting.text import TextLine
+
+            phase = _Phase(run, item, call, report, [])
+            lines: list[TextLine] = []
+            for cloud, name in named:
+                lines += [TextLine("")] * bool(lines) + _lines(phase, cloud, name)
+            _show(report, lines, phase.findings)
+
+
+def _show(report: pytest.TestReport, lines: list[TextLine], findings: list[str]) -> None:
+    """Add the lines to a report, and the first finding to the message of the exception.
+
+    The message is what JUnit's XML, annotations of a CI server and the summary on a CI server
+    show of a failure; JUnit's XML contains the sections of the exception, but not of the report.
+    """
+    lines = [line._replace(text=encodable(line.text)) for line in lines]
+    text = "\n".join(line.text for line in lines)
+    # pytest-xdist sends the attributes of a report, built-in values, to the process that prints it.
+    report.fakecloud_lines = list(map(tuple, lines))  # type: ignore[attr-defined]
+    failure: Any = report.longrepr
+    crash = getattr(failure, "reprcrash", None)
+    if findings and crash is not None:
+        crash.message = f"{crash.message}\n\n{encodable(findings[0])}"
+    if hasattr(failure, "addsection"):
+        failure.addsection(_SECTION, text, "-")
+    else:
+        report.sections.append((_SECTION, text))
+
+
+def encodable_data(data: Any) -> Any:
+    """Return the data of a report with encodable strings. pytest-xdist ends a run for any other, such
+    as a file's name in the exception of a handler.
+    """
+    if isinstance(data, str):
+        return encodable(data)
+    if isinstance(data, dict):
+        return {encodable_data(name): encodable_data(value) for name, value in data.items()}
+    if isinstance(data, list | tuple):
+        return type(data)(map(encodable_data, data))
+    return data
+
+
+def colour(report: pytest.TestReport, markup: Callable[..., str]) -> None:
+    """Colour the section of a report for the terminal, after all loggers have read the report,
+    because files must not contain colours.
+    """
+    lines = report.fakecloud_lines
+    text = "\n".join(
+        markup(line, **_COLOURS[severity]) if severity in _COLOURS else line
+        for line, severity in lines
+    )
+    failure: Any = report.longrepr
+    if hasattr(failure, "sections"):
+        failure.sections = [
+            (name, text if name == _SECTION else other, mark)
+            for name, other, mark in failure.sections
+        ]
+    report.sections = [
+        (name, text if name == _SECTION else other) for name, other in report.sections
+    ]
+
+
+def _adds_to_recording(
+    run: Run, clouds: list[Cloud], call: pytest.CallInfo[None], report: pytest.TestReport
+) -> bool:
+    """Return whether to write the calls of a test: at the end of its code or of a failed set-up, and
+    again if its teardown has added some. It may also have reset the fakes, and their journals.
+    """
+    entries = [one for cloud in clouds for one in cloud._context.recorder.entries]
+    recorded = run.test.recorded
+    if call.when == "teardown":
+        is_due = len(entries) > len(recorded) and entries[: len(recorded)] == recorded
+    else:
+        is_due = report.failed if call.when == "setup" else run.test.has_ended
+    if is_due:
+        run.test.recorded = entries
+    return is_due
+
+
+def _record(folder: Path, named: list[tuple[Cloud, str]], item: pytest.Item) -> None:
+    from ...reporting.page import file_name
+    from ..cloud import archive_writer
+
+    write = archive_writer("--fakecloud-record")
+    for cloud, name in named:
+        with report_hook_failure(
+            f"the recording of {name} could not be written", partial(warn, item)
+        ):
+            write(cloud, folder / f"{file_name(name)}.har")
+
+
+def _keep(named: list[tuple[Cloud, str]], item: pytest.Item) -> None:
+    """Keep a passing run in pytest's cache, for the page of a later run that fails."""
+    from ...reporting.last_pass import keep
+    from ...reporting.report import report_of
+
+    for cloud, name in named:
+        with report_hook_failure(f"the run of {name} could not be kept", partial(warn, item)):
+            if (folder := _folder_of_passes(item)) is not None:
+                keep(folder, report_of(cloud, test=name))
+
+
+def _folder_of_passes(item: pytest.Item) -> Path | None:
+    """Return the folder of passing runs; None if pytest's cache is disabled."""
+    cache: pytest.Cache | None = getattr(item.config, "cache", None)
+    return None if cache is None else cache.mkdir("fakecloud")
+
+
+def _is_wanted(run: Run, call: pytest.CallInfo[None], report: pytest.TestReport) -> bool:
+    if run.options.journal_when == "always":
+        return call.when == "call"
+    is_repeated = call.when == "teardown" and run.test.is_reported
+    return run.options.journal_when == "failed" and report.failed and not is_repeated
+
+
+class _Phase(NamedTuple):
+    """The set-up, call or teardown of a test that is reported."""
+
+    run: Run
+    item: pytest.Item
+    call: pytest.CallInfo[None]
+    report: pytest.TestReport
+    findings: list[str]
+    """Sentences, the most important first; they are added while the text is made."""
+
+    @property
+    def raised(self) -> BaseException | None:
+        return None if self.call.excinfo is None else self.call.excinfo.value
+
+    @property
+    def is_call(self) -> bool:
+        return self.call.when == "call"
+
+
+def _lines(phase: _Phase, cloud: Cloud, name: str) -> list[TextLine]:
+    from ...reporting.text import TextLine, wrapped
+
+    width = shutil.get_terminal_size().columns
+    hints = [] if phase.raised is None else _hints(phase, cloud, phase.raised)
+    lines: list[TextLine] = []
+    for hint in hints:
+        # Tools search for the first line of a hint, so only the indented lines are wrapped.
+        texts = wrapped(hint, width) if hint.startswith(" ") else [hint]
+        lines += [TextLine(text, "cause") for text in texts]
+    # An error can have a context manager in which the fakes hold the data that it is about.
+    scene: Any = getattr(type(phase.raised), "_fakecloud_scene", None)
+    failed = report_hook_failure(NO_REPORT, lambda text: lines.append(TextLine(text)))
+    with failed, nullcontext() if scene is None else scene(phase.raised, cloud):
+        lines += _journal(phase, cloud, name, hints, width)
+    return lines
+
+
+def _journal(
+    phase: _Phase, cloud: Cloud, name: str, hints: list[str], width: int
+) -> list[TextLine]:
+    from ...reporting.report import report_of
+    from ...reporting.text import lines_of
+    from ...reporting.wording import sentence
+
+    run, report = phase.run, phase.report
+    data = report_of(
+        cloud,
+        test=name,
+        failure=str(report.longrepr) if report.failed else "",
+        served=run.observation.served(cloud),
+        # Use the run's own measurement, because tests can freeze pytest's clock.
+        idle_s=run.sleep.seconds() if phase.is_call else None,
+        raised=phase.raised,
+        hints=hints,
+        log=report.caplog,
+    )
+    phase.findings.extend(sentence(one, data.lookups) for one in data.findings)
+    folder = run.options.timelines if report.failed else None
+    link = ""
+    if folder is not None:
+        data, beside = _with_last_pass(data, phase.item)
+        link = _written(folder, cloud, data, phase, beside)
+    return lines_of(data, link=link, width=width)
+
+
+def _hints(phase: _Phase, cloud: Cloud, raised: BaseException) -> list[str]:
+    """Return the likely reasons of a failure that the journal does not show."""
+    from ...reporting.missing_requests import (
+        hints_about_error,
+        hints_about_silence,
+        old_token_hints,
+    )
+    from ...reporting.mistakes import mistakes, unread_variables, unrequested_fakes
+
+    item = phase.item
+    lines: list[str] = []
+    with report_hook_failure("the hints about missing requests could not be made", lines.append):
+        lines += hints_about_error(cloud, raised) or old_token_hints(cloud)
+        if not lines and phase.run.test.cloud in (None, cloud):
+            lines += unrequested_fakes(cloud, raised, getattr(item, "fixturenames", ()))
+        if not lines and phase.is_call and cloud is phase.run.test.cloud:
+            known = list(vars(getattr(item, "module", None) or object).values())
+            lines += hints_about_silence(cloud, known, raised)
+        if not lines and phase.is_call:
+            names, module = getattr(item, "fixturenames", ()), getattr(item, "module", None)
+            lines += unread_variables(cloud, names, phase.report.caplog, module)
+        lines += [*mistakes(cloud, raised), *phase.run.hints(cloud, item)]
+    return lines
+
+
+def _with_last_pass(data: Report, item: pytest.Item) -> tuple[Report, Mapping[str, Any] | None]:
+    """Return a report with what the last passing run of the test did otherwise, and that run."""
+    from ...reporting.last_pass import compared, kept
+
+    failures: list[str] = []
+    with report_hook_failure("the last passing run cannot be shown", failures.append):
+        folder = _folder_of_passes(item)
+        passed = None if folder is None else kept(folder, data.test)
+        return (data, None) if passed is None else compared(data, passed)
+    return replace(data, failures=[*data.failures, *failures]), None
+
+
+def _written(
+    folder: Path, cloud: Cloud, data: Report, phase: _Phase, beside: Mapping[str, Any] | None
+) -> str:
+    """Write the HTML page of a test and its JSON; return the path of the page, or the failure."""
+    from ...reporting import as_json, page
+
+    # An error such as a broken promise can have a function that makes its page.
+    picture: Any = getattr(type(phase.raised), "_fakecloud_picture", None)
+    failures: list[str] = []
+    with report_hook_failure("it could not be written", failures.append):
+        own_page = None if picture is None else partial(picture, phase.raised)
+        written = page.write(cloud, folder, data, own_page, beside)
+        as_json.write(data, written.with_suffix(".json"))
+        # These properties are copied to the report of the teardown, which JUnit's XML reads.
+        phase.item.user_properties.append(("fakecloud_timeline", str(written)))
+        return str(written)
+    return f"({failures[0]})"
+
+
+# -- the tracebacks of failed tests -----------------------------------------------------------------
+
+_RUNNERS = ("_pytest.", "pluggy.")
+
+
+def hide_ours(item: Any, call: Any) -> None:
+    """Remove this package's frames from a failure, before pytest writes its report.
+
+    Only failed assertions and ``ContractError`` are changed; a bug in a fake keeps its frames.
+    ``--full-trace`` keeps all frames. ``item`` and ``call`` are pytest's objects.
+    """
+    if item.config.getoption("fulltrace"):
+        return
+    if call.excinfo is not None:
+        call.excinfo = _hidden(call.excinfo)
+    # A unittest.TestCase keeps its failures in a list until the report.
+    kept = getattr(item, "_excinfo", None)
+    if isinstance(kept, list):
+        kept[:] = map(_hidden, kept)
+
+
+def _hidden(info: Any) -> Any:
+    error: BaseException = info.value
+    is_outcome = ends_the_test(error) is error  # such as that of pytest.fail()
+    if not is_outcome and not isinstance(error, AssertionError | ContractError):
+        return info
+    chain = chain_of(error)
+    rests = [_without_ours(one.__traceback__) for one in chain]
+    if not _has_testers(rests[0][0]) or not any(has_ours for _, has_ours in rests):
+        return info
+    error.__traceback__ = rests[0][0]
+    for cause, (rest, _) in zip(chain[1:], rests[1:], strict=True):
+        cause.__traceback__ = rest if _has_testers(rest) else None
+    return type(info).from_exception(error)
+
+
+def _without_ours(trace: TracebackType | None) -> tuple[TracebackType | None, bool]:
+    """Return a traceback without this package's frames, and whether it had any."""
+    entries = []
+    has_ours = False
+    while trace is not None:
+        if is_own(trace.tb_frame):
+            has_ours = True
+        else:
+            entries.append(trace)
+        trace = trace.tb_next
+    rest: TracebackType | None = None
+    for entry in reversed(entries):
+        rest = TracebackType(rest, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return rest, has_ours
+
+
+def _has_testers(trace: TracebackType | None) -> bool:
+    return any(
+        not str(frame.f_globals.get("__name__")).startswith(_RUNNERS)
+        and not is_library(frame.f_code.co_filename)
+        for frame, _ in walk_tb(trace)
+    )

@@ -1,0 +1,530 @@
+"""``KVServer``: the fake of a key-value server."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, Unpack, cast
+from urllib.parse import quote
+
+from ..cloud.fake import Aio, Context, Snapshot, action, perform, secrets_of
+from ..core.errors import ContractError, did_you_mean, importing, listed
+from ..core.field_types import check_function
+from ..core.ids import new_token
+from ..core.matching import Condition
+from ..core.recorder import code_place
+from .acl import tester
+from .algorithms.glob import matcher
+from .engine.engine import Engine
+from .errors import CommandError
+from .races import Between, Place
+from .reply import (
+    Blocked,
+    KVReply,
+    KVValue,
+    Scalar,
+    Word,
+    commands_for,
+    encode,
+    integer_of,
+    plain,
+    python_value,
+    value_of_type,
+    word,
+)
+from .routes import KVApp, read_only_token
+from .settings import KVConfig
+
+if TYPE_CHECKING:
+    from upstash_redis import Redis
+    from upstash_redis.asyncio import Redis as AsyncRedis
+
+    from ..core.journal import Results
+    from ..http.hub import Mount
+    from .real_redis.engine import RedisEngine
+    from .search.index import Search
+    from .search.views import SearchIndexView
+    from .typed import CommandFields, SearchFields
+    from .typed import KVHandle as Handle
+    from .typed import KVSettings as KVSettings
+else:
+    from ..cloud.fake import Handle
+    from ..core.settings import keywords_of
+
+    KVSettings = keywords_of(KVConfig, "``Cloud.kv_server()`` and of the marker")
+
+T = TypeVar("T")
+AnyEngine: TypeAlias = "Engine | RedisEngine"
+"""The engine in memory or on a real server, which have the same methods. Each has its sessions."""
+_COMPARED = 1000
+"""Maximum number of keys that are compared with a missing key's name."""
+
+
+class KVServer(Handle):
+    """A fake key-value server with a REST interface and, on demand, a Redis protocol port.
+
+    ``settings`` are the keyword arguments in ``KVSettings``.
+    """
+
+    service: ClassVar[str] = "kv"
+    fixture: ClassVar[str] = "kv_server"
+
+    _settings = KVConfig
+    _app: KVApp
+
+    def __init__(self, context: Context, **settings: Unpack[KVSettings]) -> None:
+        config = self._configure(context, KVConfig, settings)
+        self._dialect = config.dialect
+        clock = context.clock
+        app = KVApp(partial(Engine, clock, context.ids, config, clock.now_us()), config)
+        real: RedisEngine | None = None
+        if config.engine is not None:
+            with importing(f"engine={config.engine.partition('://')[0]!r}", extra="redis"):
+                from .real_redis.engine import RedisEngine
+            app.created_engine = real = RedisEngine(clock, context.ids, config.engine, config)
+        self._port: Mount | None = None
+        super().__init__(context, app, config)
+        if real is not None:
+            self._mount.on_close.append(real.close)
+        if config.database_port is not None:
+            try:
+                self._port = self._open_port(self._engine, config.database_port)
+            except BaseException:
+                self.close()
+                raise
+
+    @property
+    def _password(self) -> str:
+        return self._app.password
+
+    @property
+    def _engine(self) -> AnyEngine:
+        return self._app.engine
+
+    # -- identity --------------------------------------------------------------------------------
+
+    @property
+    def read_only_token(self) -> str:
+        """The token that permits only read commands. The vendor documents it as safe to publish."""
+        return read_only_token(self.token)
+
+    def rotate_password(self) -> str:
+        """Replace the database password and both tokens; return the new standard token.
+
+        As documented by the vendor, the tokens are replaced too. Connections to the database port
+        that have already logged in stay open, as after any password change.
+        """
+        self._context.former_secrets |= secrets_of(self)
+        self._set_password(new_token(32))
+        return self.rotate_token()
+
+    @property
+    def database_url(self) -> str:
+        """The URL for Redis clients: ``redis://default:<password>@127.0.0.1:<port>``.
+
+        The port opens on first use, unless ``database_port`` is set. As documented by the vendor,
+        the port also serves REST over plain HTTP. Raises ``ContractError`` if the commands run on a
+        real server, which has a port of its own.
+        """
+        engine = self._engine
+        if not isinstance(engine, Engine):
+            raise ContractError(
+                "this fake runs its commands on a real server and has no database port: connect to "
+                "that server (engine=) instead"
+            )
+        port = self._port_unless_closed(engine)
+        if port is None:
+            raise ContractError(
+                f"{self.name} is closed and never opened its database port: read database_url "
+                "before the fake is closed"
+            )
+        return self._address_of(port)
+
+    def _port_unless_closed(self, engine: Engine) -> Mount | None:
+        """Return the database port, opening it on first use; None if the fake is closed."""
+        with self._app.creating:
+            if self._port is None and not self.closed:
+                self._port = self._open_port(engine)
+                if self.closed:
+                    # A thread that has just closed the fake may not have seen this port.
+                    self._port.close()
+            return self._port
+
+    def _address_of(self, port: Mount) -> str:
+        scheme = "redis" if port.tls is None else "rediss"
+        place = port.url.partition("://")[2]
+        return f"{scheme}://default:{quote(self._password, safe='')}@{place}"
+
+    def _open_port(self, engine: AnyEngine, port: int = 0) -> Mount:
+        from .resp.port import PortHandler, connect
+
+        assert isinstance(engine, Engine)
+        protocol = partial(PortHandler, engine, self._app)
+        mount = self._context.mount(self._app, host=self._mount.host, port=port, protocol=protocol)
+        connect(engine, self._app, mount)
+        mount.on_error.append(self._on_error)
+        self._ends.append(mount.close)
+        self._mounts.append(mount)
+        if self.faults.is_down:
+            mount.refuse()
+        return mount
+
+    def _take_over(self, former: KVServer) -> None:
+        """Also use the database port, unless the commands run on a real server."""
+        super()._take_over(former)
+        engine = self._engine
+        if former._port is not None and isinstance(engine, Engine):
+            self._port = self._open_port(engine, former._port.port)
+
+    def _credentials(self) -> tuple[str, ...]:
+        return *super()._credentials(), self._password
+
+    def _set_credentials(self, *credentials: str) -> None:
+        *tokens, password = credentials
+        super()._set_credentials(*tokens)
+        if password != self._password:
+            self._set_password(password)
+
+    def _set_password(self, password: str) -> None:
+        with self._app.creating:
+            self._app.password = password
+            self._app.apply_password(self._app.created_engine)
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment variables of the official clients, plus ``KV_URL`` and ``REDIS_URL``.
+
+        The last two contain ``database_url``, for any Redis client, so reading this property opens
+        that port. They are missing if the commands run on a real server.
+        """
+        variables = self._env_variables()
+        engine = self._engine
+        port = self._port_unless_closed(engine) if isinstance(engine, Engine) else None
+        if port is not None:
+            variables["KV_URL"] = variables["REDIS_URL"] = self._address_of(port)
+        return variables
+
+    def _env_variables(self) -> dict[str, str]:
+        return {
+            "UPSTASH_REDIS_REST_URL": self.url,
+            "UPSTASH_REDIS_REST_TOKEN": self.token,
+            "KV_REST_API_URL": self.url,
+            "KV_REST_API_TOKEN": self.token,
+            "KV_REST_API_READ_ONLY_TOKEN": self.read_only_token,
+        }
+
+    # -- clients ---------------------------------------------------------------------------------
+
+    def client(self, **options: Any) -> Redis:
+        """Create an ``upstash_redis.Redis`` for this server; ``options`` are passed to it.
+
+        The client is closed with the fake. Raises ``ContractError`` if the package is missing.
+        """
+        __tracebackhide__ = True
+        client: Redis = self._official(self._make_client, options)
+        return client
+
+    @property
+    def aio(self) -> Aio[AsyncRedis]:
+        """The asynchronous client: ``aio.client()`` creates an ``upstash_redis.asyncio.Redis``."""
+        return Aio(self, partial(self._make_client, True))
+
+    def _make_client(self, is_async: bool = False, /, **options: Any) -> Any:
+        if is_async:
+            from upstash_redis.asyncio import Redis
+        else:
+            from upstash_redis import Redis  # type: ignore[assignment]
+        defaults = {"url": self.url, "token": self.token, "allow_telemetry": False}
+        return Redis(**{**defaults, **options})
+
+    # -- commands and data -------------------------------------------------------------------------
+
+    def _new_session(self) -> Any:
+        return self._engine.session(tester(self._dialect))
+
+    _session = cached_property(_new_session)
+
+    def _end_session(self) -> None:
+        session = self.__dict__.pop("_session", None)
+        if session is not None:
+            self._engine.abandon(session)
+
+    @action
+    def execute(self, *command: Scalar) -> KVReply:
+        """Run a command as the test itself: without an HTTP request, injected faults or limits.
+
+        Returns the reply with strings as ``str`` (``bytes`` if they are not UTF-8). Raises
+        ``CommandError`` for an error reply.
+        """
+        __tracebackhide__ = True
+        if not command:
+            raise ContractError("execute() needs a command, such as execute('SET', 'key', 'value')")
+        line = list(map(encode, command))
+        try:
+            reply = self._engine.execute(self._session, line)
+        except CommandError as error:
+            if len(line) == 1 and line[0].split()[1:]:
+                words = ", ".join(repr(word(part)) for part in line[0].split())
+                error.add_note(f"pass each word as an argument: execute({words})")
+            raise
+        assert not isinstance(reply, Blocked)
+        if line[0].upper() == b"RESET":
+            # RESET has logged the session out, so the next command opens a new one.
+            self._end_session()
+        return plain(reply)
+
+    def value(self, key: str | bytes) -> KVValue:
+        """Return a key's value in plain Python, or None if the key does not exist.
+
+        Strings are ``str`` (``bytes`` if they are not UTF-8); lists, sets and hashes are ``list``,
+        ``set`` and ``dict``. A sorted set is a list of ``(member, score)``, a stream is a list of
+        ``(id, fields)``, and JSON is the parsed document.
+        """
+        with self._engine.reading() as keyspace:
+            return python_value(keyspace.peek(encode(key)))
+
+    def string(self, key: str | bytes) -> Word:
+        """Return the string at a key, None if missing; raise ``ContractError`` for another type."""
+        return self._read(key, "string", None)
+
+    def integer(self, key: str | bytes) -> int | Any:
+        """Return the integer stored as a string at a key, such as a counter; None if missing.
+
+        Raises ``ContractError`` for another type, and for a string that is not an integer.
+        """
+        text = self.string(key)
+        return None if text is None else integer_of(key, text)
+
+    def hash(self, key: str | bytes) -> dict[Word, Word]:
+        """Return the hash at a key, empty if missing; raise ``ContractError`` for another type."""
+        return self._read(key, "hash", {})
+
+    def elements(self, key: str | bytes) -> list[Word]:
+        """Return the list at a key, empty if missing; raise ``ContractError`` for another type."""
+        return self._read(key, "list", [])
+
+    def members(self, key: str | bytes) -> set[Word]:
+        """Return the set at a key, empty if missing; raise ``ContractError`` for another type."""
+        return self._read(key, "set", set())
+
+    def scores(self, key: str | bytes) -> dict[Word, float]:
+        """Return the scores of a sorted set by member, in ascending order; otherwise like ``hash()``."""
+        return dict(self._read(key, "zset", []))
+
+    def entries(self, key: str | bytes) -> list[tuple[str, dict[Word, Word]]]:
+        """Return the entries of a stream as ``(id, fields)``; otherwise like ``elements()``."""
+        return self._read(key, "stream", [])
+
+    def _read(self, key: str | bytes, wanted: str, missing: T) -> T:
+        with self._engine.reading() as keyspace:
+            value = keyspace.peek(encode(key))
+            return missing if value is None else cast("T", value_of_type(key, value, wanted))
+
+    def contents(self) -> dict[Word, KVValue]:
+        """Return the values of all keys, in the same form as ``value()``."""
+        with self._engine.reading() as keyspace:
+            return {word(key): python_value(keyspace.peek(key)) for key in keyspace}
+
+    def keys(self, pattern: str | bytes = "*") -> list[Word]:
+        """Return the keys that match a glob pattern such as ``user:[0-9]*``, oldest key first."""
+        matches = matcher(encode(pattern))
+        with self._engine.reading() as keyspace:
+            return [word(key) for key in keyspace if matches(key)]
+
+    def ttl(self, key: str | bytes) -> float | Any:
+        """Return a key's TTL in seconds, or None if the key has none.
+
+        While the clock runs, the TTL decreases with it: compare it with a range, or freeze the
+        clock. Raises ``ContractError`` with the nearest name for a missing key.
+        """
+        left_ms = self._ttl_ms(key)
+        if left_ms == -2:
+            with self._engine.reading() as keyspace:
+                names = [str(word(each)) for each in keyspace]
+            nearest = did_you_mean(word(encode(key)), names[:_COMPARED])
+            raise ContractError(
+                f"the key {key!r} does not exist{nearest or '.'} "
+                f"Existing keys: {listed(names) or 'none'}"
+            )
+        return None if left_ms == -1 else left_ms / 1000
+
+    def _ttl_ms(self, key: str | bytes) -> int:
+        """Return the reply of PTTL: milliseconds, -1 without a TTL, or -2 for a missing key."""
+        return cast("int", self._engine.execute(self._new_session(), [b"PTTL", encode(key)]))
+
+    @action
+    def load(
+        self, data: Mapping[Any, object] | Iterable[Sequence[Scalar]] | str | os.PathLike[str]
+    ) -> None:
+        """Load data: a mapping of keys to plain values, commands to run, or an ``.rdb`` file.
+
+        An existing key is replaced, and other keys stay. If ``ContractError`` is raised, nothing
+        changes, except that a real server keeps the keys it received from a file before the error.
+
+        - A mapping: strings, bytes and numbers become strings, dicts become hashes, lists of scalars
+          become lists, sets become sets, lists of ``(member, score)`` become sorted sets, and lists of
+          ``(id, fields)`` become streams. The result of ``contents()`` can be loaded again, except for
+          JSON documents, which only ``JSON.SET`` creates.
+        - An iterable of commands, which run in order: ``[["ZADD", "board", 1, "ann"], …]``. Raises
+          ``CommandError`` if one fails; the commands before it have run.
+        - The path of a file that ``dump_rdb()`` or a real server wrote (``"dump.rdb"``, by ``SAVE``
+          or ``BGSAVE``): Redis up to 8.2, Valkey up to 9.2. Keys keep their expiries. Keys that have
+          expired by this fake's clock are skipped, and so are those of modules other than JSON and of
+          databases that this server does not have; a ``UserWarning`` reports how many. Function
+          libraries are loaded too.
+        """
+        __tracebackhide__ = True
+        if isinstance(data, str | os.PathLike):
+            from .dump_files import load_from_file
+
+            load_from_file(self._engine, data, partial(self._engine.execute, self._new_session()))
+            return
+        lines = list(commands_for(data))
+        session = self._new_session()
+        for line in lines:
+            try:
+                self._engine.execute(session, line)
+            except CommandError as error:
+                shown = " ".join(repr(word(part)) for part in line[:6])
+                more = f" and {len(line) - 6} more" if len(line) > 6 else ""
+                error.add_note(f"while loading: {shown}{more}")
+                raise
+
+    def dump_rdb(self, path: str | os.PathLike[str]) -> None:
+        """Write all keys and function libraries to an ``.rdb`` file that a real server can load.
+
+        Redis 7.0 and later, Valkey and ``load()`` read the file; a hash with fields that expire
+        needs Redis 7.4. JSON documents are written in the format of RedisJSON, so a server needs
+        that module to load them. Search indexes are skipped with a ``UserWarning``. An existing
+        file is overwritten. Raises ``ContractError`` if the file cannot be written, or if the
+        commands run on a real server, which has ``SAVE``. The control API
+        does not offer this method, so that its clients cannot write files on the server.
+        """
+        __tracebackhide__ = True
+        from .dump_files import dump_to_file
+
+        dump_to_file(self._memory("dump_rdb()", "use the SAVE command of that server"), path)
+
+    def search_index(self, name: str) -> SearchIndexView:
+        """Return a view of a search index: its schema, documents and pending changes.
+
+        ``name`` is the name of the index or an alias. The view's ``explain(key, filter)`` returns
+        the reason why a filter does not find a key. Raises ``ContractError`` for unknown names.
+        """
+        from .search.views import SearchIndexView
+
+        return SearchIndexView(self._memory().reading, name)
+
+    def searches(self) -> Results[Search]:
+        """Return the searches that clients made, oldest first, with their results."""
+        from .search.views import searches_of
+
+        return searches_of(self._memory().searches)
+
+    def assert_searched(
+        self,
+        index: Condition[str] = None,
+        *,
+        times: int | None = None,
+        **where: Unpack[SearchFields],
+    ) -> Results[Search]:
+        """Assert that at least one search matches, or exactly ``times`` searches; return them.
+
+        ``where`` are conditions on fields of a search: ``command`` (``"query"``, ``"count"`` or
+        ``"aggregate"``), ``filter``, ``keys`` (any of the returned keys), ``total``, ``pending``.
+        For a key that was not found, the message shows the clause that excluded it, and its terms.
+        """
+        __tracebackhide__ = True
+        from .search.views import expect_search
+
+        given: dict[str, object] = {} if index is None else {"index": index}
+        given |= where
+        engine = self._memory()
+        return expect_search(engine.reading, engine.searches, times, given)
+
+    def assert_not_searched(
+        self, index: Condition[str] = None, **where: Unpack[SearchFields]
+    ) -> None:
+        """Assert that no search matches."""
+        __tracebackhide__ = True
+        self.assert_searched(index, times=0, **where)
+
+    def _memory(self, what: str = "search", advice: str = "leave out engine=") -> Engine:
+        if not isinstance(self._engine, Engine):
+            raise ContractError(
+                f"{what} needs the in-memory engine, but this fake runs its commands on a real "
+                f"server: {advice}"
+            )
+        return self._engine
+
+    # -- baseline and interruptions ------------------------------------------------------------------
+
+    def _first_baseline(self) -> Snapshot | None:
+        """Return None if there is no engine yet: an empty baseline needs no copy."""
+        return None if self._app.created_engine is None else super()._first_baseline()
+
+    def _new_snapshot(self) -> Snapshot:
+        """Return a snapshot of a server that was never used."""
+        return Snapshot(self.fixture, self._app.new_engine().snapshot())
+
+    @action
+    def restore(self, snapshot: Snapshot) -> None:
+        """Restore a snapshot's data, but not the journal, faults, credentials and the clock."""
+        super().restore(snapshot)
+        self._set_password(self._password)
+        self._app.interruptions.start_over()
+
+    @action
+    def reset(self) -> None:
+        """Restore the baseline, remove faults and interruptions, and reset the daily count.
+
+        Transactions and subscriptions of ``execute()`` end, and so does CLIENT PAUSE. Logs (ACL
+        LOG, SLOWLOG, LATENCY) and the statistics of INFO are reset.
+        """
+        self._end_session()
+        super().reset()
+        if isinstance(self._app.created_engine, Engine):
+            self._app.created_engine.forget_past()
+        self._app.command_limits.reset()
+
+    def between(
+        self,
+        commands: Place = None,
+        *,
+        run: Callable[[], object] | Sequence[Scalar],
+        **where: Unpack[CommandFields],
+    ) -> Between:
+        """Run another client's command between two commands of a client.
+
+        The two commands are neighbours in a pipeline or separate calls; ``Between`` defines which
+        commands belong to one client. ``commands`` selects the position: the number of commands
+        before it, or the names of its two neighbours (``("GET", "SET")``). If it is omitted, every
+        position is interrupted. ``run`` is a function to call at that position, or a command to
+        execute. ``where`` limits the interruption to commands such as ``key="stock:*"``; other
+        commands are ignored. Returns the interruption, a context manager that raises
+        ``ContractError`` if nothing was interrupted; iterating over it covers one position per turn.
+        Names of commands and ``where`` match as in ``assert_called()``.
+        """
+        __tracebackhide__ = True
+        if callable(run):
+            check_function(run, "or a command such as ['SET', 'k', 'v']")
+            return Between(self._app.interruptions, commands, run, where)
+        if not isinstance(run, list | tuple) or not run:
+            raise ContractError(
+                f"run={run!r} is not a function or a command: pass a function to call, or a command "
+                "such as ['SET', 'k', 'v']"
+            )
+        for argument in run:
+            encode(argument)
+        # Record the caller's line now: another thread runs the command.
+        place = code_place(sys._getframe(1))
+        execute = partial(perform, self, KVServer.execute, place, tuple(run), {})
+        return Between(self._app.interruptions, commands, execute, where)
+
+    def _forget_plans(self) -> None:
+        self._app.interruptions.clear()
+
+    def _unmet(self) -> list[str]:
+        return self._app.interruptions.unmet()

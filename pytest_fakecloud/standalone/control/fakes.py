@@ -1,0 +1,364 @@
+"""Endpoints of the fakes of a cloud, of their faults, and of calls of their methods."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import inspect
+import itertools
+import json
+import re
+from base64 import b64encode
+from collections.abc import Mapping
+from types import MemberDescriptorType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from ...cloud.cloud import Cloud
+from ...cloud.fake import HANDLE_FIELDS, Handle
+from ...cloud.services import find
+from ...core.calls import Call, parts_of
+from ...core.errors import ContractError, shown, unknown_name
+from ...core.field_types import TOKEN
+from ...faults.fault import Fault
+from ...faults.plan import fault_kinds
+from ...http.app import GUARD, Route
+from ...http.messages import Answer, Effect, Request
+from ...public_names import PART_NAMES, PUBLIC_NAMES
+from ...reporting.data import whole_number
+from ..addresses import Hosts, has_public_credentials
+from ..state_file import inject
+from . import shapes
+from .endpoints import PREFIX, Refused, contract, fields, handle_named, named
+
+_METHOD = re.compile(r"[A-Za-z]{1,20}")
+_TARGET = re.compile(r"/[!-~]*")
+_MOST_USED_UP = 20
+_VALUE = re.compile(r"[\t -~\x80-\xff]*")
+
+
+class HandleRoutes:
+    """Endpoints that start, describe and close fakes, send them requests, inject faults, and call the
+    methods that a test calls on its fixtures.
+    """
+
+    def __init__(self, cloud: Cloud, hosts: Hosts) -> None:
+        self._cloud = cloud
+        self._hosts = hosts
+        self._numbers = WeakKeyDictionary[Fault, int]()
+        """The ids of the faults that were described so far."""
+        self._next_number = itertools.count(1)
+        self._made = WeakKeyDictionary[Fault, dict[str, Any]]()
+        """The request that injected each fault of this API."""
+
+    @classmethod
+    def routes(cls) -> list[Route]:
+        handle = f"{PREFIX}/handles/{{name}}"
+        return [
+            Route("POST", f"{PREFIX}/handles", "start_handle", cls.start_handle),
+            Route("GET", handle, "handle", cls.get_handle),
+            Route("DELETE", handle, "close_handle", cls.close_handle),
+            Route("POST", f"{handle}/requests", "send", cls.send_request, lingers=True),
+            Route("GET", f"{handle}/faults", "faults", cls.get_faults),
+            Route("POST", f"{handle}/faults", "add_fault", cls.add_fault),
+            Route("DELETE", f"{handle}/faults", "clear_faults", cls.clear_faults),
+            Route("DELETE", f"{handle}/faults/{{id}}", "remove_fault", cls.remove_fault),
+            Route("POST", f"{PREFIX}/call", "call", cls.call, lingers=True),
+        ]
+
+    def start_handle(self, request: Request) -> shapes.HandleEntry:
+        """Start another fake: ``{"fixture": "kv_server", "settings": {…}}``."""
+        body = fields(request)
+        fixture, settings = body["fixture"], body.get("settings", {})
+        with contract():
+            try:
+                return describe(start(self._cloud, self._hosts, fixture, settings))
+            except OSError as error:
+                raise Refused(422, f"{fixture} cannot start at this address: {error}") from error
+
+    def get_handle(self, request: Request) -> shapes.HandleEntry:
+        """Return one fake: its address, credentials and environment variables."""
+        return describe(named(self._cloud, request))
+
+    def close_handle(self, request: Request) -> shapes.Closed:
+        """Close a fake."""
+        named(self._cloud, request).close()
+        return {"closed": True}
+
+    def send_request(self, request: Request) -> dict[str, Any]:
+        """Send a request to a fake like a client: ``{"method", "target", "headers", "body"}``.
+
+        The request carries the fake's credentials unless ``headers`` sets others, is subject to
+        injected faults, and is recorded. A string ``body`` is sent unchanged, any other value as
+        JSON. Returns ``{"status", "headers", "body"}``, or ``{"broken"}`` for a broken connection.
+        """
+        body = fields(request)
+        handle = named(self._cloud, request)
+        method, target = body.get("method", "POST"), body.get("target", "/")
+        if not _METHOD.fullmatch(method):
+            raise Refused(422, f"method must be a word such as 'POST', got {method!r:.100}")
+        if not _TARGET.fullmatch(target):
+            raise Refused(
+                422,
+                f"target must be a path that begins with / and is percent-encoded, got {target!r:.100}",
+            )
+        headers, content = _headers(handle, body.get("headers", {})), _sent(body.get("body", ""))
+        # The request goes through the fake's whole pipeline, but not through a socket.
+        sent = Request(method, target, headers, content, ("127.0.0.1", 0))
+        answer = handle._app.answer(sent)
+        if isinstance(answer, Answer):
+            raw_body = answer.body if isinstance(answer.body, bytes) else _sent(answer.body)
+            return {
+                "status": answer.status,
+                "headers": [list(pair) for pair in answer.headers],
+                "body": raw_body.decode("utf-8", "replace"),
+            }
+        if isinstance(answer, Effect):
+            return {"broken": answer.kind}
+        # The stream has no reader, so end it like one whose client disconnected.
+        answer.end()
+        raise Refused(422, "the response is an endless stream: request it with a client")
+
+    # -- faults ----------------------------------------------------------------------------------
+
+    def get_faults(self, request: Request) -> list[shapes.Fault]:
+        """Return the injected faults of a fake, and the last 20 of those that are used up."""
+        return [self._fault(fault) for fault in _kept(named(self._cloud, request))]
+
+    def _number_of(self, fault: Fault) -> int:
+        number = self._numbers.get(fault)
+        if number is None:
+            number = self._numbers[fault] = next(self._next_number)
+        return number
+
+    def _fault(self, fault: Fault) -> shapes.Fault:
+        where = fault._facts if fault._route is None else {"route": fault._route, **fault._facts}
+        return {
+            "id": self._number_of(fault),
+            "kind": fault.kind,
+            "text": repr(fault),
+            "description": fault.description,
+            "where": {name: str(wanted) for name, wanted in where.items()},
+            "times": fault._times,
+            "skip": fault._skip,
+            "hits": fault.hits,
+            "active": fault.active,
+            "made": self._made.get(fault),
+        }
+
+    def add_fault(self, request: Request) -> shapes.Fault:
+        """Inject a fault: ``{"kind": "respond", "args": [503], "times": 1, "route": "publish"}``."""
+        body = fields(request, allow_others=True)
+        plan = named(self._cloud, request).faults
+        with contract():
+            fault = inject(plan, fault_kinds(type(plan)), body)
+        self._made[fault] = {"args": [], **body}
+        return self._fault(fault)
+
+    def clear_faults(self, request: Request) -> list[shapes.Fault]:
+        """Remove all faults of a fake."""
+        named(self._cloud, request).faults.clear()
+        return []
+
+    def remove_fault(self, request: Request) -> shapes.Fault:
+        """Remove one fault."""
+        number = whole_number("id", request.params["id"])
+        for fault in _kept(named(self._cloud, request)):
+            if self._number_of(fault) == number:
+                fault.remove()
+                return self._fault(fault)
+        raise Refused(404, f"there is no fault {number}")
+
+    # -- calls of methods ------------------------------------------------------------------------
+
+    def call(self, request: Request) -> shapes.Returned | shapes.Raised:
+        """Call a method, or read a property, of a fake or of the cloud.
+
+        ``{"object": name of a fake|null, "name": "assert_called", "args": […], "kwargs": {…}}``.
+        ``object`` is null for the cloud. The name can begin with ``clock.``, ``destinations.``,
+        ``faults.`` or ``journal.``, or with the method that looks a thing up: the first argument of
+        ``topic.delete`` is the topic's name. Returns ``{"value": …}`` or ``{"raise": {"type",
+        "text"}}``. Values are plain JSON: views become objects with their attributes, times ISO
+        strings, and bytes strings (``{"base64": …}`` if they are not UTF-8).
+        """
+        body = fields(request)
+        name, arguments, keywords = body["name"], body.get("args", []), body.get("kwargs", {})
+        target, name = self._owner(body.get("object"), name)
+        if inspect.ismethod(target):
+            if not arguments:
+                raise Refused(422, f"{name} needs the name of the {target.__name__} in args")
+            try:
+                target, arguments = target(arguments[0]), arguments[1:]
+            except Exception as error:
+                return _raised(error)
+        offered = _offered(type(target))
+        if name not in offered:
+            raise Refused(422, unknown_name(f"name of {type(target).__name__}", name, offered))
+        if not offered[name] and (arguments or keywords):
+            raise Refused(422, f"{name} is a property: leave out args and kwargs")
+        try:
+            member = getattr(target, name)
+            return {"value": plain(member(*arguments, **keywords) if offered[name] else member)}
+        except Exception as error:
+            return _raised(error)
+
+    def _owner(self, fake_name: str | None, name: str) -> tuple[Any, str]:
+        """Return the object that has the named member, or the method that looks it up, and the
+        member's name.
+        """
+        owner: Any = self._cloud if fake_name is None else handle_named(self._cloud, fake_name)
+        part, dot, rest = name.partition(".")
+        if not dot:
+            return owner, name
+        parts = [part_name for part_name in (*_PARTS, *_THINGS) if hasattr(owner, part_name)]
+        if part not in parts:
+            raise Refused(422, unknown_name(f"part of {type(owner).__name__}", part, parts))
+        return getattr(owner, part), rest
+
+
+def start(cloud: Cloud, hosts: Hosts, fixture: str, settings: Mapping[str, Any]) -> Handle:
+    """Start a fake for a client of the control API, guarded if its credentials are public.
+
+    Raises ``ContractError`` for an address that only ``serve --host`` may open.
+    """
+    word = find(fixture).word
+    if isinstance(settings, Mapping):  # The cloud reports other settings.
+        hosts.check_fake(word, settings)
+    handle = cloud._start(fixture, settings)
+    if has_public_credentials(word, settings):
+        handle._app.chain.add(GUARD, hosts.guard)
+    return handle
+
+
+def describe(handle: Any) -> shapes.HandleEntry:
+    """Return a fake's address and credentials without opening a port."""
+    return {
+        "name": handle.name,
+        "fixture": handle.fixture,
+        "service": handle.service,
+        "url": handle.url,
+        "env": handle._env_variables(),
+        "headers": handle.headers,
+        "faults": len(handle.faults),
+        "dead_letters": len(handle.dead_letters()) if find(handle.fixture).delivers else 0,
+    }
+
+
+def _kept(handle: Handle) -> list[Fault]:
+    used_up = [fault for fault in handle.faults._kept() if not fault.active]
+    return [*handle.faults, *used_up[-_MOST_USED_UP:]]
+
+
+def _headers(handle: Handle, extra: Mapping[str, str]) -> list[tuple[str, str]]:
+    for name, value in extra.items():
+        if not re.fullmatch(TOKEN, name) or not _VALUE.fullmatch(value):
+            raise ContractError(
+                f"{name!r:.100}: {value!r:.100} is not a header: pass strings without line breaks"
+            )
+    lower = {name.lower() for name in extra}
+    own = [pair for pair in handle.headers.items() if pair[0].lower() not in lower]
+    return [*own, *extra.items()]
+
+
+def _sent(body: object) -> bytes:
+    return (body if isinstance(body, str) else json.dumps(body)).encode("utf-8", "surrogatepass")
+
+
+# -- calls of methods ------------------------------------------------------------------------------
+
+_PACKAGE = f"{__package__.partition('.')[0]}."
+_PARTS = ("clock", "destinations", "faults", "journal")
+"""Attributes of a fake or a cloud whose methods can be called as ``journal.assert_called``."""
+_THINGS = ("group", "message", "topic")
+"""Methods that look up a thing, whose methods can be called as ``topic.delete``."""
+_IN_PROCESS = frozenset(
+    {"aio", "between", "client", "close", "connect", "dump_rdb"}
+    | {"every_failure", "explore", "intercept", "on_close", "replay", "restore", "snapshot"}
+)
+"""Names that need objects of the server's process, write files, or have an endpoint of their own."""
+_DEEPEST = 4
+"""Levels of views that a result shows: a message leads to its callbacks, and these to it."""
+_SHOWN = 500
+"""Maximum number of characters of the representation of another object."""
+
+
+def _offered(kind: type) -> Mapping[str, bool]:
+    """Return the names that can be used on an object, and which of them are methods.
+
+    They are what the classes of this package declare publicly: those of a fake, and the public class
+    of anything else with its bases.
+    """
+    names = PUBLIC_NAMES | PART_NAMES
+    public = next(
+        (public_base for public_base in kind.__mro__ if public_base.__name__ in names), object
+    )
+    members: dict[str, bool] = (
+        dict.fromkeys(HANDLE_FIELDS, False) if issubclass(kind, Handle) else {}
+    )
+    for owner in (kind if issubclass(kind, Handle) else public).__mro__:
+        if not owner.__module__.startswith(_PACKAGE):
+            continue
+        for name, member in vars(owner).items():
+            if name.startswith("_") or name in _IN_PROCESS or name in members:
+                continue
+            if inspect.isfunction(member) or isinstance(member, classmethod | staticmethod):
+                members[name] = True
+            elif isinstance(member, property):
+                members[name] = False
+    return dict(sorted(members.items()))
+
+
+def plain(value: Any, deepest: int = _DEEPEST) -> Any:
+    """Return a value as JSON data; what JSON cannot represent is described by a string."""
+    if value is None or isinstance(value, bool | int | str):
+        return str.__str__(value) if isinstance(value, str) else value
+    if isinstance(value, float):
+        return value if value - value == 0 else str(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        data = bytes(value)
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            return {"base64": b64encode(data).decode()}
+    if isinstance(value, dt.datetime):
+        return value.isoformat()
+    if isinstance(value, dt.timedelta):
+        return value.total_seconds()
+    if isinstance(value, Call):
+        return plain({name: part for name, part in parts_of(value).items() if name[0] != "_"})
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, Mapping):
+        return {str(plain(name)): plain(member, deepest) for name, member in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item, deepest) for item in value]
+    if hasattr(value, "tolist") and hasattr(value, "dtype"):
+        return plain(value.tolist(), deepest)
+    if deepest:
+        attributes = _attributes(value)
+        if attributes:
+            return {name: plain(getattr(value, name, None), deepest - 1) for name in attributes}
+    return shown(value)[:_SHOWN]
+
+
+def _attributes(value: object) -> list[str]:
+    """Return the public names of the data of an object of this package: fields and properties."""
+    kind = type(value)
+    if isinstance(value, type) or not kind.__module__.startswith(_PACKAGE):
+        return []
+    if dataclasses.is_dataclass(value):
+        names = {field.name for field in dataclasses.fields(value)}
+    else:
+        members = [pair for owner in kind.__mro__ for pair in vars(owner).items()]
+        data = (property, MemberDescriptorType)
+        names = {name for name, member in members if isinstance(member, data)}
+        names.update(getattr(value, "__dict__", ()))
+    return sorted(name for name in names if not name.startswith("_"))
+
+
+def _raised(error: Exception) -> shapes.Raised:
+    try:
+        text = str(error)
+    except Exception as another:
+        text = f"its message cannot be read: {type(another).__name__}"
+    return {"raise": {"type": type(error).__name__, "text": text}}

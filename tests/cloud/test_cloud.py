@@ -1,0 +1,344 @@
+"""Errors of a Cloud, and what it ignores."""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import warnings
+import weakref
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import httpx
+import pytest
+import urllib3
+
+from pytest_fakecloud import Cloud, ContractError
+from pytest_fakecloud.cloud.base import secrets_in, show_same
+from pytest_fakecloud.cloud.fake import secrets_of
+from pytest_fakecloud.cloud.services import SERVICES
+from pytest_fakecloud.core.threads import Dispatcher
+from pytest_fakecloud.core.violations import PROBLEM_KINDS
+
+from ..harness import changing_clouds, wait_until
+from ..http.test_hub import descriptors
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"process_time": "no"}, "process_time='no' of Cloud must be True or False, or 'autojump'"),
+        ({"tls": "x"}, "tls='x' of Cloud must be True or False"),
+        ({"share_tls_context": None}, "share_tls_context=None of Cloud must be True or False"),
+        ({"seed": []}, r"seed=\[\] is not a seed: pass an integer or a string"),
+        ({"seed": 1.5}, "seed=1.5 is not a seed"),
+        ({"clock": []}, r"clock=\[\] is not a mode"),
+        ({"now": 5}, "5 is not a time"),
+        ({"transport": None}, "transport=None of Cloud must be 'socket' or 'inprocess'"),
+        ({"delivery": 1}, "delivery=1 of Cloud must be 'driven' or 'background'"),
+    ],
+)
+def test_settings_without_meaning(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(ContractError, match=told):
+        Cloud(**settings)
+
+
+def test_calls_without_meaning() -> None:
+    with Cloud(seed=1) as cloud:
+        kv = cloud.kv_server()
+        for call, told in (
+            (lambda: kv.on_close(5), "5 is not a function: pass one without arguments"),  # type: ignore[arg-type]
+            (lambda: cloud.replay(5), "5 is not a file"),  # type: ignore[arg-type]
+        ):
+            with pytest.raises(ContractError, match=told):
+                call()
+        cloud.kv_server(name="second")
+    assert kv.closed
+
+
+def test_a_listener_hears_of_new_handles_until_it_is_stopped() -> None:
+    with Cloud() as cloud:
+        heard: list[str] = []
+        stop = cloud._context.listeners.add(lambda handle: heard.append(handle.name))
+        cloud.kv_server()
+        stop()
+        stop()
+        cloud.broker()
+        assert heard == ["kv_server"]
+
+
+def test_a_fake_whose_start_fails_is_closed() -> None:
+    def fails(handle: object) -> None:
+        raise LookupError("no listener")
+
+    with Cloud() as cloud:
+        cloud._context.listeners.add(fails)
+        with pytest.raises(LookupError):
+            cloud.kv_server()
+        assert not cloud.fakes()
+
+
+class Slotted:
+    __slots__ = ("_client",)
+
+    def __init__(self) -> None:
+        self._client = mock.Mock(spec=["close"])
+
+
+def test_closing_a_fake_closes_a_client_with_slots() -> None:
+    with Cloud() as cloud:
+        client = cloud.kv_server()._official(Slotted, {})
+    client._client.close.assert_called_once_with()
+
+
+def test_each_open_handle_has_a_name_of_its_own() -> None:
+    with Cloud() as cloud:
+        store = cloud.kv_server(name="store")
+        with pytest.raises(ContractError, match="a fake named 'store' is open already"):
+            cloud.broker(name="store")
+        cloud.kv_server(name="kv_server_2")
+        assert [cloud.kv_server().name, cloud.kv_server().name] == ["kv_server", "kv_server_3"]
+        store.close()
+        assert cloud.broker(name="store").name == "store"
+
+
+def test_a_delivery_that_does_not_end_is_named_and_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Dispatcher.stop, "__defaults__", (0.05,))
+    begun, end = threading.Event(), threading.Event()
+
+    def stuck_handler(request: object) -> int:
+        begun.set()
+        end.wait(20)
+        return 200
+
+    cloud = Cloud(seed=1)
+    try:
+        queue = cloud.queue()
+        queue.destinations.call("https://app.test/hook", stuck_handler)
+        queue.publish("https://app.test/hook")
+        assert begun.wait(10)
+        with pytest.warns(RuntimeWarning, match="background delivery has not ended") as told:
+            cloud.close()
+        assert any("stuck_handler" in str(one.message) for one in told)
+        assert cloud.closed
+        assert not cloud.fakes()
+    finally:
+        end.set()
+        cloud.close()
+
+
+def test_who_delivers_comes_with_the_first_that_is_to_be_delivered() -> None:
+    came = threading.Event()
+    with Cloud(seed=1) as cloud:
+        cloud.kv_server(), cloud.queue()
+        assert cloud._dispatcher is None
+        cloud._time.call_at(cloud._time.now_us(), lambda at_us: came.set(), lane="background")
+        assert came.wait(10)
+        first = cloud._dispatcher
+        cloud._time.call_at(2**52, lambda at_us: None, lane="background")
+        assert cloud._dispatcher is first
+
+
+def test_nobody_delivers_for_a_closed_cloud() -> None:
+    with Cloud(seed=1) as cloud:
+        cloud.queue()
+    cloud._time.call_at(cloud._time.now_us(), lambda at_us: None, lane="background")
+    assert cloud._dispatcher is None
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+def test_out_of_files_is_told_as_such_and_passes() -> None:
+    source = """
+import resource, socket
+from pytest_fakecloud import Cloud, ContractError
+
+with Cloud(seed=1) as cloud:
+    cloud.kv_server(), cloud.queue(), cloud.vector_index(), cloud.broker()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    taken = []
+    try:
+        while True:
+            taken.append(socket.socket())
+    except OSError:
+        pass
+    open_before = cloud.fakes()
+    for start in (cloud.kv_server, cloud.queue, cloud.vector_index, cloud.broker,
+                  cloud.callback_capture, cloud.destination):
+        try:
+            start()
+        except ContractError as error:
+            print(error)
+    assert cloud.fakes() == open_before
+    taken.pop().close()
+    taken.pop().close()
+    assert cloud.kv_server().url
+    for each in taken:
+        each.close()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", source], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 6
+    for line in lines:
+        assert "Too many open files" in line
+        assert "ulimit -n" in line
+
+
+def test_what_an_on_close_raises_leaves_nothing_open_or_changed() -> None:
+    before = time.time()
+    cloud = Cloud(seed=1, now="2020-01-01T00:00:00Z", process_time=True, tls=True)
+    first, second = cloud.kv_server(), cloud.queue()
+    ended: list[str] = []
+    for handle in (first, second):
+
+        def fails(name: str = handle.name) -> None:
+            ended.append(name)
+            raise RuntimeError(f"no end of {name}")
+
+        handle.on_close(lambda: ended.append("before"))
+        handle.on_close(fails)
+    with pytest.raises(RuntimeError, match="no end of queue"):
+        cloud.close()
+    assert ended == ["queue", "before", "kv_server", "before"]
+    assert first.closed
+    assert second.closed
+    assert not cloud.fakes()
+    for handle in (first, second):
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection(("127.0.0.1", int(handle.url.rpartition(":")[2])), 5)
+    assert cloud.authority is not None
+    assert not Path(cloud.authority.ca_file).exists()
+    assert time.time() >= before
+    cloud.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "where", "told"),
+    [
+        ("unruted", {}, "'unruted' is not a kind of problem; did you mean 'unrouted'"),
+        (5, {}, "5 is not a kind of problem. Known kinds: unrouted, "),
+        (
+            "unrouted",
+            {"paht": "/x"},
+            "^'paht' is not a field of a problem of kind 'unrouted'; did you",
+        ),
+        (
+            "unmet",
+            {"path": "/x"},
+            "^'path' is not a field of a problem of kind 'unmet'. Known fields: h",
+        ),
+        ("unrouted", {"method": "get"}, "methods have capital letters"),
+        ("unrouted", {"path": 5}, "path=5 can never match"),
+    ],
+)
+def test_what_can_never_be_is_not_allowed(kind: Any, where: dict[str, Any], told: str) -> None:
+    with Cloud(seed=1) as cloud, pytest.raises(ContractError, match=told):
+        cloud.allow(kind, **where)
+
+
+def test_every_problem_there_is_has_the_facts_that_can_be_asked_about() -> None:
+    with Cloud(seed=1, delivery="driven") as cloud:
+        kv, queue, receiver = cloud.kv_server(), cloud.queue(), cloud.destination()
+        urllib3.request("GET", f"{queue.url}/nope", headers=queue.headers)
+        queue.publish("https://nowhere.test/x", body=b"")
+        queue.run_until_idle()
+        kv.faults.drop()
+        receiver.server.expect_oneshot_request("/never")
+        found = cloud.problems()
+        assert {problem.kind for problem in found} >= {"unrouted", "unstubbed", "unused_fault"}
+        for problem in found:
+            assert set(problem.facts) == set(PROBLEM_KINDS[problem.kind]), problem
+        assert found.where(kind="unr*") == [each for each in found if each.kind == "unrouted"]
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors as Linux does")
+@pytest.mark.parametrize("transport", ["socket", "inprocess"])
+def test_a_cloud_that_nobody_holds_is_given_back(transport: Any) -> None:
+    def drop() -> weakref.ref[Cloud]:
+        cloud = Cloud(transport=transport)
+        for make in (cloud.kv_server, cloud.vector_index, cloud.broker, cloud.callback_capture):
+            make()
+        queue = cloud.queue()
+        with httpx.Client() as client:
+            client.get(f"{queue.url}/v2/keys", headers=queue.headers)
+        # The thread that delivers in the background waits for this one.
+        queue.publish("https://app.test/", delay="1h")
+        return weakref.ref(cloud)
+
+    def dropped() -> None:
+        with pytest.warns(
+            ResourceWarning, match="<Cloud .*> was garbage-collected without close()"
+        ):
+            wait_until(partial(_is_gone, drop()))
+        wait_until(lambda: changing_clouds() == users)
+
+    with warnings.catch_warnings(action="ignore", category=ResourceWarning):
+        gc.collect()  # sockets of clients that earlier tests left open
+    gc.freeze()  # The following collections only inspect objects of this test.
+    users = changing_clouds()
+    dropped()
+    before = descriptors()
+    for _ in range(3):
+        dropped()
+    wait_until(lambda: descriptors() <= before)
+    wait_until(lambda: all(one.name != "fakecloud-dispatcher" for one in threading.enumerate()))
+
+
+def _is_gone(cloud: weakref.ref[Cloud]) -> bool:
+    gc.collect()
+    return cloud() is None
+
+
+@pytest.mark.parametrize("fixture", SERVICES)
+def test_a_closed_cloud_is_freed_without_a_garbage_collection(fixture: str) -> None:
+    with Cloud(seed=1) as cloud:
+        fake = getattr(cloud, fixture)()
+    cloud_is_there, fake_is_there = weakref.ref(cloud), weakref.ref(fake)
+    gc.disable()
+    try:
+        del cloud, fake
+        assert cloud_is_there() is None
+        if fixture == "kv_server":  # the engines of the other services have cycles
+            assert fake_is_there() is None
+    finally:
+        gc.enable()
+
+
+def test_a_fake_keeps_the_cloud_that_nobody_else_holds() -> None:
+    kv = Cloud().kv_server()
+    gc.collect()
+    with kv.client() as client:
+        assert client.set("k", "v")
+    deliver: Any = kv._time.on_background
+    deliver.__self__.close()
+
+
+def test_reports_still_hide_credentials_that_were_rotated() -> None:
+    with Cloud() as cloud:
+        for fixture in SERVICES:
+            fake = getattr(cloud, fixture)()
+            for rotate in (name for name in dir(fake) if name.startswith("rotate_")):
+                old = secrets_of(fake)
+                getattr(fake, rotate)()
+                assert old - secrets_of(fake), f"{fixture}.{rotate}() replaced nothing"
+                assert old <= secrets_in(cloud), f"{fixture}.{rotate}()"
+
+
+def test_a_copy_of_a_cloud_does_not_deliver_what_is_due() -> None:
+    with Cloud(delivery="driven") as cloud, Cloud(delivery="background") as copy:
+        queue, copied = (one.queue() for one in (cloud, copy))
+        queue.publish("https://app.test")
+        show_same(copy, cloud)
+        assert [one.url for one in copied.pending()] == ["https://app.test"]
+        assert copy._dispatcher is None

@@ -1,0 +1,316 @@
+"""A service in the one list is known everywhere: the plugin and clouds offer all of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from pytest_fakecloud import Cloud, ContractError, cli
+from pytest_fakecloud.cloud.base import fixture_fake
+from pytest_fakecloud.cloud.services import SERVICES, Service, find, handle_class
+from pytest_fakecloud.kv.rdb.payloads import MAGIC
+from pytest_fakecloud.standalone.api import ControlApp
+
+from ..harness import Run, run
+
+__all__ = ["run"]
+
+TOY = '''
+"""A service of two endpoints: it stores notes."""
+
+from typing import Any
+
+from pytest_fakecloud.core.errors import ServiceError
+from pytest_fakecloud.core.settings import HandleConfig, setting, text
+from pytest_fakecloud.cloud.fake import Context, Handle, Snapshot
+from pytest_fakecloud.http.app import App, Request
+from pytest_fakecloud.http.app import Route
+
+
+class Notes:
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def snapshot(self) -> Any:
+        return list(self.notes)
+
+    def restore(self, snapshot: Any) -> None:
+        self.notes[:] = snapshot
+
+
+class NotesApp(App):
+    service = "toy"
+
+    def __init__(self, engine: Notes) -> None:
+        self.engine = engine
+
+    @classmethod
+    def routes(cls) -> list[Route]:
+        return [Route("POST", "/notes", "add", cls.add)]
+
+    def authenticate(self, request: Request) -> object:
+        return None
+
+    def add(self, request: Request) -> object:
+        self.engine.notes.append(request.body.decode())
+        return {"notes": len(self.engine.notes)}
+
+
+class ToyConfig(HandleConfig):
+    first: str = setting("", text())
+
+
+class Toy(Handle):
+    """A keeper of notes."""
+
+    service = "toy"
+    fixture = "toy"
+    _settings = ToyConfig
+
+    def __init__(self, context: Context, **settings: Any) -> None:
+        config = self._configure(context, ToyConfig, settings)
+        self._engine = Notes()
+        if config.first:
+            self._engine.notes.append(config.first)
+        super().__init__(context, NotesApp(self._engine), config)
+
+    def _env_variables(self) -> dict[str, str]:
+        return {"TOY_URL": self.url}
+
+    def notes(self) -> list[str]:
+        """The notes it holds."""
+        return list(self._engine.notes)
+
+
+def view(handle: Toy) -> dict[str, Any]:
+    return {"count": len(handle.notes()), "notes": [{"text": note} for note in handle.notes()]}
+'''
+CONFTEST = """
+import pytest
+from pytest_fakecloud.cloud.base import fixture_fake
+
+@pytest.fixture
+def toy(fakecloud):
+    return fixture_fake(fakecloud, "toy")
+"""
+
+
+@pytest.fixture
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Create a fifth service in another package, with its entry in the list."""
+    # A new name for each test, because imported modules disappear with its folder.
+    package = f"toys_{tmp_path.name}"
+    (tmp_path / f"{package}.py").write_text(TOY)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    service = Service("toy", f"{package}:Toy", word="toy", in_process=True, view=f"{package}:view")
+    monkeypatch.setitem(SERVICES, "toy", service)  # type: ignore[arg-type]
+    __import__(package)
+    yield package
+    sys.modules.pop(package)
+
+
+def add(url: str, text: str) -> int:
+    return httpx.post(f"{url}/notes", content=text).status_code
+
+
+@pytest.fixture
+def control(toy: str) -> Iterator[tuple[Cloud, str]]:
+    """A cloud with the toy service, and the address of its control API, whose token is ``secret``."""
+    with Cloud(seed=1, delivery="driven") as cloud:
+        cloud._start("toy", {})
+        mount = cloud._context.mount(ControlApp(cloud, "secret"))
+        yield cloud, mount.url
+        mount.close()
+
+
+# -- a fifth service -------------------------------------------------------------------------------
+
+
+def test_a_cloud_starts_it(toy: str) -> None:
+    with Cloud(delivery="driven", transport="inprocess") as cloud:
+        handle: Any = cloud._start("toy", {"first": "hello"})
+        assert add(handle.url, "more") == 200
+        assert (handle.notes(), cloud.env["TOY_URL"]) == (["hello", "more"], handle.url)
+        assert fixture_fake(cloud, "toy").name == "toy_2"
+        with pytest.raises(
+            ContractError,
+            match=r"'fist' is not a setting of toy; did you mean 'first'\? Known settings: ",
+        ):
+            cloud._start("toy", {"fist": 1})
+        with pytest.raises(ContractError, match=r"'toi' is not a service; did you mean 'toy'\?"):
+            cloud._start("toi", {})
+
+
+def test_the_transport_in_process_reaches_it(toy: str) -> None:
+    from pytest_fakecloud.process.inprocess import origins
+
+    with Cloud(transport="inprocess") as cloud:
+        inside, outside = cloud._start("toy", {}), cloud.destination()
+        assert inside._mount.origin in origins.shortcuts
+        assert outside._mount.origin not in origins.shortcuts
+
+
+def test_marker_strictness_and_report_know_it(
+    toy: str, run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeconftest(CONFTEST)
+    result = run(
+        """
+        import httpx, pytest
+
+        @pytest.mark.fakecloud(toy={"first": "hello"})
+        def test_marker(toy):
+            assert toy.notes() == ["hello"]
+            toy.assert_not_called()
+
+        @pytest.mark.fakecloud(toy={"fist": "hello"})
+        def test_wrong_setting():
+            pass
+
+        def test_strict(toy):
+            httpx.get(f"{toy.url}/nope")
+
+        def test_report(toy):
+            httpx.post(f"{toy.url}/notes", content="x")
+            assert 0
+        """
+    )
+    result.assert_outcomes(passed=1, failed=2, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*'fist' is not a setting of toy; did you mean 'first'? Known settings: *",
+            "*with 1 strict-mode violation",
+            "*[[]unrouted] *GET /nope*",
+            "*toy http://*",
+            "*POST /notes*",
+        ]
+    )
+
+
+def test_session_scope_and_early_fakes_know_it(
+    toy: str, run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeconftest(CONFTEST)
+    pytester.makeini("[pytest]\nfakecloud_early = toy kv_server\n")
+    result = run(
+        """
+        import os, httpx
+        URL = os.environ["TOY_URL"]
+
+        def test_one(toy):
+            assert toy.url == URL
+            httpx.post(f"{URL}/notes", content="x")
+            assert toy.notes() == ["x"]
+
+        def test_two(toy):
+            assert toy.url == URL
+            assert toy.notes() == []
+        """
+    )
+    result.assert_outcomes(passed=2)
+
+
+def test_the_command_starts_it(
+    toy: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    seen = tmp_path / "seen"
+    program = f"import os; open({str(seen)!r}, 'w').write(os.environ['TOY_URL'])"
+    code = cli.main(
+        ["run", "--services", "toy", "--toy", "first=hello", "--toy-token", "mine", "--",
+         sys.executable, "-c", program]
+    )  # fmt: skip
+    assert (code, seen.read_text()[:17]) == (0, "http://127.0.0.1:")
+    with pytest.raises(SystemExit):
+        cli.main(["serve", "--help"])
+    assert "--toy name," in capsys.readouterr().out
+    file = tmp_path / "fakes.toml"
+    file.write_text('services = ["toy"]\n[toy]\nfist = 1\n')
+    assert cli.main(["run", "--config", str(file), "--", sys.executable, "-c", ""]) == 2
+    assert "'fist' is not a setting of toy" in capsys.readouterr().err
+
+
+def test_control_api_and_view_tell_of_it(control: tuple[Cloud, str]) -> None:
+    _, url = control
+
+    def ask(method: str, path: str, **options: Any) -> Any:
+        headers = {"Authorization": "Bearer secret"}
+        answer = httpx.request(method, f"{url}/__control__{path}", headers=headers, **options)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    made = ask("POST", "/handles", json={"fixture": "toy", "settings": {"first": "a"}})
+    assert (made["name"], made["service"]) == ("toy_2", "toy")
+    add(made["url"], "b")
+    shown = ask("GET", "/handles/toy_2/view")
+    assert (shown["count"], shown["notes"]) == (2, [{"text": "a"}, {"text": "b"}])
+    assert [one["fixture"] for one in ask("GET", "/state")["handles"]] == ["toy", "toy"]
+    assert ask("GET", "/journal")[-1]["handle"] == "toy_2"
+
+
+# -- names of services -----------------------------------------------------------------------------
+
+
+def test_a_service_is_known_by_its_fixture_and_by_its_word(run: Run) -> None:
+    with Cloud() as cloud:
+        assert fixture_fake(cloud, "kv") is fixture_fake(cloud, "kv_server")
+        assert cloud._start("vector", {"dimension": 2}).fixture == "vector_index"
+    run(
+        """
+        import pytest
+
+        @pytest.mark.fakecloud(kv={"daily_limit": 7}, kv_server={"max_pipeline_length": 3})
+        def test_marker(kv_server):
+            assert kv_server._app.settings.daily_limit == 7
+            assert kv_server._app.settings.max_pipeline_length == 3
+        """
+    ).assert_outcomes(passed=1)
+
+
+# -- those there are -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("service", SERVICES.values(), ids=lambda service: service.fixture)
+def test_what_a_descriptor_says_is_so(service: Service) -> None:
+    handle = handle_class(service)
+    assert handle.fixture == service.fixture
+    assert f"{handle.__module__}:{handle.__qualname__}" == service.handle
+    assert find(service.fixture) is service
+
+
+@pytest.mark.parametrize("service", SERVICES.values(), ids=lambda service: service.fixture)
+def test_plugin_and_clouds_offer_it_typed(service: Service) -> None:
+    from pytest_fakecloud import plugin
+
+    name = handle_class(service).__name__
+    alias = service.word and f"fakecloud_{service.word}"
+    for fixture in filter(None, (service.fixture, alias)):
+        definition: Any = getattr(plugin, fixture)
+        made = definition._get_wrapped_function()
+        assert made.__annotations__["return"] == name
+        assert made.__doc__
+    assert getattr(Cloud, service.fixture).__annotations__["return"] == name
+
+
+def test_the_list_imports_nothing_heavy() -> None:
+    code = (
+        "import __future__, sys, dataclasses, functools, typing\n"
+        "before = set(sys.modules)\n"
+        "import pytest_fakecloud.cloud.services\n"
+        "print(sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    names = ["cloud", "cloud.services"]
+    assert done.stdout.strip() == str(
+        ["pytest_fakecloud", *(f"pytest_fakecloud.{n}" for n in names)]
+    )
+
+
+def test_a_dump_begins_as_its_reader_expects() -> None:
+    # The descriptor repeats the constant, because it imports no service.
+    assert find("kv").files["rdb"] == MAGIC

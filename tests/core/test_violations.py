@@ -1,0 +1,116 @@
+"""Strict-mode violations: how many are kept, and how much of each."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytest_fakecloud.core.violations import (
+    Allowances,
+    Problem,
+    Problems,
+    shortened,
+    with_allowance,
+)
+
+
+def raised() -> ValueError:
+    """Return an error with a traceback, a cause and a context."""
+    try:
+        try:
+            raise KeyError("cause")
+        except KeyError as cause:
+            raise ValueError("no") from cause
+    except ValueError as error:
+        return error
+
+
+def test_a_problem_has_what_was_reported_of_it() -> None:
+    problems = Problems()
+    error = raised()
+    reported = problems.report("bug", "it broke", exception=error, handle="kv_server")
+    assert problems == [reported]
+    assert reported == Problem(
+        "bug",
+        'it broke (if intended: fakecloud.allow("bug", handle="kv_server"))',
+        {"handle": "kv_server"},
+        error,
+        "it broke",
+    )
+    assert problems.report("unmet", "never came").exception is None
+
+
+def test_the_newest_problems_are_kept() -> None:
+    problems = Problems()
+    assert (problems.keep, problems.keep_exceptions) == (10_000, 100)
+    problems.keep = 3
+    for number in range(5):
+        problems.report("bug", str(number))
+        assert len(problems) == min(number + 1, 3)
+    assert [each.text[0] for each in problems] == ["2", "3", "4"]
+
+
+def test_only_the_first_exceptions_keep_what_was_under_way() -> None:
+    problems = Problems()
+    problems.keep_exceptions = 2
+    problems.report("unrouted", "no exception")
+    problems.report("unrouted", "no exception")
+    errors = [raised() for _ in range(4)]
+    for error in errors:
+        problems.report("bug", "it broke", exception=error)
+    assert [each.exception for each in problems] == [None, None, *errors]
+    assert [error.__traceback__ is not None for error in errors] == [True, True, False, False]
+    assert [error.__cause__ is not None for error in errors] == [True, True, False, False]
+    assert [error.__context__ is not None for error in errors] == [True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "kept"),
+    [
+        ("", 0, ""), ("abc", 3, "abc"), ("abcd", 3, "abc… (4 characters)"),
+        ("x" * 5000, 2, "xx… (5,000 characters)"),
+    ],
+)  # fmt: skip
+def test_a_long_text_keeps_its_beginning_and_says_how_long_it_was(
+    text: str, most: int, kept: str
+) -> None:
+    assert shortened(text, most) == kept
+
+
+def test_of_a_text_two_thousand_characters_are_enough_and_of_a_problem_twenty_thousand() -> None:
+    assert shortened("x" * 2_000) == "x" * 2_000
+    assert shortened("x" * 2_001) == "x" * 2_000 + "… (2,001 characters)"
+    problems = Problems()
+    allow = ' (if intended: fakecloud.allow("bug"))'
+    kept = "x" * 20_000
+    assert problems.report("bug", kept).text == kept + allow
+    assert problems.report("bug", f"{kept}x").text == f"{kept}… (20,001 characters){allow}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "facts", "code"),
+    [
+        ("unrouted", {"path": "/a", "method": "PUT", "handle": "q"}, 'path="/a"'),
+        ("unrouted", {"path": "", "handle": "q"}, 'handle="q"'),
+        ("unstubbed", {"url": "https://a.test", "message_id": "m"}, 'url="https://a.test"'),
+        ("unmet", {"path": "/a", "handle": 'a"b'}, "handle='a\"b'"),
+        ("bug", {"path": "/a\\b"}, "path='/a\\\\b'"),
+        ("bug", {"path": "/\udc80", "handle": "q"}, 'handle="q"'),
+        ("bug", {}, ""),
+    ],
+)
+def test_the_call_that_allows_a_problem_is_code(
+    kind: str, facts: dict[str, str], code: str
+) -> None:
+    called: list[tuple[Any, ...]] = []
+    allow = f'fakecloud.allow("{kind}"{code and ", "}{code})'
+    assert (
+        with_allowance("it failed\nhere", kind, facts) == f"it failed (if intended: {allow})\nhere"
+    )
+    fake = SimpleNamespace(allow=lambda kind, **where: called.append((kind, where)))
+    eval(allow, {"fakecloud": fake})
+    allowances = Allowances()
+    allowances.add(called[0][0], called[0][1])
+    assert allowances.covers(kind, facts)

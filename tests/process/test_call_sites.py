@@ -1,0 +1,302 @@
+"""The report of a test that failed before contains the source line of each call."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+import redis
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.process import call_sites
+from pytest_fakecloud.process.call_sites import call_site
+from pytest_fakecloud.reporting.as_json import as_json
+from pytest_fakecloud.reporting.report import report_of
+from pytest_fakecloud.reporting.rows import rows
+from pytest_fakecloud.reporting.text import section
+
+from ..harness import Run
+
+
+@pytest.fixture(autouse=True)
+def without_threads_of_earlier_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that an earlier test left waiting could also have made a call."""
+    earlier = sys._current_frames().keys() - {threading.get_ident()}
+
+    def frames() -> dict[int, Any]:
+        return {key: top for key, top in sys._current_frames().items() if key not in earlier}
+
+    seen = SimpleNamespace(_getframe=sys._getframe, _current_frames=frames)
+    monkeypatch.setattr(call_sites, "sys", seen)
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(seed="seed", now="2026-03-01T12:00:00Z", delivery="driven") as opened:
+        opened.journal._recorder.shared.find_site = call_site
+        yield opened
+
+
+def places(cloud: Cloud) -> list[str]:
+    return [row.where.function if row.where else "" for row in rows(cloud) if row.kind == "call"]
+
+
+def test_a_report_has_the_source_lines_around_a_call(cloud: Cloud) -> None:
+    httpx.post(cloud.kv_server().url, json=["GET", "a"])
+    [row] = as_json(report_of(cloud, test="t", failure=""))["rows"]
+    [called] = [one for one in row["where"]["source"] if one["line"] == row["where"]["line"]]
+    assert called["text"] == '    httpx.post(cloud.kv_server().url, json=["GET", "a"])'
+    assert [one["text"].strip()[:5] for one in row["where"]["source"]][1:3] == ["httpx", "[row]"]
+
+
+def test_a_folder_beside_the_package_or_a_library_is_the_applications() -> None:
+    for folder in (Path(call_sites.__file__).parents[1], Path(sysconfig.get_path("stdlib"))):
+        assert call_sites._is_application(f"{folder}_demo{os.sep}app.py")
+        assert not call_sites._is_application(f"{folder}{os.sep}app.py")
+
+
+def test_over_http_and_over_the_redis_protocol(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+
+    def over_http() -> None:
+        httpx.post(server.url, json=["GET", "a"], headers=server.headers)
+
+    def by_client() -> None:
+        server.client().get("a")
+
+    def over_redis() -> None:
+        with redis.Redis.from_url(server.database_url) as client:
+            client.get("a")
+
+    over_http()
+    by_client()
+    assert places(cloud) == ["over_http", "by_client"]
+    cloud.journal.clear()
+    assert cloud.journal._recorder.shared.sites == {}
+    over_redis()
+    assert set(places(cloud)) == {"over_redis"}
+
+
+def test_the_callers_of_a_helper_are_known_up_to_the_test(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+
+    def helper() -> None:
+        httpx.post(server.url, json=["GET", "a"], headers=server.headers)
+
+    def charge() -> None:
+        helper()
+
+    def pay(depth: int = 0) -> None:
+        charge() if depth == 0 else pay(depth - 1)
+
+    pay()
+    pay(20)
+    short, long = as_json(report_of(cloud))["rows"]
+    assert [one["function"] for one in short["where"]["callers"]][:2] == ["charge", "pay"]
+    assert short["where"]["callers"][2]["function"].startswith("test_the_callers")
+    assert len(long["where"]["callers"]) == 5, "the number of places is limited"
+    assert "in helper from test_call_sites.py:" in section(cloud)
+
+
+def test_the_callers_of_a_coroutine_are_known(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+
+    async def helper(client: httpx.AsyncClient) -> None:
+        await client.post(server.url, json=["GET", "a"], headers=server.headers)
+
+    async def application() -> None:
+        async with httpx.AsyncClient() as client:
+            await helper(client)
+
+    asyncio.run(application())
+    [row] = rows(cloud)
+    assert row.where is not None
+    assert [row.where.function, row.where.callers[0].function] == ["helper", "application"]
+
+
+def test_in_an_event_loop(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+
+    async def ask(client: httpx.AsyncClient) -> None:
+        await client.post(server.url, json=["GET", "a"], headers=server.headers)
+
+    async def application() -> None:
+        async with httpx.AsyncClient() as client:
+            await ask(client)
+            await asyncio.gather(ask(client), asyncio.sleep(0))
+
+    asyncio.run(application())
+    assert places(cloud)[0] == "ask"
+
+
+def test_a_request_has_no_line_of_a_concurrent_request(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+
+    async def ask(client: httpx.AsyncClient) -> None:
+        await client.post(server.url, json=["GET", "a"])
+
+    async def application() -> None:
+        async with httpx.AsyncClient(headers=server.headers) as client:
+            # This task runs only code of a library.
+            await asyncio.gather(client.post(server.url, json=["DBSIZE"]), ask(client))
+
+    asyncio.run(application())
+    found = {row.operation: row.where and row.where.function for row in rows(cloud)}
+    assert found["DBSIZE"] is None
+    assert found["GET"] in (None, "ask")
+
+
+def test_calls_of_tasks_that_wait_at_the_same_time_have_their_own_lines(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+    server.execute("RPUSH", "other", "x")
+
+    async def one(client: httpx.AsyncClient) -> None:
+        await client.post(server.url, json=["BLPOP", "list", 30])
+
+    async def other(client: httpx.AsyncClient) -> None:
+        while not cloud.journal.calls(command="BLPOP"):
+            await asyncio.sleep(0)
+        for _ in range(20):
+            await client.post(server.url, json=["LLEN", "other"])
+        await client.post(server.url, json=["RPUSH", "list", "x"])
+
+    async def application() -> None:
+        async with httpx.AsyncClient(headers=server.headers) as client:
+            await asyncio.wait_for(asyncio.gather(one(client), other(client)), 30)
+
+    asyncio.run(application())
+    found = {row.where.function for row in rows(cloud) if row.operation == "LLEN" and row.where}
+    assert found == {"other"}
+
+
+async def sleeping(ended: asyncio.Event) -> None:
+    await asyncio.sleep(60)
+
+
+async def waiting_for_an_event(ended: asyncio.Event) -> None:
+    await ended.wait()
+
+
+async def waiting_in_a_library(ended: asyncio.Event) -> None:
+    await cancelled(ended)
+
+
+def library(source: str) -> dict[str, Any]:
+    """Return the names of a module whose file is among those of installed libraries."""
+    names: dict[str, Any] = {"__name__": "somelibrary"}
+    exec(compile(source, httpx.__file__, "exec"), names)
+    return names
+
+
+cancelled = library("async def cancelled(event):\n    await event.wait()")["cancelled"]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize(
+    ("other", "is_known"),
+    [(sleeping, True), (waiting_for_an_event, True), (waiting_in_a_library, False)],
+)
+def test_a_call_has_the_line_of_the_task_that_sent_it(
+    cloud: Cloud, other: Callable[[asyncio.Event], Any], is_known: bool, is_async: bool
+) -> None:
+    """The other task waits while a client blocks the loop, or while the loop waits for a response.
+
+    If the other task may wait for a response too, the line is unknown, unless the task that sent the
+    call is using its socket at the moment.
+    """
+    server = cloud.kv_server()
+
+    async def send() -> None:
+        if is_async:
+            async with httpx.AsyncClient() as client:
+                await client.post(server.url, json=["GET", "a"], headers=server.headers)
+        else:
+            httpx.post(server.url, json=["GET", "a"], headers=server.headers)
+
+    async def application() -> None:
+        ended = asyncio.Event()
+        task = asyncio.ensure_future(other(ended))
+        await asyncio.sleep(0)
+        await asyncio.ensure_future(send())
+        task.cancel()
+
+    asyncio.run(application())
+    (place,) = places(cloud)
+    assert place == ("send" if is_known else "") or (is_async and place == "send")
+
+
+def test_calls_have_the_number_of_the_task_that_sent_them(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+
+    async def send(client: httpx.AsyncClient, *keys: str) -> None:
+        for key in keys:
+            await client.post(server.url, json=["GET", key])
+
+    async def application() -> None:
+        async with httpx.AsyncClient(headers=server.headers) as client:
+            await send(client, "a")
+            await asyncio.create_task(send(client, "b", "c"))
+            await asyncio.wait_for(send(client, "d"), 30)
+
+    asyncio.run(application())
+    sites = cloud.journal._recorder.shared.sites
+    first, second, third, _ = (sites[call.number].task for call in server.journal.calls())
+    assert 0 < first < second == third
+
+
+def test_a_call_inside_wait_for_has_the_line_of_the_task_that_waits(cloud: Cloud) -> None:
+    """Before Python 3.12, a task of its own makes the call, which runs only code of a library."""
+    server = cloud.kv_server()
+
+    async def send() -> None:
+        async with httpx.AsyncClient(headers=server.headers) as client:
+            await asyncio.wait_for(client.post(server.url, json=["GET", "a"]), 30)
+
+    asyncio.run(send())
+    assert places(cloud) == ["send"]
+
+
+def test_the_place_is_shown_once_while_it_stays_the_same(cloud: Cloud) -> None:
+    server = cloud.kv_server()
+    for key in "ab":
+        httpx.post(server.url, json=["GET", key], headers=server.headers)
+    httpx.post(server.url, json=["GET", "c"], headers=server.headers)
+    text = section(cloud, width=140)
+    assert text.count("in test_the_place_is_shown_once_while_it_stays_the_same") == 2
+
+
+SOURCE = """
+import httpx
+
+def application(server):
+    return httpx.post(server.url, json=["GET", "a"], headers=server.headers).json()
+
+def test_it(kv_server):
+    assert application(kv_server) == 1
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("setting", "options", "shown"),
+    [
+        ("auto", [], [False, True]), ("auto", ["--fakecloud-report=pages"], [True]),
+        ("true", [], [True]), ("false", ["--fakecloud-report=pages"], [False, False]),
+    ],
+)  # fmt: skip
+def test_they_are_recorded_for_pages_and_tests_that_failed_in_the_last_run(
+    run: Run, pytester: Any, setting: str, options: list[str], shown: list[bool]
+) -> None:
+    pytester.makeini(f"[pytest]\nfakecloud_call_sites = {setting}")
+    for expected in shown:
+        text = "\n".join(run(SOURCE, "-p", "cacheprovider", *options).outlines)
+        assert (" in application" in text.partition("--- fakecloud ---")[2]) is expected
