@@ -96,7 +96,7 @@ class Subject:
 
     def deliver(self) -> None:
         """Let the queues deliver until they are idle, with three firings of each schedule."""
-        for queue in (handle for handle in self.cloud.fakes() if handle.fixture == "queue"):
+        for queue in (fake for fake in self.cloud.fakes() if fake.fixture == "queue"):
             if queue.schedules():
                 queue.clock.advance("3m")
             else:

@@ -19,7 +19,7 @@ import requests
 from pytest_httpserver import HTTPServer
 from werkzeug.serving import make_server
 
-from pytest_fakecloud.cloud.fake import Context, Handle
+from pytest_fakecloud.cloud.fake import Context, Fake
 from pytest_fakecloud.http.app import App, Route
 from pytest_fakecloud.http.hub import Hub
 from pytest_fakecloud.http.messages import Request
@@ -76,7 +76,7 @@ class BareApp(App):
         return clock.wait(self.engine.signal, lambda: None, clock.now_us() + 60_000_000)
 
 
-class Bare(Handle):
+class Bare(Fake):
     """A fake without an engine."""
 
     service = fixture = "bare"
@@ -158,7 +158,7 @@ def mounting() -> list[bool]:
     def mount() -> None:
         hub.mount(wsgi).close()
 
-    def handle() -> None:
+    def fake() -> None:
         Bare().close()
 
     def httpserver() -> None:
@@ -166,16 +166,14 @@ def mounting() -> list[bool]:
             pass
 
     table = compare(
-        {"raw listener": raw, "mount + close": mount, "a whole handle": handle},
-        rounds=40,
-        calls=300,
+        {"raw listener": raw, "mount + close": mount, "a whole fake": fake}, rounds=40, calls=300
     )
     print(table)
     slow = compare({"mount + close": mount, "pytest-httpserver": httpserver}, rounds=1, calls=3)
     hub.stop()
     return [
         line("mount + close / raw listener", table.ratio("mount + close", "raw listener"), 3),
-        line("a whole handle / raw listener", table.ratio("a whole handle", "raw listener")),
+        line("a whole fake / raw listener", table.ratio("a whole fake", "raw listener")),
         line(
             "a fresh pytest-httpserver / mount + close",
             slow.ratio("pytest-httpserver", "mount + close"),

@@ -172,7 +172,7 @@ def serving(count: int, *options: str) -> Iterator[list[Server]]:
             )  # fmt: skip
             assert process.stdout is not None
             summary = json.loads(process.stdout.readline())
-            parts = urlsplit(summary["handles"][0]["url"])
+            parts = urlsplit(summary["fakes"][0]["url"])
             servers.append(Server(process, (parts.hostname or "", parts.port or 0)))
         yield servers
     finally:

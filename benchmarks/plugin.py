@@ -28,7 +28,7 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.cloud.base import Transport
-from pytest_fakecloud.cloud.fake import Handle
+from pytest_fakecloud.cloud.fake import Fake
 from pytest_fakecloud.http.messages import Request
 from pytest_fakecloud.process.surroundings import changes_for
 
@@ -304,7 +304,7 @@ def first_requests() -> list[bool]:
         for _ in range(TURNS):
             with Cloud(1, delivery="driven") as cloud:
                 settings = {"topics": {"t": 1}} if fixture == "broker" else {}
-                fake: Handle = getattr(cloud, fixture)(**settings)
+                fake: Fake = getattr(cloud, fixture)(**settings)
                 app, headers = fake._app, list(fake.headers.items())
                 times = [perf_counter()]
                 for _ in range(2):

@@ -33,7 +33,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.cloud.fake import Handle
+from pytest_fakecloud.cloud.fake import Fake
 
 from .raw import raw_server
 from .timing import compare, limit, line
@@ -202,8 +202,8 @@ def memory() -> list[bool]:
             sock.sendall(packed(COMMANDS["SET"]))
             sock.recv(99)
 
-        def post(handle: Handle, path: str, body: bytes) -> None:
-            client.post(handle.url + path, content=body, headers=handle.headers).raise_for_status()
+        def post(fake: Fake, path: str, body: bytes) -> None:
+            client.post(fake.url + path, content=body, headers=fake.headers).raise_for_status()
 
         def publish() -> None:
             post(queue, "/v2/publish/https://app.example.com/hook", b"{}")

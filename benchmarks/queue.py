@@ -18,7 +18,7 @@ from typing import Any
 import requests
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.cloud.fake import Context, Handle
+from pytest_fakecloud.cloud.fake import Context, Fake
 from pytest_fakecloud.http.app import App, Route
 from pytest_fakecloud.http.messages import Answer, Request
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest
@@ -66,7 +66,7 @@ class NoEngine:
         return None
 
 
-class HookServer(Handle):
+class HookServer(Fake):
     """A fake that serves the loopback application."""
 
     service = "hook"

@@ -207,7 +207,7 @@ def without_search() -> list[bool]:
     table = compare({name: write(name) for name in engines}, rounds=15)
     print(table)
     code = (
-        "import sys; from pytest_fakecloud.kv import handle; "
+        "import sys; from pytest_fakecloud.kv import fake; "
         "print([n for n in sys.modules if 'kv.search' in n or 'Stemmer' in n])"
     )
     completed = subprocess.run(

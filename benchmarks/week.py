@@ -53,7 +53,7 @@ class Week:
 
     def __init__(self, summary: dict[str, Any], pid: int, destination: str) -> None:
         self.pool = urllib3.PoolManager(retries=False, timeout=30)
-        self.handles = {handle["fixture"]: handle for handle in summary["handles"]}
+        self.fakes = {fake["fixture"]: fake for fake in summary["fakes"]}
         self.control = summary["control"]
         self.pid = pid
         self.destination = destination
@@ -62,10 +62,10 @@ class Week:
 
     def ask(self, fixture: str, method: str, path: str, body: object = None, **more: str) -> None:
         """Make one call of a client, and keep a response that is not a success."""
-        handle = self.handles[fixture]
-        headers = {**handle["headers"], "Content-Type": "application/json", **more}
+        fake = self.fakes[fixture]
+        headers = {**fake["headers"], "Content-Type": "application/json", **more}
         content = None if body is None else json.dumps(body)
-        answer = self.pool.request(method, handle["url"] + path, body=content, headers=headers)
+        answer = self.pool.request(method, fake["url"] + path, body=content, headers=headers)
         self.calls += 1
         if answer.status >= 300:
             self.failed.append(f"{method} {path}: {answer.status} {answer.data[:200]!r}")
@@ -94,12 +94,12 @@ class Week:
             self.ask("queue", "POST", f"/v2/publish/{self.destination}", {"n": name})
             delay = {"Upstash-Delay": "30m", "Upstash-Retries": "1"}
             self.ask("queue", "POST", f"/v2/publish/{self.destination}", {"late": name}, **delay)
-        for handle in self.handles.values():
-            self.pool.request("POST", handle["url"] + "/", body=b"x" * 1_000_000)
-        for path in ("/state", "/clock", "/journal?limit=200", "/problems"):
+        for fake in self.fakes.values():
+            self.pool.request("POST", fake["url"] + "/", body=b"x" * 1_000_000)
+        for path in ("/state", "/clock", "/journal?limit=200", "/violations"):
             self.look(path)
-        for handle in self.handles.values():
-            self.look(f"/handles/{handle['name']}/view")
+        for fake in self.fakes.values():
+            self.look(f"/fakes/{fake['name']}/view")
         self.look("/clock", {"action": "advance", "by": "1h"})
 
     def figures(self) -> tuple[float, int, int]:

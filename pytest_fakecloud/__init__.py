@@ -11,7 +11,7 @@ A test requests a fixture and receives a fake::
     destination         Destination       a server for deliveries
     fakecloud           Cloud             all fakes of a test: clock, violations, more fakes
 
-Every fake (``Handle``) has ``url``, ``token`` and ``client()`` to connect, ``load()``, ``reset()``
+Every fake (``Fake``) has ``url``, ``token`` and ``client()`` to connect, ``load()``, ``reset()``
 and ``snapshot()`` for its data, ``faults`` (``FaultPlan``), ``journal`` (``Journal``, of ``Call``)
 and ``assert_called()``. Each service adds its own methods. ``fakecloud.clock`` is a ``Clock``. The
 settings are in ``KVSettings``, ``VectorSettings``, ``BrokerSettings`` and ``QueueSettings``.
@@ -25,7 +25,7 @@ The package for contributors::
     cli.py  standalone/              the command, and fakes in another process
     reporting  recordings/           reports of failing tests, and archives of their calls
     cloud                            Cloud: one clock, one seed, any number of fakes; one pytest run
-    kv  vector  broker  queue        the services: handle, settings, model, errors, engine in each
+    kv  vector  broker  queue        the services: fake, settings, model, errors, engine in each
     faults  http  core               faults; server and pipeline; clock, journal, ids, errors
 
 Only the names imported below are public; everything else may change.
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     )
     from .core.journal import Results as Results
     from .core.journal import Journal as Journal
-    from .core.violations import Problem as Problem
+    from .core.violations import Violation as Violation
     from .core.timers import Duration as Duration, Instant as Instant
     from .explore.programs import observed as observed, replay_schedule as replay_schedule
     from .explore.result.exploration import (
@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     from .faults.fault import Fault as Fault
     from .faults.plan import FaultPlan as FaultPlan
     from .faults.answers import Response as Response
-    from .cloud.fake import Handle as Handle, Snapshot as Snapshot
+    from .cloud.fake import Fake as Fake, Snapshot as Snapshot
     from .kv.errors import CommandError as CommandError, RestError as RestError
     from .kv.fake import KVServer as KVServer, KVSettings as KVSettings
     from .kv.search.index import Search as Search

@@ -20,14 +20,14 @@ broker.settings BrokerLimits
 broker.views GroupView TopicView
 cloud.cloud Cloud
 cloud.every_failure BrokenRunsError
-cloud.fake Handle Snapshot
+cloud.fake Fake Snapshot
 cloud.session.warning FakecloudWarning
 core.calls Call Event
 core.clock Clock
 core.errors ContractError FakecloudError ServiceError
 core.journal Journal Results
 core.timers Duration Instant
-core.violations Problem
+core.violations Violation
 explore.programs observed replay_schedule
 explore.promises always at_most_one eventually follows linearizable monotonic_reads never
 explore.promises nothing_lost once sometimes

@@ -12,11 +12,11 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar, Self
 
-from pytest_fakecloud.cloud.fake import Context, Handle
+from pytest_fakecloud.cloud.fake import Context, Fake
 from pytest_fakecloud.core.errors import ServiceError
 from pytest_fakecloud.core.field_types import TEXT
 from pytest_fakecloud.core.matching import Field
-from pytest_fakecloud.core.settings import HandleConfig
+from pytest_fakecloud.core.settings import FakeConfig
 from pytest_fakecloud.http.app import App, Route
 from pytest_fakecloud.http.messages import Answer, Request, Stream
 from pytest_fakecloud.http.server import Connection
@@ -144,7 +144,7 @@ class DemoApp(App):
         return Answer(b"", 200, headers)
 
 
-class Demo(Handle):
+class Demo(Fake):
     """A fake with a server of its own."""
 
     service = "demo"
@@ -154,7 +154,7 @@ class Demo(Handle):
         self.context = context = context or Context.alone()
         self._engine = Engine(context.clock)
         self.app: DemoApp = DemoApp(self._engine)
-        super().__init__(context, self.app, HandleConfig(name=name))
+        super().__init__(context, self.app, FakeConfig(name=name))
         self._mount.on_close.append(self._engine.signal.close)
 
     @property

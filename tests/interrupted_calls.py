@@ -18,7 +18,7 @@ from typing import Any
 
 import httpx
 
-from pytest_fakecloud import Cloud, Handle, PublishedMessage, Response, VectorIndex
+from pytest_fakecloud import Cloud, Fake, PublishedMessage, Response, VectorIndex
 from pytest_fakecloud.cloud.base import fixture_fake
 
 SHOP = "https://shop.example.com"
@@ -205,16 +205,16 @@ def open_cloud() -> None:
         cloud.kv_server()
 
 
-def handle_calls(name: str, data: object) -> dict[str, Entry]:
+def fake_calls(name: str, data: object) -> dict[str, Entry]:
     """Return calls of the methods that all fakes have, for the fake with this name in ``World``."""
 
     def call(method: str, *arguments: object) -> Entry:
         return lambda world: partial(getattr(getattr(world, name), method), *arguments)
 
     def asserted(world: World) -> Callable[[], object]:
-        handle: Handle = getattr(world, name)
-        httpx.get(f"{handle.url}/nothing", headers=handle.headers)
-        return handle.assert_called
+        fake: Fake = getattr(world, name)
+        httpx.get(f"{fake.url}/nothing", headers=fake.headers)
+        return fake.assert_called
 
     return {
         "assert_called": asserted,
@@ -236,7 +236,7 @@ def handle_calls(name: str, data: object) -> dict[str, Entry]:
 
 
 def without_data(name: str) -> dict[str, Entry]:
-    calls = handle_calls(name, None)
+    calls = fake_calls(name, None)
     del calls["load"]
     return calls
 
@@ -304,7 +304,7 @@ def delivered(**options: Any) -> Entry:
 CALLS: dict[str, dict[str, Entry]] = {
     "Between": {"remove": lambda world: world.kv.between(1, run=int).remove},
     "Broker": {
-        **handle_calls("broker", {"orders": ["a", "b"]}),
+        **fake_calls("broker", {"orders": ["a", "b"]}),
         "assert_caught_up": lambda world: caught_up(world),
         "assert_committed": lambda world: partial(world.broker.assert_committed, "workers"),
         "assert_not_committed": lambda world: partial(
@@ -378,7 +378,7 @@ CALLS: dict[str, dict[str, Entry]] = {
         ),
         "explore": explored,
         "fakes": lambda world: world.cloud.fakes,
-        "problems": lambda world: world.cloud.problems,
+        "violations": lambda world: world.cloud.violations,
         "replay": lambda world: partial(world.cloud.replay, RECORDING, into=world.kv),
         "reset": lambda world: world.cloud.reset,
         "restore": lambda world: partial(world.cloud.restore, world.start),
@@ -433,7 +433,7 @@ CALLS: dict[str, dict[str, Entry]] = {
         "events": lambda world: world.cloud.journal.events,
     },
     "KVServer": {
-        **handle_calls("kv", {"price": "7", "cart": {"a": "1"}}),
+        **fake_calls("kv", {"price": "7", "cart": {"a": "1"}}),
         "assert_not_searched": lambda world: partial(world.kv.assert_not_searched, "none"),
         "assert_searched": lambda world: searched(world),
         "between": between,
@@ -485,7 +485,7 @@ CALLS: dict[str, dict[str, Entry]] = {
     },
     "PublishedMessage": {"cancel": lambda world: world.pending().cancel},
     "Queue": {
-        **handle_calls("queue", {"messages": []}),
+        **fake_calls("queue", {"messages": []}),
         "assert_dead_lettered": lambda world: world.queue.assert_dead_lettered,
         "assert_delivered": lambda world: world.queue.assert_delivered,
         "assert_idle": lambda world: idle(world),
@@ -557,7 +557,7 @@ CALLS: dict[str, dict[str, Entry]] = {
         "set_retention": lambda world: partial(world.broker.topic("orders").set_retention, "1h"),
     },
     "VectorIndex": {
-        **handle_calls("index", [{"id": "3", "vector": [1.0, 2.0]}]),
+        **fake_calls("index", [{"id": "3", "vector": [1.0, 2.0]}]),
         "assert_not_queried": lambda world: partial(world.index.assert_not_queried, top_k=99),
         "assert_not_upserted": lambda world: partial(world.index.assert_not_upserted, "none"),
         "assert_queried": lambda world: queried(world).assert_queried,
@@ -691,7 +691,7 @@ EXCUSED: Mapping[str, str] = {
     "DeadLetterView.json": _VALUE,
     "DeliveredRequest": _VALUE,
     "Destination.load": "always an error",
-    "Handle": "an abstract class",
+    "Fake": "an abstract class",
     "Headers": _VALUE,
     "PublishedMessage.json": _VALUE,
     "Record": _VALUE,

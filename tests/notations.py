@@ -231,7 +231,7 @@ class RestPlayer(RequestPlayer):
         answer = self.fake._app.answer(Request(method, raw, headers, body))
         assert isinstance(answer, Answer)
         assert isinstance(answer.body, bytes)
-        assert not [each for each in self.fake._context.problems if each.kind == "bug"]
+        assert not [each for each in self.fake._context.violations if each.kind == "bug"]
         headers = [*answer.headers, ("Content-Type", answer.content_type or "")]
         return Fetched(answer.status, dict(headers), answer.body)
 

@@ -35,13 +35,13 @@ from pytest_fakecloud.broker.views import GROUP_FIELDS, TOPIC_FIELDS, GroupView,
 from pytest_fakecloud.cloud.base import fixture_fake
 from pytest_fakecloud.cloud.cloud import Cloud
 from pytest_fakecloud.cloud.every_failure import Failure
-from pytest_fakecloud.cloud.fake import HANDLE_FIELDS, Handle
+from pytest_fakecloud.cloud.fake import FAKE_FIELDS, Fake
 from pytest_fakecloud.core.calls import CALL_FIELDS, EVENT_FIELDS, Call, Event
 from pytest_fakecloud.core.journal import Journal, Results
 from pytest_fakecloud.core.matching import Field, fields_of
 from pytest_fakecloud.core.recorder import Recorder
 from pytest_fakecloud.core.settings import settings_of
-from pytest_fakecloud.core.violations import ALLOWABLE, PROBLEM_FIELDS, Problem
+from pytest_fakecloud.core.violations import ALLOWABLE, VIOLATION_FIELDS, Violation
 from pytest_fakecloud.faults.plan import FaultPlan
 from pytest_fakecloud.kv.command_fields import COMMAND_FIELDS
 from pytest_fakecloud.kv.search.index import Search
@@ -76,8 +76,8 @@ Names = Iterable[str]
 
 ITEMS: Mapping[str, Mapping[str, tuple[type, Mapping[str, Field]]]] = {
     "core": {
-        "HandleWhere": (Handle, HANDLE_FIELDS),
-        "ProblemWhere": (Problem, PROBLEM_FIELDS),
+        "FakeWhere": (Fake, FAKE_FIELDS),
+        "ViolationWhere": (Violation, VIOLATION_FIELDS),
         "FailureWhere": (Failure, fields_of(Failure)),
         "DifferenceWhere": (Difference, fields_of(Difference)),
     },
@@ -101,7 +101,7 @@ ITEMS: Mapping[str, Mapping[str, tuple[type, Mapping[str, Field]]]] = {
 }
 """The items that ``Results.where()`` filters: their class and table, by the name of the type."""
 PARTS: Mapping[str, Mapping[str, Names]] = {
-    "core": {"ProblemFields": {name for facts in ALLOWABLE.values() for name in facts}},
+    "core": {"ViolationFields": {name for facts in ALLOWABLE.values() for name in facts}},
     "kv": {"CommandFields": COMMAND_FIELDS, "SearchFields": SEARCH_FIELDS.keys() - {"index"}},
     "vector": {
         "UpsertFields": UPSERT_FIELDS.keys() - {"id"},
@@ -183,7 +183,7 @@ def _service_classes(fake: Any) -> str:
     classes += [
         _repeated(Journal, own, results, note=_NARROWER),
         _repeated(FaultPlan, own, results),
-        _repeated(Handle, own, results, attributes),
+        _repeated(Fake, own, results, attributes),
     ]
     if plan._service_fields:
         classes.append(_keywords(f"{own}ServiceMatchers", plan._service_fields, "Matchers"))
@@ -311,7 +311,7 @@ def _imports(text: str, owners: Mapping[str, str]) -> str:
     named = (each for each in ast.walk(tree) if isinstance(each, ast.Name))
     used = {each.id for each in named if isinstance(each.ctx, ast.Load)} - own - {*vars(builtins)}
     known = {one.__name__: one.__module__ for every in ITEMS.values() for one, _ in every.values()}
-    for shared in (Journal, FaultPlan, Handle, Results, Call, Event):
+    for shared in (Journal, FaultPlan, Fake, Results, Call, Event):
         source = inspect.getsource(sys.modules[shared.__module__])
         known |= _imported(ast.parse(source), shared.__module__)
         known[shared.__name__] = shared.__module__

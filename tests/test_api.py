@@ -24,7 +24,7 @@ def test_lists_of_findings_have_only_last_and_where(cloud: Cloud) -> None:
     queue = cloud.queue()
     vector = cloud.vector_index(dimension=1)
     for found in (
-        cloud.fakes(), cloud.problems(), broker.journal.calls(), broker.records("orders"),
+        cloud.fakes(), cloud.violations(), broker.journal.calls(), broker.records("orders"),
         queue.messages(), queue.attempts(), queue.dead_letters(), queue.schedules(),
         queue.run_until_idle(), vector.vectors(), cloud.callback_capture().callbacks(),
     ):  # fmt: skip

@@ -22,7 +22,7 @@ from pytest_fakecloud.cloud.services import PARTS, SERVICES
 
 from .harness import PACKAGE, check_each, syntax
 
-NAMES = sorted({service.handle.split(".")[1] for service in SERVICES.values()})
+NAMES = sorted({service.fake.split(".")[1] for service in SERVICES.values()})
 REPORTS = tuple(f"{name}.report" for name in NAMES)
 """The folders of the services that have a floor of their own, above `reporting`."""
 

@@ -37,12 +37,12 @@ def cloud(request: pytest.FixtureRequest) -> Iterator[Cloud]:
 
 
 def ask(
-    handle: Any, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+    fake: Any, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
 ) -> Any:
     data = None if body is None else json.dumps(body).encode()
     with urllib3.PoolManager(retries=False, timeout=10) as pool:
         answer = pool.request(
-            method, handle.url + path, body=data, headers={**handle.headers, **(headers or {})}
+            method, fake.url + path, body=data, headers={**fake.headers, **(headers or {})}
         )
     assert answer.status < 500, (method, path, answer.data)
     return json.loads(answer.data) if answer.data else None
@@ -129,7 +129,7 @@ def test_the_control_api(cloud: Cloud) -> None:
         url = mount.url + PREFIX
         headers: ClassVar = {"Authorization": "Bearer control-token"}
 
-    for path in ("/state", "/clock", "/journal", "/handles/queue/messages", "/handles/kv_server"):
+    for path in ("/state", "/clock", "/journal", "/fakes/queue/messages", "/fakes/kv_server"):
         ask(Api, "GET", path)
     now = ask(Api, "GET", "/clock")
     if now["now"].startswith("9999"):

@@ -132,7 +132,7 @@ def check_clocks(world: World) -> None:
 def check(world: World) -> None:
     """Use every part that a call could have left locked or half changed."""
     world.cloud.fakes()
-    world.cloud.problems()
+    world.cloud.violations()
     world.cloud.journal.calls()
     check_clocks(world)
     check_kv(world)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import pytest_fakecloud
-from pytest_fakecloud import Cloud, ContractError, Handle, ServiceError, plugin
+from pytest_fakecloud import Cloud, ContractError, Fake, ServiceError, plugin
 from pytest_fakecloud.cloud.base import fixture_fake
 from pytest_fakecloud.cloud.services import SERVICES
 from pytest_fakecloud.core.calls import CALL_FIELDS
@@ -59,7 +59,7 @@ CLOCK = {
 CLOUD = {
     *SERVICES,
     "aio", "allow", "authority", "autojump", "clock", "close", "closed", "env", "every_failure",
-    "explore", "fakes", "journal", "problems", "replay", "reset", "restore", "seed", "snapshot",
+    "explore", "fakes", "journal", "violations", "replay", "reset", "restore", "seed", "snapshot",
 }  # fmt: skip
 SHOWN = {
     "fakecloud": CLOUD,
@@ -96,16 +96,16 @@ def test_dir_shows_what_a_test_may_use(place: str, cloud: Cloud) -> None:
 
 @pytest.mark.parametrize("fixture", SERVICES)
 def test_dir_of_a_fake_shows_what_is_documented(fixture: str, cloud: Cloud) -> None:
-    handle = fixture_fake(cloud, fixture)
-    _, _, section = f"\n{surface()}".partition(f"\nclass {type(handle).__name__}(")
+    fake = fixture_fake(cloud, fixture)
+    _, _, section = f"\n{surface()}".partition(f"\nclass {type(fake).__name__}(")
     documented = set(re.findall(r"^    ([a-z]\w*)", section.partition("\nclass ")[0], re.M))
     if fixture in HIDING:
-        assert shown(handle) < documented
+        assert shown(fake) < documented
     else:
-        assert shown(handle) == documented
-    assert handle.clock is cloud.clock
+        assert shown(fake) == documented
+    assert fake.clock is cloud.clock
     for part in ("clock", "journal"):
-        assert shown(getattr(handle, part)) == SHOWN[f"fakecloud.{part}"]
+        assert shown(getattr(fake, part)) == SHOWN[f"fakecloud.{part}"]
 
 
 USE = Path(__file__).parent / "typed_use.py"
@@ -250,14 +250,14 @@ def test_every_fixture_is_used_with_its_type() -> None:
     assert used >= plugin._FIXTURES
 
 
-def test_what_a_method_of_a_handle_returns_can_be_named() -> None:
+def test_what_a_method_of_a_fake_returns_can_be_named() -> None:
     public = {name: getattr(pytest_fakecloud, name) for name in pytest_fakecloud.__all__}
-    handles = [one for one in public.values() if isinstance(one, type) and issubclass(one, Handle)]
-    assert len(handles) > 6
+    fakes = [one for one in public.values() if isinstance(one, type) and issubclass(one, Fake)]
+    assert len(fakes) > 6
     unnamed = {
-        f"{handle.__name__}.{name}: {word}"
-        for handle in handles
-        for owner in handle.__mro__
+        f"{fake.__name__}.{name}: {word}"
+        for fake in fakes
+        for owner in fake.__mro__
         if owner.__module__.startswith("pytest_fakecloud.")
         for name, word in _returned(owner)
         # Awaitables are used immediately, and named tuples are read by their fields.

@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.cloud.fake import Handle
+from pytest_fakecloud.cloud.fake import Fake
 from pytest_fakecloud.http.messages import Answer, Request, same
 from pytest_fakecloud.standalone.api import PREFIX, ControlApp
 from pytest_fakecloud.standalone.control.shapes import WITHOUT_TOKEN
@@ -57,8 +57,8 @@ def client() -> Iterator[httpx.Client]:
         yield client
 
 
-def fake(cloud: Cloud, name: str) -> Handle:
-    (found,) = (handle for handle in cloud.fakes() if handle.name == name)
+def fake(cloud: Cloud, name: str) -> Fake:
+    (found,) = (fake for fake in cloud.fakes() if fake.name == name)
     return found
 
 
@@ -66,8 +66,8 @@ def fake(cloud: Cloud, name: str) -> Handle:
 
 
 def test_a_fake_listens_on_one_loopback_address(cloud: Cloud) -> None:
-    for handle in cloud.fakes():
-        place = httpx.URL(handle.url)
+    for fake in cloud.fakes():
+        place = httpx.URL(fake.url)
         assert place.host == "127.0.0.1"
         socket.create_connection((place.host, place.port)).close()
         if sys.platform == "linux":  # elsewhere nothing listens on the other loopback addresses
@@ -79,10 +79,10 @@ def test_no_answer_may_be_read_by_a_page_of_another_origin(
     cloud: Cloud, client: httpx.Client
 ) -> None:
     asked = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
-    for handle in cloud.fakes():
+    for fake in cloud.fakes():
         for method in ("GET", "OPTIONS"):
-            for headers in (asked, {**asked, **handle.headers}):
-                answer = client.request(method, handle.url + READS[handle.name], headers=headers)
+            for headers in (asked, {**asked, **fake.headers}):
+                answer = client.request(method, fake.url + READS[fake.name], headers=headers)
                 assert not [name for name in answer.headers if name.startswith("access-control-")]
 
 
@@ -92,16 +92,16 @@ def test_no_answer_may_be_read_by_a_page_of_another_origin(
 def test_a_wrong_token_is_a_401_before_the_request_is_read(
     cloud: Cloud, client: httpx.Client
 ) -> None:
-    for handle in cloud.fakes():
+    for fake in cloud.fakes():
         body = b"{no json"
-        url = handle.url + BAD_BODIES[handle.name]
+        url = fake.url + BAD_BODIES[fake.name]
         for headers in (
             {},
             {"Authorization": "Bearer wrong"},
             {"Authorization": "Basic d3Jvbmc6eA=="},
         ):
-            assert client.post(url, content=body, headers=headers).status_code == 401, handle.name
-        assert client.post(url, content=body, headers=handle.headers).status_code == 400
+            assert client.post(url, content=body, headers=headers).status_code == 401, fake.name
+        assert client.post(url, content=body, headers=fake.headers).status_code == 400
 
 
 HEADS = {
@@ -117,7 +117,7 @@ HEADS = {
 def test_no_body_is_read_without_a_token(cloud: Cloud, name: str) -> None:
     control = ControlApp(cloud, "the-control-token")
     mount = cloud._context.hub.mount(control)
-    doors = {urlsplit(handle.url): BAD_BODIES[handle.name] for handle in cloud.fakes()}
+    doors = {urlsplit(fake.url): BAD_BODIES[fake.name] for fake in cloud.fakes()}
     doors[urlsplit(mount.url)] = f"{PREFIX}/call"
     for address, path in doors.items():
         for credentials in ("", "Authorization: Bearer wrong\r\n"):
@@ -144,9 +144,9 @@ def test_a_token_reaches_its_own_fake_alone(cloud: Cloud, client: httpx.Client) 
 
 def test_no_token_of_a_fake_reaches_the_control_api(cloud: Cloud) -> None:
     app = ControlApp(cloud, "the-control-token")
-    for handle in cloud.fakes():
-        for value in (handle.headers["Authorization"], f"Bearer {handle.token}"):
-            for path in ("/state", "/clock", "/journal", "/call", "/handles"):
+    for fake in cloud.fakes():
+        for value in (fake.headers["Authorization"], f"Bearer {fake.token}"):
+            for path in ("/state", "/clock", "/journal", "/call", "/fakes"):
                 assert control(app, "POST", path, value).status == 401
     assert control(app, "GET", "/state", "Bearer the-control-token").status == 200
 
@@ -186,17 +186,17 @@ def test_tokens_are_compared_in_constant_time(
         compared.append((given, expected))
         return same(Watched(given), expected)
 
-    for handle in cloud.fakes():
-        client.get(handle.url)  # imports its routes
+    for fake in cloud.fakes():
+        client.get(fake.url)  # imports its routes
     for module in [*sys.modules.values()]:
         if module.__name__ != __name__ and getattr(module, "same", None) is same:
             monkeypatch.setattr(module, "same", compare)
-    for handle in cloud.fakes():
+    for fake in cloud.fakes():
         compared.clear()
-        value = handle.headers["Authorization"].replace(handle.token, "wrong")
-        client.get(handle.url + READS[handle.name], headers={"Authorization": value})
-        secret = getattr(handle, "password", handle.token)
-        assert secret in [expected for _, expected in compared], handle.name
+        value = fake.headers["Authorization"].replace(fake.token, "wrong")
+        client.get(fake.url + READS[fake.name], headers={"Authorization": value})
+        secret = getattr(fake, "password", fake.token)
+        assert secret in [expected for _, expected in compared], fake.name
     compared.clear()
     control(ControlApp(cloud, "the-control-token"), "GET", "/state", "Bearer wrong")
     assert ("wrong", "the-control-token") in compared
@@ -205,7 +205,7 @@ def test_tokens_are_compared_in_constant_time(
 
 
 def test_tokens_are_random_whatever_the_seed(cloud: Cloud) -> None:
-    secrets = [handle.token for handle in cloud.fakes()]
+    secrets = [fake.token for fake in cloud.fakes()]
     with Cloud(seed=1) as again:  # the same seed
         secrets += [again._start(name, {}).token for name in SERVICES]
     assert len(set(secrets)) == 2 * len(SERVICES)
@@ -274,7 +274,7 @@ def test_a_service_that_no_list_names_is_not_imported(cloud: Cloud) -> None:
         body = json.dumps({"fixture": name}).encode()
         headers = [("Host", "127.0.0.1"), ("Authorization", "Bearer t")]
         before = set(sys.modules)
-        answer = app.answer(Request("POST", f"{PREFIX}/handles", headers, body))
+        answer = app.answer(Request("POST", f"{PREFIX}/fakes", headers, body))
         assert isinstance(answer, Answer)
         assert answer.status in (400, 404, 422)
         assert set(sys.modules) == before

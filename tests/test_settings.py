@@ -14,7 +14,7 @@ import pytest
 import pytest_fakecloud
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.broker.settings import BrokerConfig, BrokerLimits
-from pytest_fakecloud.cloud.services import SERVICES, find, handle_class
+from pytest_fakecloud.cloud.services import SERVICES, fake_class, find
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.settings import Setting, read, settings_of
 from pytest_fakecloud.kv.settings import KVConfig
@@ -28,7 +28,7 @@ ENGINES = {"kv_server": "redis://h", "broker": "kafka://h"}
 @pytest.mark.parametrize("fixture", SERVICES)
 def test_type_checkers_know_the_settings_that_are_read(fixture: str) -> None:
     """Compare the keywords of each fake in the stub with the class that declares its settings."""
-    declared = settings_of(handle_class(find(fixture))._settings)
+    declared = settings_of(fake_class(find(fixture))._settings)
     parameter = getattr(Cloud, fixture).__annotations__["settings"]
     name = parameter.removeprefix("Unpack[").removesuffix("]")
     typed = getattr(pytest_fakecloud, name)
@@ -52,7 +52,7 @@ def test_no_value_is_anything_but_taken_or_a_contract_error(fixture: str) -> Non
     rejected = 0
     shown = [value for kind, value in KINDS.items() if kind != "unshowable"]
     with Cloud(seed=1) as cloud:
-        for name in settings_of(handle_class(find(fixture))._settings):
+        for name in settings_of(fake_class(find(fixture))._settings):
             for value in (*shown, 0, 10**30, {"a": None}):
                 try:
                     cloud._start(fixture, {name: value}).close()
@@ -65,7 +65,7 @@ def test_no_value_is_anything_but_taken_or_a_contract_error(fixture: str) -> Non
 
 @pytest.mark.parametrize("fixture", ENGINES)
 def test_settings_that_the_chosen_engine_ignores_are_rejected(fixture: str) -> None:
-    declared: Any = handle_class(find(fixture))._settings
+    declared: Any = fake_class(find(fixture))._settings
     for name, each in settings_of(declared).items():
         value = _other(name, each)
         for chosen, engine in (("memory", None), ("real", ENGINES[fixture])):

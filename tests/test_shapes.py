@@ -51,7 +51,7 @@ Ask = Callable[..., object]
 FREE = {
     # Names chosen by the code under test or a test, and strings written by the fakes.
     "events": "run",
-    "calls": "dlq event fault group index instance key name namespace note problem run",
+    "calls": "dlq event fault group index instance key name namespace note violation run",
     "messages": "schedule_id timeline",
     "dead letters": "timeline",
     "attempts": "run_error wait_reason where",
@@ -64,16 +64,16 @@ FREE = {
     "queries": "data filter namespace",
     "searches": "index keys",
     "commands": "index key",
-    "handles": "token",
-    "problems": "text what",
+    "fakes": "token",
+    "violations": "text what",
     "faults of kv_server": "index key",
     "faults of broker": "group instance",
     "faults of queue": "dlq event id key name run",
-    **dict.fromkeys((f"allow {kind}" for kind in ALLOWABLE), "handle"),
-    "allow bug": "handle key",
-    "allow assertion": "handle key",
-    "allow rejected_step": "handle run_id",
-    "allow no_workflow": "handle run_id",
+    **dict.fromkeys((f"allow {kind}" for kind in ALLOWABLE), "fake"),
+    "allow bug": "fake key",
+    "allow assertion": "fake key",
+    "allow rejected_step": "fake run_id",
+    "allow no_workflow": "fake run_id",
 }
 """Fields whose strings have no known form."""
 OF_DELIVERIES = {
@@ -120,8 +120,8 @@ def tables(cloud: Cloud) -> dict[str, Fields]:
         "upserts": UPSERT_FIELDS,
         "queries": QUERY_FIELDS,
         "searches": SEARCH_FIELDS,
-        "handles": fields_of_list(cloud.fakes()),
-        "problems": fields_of_list(cloud.problems()),
+        "fakes": fields_of_list(cloud.fakes()),
+        "violations": fields_of_list(cloud.violations()),
         **{f"allow {kind}": fields for kind, fields in ALLOWABLE.items()},
         **{
             f"faults of {each.name}": each.faults._fact_fields
@@ -186,13 +186,13 @@ def test_a_kind_of_event_that_no_fake_records_is_an_error(cloud: Cloud) -> None:
 
 
 def test_fakes_and_services_are_named_by_the_error(cloud: Cloud) -> None:
-    cloud.journal.assert_not_called(service="vector", handle="vector_index")
+    cloud.journal.assert_not_called(service="vector", fake="vector_index")
     with pytest.raises(ContractError, match=r"did you mean 'queue'\? Known .*\bkv, queue"):
         cloud.journal.assert_not_called(service="qeue")
     with pytest.raises(
         ContractError, match="Known names: broker, callback_capture, kv_server, queue"
     ):
-        cloud.journal.assert_not_called(handle="cache")
+        cloud.journal.assert_not_called(fake="cache")
 
 
 def test_every_string_field_has_a_shape_or_is_known_to_have_none(cloud: Cloud) -> None:
@@ -258,8 +258,8 @@ def asked(cloud: Cloud) -> dict[str, tuple[Fields, Ask]]:
         "vector_index.assert_not_upserted": (UPSERT_FIELDS, index.assert_not_upserted),
         "vector_index.assert_not_queried": (QUERY_FIELDS, index.assert_not_queried),
         "kv_server.assert_not_searched": (known["searches"], kv.assert_not_searched),
-        "cloud.fakes().where": (known["handles"], cloud.fakes().where),
-        "cloud.problems().where": (known["problems"], cloud.problems().where),
+        "cloud.fakes().where": (known["fakes"], cloud.fakes().where),
+        "cloud.violations().where": (known["violations"], cloud.violations().where),
         "cloud.journal.calls": (known["calls"], cloud.journal.calls),
         "cloud.journal.calls().where": (known["calls"], cloud.journal.calls().where),
         "cloud.journal.assert_not_called": (known["calls"], cloud.journal.assert_not_called),

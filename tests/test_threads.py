@@ -61,9 +61,9 @@ def at_once(*jobs: Callable[[], object]) -> None:
         raise errors[0]
 
 
-def send(handle: Any, method: str, target: str, body: bytes = b"") -> None:
+def send(fake: Any, method: str, target: str, body: bytes = b"") -> None:
     """Send a request without a socket."""
-    response = handle._app.answer(Request(method, target, list(handle.headers.items()), body))
+    response = fake._app.answer(Request(method, target, list(fake.headers.items()), body))
     assert response.status < 500, (method, target, response)
 
 
@@ -185,15 +185,15 @@ def test_messages_schedules_groups_and_flow_control(cloud: Cloud) -> None:
 
 
 @pytest.mark.slow
-def test_handles_that_start_and_close_while_the_cloud_is_looked_at(cloud: Cloud) -> None:
+def test_fakes_that_start_and_close_while_the_cloud_is_looked_at(cloud: Cloud) -> None:
     first, last = cloud.kv_server(name="first"), cloud.kv_server(name="last")
 
     def start_and_close() -> None:
         cloud.kv_server().close()
 
     def look() -> None:
-        assert [handle.name for handle in cloud._context.handles.items][:2] == ["first", "last"]
-        _ = cloud.env, cloud.problems(), cloud.fakes()
+        assert [fake.name for fake in cloud._context.fakes.items][:2] == ["first", "last"]
+        _ = cloud.env, cloud.violations(), cloud.fakes()
         cloud.snapshot()
 
     def listen() -> None:

@@ -22,9 +22,9 @@ from pytest_fakecloud import (
     CommandError,
     DeadLetterView,
     Destination,
+    Fake,
     Fault,
     GroupView,
-    Handle,
     KVServer,
     ProducerRecord,
     PublishedMessage,
@@ -60,7 +60,7 @@ def test_clouds() -> None:
     assert_type(cloud.queue(retries=1), Queue)
     assert_type(cloud.journal.calls(status=200), Results[Call])
     cloud.clock.advence("1h")  # wrong
-    assert_type(cloud.fakes(), Results[Handle])
+    assert_type(cloud.fakes(), Results[Fake])
     held: bool = cloud.every_failure(print, status=500).only().held
     text: str = str(cloud.replay("x.har", move_clock=False)[0].where)
     print(held, text)
@@ -91,12 +91,12 @@ def test_every_handle(fakecloud: Cloud, kv_server: KVServer, destination: Destin
     fakecloud.clock.advance("24h")
     fakecloud.clock.advance(timedelta(hours=1))
     fakecloud.clock.advance([1])  # wrong
-    for handle in (kv_server, destination):
-        assert_type(handle.url, str)
-        assert_type(handle.env, dict[str, str])
-        use_calls(handle.assert_called("/set/*", times=1, status=200))
-        assert_type(handle.assert_called(re.compile("/set")).only().status, int | None)
-        handle.assert_not_called(5)  # wrong
+    for fake in (kv_server, destination):
+        assert_type(fake.url, str)
+        assert_type(fake.env, dict[str, str])
+        use_calls(fake.assert_called("/set/*", times=1, status=200))
+        assert_type(fake.assert_called(re.compile("/set")).only().status, int | None)
+        fake.assert_not_called(5)  # wrong
     saved = assert_type(kv_server.snapshot(), Snapshot)
     kv_server.restore(saved)
     kv_server.restore("saved")  # wrong

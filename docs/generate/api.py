@@ -8,7 +8,7 @@ from importlib import import_module
 from types import FunctionType
 from typing import Any
 
-from pytest_fakecloud.cloud.services import SERVICES, handle_class
+from pytest_fakecloud.cloud.services import SERVICES, fake_class
 from pytest_fakecloud.public_names import PART_NAMES, PUBLIC_NAMES
 
 from .markdown import HEAD, alias_docs, first_sentence, inline, table
@@ -31,8 +31,8 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
     "Deliveries and callbacks": ("queue.delivery.", "queue.capture."),
     "Faults": ("faults.", "cloud.every_failure"),
     "Exploring": ("explore.",),
-    "What happened": ("core.calls", "core.journal", "http.", "recordings"),
-    "Problems and errors": ("",),
+    "Calls and events": ("core.calls", "core.journal", "http.", "recordings"),
+    "Violations and errors": ("",),
 }
 """Headings, each with the modules whose names it contains. The first match wins."""
 _MODULES = PUBLIC_NAMES | PART_NAMES
@@ -125,7 +125,7 @@ def _told(name: str) -> str:
 
 
 _DOCUMENTED_ELSEWHERE = (
-    "Handle, Cloud, Results, FaultPlan, Destination, HTTPServer, ServiceError, list, tuple, dict, "
+    "Fake, Cloud, Results, FaultPlan, Destination, HTTPServer, ServiceError, list, tuple, dict, "
     "str, BaseException, Exception, AssertionError, OSError, Warning, UserWarning"
 )
 """Base classes whose members are documented elsewhere."""
@@ -143,6 +143,6 @@ def _is_settings(value: object) -> bool:
 
 def _link_to_settings(name: str) -> str:
     for fixture, service in SERVICES.items():
-        if handle_class(service)._settings.__name__ == name.replace("Settings", "Config"):
+        if fake_class(service)._settings.__name__ == name.replace("Settings", "Config"):
             return f"\nEach keyword: [settings of `{fixture}`](../settings.md#{fixture}).\n"
     return ""

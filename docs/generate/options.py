@@ -46,14 +46,10 @@ def _variables() -> Iterator[tuple[str, str, str]]:
     """Yield each environment variable of each fake, with the attribute that it contains."""
     with Cloud() as cloud:
         for fixture in ("kv_server", "vector_index", "broker", "queue"):
-            handle = fixture_fake(cloud, fixture)
-            for variable, value in handle.env.items():
+            fake = fixture_fake(cloud, fixture)
+            for variable, value in fake.env.items():
                 word = next(
-                    (
-                        attribute
-                        for attribute in _WORDS
-                        if getattr(handle, attribute, None) == value
-                    ),
+                    (attribute for attribute in _WORDS if getattr(fake, attribute, None) == value),
                     None,
                 )
                 assert word or not value, f"no attribute of {fixture} is {variable}"

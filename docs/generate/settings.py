@@ -7,9 +7,9 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from pytest_fakecloud.broker.settings import BrokerConfig, BrokerLimits
-from pytest_fakecloud.cloud.services import SERVICES, handle_class
+from pytest_fakecloud.cloud.services import SERVICES, fake_class
 from pytest_fakecloud.cloud.session.options import MarkerConfig
-from pytest_fakecloud.core.settings import HandleConfig, settings_of
+from pytest_fakecloud.core.settings import FakeConfig, settings_of
 from pytest_fakecloud.core.timers import Duration, Instant
 from pytest_fakecloud.plugin import SETTINGS as INI
 from pytest_fakecloud.queue.settings import PROFILES, PlanLimits, QueueConfig
@@ -56,11 +56,11 @@ def page() -> str:
     """Return the page as Markdown."""
     parts = [_HEAD, table(_COLUMNS, _general())]
     for fixture, service in SERVICES.items():
-        declared = handle_class(service)._settings
-        rows = [] if declared is HandleConfig else list(_rows(declared))
+        declared = fake_class(service)._settings
+        rows = [] if declared is FakeConfig else list(_rows(declared))
         own = table(_COLUMNS, rows) if rows else "It has no settings of its own.\n"
         parts += [f"\n## `{fixture}`\n\n", own, *_limits_of(declared)]
-    parts += ["\n## Every fake\n\n", table(_COLUMNS, _rows(HandleConfig))]
+    parts += ["\n## Every fake\n\n", table(_COLUMNS, _rows(FakeConfig))]
     return "".join(parts)
 
 
@@ -76,7 +76,7 @@ def _rows(declared: Any) -> Iterator[tuple[str, str, str, str]]:
     inherited = settings_of(declared.__base__)
     settings = sorted(settings_of(declared).items(), key=lambda item: item[0] in inherited)
     for name, setting in settings:
-        if declared is HandleConfig or name not in settings_of(HandleConfig):
+        if declared is FakeConfig or name not in settings_of(FakeConfig):
             kind, default = _type(setting.kind.accepts), _literal(setting.default)
             note = _ENGINES[setting.engines] if "engine" in settings_of(declared) else ""
             yield f"`{name}`", f"`{kind}`", f"`{default}`", meanings[setting.attribute] + note

@@ -51,11 +51,11 @@ if TYPE_CHECKING:
 
     from .faults import BrokerFaults
     from .real_kafka.engine import KafkaEngine
-    from .typed import BrokerHandle as Handle
+    from .typed import BrokerFake as Fake
     from .typed import BrokerSettings as BrokerSettings
     from .typed import ListedFields, RecordFields
 else:
-    from ..cloud.fake import Handle
+    from ..cloud.fake import Fake
     from ..core.settings import keywords_of
 
     BrokerSettings = keywords_of(BrokerConfig, "``Cloud.broker()`` and of the marker")
@@ -72,7 +72,7 @@ _WHOLE_RECORD = Field(ITEM, lambda record: record, bare=True)
 class AioBroker(Aio["httpx.AsyncClient"]):
     """The asynchronous forms of a broker's methods, for asyncio and trio, with the same names."""
 
-    _handle: Broker
+    _fake: Broker
 
     def client(self, **options: Any) -> httpx.AsyncClient:
         """Return an ``httpx.AsyncClient`` with the fake's URL and credentials.
@@ -93,7 +93,7 @@ class AioBroker(Aio["httpx.AsyncClient"]):
         cancelled = threading.Event()
         try:
             return await in_thread(
-                self._handle._wait_for_record, topic, predicate, timeout, where, cancelled
+                self._fake._wait_for_record, topic, predicate, timeout, where, cancelled
             )
         finally:
             # Stop the thread. Otherwise it would keep waiting after its task was cancelled.
@@ -103,7 +103,7 @@ class AioBroker(Aio["httpx.AsyncClient"]):
 _AS_MISUSE = AsMisuse()
 
 
-class Broker(Handle):
+class Broker(Fake):
     """A fake of the Upstash Kafka REST API, with topics, partitions and consumer groups.
 
     ``settings`` are the keyword arguments in ``BrokerSettings``.

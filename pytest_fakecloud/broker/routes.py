@@ -97,14 +97,14 @@ class BrokerApp(App):
     # -- producing -------------------------------------------------------------------------------
 
     def produce_path(self, request: Request) -> object:
-        """Handle ``GET /produce/TOPIC/MESSAGE`` and return one metadata object."""
+        """Fake ``GET /produce/TOPIC/MESSAGE`` and return one metadata object."""
         message = ProducerRecord(
             request.segment("topic"), request.segment("message"), request.query("key")
         )
         return self._append(request, [message])[0]._asdict()
 
     def produce(self, request: Request) -> object:
-        """Handle ``/produce`` and ``/produce/TOPIC``; return a list of metadata in request order."""
+        """Fake ``/produce`` and ``/produce/TOPIC``; return a list of metadata in request order."""
         topic = request.segment("topic") if "topic" in request.params else None
         items = self._items(request, "a message or an array of them")
         messages = [item.message(topic) for item in items]
@@ -124,7 +124,7 @@ class BrokerApp(App):
         return producing.produce(messages)
 
     def webhook(self, request: Request) -> object:
-        """Handle ``/webhook``: produce a message from the raw body and the custom headers."""
+        """Fake ``/webhook``: produce a message from the raw body and the custom headers."""
         topic = request.query("topic")
         if not topic:
             raise illegal_argument("The query parameter topic is missing")
@@ -138,7 +138,7 @@ class BrokerApp(App):
     # -- reading ---------------------------------------------------------------------------------
 
     def fetch(self, request: Request) -> object:
-        """Handle ``/fetch``: return the records that start at the given offsets."""
+        """Fake ``/fetch``: return the records that start at the given offsets."""
         fields = Fields(json_of(request.body, {}))
         positions = []
         if any(fields.get(name) is not None for name in ("topic", "partition", "offset")):
@@ -155,7 +155,7 @@ class BrokerApp(App):
         return self._consume(request, [request.segment("topic")], Fields({}))
 
     def consume(self, request: Request) -> object:
-        """Handle ``/consume/GROUP/INSTANCE``, whose body contains ``topic`` or ``topics``."""
+        """Fake ``/consume/GROUP/INSTANCE``, whose body contains ``topic`` or ``topics``."""
         fields = Fields(json_of(request.body, {}))
         topics = []
         topic = fields.text("topic")
@@ -189,7 +189,7 @@ class BrokerApp(App):
         return found
 
     def commit(self, request: Request) -> object:
-        """Handle ``/commit/GROUP/INSTANCE``; without offsets, commit all delivered records."""
+        """Fake ``/commit/GROUP/INSTANCE``; without offsets, commit all delivered records."""
         items = json_of(request.body)
         offsets = [item.position() for item in fields_in([] if items is None else items)]
         self.engine.groups.commit(*_instance(request), offsets)
@@ -202,11 +202,11 @@ class BrokerApp(App):
     # -- metadata --------------------------------------------------------------------------------
 
     def topics(self, request: Request) -> object:
-        """Handle ``GET /topics``: return the partition counts by topic name."""
+        """Fake ``GET /topics``: return the partition counts by topic name."""
         return self.engine.topics.counts()
 
     def consumers(self, request: Request) -> object:
-        """Handle ``GET /consumers``: return the groups with their instances and partitions."""
+        """Fake ``GET /consumers``: return the groups with their instances and partitions."""
         return [
             {
                 "name": group,
@@ -229,7 +229,7 @@ class BrokerApp(App):
         return [offset._asdict() for offset in self.engine.groups.committed(group, partitions)]
 
     def offsets(self, request: Request) -> object:
-        """Handle ``/offsets/TIME``, where TIME is in milliseconds, ``earliest`` or ``latest``."""
+        """Fake ``/offsets/TIME``, where TIME is in milliseconds, ``earliest`` or ``latest``."""
         at: int | Literal["earliest", "latest"]
         match request.segment("at"):
             case "earliest" | "latest" as at:

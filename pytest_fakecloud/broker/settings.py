@@ -8,7 +8,7 @@ from typing import Any, Literal
 from ..core.errors import ContractError, unknown_name
 from ..core.settings import (
     SWITCH,
-    HandleConfig,
+    FakeConfig,
     Kind,
     Settings,
     check,
@@ -94,7 +94,7 @@ _ERRORS: Kind[Mapping[str, int | tuple[int, str]]] = Kind(
 )
 
 
-class BrokerConfig(HandleConfig):
+class BrokerConfig(FakeConfig):
     """The settings of a ``Broker``.
 
     Some settings select a behaviour that the vendor's documentation leaves open, and that clients

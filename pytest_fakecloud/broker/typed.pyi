@@ -6,7 +6,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pytest_fakecloud.broker.model import Headers
 from pytest_fakecloud.broker.settings import BrokerLimits
-from pytest_fakecloud.cloud.fake import Handle
+from pytest_fakecloud.cloud.fake import Fake
 from pytest_fakecloud.core.calls import Call, Event
 from pytest_fakecloud.core.journal import Journal, Results
 from pytest_fakecloud.core.matching import Condition
@@ -160,7 +160,7 @@ class BrokerFaultPlan(FaultPlan):
     def random(self, rate: float, step: Step=503, **matchers: Unpack[BrokerMatchers]) -> Fault: ...
     def call(self, function: Callable[..., object], moment: Literal['before', 'after']='before', **matchers: Unpack[BrokerMatchers]) -> Fault: ...
 
-class BrokerHandle(Handle):
+class BrokerFake(Fake):
     journal: BrokerJournal
     faults: BrokerFaultPlan
     def assert_called(self, what: str | re.Pattern[str] | None=None, *, times: int | None=None, **where: Unpack[BrokerCallFields]) -> BrokerCalls: ...

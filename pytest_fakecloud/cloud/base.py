@@ -21,16 +21,16 @@ from ..core.journal import Journal, Results, results_of
 from ..core.matching import Field
 from ..core.settings import DELIVERY, PROCESS_TIME, SWITCH, TRANSPORT, DeliveryMode, reject_unknown
 from ..core.timers import Instant
-from ..core.violations import PROBLEM_FIELDS, Problem, with_allowance
+from ..core.violations import VIOLATION_FIELDS, Violation, with_allowance
 from ..http.ports import hand_over, release
 from ..process.surroundings import changes_for, no_proxy
-from .fake import HANDLE_FIELDS, Context, Handle, Snapshot, secrets_of
-from .services import find, handle_class
+from .fake import FAKE_FIELDS, Context, Fake, Snapshot, secrets_of
+from .services import fake_class, find
 
 if TYPE_CHECKING:
     from ..broker.fake import Broker, BrokerSettings
     from ..core.threads import Dispatcher
-    from ..core.typed import ProblemFields
+    from ..core.typed import ViolationFields
     from ..kv.fake import KVServer, KVSettings
     from ..process.process_time import ProcessTimeMode
     from ..process.surroundings import Authority
@@ -50,7 +50,7 @@ class BaseCloud:
     A context manager that closes the fakes.
     """
 
-    _closed_together: Sequence[Handle] = ()
+    _closed_together: Sequence[Fake] = ()
     """The fakes that were open when the cloud closed. Reports read their addresses and secrets."""
     _dispatcher: Dispatcher | None = None
     _authority: Authority | None = None
@@ -119,7 +119,7 @@ class BaseCloud:
                     self._dispatcher = Dispatcher(self._time, self._delivery_failed)
 
     def _delivery_failed(self, error: BaseException) -> None:
-        self._context.problems.report(
+        self._context.violations.report(
             "bug", f"a background delivery failed: {shown(error)}", exception=error
         )
 
@@ -169,7 +169,7 @@ class BaseCloud:
         """Start another server for deliveries, with a pytest-httpserver."""
         return cast("Destination", self._start("destination", settings))
 
-    def _start(self, fixture: str, settings: Mapping[str, Any]) -> Handle:
+    def _start(self, fixture: str, settings: Mapping[str, Any]) -> Fake:
         """Start a fake by the name of its fixture.
 
         Besides the settings of the service, ``host`` and ``port`` choose its address and ``token``
@@ -184,11 +184,11 @@ class BaseCloud:
                 f"{shown(settings)} are not settings of {service.fixture}: pass a dict"
             )
         try:
-            kind: Any = handle_class(service)
+            kind: Any = fake_class(service)
             if settings:
                 reject_unknown(kind._settings, settings, kind.fixture)
             with self._starting:  # A name is taken only when its fake has started.
-                handle: Handle = kind(self._context, **settings)
+                fake: Fake = kind(self._context, **settings)
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 raise
@@ -199,36 +199,36 @@ class BaseCloud:
             ) from error
         try:
             self._changes.refresh()
-            no_proxy.add(handle._mount.host)
+            no_proxy.add(fake._mount.host)
             if self._in_process and service.in_process:
                 from ..process.inprocess import origins
                 from ..process.shortcut import Shortcut
 
-                mount = handle._mount
-                handle._ends.append(origins.add(mount.origin, Shortcut(mount)))
+                mount = fake._mount
+                fake._ends.append(origins.add(mount.origin, Shortcut(mount)))
             for listener in self._context.listeners.items:
-                listener(handle)
+                listener(fake)
         except BaseException:
-            handle.close()
+            fake.close()
             raise
-        return handle
+        return fake
 
-    def fakes(self) -> Results[Handle]:
+    def fakes(self) -> Results[Fake]:
         """The open fakes, in the order they were started."""
-        found = list(self._context.handles.items)
+        found = list(self._context.fakes.items)
         fields = {
             name: _one_of(name, frozenset(map(attrgetter(name), found)))
             for name in ("name", "fixture", "service")
             if found
         }
-        return results_of(found, {**HANDLE_FIELDS, **fields}, "handle")
+        return results_of(found, {**FAKE_FIELDS, **fields}, "fake")
 
     @property
     def env(self) -> dict[str, str]:
         """The environment variables of all fakes; of several fakes of a service, the first one's."""
         merged: dict[str, str] = {}
-        for handle in self._context.handles.items:
-            for name, value in handle.env.items():
+        for fake in self._context.fakes.items:
+            for name, value in fake.env.items():
                 merged.setdefault(name, value)
         if self._authority is not None:
             merged.update(self._authority.variables)
@@ -236,16 +236,16 @@ class BaseCloud:
 
     # -- strict-mode violations ------------------------------------------------------------------
 
-    def problems(self) -> Results[Problem]:
+    def violations(self) -> Results[Violation]:
         """The strict-mode violations so far, except those that ``allow()`` covers."""
-        found = [*self._context.problems]
-        for handle in (*self._context.handles.items, *self._closed_together):
-            found += handle._left_behind()
+        found = [*self._context.violations]
+        for fake in (*self._context.fakes.items, *self._closed_together):
+            found += fake._left_behind()
         covers = self._context.allowed.covers
         counted = [one for one in found if not covers(one.kind, one.facts)] if found else found
-        return results_of(counted, PROBLEM_FIELDS, "problem")
+        return results_of(counted, VIOLATION_FIELDS, "violation")
 
-    def allow(self, kind: str, **where: Unpack[ProblemFields]) -> None:
+    def allow(self, kind: str, **where: Unpack[ViolationFields]) -> None:
         """Ignore strict-mode violations of a kind, or only those whose facts match.
 
         ``kind`` is ``unrouted``, ``unstubbed``, ``bug``, ``unused_fault``, ``unmet``,
@@ -262,21 +262,21 @@ class BaseCloud:
 
     def snapshot(self) -> Snapshot:
         """Return the current data of all fakes."""
-        return Snapshot("fakecloud", {h.name: h.snapshot() for h in self._context.handles.items})
+        return Snapshot("fakecloud", {h.name: h.snapshot() for h in self._context.fakes.items})
 
     def restore(self, snapshot: Snapshot) -> None:
         """Restore the data of a snapshot in the fakes that are still open."""
         if not isinstance(snapshot, Snapshot) or snapshot.fixture != "fakecloud":
             raise ContractError(f"{shown(snapshot)} is not a snapshot of a cloud")
-        for handle in self._context.handles.items:
-            if handle.name in snapshot.data:
-                handle.restore(snapshot.data[handle.name])
+        for fake in self._context.fakes.items:
+            if fake.name in snapshot.data:
+                fake.restore(snapshot.data[fake.name])
 
     def reset(self) -> None:
         """Return every fake to its baseline; forget violations and journal."""
-        for handle in self._context.handles.items:
-            handle.reset()
-        self._context.problems.clear()
+        for fake in self._context.fakes.items:
+            fake.reset()
+        self._context.violations.clear()
         self._context.allowed.clear()
         self.journal.clear()
         self._context.closed_addresses.clear()
@@ -302,8 +302,8 @@ class BaseCloud:
         self.closed = True
         context = self._context
         context.closing = True
-        self._closed_together = handles = context.handles.items
-        ends = map(attrgetter("close"), reversed(handles))
+        self._closed_together = fakes = context.fakes.items
+        ends = map(attrgetter("close"), reversed(fakes))
         call_all([self._stop_delivering, *ends, *reversed(self._exits), self._changes.leave])
         # Until now, an open fake kept its cloud open.
         self._time.on_background = None
@@ -334,7 +334,7 @@ class BaseCloud:
             )
 
     def __repr__(self) -> str:
-        names = ", ".join(handle.name for handle in self._context.handles.items) or "no handles"
+        names = ", ".join(fake.name for fake in self._context.fakes.items) or "no fakes"
         return (
             f"<Cloud seed={self.seed!r} {self._time.mode} {self._time.now().isoformat()}: {names}>"
         )
@@ -350,19 +350,19 @@ def fixture_fake(cloud: BaseCloud, fixture: str) -> Any:
     """
     fixture = find(fixture).fixture
     context = cloud._context
-    handle = context.fixture_handles.get(fixture)
-    if handle is None:
-        handle = cloud._start(fixture, context.fixture_settings.get(fixture, {}))
-        context.fixture_handles[fixture] = handle
-    return handle
+    fake = context.fixture_fakes.get(fixture)
+    if fake is None:
+        fake = cloud._start(fixture, context.fixture_settings.get(fixture, {}))
+        context.fixture_fakes[fixture] = fake
+    return fake
 
 
-def replace_early_fakes(cloud: BaseCloud, early: BaseCloud) -> list[tuple[Handle, Handle]]:
+def replace_early_fakes(cloud: BaseCloud, early: BaseCloud) -> list[tuple[Fake, Fake]]:
     """Start the fixtures' fakes of an earlier cloud again, with this cloud's settings, at the same
     addresses. Closes the earlier cloud; returns each of its fakes with its replacement.
     """
     replaced = []
-    context, formers = cloud._context, early._context.fixture_handles
+    context, formers = cloud._context, early._context.fixture_fakes
     try:
         for former in formers.values():
             for mount in former._mounts:
@@ -370,9 +370,9 @@ def replace_early_fakes(cloud: BaseCloud, early: BaseCloud) -> list[tuple[Handle
         early.close()
         for fixture, former in formers.items():
             settings = {**context.fixture_settings.get(fixture, {}), "port": former._mount.port}
-            handle = context.fixture_handles[fixture] = cloud._start(fixture, settings)
-            handle._take_over(former)
-            replaced.append((former, handle))
+            fake = context.fixture_fakes[fixture] = cloud._start(fixture, settings)
+            fake._take_over(former)
+            replaced.append((former, fake))
     finally:
         release()
     return replaced
@@ -383,35 +383,35 @@ def close_with_fixtures(cloud: BaseCloud) -> None:
     cloud: the circle of references would last until the garbage collector runs.
     """
     cloud.close()
-    cloud._context.fixture_handles.clear()
+    cloud._context.fixture_fakes.clear()
 
 
-def keep_only(cloud: BaseCloud, known: Iterable[Handle]) -> None:
+def keep_only(cloud: BaseCloud, known: Iterable[Fake]) -> None:
     """Close all fakes except the given fakes and the fixtures' fakes."""
-    kept = {id(handle) for handle in (*known, *cloud._context.fixture_handles.values())}
-    for handle in cloud.fakes():
-        if id(handle) not in kept:
-            handle.close()
+    kept = {id(fake) for fake in (*known, *cloud._context.fixture_fakes.values())}
+    for fake in cloud.fakes():
+        if id(fake) not in kept:
+            fake.close()
 
 
-def credentials_of(cloud: BaseCloud) -> dict[Handle, tuple[str, ...]]:
+def credentials_of(cloud: BaseCloud) -> dict[Fake, tuple[str, ...]]:
     """Return the credentials of all open fakes, for ``restore_credentials()``."""
-    return {handle: handle._credentials() for handle in cloud.fakes()}
+    return {fake: fake._credentials() for fake in cloud.fakes()}
 
 
-def restore_credentials(cloud: BaseCloud, kept: Mapping[Handle, tuple[str, ...]]) -> None:
+def restore_credentials(cloud: BaseCloud, kept: Mapping[Fake, tuple[str, ...]]) -> None:
     """Undo the rotations since ``credentials_of()`` was called, in the fakes that are still open."""
-    for handle, present in credentials_of(cloud).items():
-        before = kept.get(handle, present)
+    for fake, present in credentials_of(cloud).items():
+        before = kept.get(fake, present)
         if before != present:
-            handle._set_credentials(*before)
+            fake._set_credentials(*before)
 
 
 def begin_test(cloud: BaseCloud, now: Instant | None = None, clock: Mode | None = None) -> None:
     """Prepare a cloud for another test: end all requests, rewind the clock, reset every fake."""
     context = cloud._context
-    for handle in context.handles.items:
-        handle._renew_connections()
+    for fake in context.fakes.items:
+        fake._renew_connections()
     context.clock.rewind(now, clock)
     cloud.reset()
 
@@ -423,14 +423,14 @@ def show_same(copy: BaseCloud, cloud: BaseCloud) -> None:
     context = copy._context
     context.clock.on_background = None
     context.clock.rewind(cloud.clock.now(), "frozen")
-    copies = {handle.name: handle for handle in copy.fakes()}
-    for handle in cloud.fakes():
+    copies = {fake.name: fake for fake in copy.fakes()}
+    for fake in cloud.fakes():
         # The journal shows the credentials of the other cloud, which reports must hide.
-        context.former_secrets |= secrets_of(handle)
-        if handle.name in copies:
-            copies[handle.name].restore(handle.snapshot())
+        context.former_secrets |= secrets_of(fake)
+        if fake.name in copies:
+            copies[fake.name].restore(fake.snapshot())
     copy.journal._recorder.adopt(cloud.journal._recorder)
-    context.problems.extend(cloud._context.problems)
+    context.violations.extend(cloud._context.violations)
 
 
 def undelivered(cloud: BaseCloud, strict: Container[str]) -> list[str]:
@@ -438,12 +438,12 @@ def undelivered(cloud: BaseCloud, strict: Container[str]) -> list[str]:
     contains this kind, record strict-mode violations instead.
     """
     found, context = [], cloud._context
-    for handle in context.handles.items:
-        text, facts = handle._undelivered(), {"handle": handle.name}
+    for fake in context.fakes.items:
+        text, facts = fake._undelivered(), {"fake": fake.name}
         if text is None or context.allowed.covers("undelivered", facts):
             continue
         if "undelivered" in strict:
-            context.problems.report("undelivered", text, handle=handle.name)
+            context.violations.report("undelivered", text, fake=fake.name)
         else:
             found.append(with_allowance(text, "undelivered", facts))
     return found
@@ -458,7 +458,7 @@ def closed_addresses(cloud: BaseCloud) -> dict[str, tuple[str, str]]:
 def secrets_in(cloud: BaseCloud) -> set[str]:
     """Return the credentials of all fakes of a cloud, of closed ones too."""
     context = cloud._context
-    fakes = (*context.handles.items, *cloud._closed_together)
+    fakes = (*context.fakes.items, *cloud._closed_together)
     return {*context.former_secrets}.union(*map(secrets_of, fakes))
 
 

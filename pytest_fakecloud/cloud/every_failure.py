@@ -30,7 +30,7 @@ from ..kv.command_fields import keys_of, only_prepares
 
 if TYPE_CHECKING:
     from .base import BaseCloud
-    from .fake import Handle
+    from .fake import Fake
 
 FailureName = Literal["respond", "drop", "lose_response"]
 FAILURES: tuple[FailureName, ...] = ("respond", "drop", "lose_response")
@@ -166,8 +166,8 @@ class _Runs:
                 raise ContractError(
                     f"{name}={shown(given)} is not a function: pass one without arguments"
                 )
-        self._handles = chosen_handles(cloud, services)
-        first = self._handles[0] if self._handles else cloud
+        self._fakes = chosen_fakes(cloud, services)
+        first = self._fakes[0] if self._fakes else cloud
         self._recorder = first.journal._recorder
 
     async def fail_each_call(self) -> Results[Failure]:
@@ -196,7 +196,7 @@ class _Runs:
         watches = [_Watch(fault) for fault in self._faults]
         with ExitStack() as added:
             for watch in watches:
-                watch.begin(added, self._handles, self._status)
+                watch.begin(added, self._fakes, self._status)
             error = await self._exception_of(self._run)
         if error is None:
             error = await self._exception_of_check()
@@ -213,7 +213,7 @@ class _Runs:
         if not calls:
             raise ContractError(
                 "the code made no call to "
-                + (", ".join(handle.name for handle in self._handles) or "any fake")
+                + (", ".join(fake.name for fake in self._fakes) or "any fake")
                 + ", so there is nothing to fail"
             )
         self._end_run(began, "no call was to fail")
@@ -229,7 +229,7 @@ class _Runs:
             began = self._recorder.reserve()
             watch = _Watch(plan.fault, plan.target(number))
             with ExitStack() as added:
-                watch.begin(added, self._handles, self._status)
+                watch.begin(added, self._fakes, self._status)
                 exception = await self._exception_of(self._run)
             _end_as_itself(exception, watch)
             if watch.hit is not None:
@@ -331,7 +331,7 @@ class _Seen:
             body = call.request_body[:_MOST_COMPARED].decode("utf-8", "replace")
             kind, named = f"{call.method} {call.route}", f"{call.method} {call.path}"
             whole = f"{call.method} {call.target} {body}"
-        return cls(*(f"{call.handle} {text[:_MOST_COMPARED]}" for text in (kind, named, whole)))
+        return cls(*(f"{call.fake} {text[:_MOST_COMPARED]}" for text in (kind, named, whole)))
 
     def __str__(self) -> str:
         return one_line(self.named, 200)
@@ -433,16 +433,16 @@ class _Watch:
     def hit(self) -> Call | None:
         return self._call if any(fault.hits for fault in self._faults) else None
 
-    def begin(self, added: ExitStack, handles: Sequence[Handle], status: int) -> None:
+    def begin(self, added: ExitStack, fakes: Sequence[Fake], status: int) -> None:
         """Add the fault to the fakes until the stack is closed."""
-        for handle in handles:
+        for fake in fakes:
             arguments = (status,) if self.fault == "respond" else ()
-            add = getattr(handle.faults, self.fault)
+            add = getattr(fake.faults, self.fault)
             fault: Fault = add(*arguments, when=self._is_target)
             # Only one of the fakes has the target.
             fault._allow_unused()
             self._faults.append(fault)
-            added.callback(handle.faults._remove, fault)
+            added.callback(fake.faults._remove, fault)
 
     def _is_target(self, request: Any) -> bool:
         if only_prepares(request.call):
@@ -472,13 +472,13 @@ def names_of(what: str, given: str | Iterable[str]) -> list[str]:
     return names
 
 
-def chosen_handles(cloud: BaseCloud, services: str | Iterable[str] | None) -> list[Handle]:
+def chosen_fakes(cloud: BaseCloud, services: str | Iterable[str] | None) -> list[Fake]:
     """Return the fakes whose calls can fail: the fakes with the given fixtures or names, or all."""
-    handles = [handle for handle in cloud.fakes() if hasattr(handle, "faults")]
+    fakes = [fake for fake in cloud.fakes() if hasattr(fake, "faults")]
     if services is None:
-        return handles
+        return fakes
     wanted = set(names_of("services", services))
-    known = {name for handle in handles for name in (handle.name, handle.fixture)}
+    known = {name for fake in fakes for name in (fake.name, fake.fixture)}
     if wanted - known:
         raise ContractError(unknown_name("fake", min(wanted - known), sorted(known)))
-    return [handle for handle in handles if {handle.name, handle.fixture} & wanted]
+    return [fake for fake in fakes if {fake.name, fake.fixture} & wanted]

@@ -19,9 +19,9 @@ from ..core.ids import Ids, new_token
 from ..core.journal import Journal, Results
 from ..core.matching import Field
 from ..core.recorder import CodePlace, Recorder, arguments_shown, code_place, is_own
-from ..core.settings import DeliveryMode, HandleConfig, read
+from ..core.settings import DeliveryMode, FakeConfig, read
 from ..core.timers import Instant, Registry
-from ..core.violations import Allowances, Problem, Problems, new_problem
+from ..core.violations import Allowances, Violation, Violations, new_violation
 from ..faults.plan import FaultPlan
 from ..http.app import App
 from ..http.hub import default_hub
@@ -43,8 +43,8 @@ class Context:
     """The objects that the fakes of one cloud share.
 
     ``clock`` and ``recorder`` (for tests ``public_clock`` and ``journal``) and ``ids`` are the
-    cloud's, ``problems`` collects strict-mode violations, ``delivery`` determines how the queue's
-    messages are delivered, ``tls`` and ``ca_file`` are for HTTPS, and ``handles`` are the open fakes.
+    cloud's, ``violations`` collects strict-mode violations, ``delivery`` determines how the queue's
+    messages are delivered, ``tls`` and ``ca_file`` are for HTTPS, and ``fakes`` are the open fakes.
     """
 
     hub: Hub | None = None
@@ -62,16 +62,16 @@ class Context:
         self.now_us = clock.now_us
         self.recorder = Recorder(self.now_us)
         self.journal = Journal(self.recorder)
-        self.problems = Problems()
+        self.violations = Violations()
         self.delivery = delivery
         self.allowed = Allowances()
         """The violations and warnings that ``allow()`` of the cloud covers."""
-        self.handles: Registry[Handle] = Registry()
-        self.listeners: Registry[Callable[[Handle], None]] = Registry()
+        self.fakes: Registry[Fake] = Registry()
+        self.listeners: Registry[Callable[[Fake], None]] = Registry()
         """Functions that are called with each fake that the cloud has started."""
         self.fixture_settings: Mapping[str, Any] = {}
         """Settings of the fixtures' fakes, by fixture name."""
-        self.fixture_handles: dict[str, Handle] = {}
+        self.fixture_fakes: dict[str, Fake] = {}
         """The fakes of the fixtures that were used, by fixture name."""
         self.closed_addresses: dict[str, tuple[str, str]] = {}
         """The fixture and the address of each fake that closed before the cloud, by name."""
@@ -89,7 +89,7 @@ class Context:
 
         Raises ``ContractError`` if an open fake has the given name.
         """
-        taken = [handle.name for handle in self.handles.items]
+        taken = [fake.name for fake in self.fakes.items]
         if given is not None:
             if given in taken:
                 raise ContractError(
@@ -115,9 +115,9 @@ def was_given(token: str) -> bool:
     return token in _recent_tokens
 
 
-def secrets_of(handle: Handle) -> set[str]:
+def secrets_of(fake: Fake) -> set[str]:
     """Return the credentials that a fake currently accepts."""
-    return {value for name in SECRETS if isinstance(value := getattr(handle, name, None), str)}
+    return {value for name in SECRETS if isinstance(value := getattr(fake, name, None), str)}
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -129,7 +129,7 @@ def action(method: Method) -> Method:
     """Decorate a method, so that calls of it by a test appear in reports as actions on the fake."""
 
     @functools.wraps(method)
-    def recorded(self: Handle, *given: Any, **named: Any) -> Any:
+    def recorded(self: Fake, *given: Any, **named: Any) -> Any:
         __tracebackhide__ = True
         caller = sys._getframe(1)
         if is_own(caller):
@@ -154,28 +154,28 @@ def action_as(kind: str) -> Callable[[Method], Method]:
             caller = sys._getframe(1)
             if is_own(caller):
                 return method(self, *given, **named)
-            handle, lookup = self._owner()
+            fake, lookup = self._owner()
 
-            def act(fake: Handle, *arguments: Any, **named: Any) -> Any:
+            def act(_: Fake, *arguments: Any, **named: Any) -> Any:
                 __tracebackhide__ = True
                 return method(self, *arguments[len(lookup) :], **named)
 
-            return perform(handle, act, code_place(caller), (*lookup, *given), named, kind)
+            return perform(fake, act, code_place(caller), (*lookup, *given), named, kind)
 
         return cast("Method", recorded)
 
     return decorate
 
 
-def action_method(handle: Handle, kind: str, given: Sequence[Any]) -> Callable[..., Any]:
+def action_method(fake: Fake, kind: str, given: Sequence[Any]) -> Callable[..., Any]:
     """Return a function that repeats an action (see ``action_as()``) on another fake, given the
     action's positional arguments.
     """
     owner, _, name = kind.rpartition(".")
     if not owner:
-        return cast("Callable[..., Any]", getattr(handle, name))
+        return cast("Callable[..., Any]", getattr(fake, name))
     # A thing that a test finds only in a list has a private look-up.
-    part = getattr(handle, f"_{owner}", None) or getattr(handle, owner)
+    part = getattr(fake, f"_{owner}", None) or getattr(fake, owner)
     if not callable(part):
         return cast("Callable[..., Any]", getattr(part, name))
     method = getattr(part(given[0]), name)
@@ -183,7 +183,7 @@ def action_method(handle: Handle, kind: str, given: Sequence[Any]) -> Callable[.
 
 
 def perform(
-    handle: Handle,
+    fake: Fake,
     method: Callable[..., Any],
     place: CodePlace,
     given: Sequence[Any],
@@ -194,9 +194,9 @@ def perform(
     with the method's name as its ``kind`` unless another is given.
     """
     __tracebackhide__ = True
-    recorder = handle._recorder
+    recorder = fake._recorder
     number = recorder.reserve()
-    result = method(handle, *given, **named)
+    result = method(fake, *given, **named)
     shown = None
     for value in (*given, *named.values()) if named else given:
         if type(value) not in _IMMUTABLE:
@@ -210,9 +210,9 @@ def perform(
     return result
 
 
-C = TypeVar("C", bound=HandleConfig)
+C = TypeVar("C", bound=FakeConfig)
 Client = TypeVar("Client")
-HANDLE_FIELDS: Mapping[str, Field] = {
+FAKE_FIELDS: Mapping[str, Field] = {
     **dict.fromkeys(("name", "fixture", "service", "token"), Field(TEXT)),
     "url": Field(URL),
     "closed": Field(FLAG),
@@ -226,7 +226,7 @@ class Snapshot(NamedTuple):
     data: Any
 
 
-class Handle:
+class Fake:
     """One fake: its address, credentials, data, journal and faults.
 
     A context manager that closes the fake. Methods that a test calls on this object bypass faults
@@ -236,7 +236,7 @@ class Handle:
     service: ClassVar[str] = ""
     fixture: ClassVar[str] = ""
 
-    _settings: ClassVar[type[HandleConfig]] = HandleConfig
+    _settings: ClassVar[type[FakeConfig]] = FakeConfig
     """The class that declares the settings of this fake."""
     _token_names: ClassVar[tuple[str, ...]] = ("token",)
     """The properties with the credentials that ``rotate_token()`` replaces."""
@@ -255,8 +255,8 @@ class Handle:
     _baseline_number = 0
     """The journal number at which a test last set the baseline."""
 
-    def __init__(self, context: Context, app: App, config: HandleConfig | None = None) -> None:
-        config = config or HandleConfig()
+    def __init__(self, context: Context, app: App, config: FakeConfig | None = None) -> None:
+        config = config or FakeConfig()
         self._context = context
         self._ends: list[Callable[[], object]] = []
         """Functions to call when the fake closes, in reverse order."""
@@ -268,16 +268,16 @@ class Handle:
         _recent_tokens.append(token)
         self._recorder = Recorder(context.now_us, self.service, self.name, context.recorder)
         self.journal = Journal(self._recorder)
-        app.attach(clock=self._time, recorder=self._recorder, problems=context.problems)
+        app.attach(clock=self._time, recorder=self._recorder, violations=context.violations)
         self._mount = context.mount(app, host=config.host or "127.0.0.1", port=config.port or 0)
-        self._on_error = partial(_report_failure, context.problems, self.name)
+        self._on_error = partial(_report_failure, context.violations, self.name)
         self._mount.on_error.append(self._on_error)
         self._mounts = [self._mount]
         """All servers of the fake."""
         self.closed = False
         self._connect(self._new_faults())
         self._baseline = self._first_baseline()
-        context.handles.add(self)
+        context.fakes.add(self)
 
     def _new_faults(self) -> FaultPlan:
         """Return the plan for the faults of this service, still without faults."""
@@ -452,14 +452,14 @@ class Handle:
         check_function(callback, "without arguments")
         self._ends.append(callback)
 
-    def _left_behind(self) -> list[Problem]:
+    def _left_behind(self) -> list[Violation]:
         """Return the strict-mode violations that are known only at the end of a test."""
         name, found = self.name, []
         for fault in self.faults.unused():
             text = f"{name}: the fault {shown(fault)} {fault._shortfall}; remove it"
-            found.append(new_problem("unused_fault", text, {"handle": name}))
+            found.append(new_violation("unused_fault", text, {"fake": name}))
         for text in self._unmet():
-            found.append(new_problem("unmet", f"{name}: {text}", {"handle": name}))
+            found.append(new_violation("unmet", f"{name}: {text}", {"fake": name}))
         return found
 
     def _undelivered(self) -> str | None:
@@ -488,11 +488,11 @@ class Handle:
 
     def _forget(self) -> None:
         context = self._context
-        context.handles.remove(self)
+        context.fakes.remove(self)
         if not context.closing:
             context.closed_addresses[self.name] = self.fixture, self.url
             context.former_secrets |= secrets_of(self)
-            context.problems += self._left_behind()
+            context.violations += self._left_behind()
 
     def __enter__(self) -> Self:
         return self
@@ -528,8 +528,8 @@ class Aio(Generic[Client]):
     asynchronous client.
     """
 
-    def __init__(self, handle: Handle, make: Callable[..., Client]) -> None:
-        self._handle = handle
+    def __init__(self, fake: Fake, make: Callable[..., Client]) -> None:
+        self._fake = fake
         self._make = make
 
     def client(self, **options: Any) -> Client:
@@ -539,7 +539,7 @@ class Aio(Generic[Client]):
         missing.
         """
         __tracebackhide__ = True
-        return self._handle._official(self._make, options)
+        return self._fake._official(self._make, options)
 
 
 def _gate(mounts: Sequence[Mount], shut: bool) -> None:
@@ -551,12 +551,12 @@ def _gate(mounts: Sequence[Mount], shut: bool) -> None:
             mount.accept()
 
 
-def _report_failure(problems: Problems, name: str, error: BaseException) -> None:
+def _report_failure(violations: Violations, name: str, error: BaseException) -> None:
     ending = ends_the_test(error)
     if ending is not None:
-        problems.report_raised(ending, name, handle=name)
+        violations.report_raised(ending, name, fake=name)
     else:
-        problems.report_bug(error, f"{name}: the server of the fake failed", handle=name)
+        violations.report_bug(error, f"{name}: the server of the fake failed", fake=name)
 
 
 def _close_client(client: Any) -> None:

@@ -13,14 +13,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from .fake import Handle
+    from .fake import Fake
 
 
 class Service(NamedTuple):
     """One kind of fake: its names, its modules and its features.
 
     ``fixture`` is the name of its fixture, ``word`` its name on the command line and in the
-    server's configuration file (None if it cannot be started there). ``handle`` is the import path
+    server's configuration file (None if it cannot be started there). ``fake`` is the import path
     (``"package.module:name"``) of the fake's class. ``in_process``: clients of this process may skip
     the socket. ``delivers``: it sends requests to destinations, which ``--forward`` can redirect.
     ``development`` are the default settings of a server that the command line starts. ``report``
@@ -30,7 +30,7 @@ class Service(NamedTuple):
     """
 
     fixture: str
-    handle: str
+    fake: str
     word: str | None = None
     in_process: bool = False
     delivers: bool = False
@@ -112,14 +112,14 @@ def find(fixture: object) -> Service:
     raise ContractError(unknown_name("service", fixture, SERVICES))
 
 
-def handle_class(service: Service) -> type[Handle]:
-    found: type[Handle] = imported(service.handle)
+def fake_class(service: Service) -> type[Fake]:
+    found: type[Fake] = imported(service.fake)
     return found
 
 
 def settings_class(service: Service) -> Any:
     """Return the class that declares the settings of a service."""
-    return handle_class(service)._settings
+    return fake_class(service)._settings
 
 
 @cache

@@ -159,7 +159,7 @@ class Call:
     ``request_headers`` and ``response_headers`` are mappings with case-insensitive names, ``route``
     is the name of the endpoint, ``facts`` are details from the service (``command``, ``topic``, …),
     ``fault`` describes the injected faults, ``faults`` has the same information as data (``kind``,
-    ``description``, ``function``, ``moment``, ``keep``), ``problem`` is the reason why a strict test
+    ``description``, ``function``, ``moment``, ``keep``), ``violation`` is the reason why a strict test
     fails, ``note`` the diagnosis shown in reports, ``outcome`` how the response ended (``"open"``
     until it is complete, ``"answered"``, ``"dropped"``, ``"lost"``, …). ``reached`` is True if the
     endpoint handled the request, even if a fault then changed the response. ``cut`` maps the fields
@@ -168,9 +168,28 @@ class Call:
 
     # Slots, because a server's journal keeps thousands of calls.
     __slots__ = (
-        "_read_facts", "_until", "at_us", "client", "cut", "fault", "faults", "handle", "method", "note",
-        "number", "outcome", "problem", "reached", "request_body", "request_headers", "response_body",
-        "response_headers", "route", "service", "status", "target",
+        "_read_facts",
+        "_until",
+        "at_us",
+        "client",
+        "cut",
+        "fake",
+        "fault",
+        "faults",
+        "method",
+        "note",
+        "number",
+        "outcome",
+        "reached",
+        "request_body",
+        "request_headers",
+        "response_body",
+        "response_headers",
+        "route",
+        "service",
+        "status",
+        "target",
+        "violation",
     )  # fmt: skip
 
     def __init__(
@@ -178,7 +197,7 @@ class Call:
         number: int,
         at_us: int,
         service: str,
-        handle: str,
+        fake: str,
         method: str,
         target: str,
         request_headers: Headers = NO_HEADERS,
@@ -189,7 +208,7 @@ class Call:
         self.number = number
         self.at_us = at_us
         self.service = service
-        self.handle = handle
+        self.fake = fake
         self.method = method
         self.target = target
         self.request_headers = request_headers
@@ -206,7 +225,7 @@ class Call:
         self.reached = False
         self.fault: str | None = None
         self.faults: Sequence[Mapping[str, str]] = ()
-        self.problem: str | None = None
+        self.violation: str | None = None
         self.note = ""
         self.cut: Mapping[str, int] = _NOTHING_CUT
         self._until = 0
@@ -241,7 +260,7 @@ class Call:
     def __repr__(self) -> str:
         answer = self.status if self.status is not None else self.outcome
         fault = f" fault={self.fault}" if self.fault else ""
-        return f"<Call {self.number} {self.handle} {self.method} {self.target} -> {answer}{fault}>"
+        return f"<Call {self.number} {self.fake} {self.method} {self.target} -> {answer}{fault}>"
 
 
 def field_of(call: Call, name: str) -> object:
@@ -342,7 +361,7 @@ def parts_of(call: Call) -> dict[str, Any]:
 _UNANSWERED = Call(0, 0, "", "", "", "")
 _PUBLIC = sorted(name for name in Call.__slots__ if name[0] != "_")
 _OF_REQUESTS = frozenset({
-    "at_us", "client", "handle", "method", "number", "request_body", "request_headers", "service",
+    "at_us", "client", "fake", "method", "number", "request_body", "request_headers", "service",
     "target",
 })  # fmt: skip
 """The attributes that every request sets."""
@@ -386,14 +405,14 @@ class Event:
     ``text`` a one-line description, ``data`` the details.
     """
 
-    __slots__ = ("_names", "_values", "at_us", "handle", "kind", "number", "service", "text")
+    __slots__ = ("_names", "_values", "at_us", "fake", "kind", "number", "service", "text")
 
     def __init__(
         self,
         number: int,
         at_us: int,
         service: str,
-        handle: str,
+        fake: str,
         kind: str,
         text: str,
         names: tuple[str, ...] = (),
@@ -402,7 +421,7 @@ class Event:
         self.number = number
         self.at_us = at_us
         self.service = service
-        self.handle = handle
+        self.fake = fake
         self.kind = kind
         self.text = text
         self._names = names
@@ -425,7 +444,7 @@ class Event:
         return to_datetime(self.at_us)
 
     def __repr__(self) -> str:
-        return f"<Event {self.number} {self.handle} {self.kind}: {self.text} {self.data}>"
+        return f"<Event {self.number} {self.fake} {self.kind}: {self.text} {self.data}>"
 
 
 Arguments: TypeAlias = tuple[Sequence[Any], Mapping[str, Any]]
@@ -455,7 +474,7 @@ CALL_FIELDS: Mapping[str, Field] = {
         for field_type, names in (
             (NUMBER, "number at_us status"),
             (INSTANT, "at"),
-            (TEXT, "service handle route fault problem note"),
+            (TEXT, "service fake route fault violation note"),
             (METHOD, "method"),
             (TARGET, "target"),
             (PATH, "path"),

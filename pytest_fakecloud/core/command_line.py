@@ -61,7 +61,7 @@ def ended_by_signals(
     # The handler may interrupt this thread while it holds a lock; put() is reentrant.
     received: SimpleQueue[int | None] = SimpleQueue()
 
-    def handle_first(number: int, frame: object) -> None:
+    def fake_first(number: int, frame: object) -> None:
         for each in signals:
             signal.signal(each, signal.SIG_DFL)
         received.put(number)
@@ -83,12 +83,12 @@ def ended_by_signals(
 
     threading.Thread(target=watch, name="fakecloud-end", daemon=True).start()
     for number in signals:
-        signal.signal(number, handle_first)
+        signal.signal(number, fake_first)
     try:
         yield
     finally:
         received.put(None)
         for number, handler in before.items():
             # After a first signal, the default action stays: a second one ends the process.
-            if signal.getsignal(number) is handle_first and handler is not None:
+            if signal.getsignal(number) is fake_first and handler is not None:
                 signal.signal(number, handler)

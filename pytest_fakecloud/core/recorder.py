@@ -160,16 +160,16 @@ class Recorder:
         self,
         now_us: Callable[[], int],
         service: str = "",
-        handle: str = "",
+        fake: str = "",
         parent: Recorder | None = None,
     ) -> None:
         self._now_us = now_us
         self._service = service
-        self.handle = handle
+        self.fake = fake
         self._parent = parent
         self.entries: list[Entry] = []
         self.apps: dict[str, tuple[type[Filterable], weakref.ref[Filterable]]] = {}
-        self.names = {handle} if handle else set()
+        self.names = {fake} if fake else set()
         """Names of all fakes whose calls this recorder records, including closed ones."""
         self.below: set[weakref.ref[Recorder]] = set()
         """References to the recorders of a cloud's fakes. A fake's recorder has none."""
@@ -202,7 +202,7 @@ class Recorder:
             **_call_fields(self._app_types),
             "route": Field(Listed("name of a route", self.words)),
             "service": Field(Listed("service of a fake here", lambda: self.apps)),
-            "handle": Field(Listed("name of a fake here", lambda: self.names)),
+            "fake": Field(Listed("name of a fake here", lambda: self.names)),
         }
 
     @property
@@ -229,7 +229,7 @@ class Recorder:
         """Record a received request; the server adds the response. ``size`` is the approximate
         number of bytes that were received, by default those of the body.
         """
-        call.service, call.handle = self._service, self.handle
+        call.service, call.fake = self._service, self.fake
         self._append(call)
         shared = self.shared
         if shared.reads is not None:
@@ -275,7 +275,7 @@ class Recorder:
         names = _names_of_data.setdefault(names, names)
         while values and values[-1] is None:
             values.pop()
-        event = Event(0, at_us, self._service, self.handle, kind, text, names, tuple(values))
+        event = Event(0, at_us, self._service, self.fake, kind, text, names, tuple(values))
         self._append(event)
         return event
 
@@ -289,7 +289,7 @@ class Recorder:
         # Create the Action only for a report, because most tests need none.
         at_us = self._now_us()
         self.shared.recorded.append(
-            (self.handle, self._service, number, at_us, kind, place, call, details)
+            (self.fake, self._service, number, at_us, kind, place, call, details)
         )
 
     def reserve(self) -> int:
@@ -372,7 +372,7 @@ class Recorder:
                 for child in self.children:
                     child.entries = []
             else:
-                others = [record for record in shared.recorded if record[0] != self.handle]
+                others = [record for record in shared.recorded if record[0] != self.fake]
                 shared.recorded = deque(others, _ACTIONS)
                 parent.entries = [entry for entry in parent.entries if entry.number not in gone]
             shared.forget_sites(gone.__contains__)
@@ -383,7 +383,7 @@ class Recorder:
         with self.shared.lock:
             self.entries = list(other.entries)
             for child in self.children:
-                child.entries = [entry for entry in self.entries if entry.handle == child.handle]
+                child.entries = [entry for entry in self.entries if entry.fake == child.fake]
             self.shared.sites.update(other.shared.sites)
             last = self.entries[-1].number if self.entries else 0
             self.shared.numbers = itertools.count(last + 1)
@@ -435,9 +435,9 @@ def _event_fields(apps: tuple[Any, ...]) -> Mapping[str, Field]:
 
 def _action(recorded: tuple[Any, ...]) -> Action:
     """Return the action that ``record_action()`` has recorded."""
-    handle, service, number, at_us, kind, place, call, details = recorded
+    fake, service, number, at_us, kind, place, call, details = recorded
     data = details[0] if call is None else details_of(call, *details)
-    action = Action(number, at_us, service, handle, kind, "")
+    action = Action(number, at_us, service, fake, kind, "")
     action.data, action.call = {**data, "where": place_at(place)}, call
     return action
 

@@ -2,7 +2,7 @@
 
 A service declares its settings in the body of a class, each with its meaning below it::
 
-    class BrokerConfig(HandleConfig):
+    class BrokerConfig(FakeConfig):
         max_poll_records: int = setting(500, whole(1))
         \"\"\"Maximum number of records in one response.\"\"\"
         idle_close_ms: int | None = setting("300s", optional(duration("ms")))
@@ -348,7 +348,7 @@ def check_engine(settings: Settings, engine: str | None, of: str = "") -> None:
 # -- the settings of every fake --------------------------------------------------------------------
 
 
-class HandleSettings(TypedDict, total=False):
+class FakeSettings(TypedDict, total=False):
     """Keywords that every fake accepts."""
 
     name: str | None
@@ -363,7 +363,7 @@ _PRINTABLE = text(
 )
 
 
-class HandleConfig(Settings):
+class FakeConfig(Settings):
     """Settings of every fake."""
 
     name: str | None = setting(None, _NON_EMPTY, engines="both")

@@ -8,10 +8,10 @@ from pytest_fakecloud.broker.model import MemberView, Record, TopicPartitionOffs
 from pytest_fakecloud.broker.typed import GroupWhere, MemberWhere, OffsetWhere, RecordWhere, TopicWhere
 from pytest_fakecloud.broker.views import GroupView, TopicView
 from pytest_fakecloud.cloud.every_failure import Failure
-from pytest_fakecloud.cloud.fake import Handle
+from pytest_fakecloud.cloud.fake import Fake
 from pytest_fakecloud.core.calls import Call, Event
 from pytest_fakecloud.core.journal import Results
-from pytest_fakecloud.core.violations import Problem
+from pytest_fakecloud.core.violations import Violation
 from pytest_fakecloud.kv.search.index import Search
 from pytest_fakecloud.kv.typed import SearchWhere
 from pytest_fakecloud.queue.capture.callbacks import Callback
@@ -26,14 +26,13 @@ class CallFields(TypedDict, total=False):
     at: object
     at_us: object
     client: object
+    fake: object
     fault: object
-    handle: object
     method: object
     note: object
     number: object
     outcome: object
     path: object
-    problem: object
     reached: object
     request_body: object
     request_headers: object
@@ -45,6 +44,7 @@ class CallFields(TypedDict, total=False):
     service: object
     status: object
     target: object
+    violation: object
 
 class EventFields(TypedDict, total=False):
     alone: object
@@ -132,7 +132,7 @@ class CloudEventFields(EventFields, total=False):
 class CloudEventWhere(CloudEventFields, total=False):
     kind: object
 
-class HandleWhere(TypedDict, total=False):
+class FakeWhere(TypedDict, total=False):
     closed: object
     fixture: object
     name: object
@@ -140,7 +140,7 @@ class HandleWhere(TypedDict, total=False):
     token: object
     url: object
 
-class ProblemWhere(TypedDict, total=False):
+class ViolationWhere(TypedDict, total=False):
     exception: object
     facts: object
     kind: object
@@ -162,8 +162,8 @@ class DifferenceWhere(TypedDict, total=False):
     request: object
     where: object
 
-class ProblemFields(TypedDict, total=False):
-    handle: object
+class ViolationFields(TypedDict, total=False):
+    fake: object
     key: object
     message_id: object
     method: object
@@ -179,9 +179,9 @@ class Items(list[T]):
     @overload
     def where(self: Items[Event], predicate: Callable[[T], bool] | None = None, /, **fields: Unpack[CloudEventWhere]) -> Results[T]: ...
     @overload
-    def where(self: Items[Handle], predicate: Callable[[T], bool] | None = None, /, **fields: Unpack[HandleWhere]) -> Results[T]: ...
+    def where(self: Items[Fake], predicate: Callable[[T], bool] | None = None, /, **fields: Unpack[FakeWhere]) -> Results[T]: ...
     @overload
-    def where(self: Items[Problem], predicate: Callable[[T], bool] | None = None, /, **fields: Unpack[ProblemWhere]) -> Results[T]: ...
+    def where(self: Items[Violation], predicate: Callable[[T], bool] | None = None, /, **fields: Unpack[ViolationWhere]) -> Results[T]: ...
     @overload
     def where(self: Items[Failure], predicate: Callable[[T], bool] | None = None, /, **fields: Unpack[FailureWhere]) -> Results[T]: ...
     @overload

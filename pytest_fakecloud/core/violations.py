@@ -9,10 +9,10 @@ from .errors import ContractError, describe_error, formatted, shown, unknown_nam
 from .field_types import MAPPING, MESSAGE_ID, METHOD, PATH, TEXT, URL, OneOf
 from .matching import Field, Query
 
-_LONGEST_PROBLEM = 20_000  # characters of a violation's text
+_LONGEST_VIOLATION = 20_000  # characters of a violation's text
 
 
-class Problem(NamedTuple):
+class Violation(NamedTuple):
     """A strict-mode violation: the reason why a strict test fails.
 
     ``kind`` is ``unrouted``, ``unstubbed``, ``bug``, ``unused_fault``, ``unmet``,
@@ -29,7 +29,7 @@ class Problem(NamedTuple):
     what: str = ""
 
 
-class Problems(list[Problem]):
+class Violations(list[Violation]):
     """The newest ``keep`` strict-mode violations of one cloud, in order of occurrence.
 
     Only ``keep_exceptions`` exceptions keep their frames, because frames keep much else alive.
@@ -46,25 +46,27 @@ class Problems(list[Problem]):
         advice: str = "",
         exception: BaseException | None = None,
         **facts: Any,
-    ) -> Problem:
+    ) -> Violation:
         """Add a violation; ``advice`` says in Python what to do, and is added to the text."""
-        return self._add(new_problem(kind, text, facts, exception, advice))
+        return self._add(new_violation(kind, text, facts, exception, advice))
 
-    def _add(self, problem: Problem) -> Problem:
-        exception = problem.exception
+    def _add(self, violation: Violation) -> Violation:
+        exception = violation.exception
         if exception is not None:
             framed = [
-                problem for problem in self if problem.exception and problem.exception.__traceback__
+                violation
+                for violation in self
+                if violation.exception and violation.exception.__traceback__
             ]
             if len(framed) >= self.keep_exceptions:
                 exception.__traceback__ = exception.__context__ = exception.__cause__ = None
         del self[: max(0, len(self) - self.keep + 1)]
-        self.append(problem)
-        return problem
+        self.append(violation)
+        return violation
 
     def report_raised(self, error: BaseException, where: str, **facts: Any) -> None:
         """Record an exception that a callback of the test raised; ``where`` begins the text."""
-        self._add(raised_problem(error, where, **facts))
+        self._add(raised_violation(error, where, **facts))
 
     def report_bug(self, error: BaseException, what: str, **facts: Any) -> None:
         """Record an exception that this package should not raise; ``what`` begins the text."""
@@ -76,17 +78,17 @@ class Problems(list[Problem]):
         self.report("bug", text, exception=error, **facts)
 
 
-def new_problem(
+def new_violation(
     kind: str,
     text: str,
     facts: dict[str, Any],
     exception: BaseException | None = None,
     advice: str = "",
-) -> Problem:
+) -> Violation:
     """Return a violation; ``text`` says what happened, ``advice`` what to do about it in Python."""
-    what = shortened(text, _LONGEST_PROBLEM)
+    what = shortened(text, _LONGEST_VIOLATION)
     whole = with_allowance(f"{what} {advice}" if advice else what, kind, facts)
-    return Problem(kind, whole, facts, exception, what)
+    return Violation(kind, whole, facts, exception, what)
 
 
 def with_allowance(text: str, kind: str, facts: Mapping[str, Any]) -> str:
@@ -107,15 +109,15 @@ def _matches(kind: str, name: str, facts: Mapping[str, Any]) -> bool:
     if name not in fields or not facts.get(name):
         return False
     try:
-        return Query({name: facts[name]}, fields, "problem")(facts)
+        return Query({name: facts[name]}, fields, "violation")(facts)
     except ContractError:
         return False
 
 
-def raised_problem(error: BaseException, where: str, **facts: Any) -> Problem:
-    """Return the violation that ``Problems.report_raised()`` records."""
+def raised_violation(error: BaseException, where: str, **facts: Any) -> Violation:
+    """Return the violation that ``Violations.report_raised()`` records."""
     text = f"{where}: a callback of the test raised {describe_error(error)}"
-    return new_problem("assertion", text, facts, error)
+    return new_violation("assertion", text, facts, error)
 
 
 def shortened(text: str, most: int = 2000) -> str:
@@ -125,31 +127,31 @@ def shortened(text: str, most: int = 2000) -> str:
 
 _KEY = Field(TEXT, several=True, optional=False)
 """The keys of the commands in the request that caused a violation."""
-PROBLEM_KINDS: Mapping[str, Mapping[str, Field]] = {
-    "unrouted": {"path": Field(PATH), "method": Field(METHOD), "handle": Field(TEXT)},
-    "unstubbed": {"url": Field(URL), "message_id": Field(MESSAGE_ID), "handle": Field(TEXT)},
-    "bug": {"path": Field(PATH), "key": _KEY, "handle": Field(TEXT)},
-    "unused_fault": {"handle": Field(TEXT)},
-    "unmet": {"handle": Field(TEXT)},
-    "rejected_step": {"run_id": Field(TEXT), "url": Field(URL), "handle": Field(TEXT)},
-    "assertion": {"key": _KEY, "handle": Field(TEXT)},
+VIOLATION_KINDS: Mapping[str, Mapping[str, Field]] = {
+    "unrouted": {"path": Field(PATH), "method": Field(METHOD), "fake": Field(TEXT)},
+    "unstubbed": {"url": Field(URL), "message_id": Field(MESSAGE_ID), "fake": Field(TEXT)},
+    "bug": {"path": Field(PATH), "key": _KEY, "fake": Field(TEXT)},
+    "unused_fault": {"fake": Field(TEXT)},
+    "unmet": {"fake": Field(TEXT)},
+    "rejected_step": {"run_id": Field(TEXT), "url": Field(URL), "fake": Field(TEXT)},
+    "assertion": {"key": _KEY, "fake": Field(TEXT)},
 }
 """The kinds of strict-mode violations, each with the facts that ``allow()`` can match."""
 NAMED_KINDS: Mapping[str, Mapping[str, Field]] = {
-    "no_workflow": {"run_id": Field(TEXT), "url": Field(URL), "handle": Field(TEXT)},
-    "undelivered": {"handle": Field(TEXT)},
+    "no_workflow": {"run_id": Field(TEXT), "url": Field(URL), "fake": Field(TEXT)},
+    "undelivered": {"fake": Field(TEXT)},
 }
 """Kinds for which a test fails only if it names them in ``strict=``."""
 ALLOWABLE: Mapping[str, Mapping[str, Field]] = {
-    **PROBLEM_KINDS,
+    **VIOLATION_KINDS,
     **NAMED_KINDS,
-    "refused": {"path": Field(PATH), "method": Field(METHOD), "handle": Field(TEXT)},
+    "refused": {"path": Field(PATH), "method": Field(METHOD), "fake": Field(TEXT)},
 }
 """The kinds that ``allow()`` accepts. ``refused`` warns of a client that received only 401s."""
-_IDENTIFYING = ("path", "url", "handle")
+_IDENTIFYING = ("path", "url", "fake")
 """Facts that identify a violation in the next run, too, the most specific first."""
-PROBLEM_FIELDS: Mapping[str, Field] = {
-    "kind": Field(OneOf("kind of problem", [*PROBLEM_KINDS, *NAMED_KINDS])),
+VIOLATION_FIELDS: Mapping[str, Field] = {
+    "kind": Field(OneOf("kind of violation", [*VIOLATION_KINDS, *NAMED_KINDS])),
     "text": Field(TEXT),
     "facts": Field(MAPPING),
     "exception": Field(),
@@ -163,8 +165,8 @@ class Allowances(list[tuple[str, Query]]):
     def add(self, kind: str, where: Mapping[str, object]) -> None:
         """Allow a kind of violation, or only those whose facts match ``where``."""
         if not isinstance(kind, str) or kind not in ALLOWABLE:
-            raise ContractError(unknown_name("kind of problem", kind, ALLOWABLE))
-        self.append((kind, Query(where, ALLOWABLE[kind], f"problem of kind {kind!r}")))
+            raise ContractError(unknown_name("kind of violation", kind, ALLOWABLE))
+        self.append((kind, Query(where, ALLOWABLE[kind], f"violation of kind {kind!r}")))
 
     def covers(self, kind: str, facts: Mapping[str, Any]) -> bool:
         return any(kind == allowed and query(facts) for allowed, query in self)

@@ -1175,13 +1175,13 @@ def _early_search(record: Record) -> Found:
         if line.call is None or line.call.service != "vector":
             continue
         # Other clients may not know of the upsert.
-        author = root_of(line.strand), line.call.handle
+        author = root_of(line.strand), line.call.fake
         if line.call.route.startswith("upsert"):
             written_us[author] = line.at_us
         elif line.call.route.startswith(("query", "resumable-query")) and author in written_us:
             is_early[line.strand, author[1]] = line.at_us < written_us[author] + HOLD_US
-    for client, handle in (each for each in is_early if is_early[each]):
-        yield handle, f"{client} searched before the upsert was visible"
+    for client, fake in (each for each in is_early if is_early[each]):
+        yield fake, f"{client} searched before the upsert was visible"
 
 
 # -- all patterns ----------------------------------------------------------------------------------

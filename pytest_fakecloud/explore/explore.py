@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from ..cloud.every_failure import chosen_handles, names_of
+from ..cloud.every_failure import chosen_fakes, names_of
 from ..core.errors import ContractError, brief, broken_promise, counted, shown
 from ..core.timers import Duration, duration_us
 from .anomalies import Allowed
@@ -141,7 +141,7 @@ def explore(
             promises,
             threads,
             world.awaited,
-            handles=frozenset(handle.name for handle in chosen_handles(cloud, services)),
+            disturbed=frozenset(fake.name for fake in chosen_fakes(cloud, services)),
             kinds=kinds_of(kinds),
             patience_us=duration_us(patience),
             horizon_us=None if horizon is None else duration_us(horizon),
@@ -301,7 +301,7 @@ def _remembers(difference: str, notes: Iterable[str]) -> ContractError:
 def _content(line: Line, has_content: bool) -> tuple[object, ...]:
     call = line.call
     assert call is not None
-    key = line.strand, call.handle, call.route
+    key = line.strand, call.fake, call.route
     if not has_content:
         return key
     # Compare bytes, because a body that the journal has cut refuses comparisons.
@@ -362,9 +362,9 @@ def _check_covered(player: Player, asked: Sequence[str]) -> None:
         )
     handlers = [
         route
-        for handle in player.world.cloud.fakes()
-        if handle.fixture == "queue"
-        for route in cast("Any", handle).destinations.routes()
+        for fake in player.world.cloud.fakes()
+        if fake.fixture == "queue"
+        for route in cast("Any", fake).destinations.routes()
         if route._where == "call"
     ]
     if handlers and not tally.coverage.succeeded and not asked:

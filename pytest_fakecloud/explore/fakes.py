@@ -20,7 +20,7 @@ from .schedule import HOLD_US, Kind
 from .simulation.connections import Connections, Link
 
 if TYPE_CHECKING:
-    from ..cloud.fake import Handle
+    from ..cloud.fake import Fake
     from ..core.clock import Timekeeper
     from ..core.timers import Timer
     from ..process.process_time import ProcessTime
@@ -35,9 +35,9 @@ _Key: TypeAlias = tuple[Kind, str]
 """The kind of event that began a disturbance, and the name of the fake."""
 
 
-def _restoring(handle: Handle) -> Callable[[], None]:
+def _restoring(fake: Fake) -> Callable[[], None]:
     """Return a function that restores the present tokens of a fake."""
-    return partial(handle._set_tokens, *handle._tokens())
+    return partial(fake._set_tokens, *fake._tokens())
 
 
 class Disturbances:
@@ -46,12 +46,12 @@ class Disturbances:
     If an event repeats a disturbance, it lasts for its whole span from then on.
     """
 
-    def __init__(self, clock: Timekeeper, handles: Iterable[Handle]) -> None:
+    def __init__(self, clock: Timekeeper, fakes: Iterable[Fake]) -> None:
         self._clock = clock
-        self._baseline = [_restoring(handle) for handle in handles]
+        self._baseline = [_restoring(fake) for fake in fakes]
         self._active: dict[_Key, tuple[Callable[[], None], Timer]] = {}
         """The function that ends each disturbance, and the timer that calls it."""
-        self._rotated: dict[Handle, Callable[[], None]] = {}
+        self._rotated: dict[Fake, Callable[[], None]] = {}
         """The functions that restore the tokens that the code still uses, by fake."""
 
     def hold(self, index: VectorIndex) -> None:
@@ -63,17 +63,17 @@ class Disturbances:
             hold(index)
         self._start(key, "pending changes become ready", HOLD_US, lambda: release(index))
 
-    def rotate(self, handle: Handle) -> None:
+    def rotate(self, fake: Fake) -> None:
         """Rotate a fake's token, and restore the old token after a limited time."""
-        self._rotated.setdefault(handle, _restoring(handle))
-        handle.rotate_token()
-        key: _Key = "rotate_token", handle.name
-        self._start(key, "the new token is known", ROTATED_US, lambda: self._rotated.pop(handle)())
+        self._rotated.setdefault(fake, _restoring(fake))
+        fake.rotate_token()
+        key: _Key = "rotate_token", fake.name
+        self._start(key, "the new token is known", ROTATED_US, lambda: self._rotated.pop(fake)())
 
     @contextlib.contextmanager
     def old_tokens(self) -> Iterator[None]:
         """Make the fakes accept the tokens from before their rotation within the block."""
-        restoring_new = [_restoring(handle) for handle in self._rotated]
+        restoring_new = [_restoring(fake) for fake in self._rotated]
         for restore in self._rotated.values():
             restore()
         try:
@@ -197,22 +197,22 @@ class Fakes:
         self.cloud = cloud
         self.clock = cloud._context.clock
         self.now_us = self.clock.now_us
-        self.handles = [handle for handle in cloud.fakes() if find(handle.fixture).in_process]
+        self.fakes = [fake for fake in cloud.fakes() if find(fake.fixture).in_process]
         self.keyspaces: dict[tuple[str, str], Any] = {
-            (handle.name, f"{KEY_OF_DB}{keyspace.index}"): keyspace
-            for handle in self.handles
-            for keyspace in getattr(handle._engine, "databases", ())
+            (fake.name, f"{KEY_OF_DB}{keyspace.index}"): keyspace
+            for fake in self.fakes
+            for keyspace in getattr(fake._engine, "databases", ())
         }
         """The databases of key-value engines, by the fake and the kind of accesses to their keys."""
-        self._queues: list[Queue] = [h for h in self.handles if h.fixture == "queue"]  # type: ignore[misc]
+        self._queues: list[Queue] = [h for h in self.fakes if h.fixture == "queue"]  # type: ignore[misc]
         for queue in self._queues:
             if queue.delivery != "driven":
                 raise ContractError(
                     f"{queue.name} delivers in the background, but explore() must control the "
                     "order of deliveries: pass delivery='driven'"
                 )
-        self.connections = Connections(self.handles)
-        self.disturbances = Disturbances(self.clock, self.handles)
+        self.connections = Connections(self.fakes)
+        self.disturbances = Disturbances(self.clock, self.fakes)
         self.deliveries = Deliveries(self._queues, self.clock.now_us())
         self.process_time: ProcessTime | None = None
         """What makes the process's time follow the clock, if it does."""
@@ -244,18 +244,18 @@ class Fakes:
         """End what the connections of earlier runs have begun, such as subscriptions. A client that a
         crash has ended keeps its connection until it is garbage-collected.
         """
-        for handle in self.handles:
-            for client in getattr(handle._app, "clients", set()).copy():
+        for fake in self.fakes:
+            for client in getattr(fake._app, "clients", set()).copy():
                 if isinstance(client.connection, Link):
                     client.engine.forget_state(client.session)
 
     def state_of(self, touch: Touch) -> object:
         """Return the value of a key, or else all data of a fake, to compare it with another run's."""
-        handle = next(each for each in self.handles if each.name == touch.fake)
+        fake = next(each for each in self.fakes if each.name == touch.fake)
         keyspace = self.keyspaces.get((touch.fake, touch.kind))
         if keyspace is None or touch.name == ALL:
-            return state_of(handle)
-        engine: Any = handle._engine
+            return state_of(fake)
+        engine: Any = fake._engine
         with engine.reading():
             return python_value(keyspace.peek(key_of_touch(touch)))
 

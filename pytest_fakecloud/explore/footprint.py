@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..reporting.calls import PUBLISHING
 
 if TYPE_CHECKING:
-    from ..cloud.fake import Handle
+    from ..cloud.fake import Fake
     from ..http.messages import Request
     from ..queue.model import Message
 
@@ -216,32 +216,32 @@ _WHOLE_INDEX = ("info", "list-namespaces", "rename-namespace", "reset")
 _VECTOR_READS = ("query", "fetch", "range", "random", "info", "list", "resumable")
 
 
-def touches_of_request(handle: Handle, request: Request) -> Sequence[Touch]:
+def touches_of_request(fake: Fake, request: Request) -> Sequence[Touch]:
     """Return the accesses of a request, based on its route; an unknown one writes everything."""
-    fixture, fake = handle.fixture, handle.name
-    if fixture == "kv_server" and hasattr(handle._engine, "run"):
+    fixture, owner = fake.fixture, fake.name
+    if fixture == "kv_server" and hasattr(fake._engine, "run"):
         return ()  # The engine reports its commands.
     route, params = request.route, request.params
     touches = [READS_CLOCK]
     if fixture == "broker":
         for kind, name, writes in _BROKER.get(route, (("topic", ALL, True), ("group", ALL, True))):
             given = ALL if name == ALL else params.get(name, ALL)
-            touches.append(Touch(fake, kind, given, writes))
+            touches.append(Touch(owner, kind, given, writes))
     elif fixture == "vector_index":
         namespace = params.get("namespace", "")
         reads = route.startswith(_VECTOR_READS)
         whole = route in _WHOLE_INDEX or route.startswith("resumable")
         name = ALL if whole else namespace or "default"
-        touches.append(Touch(fake, "namespace", name, not reads))
+        touches.append(Touch(owner, "namespace", name, not reads))
         if route.startswith("resumable"):
-            touches.append(Touch(fake, "cursor", ALL, True))
+            touches.append(Touch(owner, "cursor", ALL, True))
     elif fixture == "queue":
         reads = request.method in _READS
-        touches.append(Touch(fake, "publishing", ALL, not reads))
+        touches.append(Touch(owner, "publishing", ALL, not reads))
         if route not in PUBLISHING:
-            touches.append(Touch(fake, "message", ALL, not reads))
+            touches.append(Touch(owner, "message", ALL, not reads))
     else:
-        touches.append(Touch(fake, "data", ALL, request.method not in _READS))
+        touches.append(Touch(owner, "data", ALL, request.method not in _READS))
     return touches
 
 

@@ -96,8 +96,8 @@ def explored(
     with contextlib.ExitStack() as exits:
         _stop_time(world, exits)
         _steer_process(world, exits, process_time)
-        for handle in world.handles:
-            watch(world, handle, exits)
+        for fake in world.fakes:
+            watch(world, fake, exits)
         world.set_baseline()
         exits.callback(world.randomness.restore)
         exits.callback(world.reset)

@@ -12,7 +12,7 @@ from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..cloud.base import BaseCloud
-from ..cloud.fake import Handle
+from ..cloud.fake import Fake
 from ..core.errors import ContractError, counted, did_you_mean
 from ..process.replace import replace
 from .footprint import ALL, KEY_OF_DB, Touch, touch_of_key
@@ -44,7 +44,7 @@ _KINDS: Mapping[str, str] = {
 report their keys.
 """
 _FIXED = (
-    str, bytes, int, float, tuple, frozenset, type(None), type, ModuleType, Handle, BaseCloud
+    str, bytes, int, float, tuple, frozenset, type(None), type, ModuleType, Fake, BaseCloud
 )  # fmt: skip
 """Types of the values that a promise may name without reading data of the test."""
 _NO_DATA = ("clock", "publishing")
@@ -56,13 +56,13 @@ _KEY_READERS = ("find", "lookup", "peek", "string", "exists", "__iter__")
 class Reads:
     """What the promises have read of the fakes and of the history, in runs without events."""
 
-    def __init__(self, handles: Sequence[Handle], keyspaces: Mapping[tuple[str, str], Any]) -> None:
-        self._handles = handles
+    def __init__(self, fakes: Sequence[Fake], keyspaces: Mapping[tuple[str, str], Any]) -> None:
+        self._fakes = fakes
         self.touches: dict[Touch, None] = {}
         self._thread = 0
         """The thread that checks a promise; 0 if none does."""
         self._keyspaces = {type(keyspace) for keyspace in keyspaces.values()}
-        self._fakes = {id(keyspace): fake for (fake, _), keyspace in keyspaces.items()}
+        self._names = {id(keyspace): fake for (fake, _), keyspace in keyspaces.items()}
 
     def add(self, touches: Iterable[Touch]) -> None:
         """Add what this thread reads, if it checks a promise."""
@@ -73,7 +73,7 @@ class Reads:
     def recorded(self) -> Iterator[None]:
         """Record what this thread reads within the block."""
         with ExitStack() as exits:
-            for owner in (History, *{type(handle) for handle in self._handles}):
+            for owner in (History, *{type(fake) for fake in self._fakes}):
                 read = self._noting(owner.__getattribute__, self._read_attribute)
                 exits.callback(replace(owner, "__getattribute__", read).restore)
             for kind, name in itertools.product(self._keyspaces, _KEY_READERS):
@@ -103,7 +103,7 @@ class Reads:
             yield Touch(owner.name, kind, ALL, False)
 
     def _read_key(self, keyspace: Any, key: bytes | None = None) -> Iterator[Touch]:
-        fake = self._fakes.get(id(keyspace), "")
+        fake = self._names.get(id(keyspace), "")
         if key is not None:
             yield touch_of_key(fake, keyspace.index, key, False)
         else:

@@ -50,7 +50,7 @@ from .simulation.strands import Strand, carried_source
 from .trust import Reads
 
 if TYPE_CHECKING:
-    from ..cloud.fake import Handle
+    from ..cloud.fake import Fake
     from ..queue.delivery.destinations import RunWork
     from ..queue.model import Delivery, Exchange, Message, Outcome, Proceed
 
@@ -75,7 +75,7 @@ class World(Fakes):
         self._moving = threading.RLock()
         # The runs of a search repeat the same commands.
         self.command_line = lru_cache(maxsize=256)(command_line)
-        self.reads = Reads(self.handles, self.keyspaces)
+        self.reads = Reads(self.fakes, self.keyspaces)
         self.unwritten: set[Touch] = set()
         """The keys that a promise read, and that no run has written so far."""
         self.free_locks: Sequence[Callable[[], None]] = ()
@@ -368,22 +368,22 @@ class Randomness:
 # -- the fakes -------------------------------------------------------------------------------------
 
 
-def watch(world: World, handle: Handle, exits: contextlib.ExitStack) -> None:
+def watch(world: World, fake: Fake, exits: contextlib.ExitStack) -> None:
     """Connect a fake to the simulations of a world until the stack is closed."""
-    app: Any = handle._app
-    exits.callback(app.chain.add(GUARD, partial(_see_rejection, world, handle)))
-    exits.callback(app.chain.add(EXPLORATION, partial(_serve_in_turn, world, handle)))
+    app: Any = fake._app
+    exits.callback(app.chain.add(GUARD, partial(_see_rejection, world, fake)))
+    exits.callback(app.chain.add(EXPLORATION, partial(_serve_in_turn, world, fake)))
     if hasattr(app, "interruptions"):
         exits.callback(app.interruptions.listeners.add(partial(_pause_in_pipeline, world)))
-    if handle.fixture == "kv_server":
-        observers = handle._engine.observers
-        exits.callback(observers.add(partial(_record_command, world, handle.name)))
-    shortcut = Shortcut(handle._mount, lingers=True, around=partial(_around, world, handle))
-    exits.callback(origins.add(handle._mount.origin, shortcut))
+    if fake.fixture == "kv_server":
+        observers = fake._engine.observers
+        exits.callback(observers.add(partial(_record_command, world, fake.name)))
+    shortcut = Shortcut(fake._mount, lingers=True, around=partial(_around, world, fake))
+    exits.callback(origins.add(fake._mount.origin, shortcut))
     origins.enter()
     exits.callback(origins.leave)
-    if handle.fixture == "queue":
-        queue: Any = handle
+    if fake.fixture == "queue":
+        queue: Any = fake
         exits.callback(queue._engine.intercept(_ExploredDeliveries(world, queue)))
         exits.callback(intercept_work(queue.destinations, partial(_run_work, world)))
 
@@ -393,30 +393,30 @@ def swap(exits: contextlib.ExitStack, owner: object, name: str, value: object) -
     exits.callback(replace(owner, name, value).restore)
 
 
-def _see_rejection(world: World, handle: Handle, request: Request, proceed: Serve) -> AnyResponse:
+def _see_rejection(world: World, fake: Fake, request: Request, proceed: Serve) -> AnyResponse:
     try:
         return proceed()
     except ServiceError as error:
         simulation = world.simulation
         if error.status == 401 and simulation is not None:
             with world.disturbances.old_tokens(), contextlib.suppress(ServiceError):
-                handle._app.authenticate(request)
+                fake._app.authenticate(request)
                 request.call.fault = "rotate_token"
             simulation.calls.rejected(request)
         raise
 
 
-def _serve_in_turn(world: World, handle: Handle, request: Request, proceed: Serve) -> AnyResponse:
+def _serve_in_turn(world: World, fake: Fake, request: Request, proceed: Serve) -> AnyResponse:
     """Have the simulation serve a call at its turn, with the events of the schedule."""
     simulation = world.simulation
     if simulation is None:
-        world.reads.add(one.read for one in touches_of_request(handle, request))
+        world.reads.add(one.read for one in touches_of_request(fake, request))
         return proceed()
     try:
-        return simulation.calls.at_call(handle, request, proceed)
+        return simulation.calls.at_call(fake, request, proceed)
     finally:
         if request.call.fault is not None:
-            end_faults(request.call, handle._recorder.reserve())
+            end_faults(request.call, fake._recorder.reserve())
 
 
 def _pause_in_pipeline(world: World) -> None:
@@ -455,13 +455,13 @@ def _run_work(world: World, where: str, proceed: RunWork, work: Awaitable[Any]) 
         return proceed(work)
 
 
-async def _around(world: World, handle: Handle, exchange: Callable[[], T]) -> T:
+async def _around(world: World, fake: Fake, exchange: Callable[[], T]) -> T:
     simulation = world.simulation
     if simulation is None:
         await checkpoint()
         return exchange()
     if simulation.state.is_here():
-        return await simulation.calls.exchange(handle, exchange)
+        return await simulation.calls.exchange(fake, exchange)
     # Several strands share this event loop, which the request would block: use a thread.
     carried_source.set(simulation.state.sources.here())
     try:

@@ -21,7 +21,7 @@ from ..core.calls import Call, Headers, record_cut
 from ..core.errors import ContractError, ServiceError, formatted, raised_by_test, shown
 from ..core.matching import Field
 from ..core.recorder import Recorder
-from ..core.violations import Problems, shortened
+from ..core.violations import Violations, shortened
 from .messages import OUTCOME_OF_EFFECT, Answer, AnyResponse, Effect, Request, Serve, Stream
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class App:
 
     clock: Timekeeper
     recorder: Recorder
-    problems: Problems
+    violations: Violations
     faults: Any = ()
     """The ``FaultPlan`` of the fake. Empty while no fault can fire."""
     name: str = ""
@@ -134,12 +134,12 @@ class App:
     """The token that authenticates requests, for a service with one token."""
     _table_of_class: ClassVar[RouteTable | None] = None
 
-    def attach(self, *, clock: Timekeeper, recorder: Recorder, problems: Problems) -> None:
+    def attach(self, *, clock: Timekeeper, recorder: Recorder, violations: Violations) -> None:
         """Connect the app to its cloud. The fake calls this once."""
         self.clock = clock
         self.recorder = recorder
-        self.problems = problems
-        self.name = recorder.handle
+        self.violations = violations
+        self.name = recorder.fake
         # Each call keeps this function, so create only one bound method.
         self._read_facts: Callable[[Call], dict[str, Any]] | None = self._facts_of
         recorder.register_app(self.service, self)
@@ -362,32 +362,32 @@ class App:
         asked = f"{self.name}: {request.method} {shortened(request.target)}"
         of_test = raised_by_test(error)
         if of_test is not None:
-            call.problem = "assertion"
-            facts = {"handle": self.name, **_keys_of(call)}
-            self.problems.report_raised(of_test, f"{asked} was answered 500", **facts)
+            call.violation = "assertion"
+            facts = {"fake": self.name, **_keys_of(call)}
+            self.violations.report_raised(of_test, f"{asked} was answered 500", **facts)
             return
-        call.problem = "bug"
-        facts = {"path": shortened(request.path), "handle": self.name, **_keys_of(call)}
+        call.violation = "bug"
+        facts = {"path": shortened(request.path), "fake": self.name, **_keys_of(call)}
         if isinstance(error, ContractError):
             why = f"was answered 500, because of an error in a callback of the test: {error}"
-            self.problems.report("bug", f"{asked} {why}\n{call.note}", exception=error, **facts)
+            self.violations.report("bug", f"{asked} {why}\n{call.note}", exception=error, **facts)
         else:
-            self.problems.report_bug(error, f"{asked} made the fake itself fail", **facts)
+            self.violations.report_bug(error, f"{asked} made the fake itself fail", **facts)
 
     def _unrouted(self, request: Request, allowed: frozenset[str] | None = None) -> None:
         call = request.call
-        call.problem = "unrouted"
+        call.violation = "unrouted"
         if allowed is None:
             reason = self.no_route(request)
         else:
             reason = f"the path accepts {', '.join(sorted(allowed))}"
         call.note = reason
-        self.problems.report(
+        self.violations.report(
             "unrouted",
             f"{self.name} got {request.method} {shortened(request.target)}: {reason}",
             path=shortened(request.path),
             method=request.method,
-            handle=self.name,
+            fake=self.name,
         )
 
     def _facts_of(self, call: Call) -> dict[str, Any]:
@@ -430,7 +430,7 @@ def _keys_of(call: Call) -> dict[str, Any]:
 
 
 class Route(NamedTuple):
-    """One endpoint: the methods and the path pattern that it handles.
+    """One endpoint: the methods and the path pattern that it fakes.
 
     ``methods`` is a string of names (``"GET POST"``). ``pattern`` consists of literal segments and
     parameters: ``{name}`` is one non-empty raw segment; ``{name*}``, allowed only at the end, is

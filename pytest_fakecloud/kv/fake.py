@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from .search.index import Search
     from .search.views import SearchIndexView
     from .typed import CommandFields, SearchFields
-    from .typed import KVHandle as Handle
+    from .typed import KVFake as Fake
     from .typed import KVSettings as KVSettings
 else:
-    from ..cloud.fake import Handle
+    from ..cloud.fake import Fake
     from ..core.settings import keywords_of
 
     KVSettings = keywords_of(KVConfig, "``Cloud.kv_server()`` and of the marker")
@@ -62,7 +62,7 @@ _COMPARED = 1000
 """Maximum number of keys that are compared with a missing key's name."""
 
 
-class KVServer(Handle):
+class KVServer(Fake):
     """A fake key-value server with a REST interface and, on demand, a Redis protocol port.
 
     ``settings`` are the keyword arguments in ``KVSettings``.

@@ -36,7 +36,7 @@ from .table.registry import COMMANDS
 if TYPE_CHECKING:
     from ..core.clock import Timekeeper
     from ..core.recorder import Recorder
-    from ..core.violations import Problems
+    from ..core.violations import Violations
     from .fake import AnyEngine
     from .resp.port import PortConnection
     from .sse import EventStream
@@ -81,8 +81,8 @@ class KVApp(App):
         self._streams: set[EventStream] = set()
         self._sync = itertools.count(1)
 
-    def attach(self, *, clock: Timekeeper, recorder: Recorder, problems: Problems) -> None:
-        super().attach(clock=clock, recorder=recorder, problems=problems)
+    def attach(self, *, clock: Timekeeper, recorder: Recorder, violations: Violations) -> None:
+        super().attach(clock=clock, recorder=recorder, violations=violations)
         self.command_limits = CommandLimits(self.settings, clock.now_us)
 
     @cached_property

@@ -10,7 +10,7 @@ from ..core.errors import ContractError
 from ..core.settings import (
     MOST_PORT,
     SWITCH,
-    HandleConfig,
+    FakeConfig,
     Kind,
     changed_settings,
     check_engine,
@@ -57,7 +57,7 @@ _OF_VENDOR = {
 """The vendor's limits. The number of matching keys is decided here: about 17,000 were rejected."""
 
 
-class KVConfig(HandleConfig):
+class KVConfig(FakeConfig):
     """The settings of a ``KVServer``."""
 
     dialect: Dialect = first_of(*get_args(Dialect), engines="both")

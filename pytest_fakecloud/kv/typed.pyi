@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pytest_fakecloud.cloud.fake import Handle
+from pytest_fakecloud.cloud.fake import Fake
 from pytest_fakecloud.core.calls import Call, Event
 from pytest_fakecloud.core.journal import Journal, Results
 from pytest_fakecloud.core.timers import Duration
@@ -118,7 +118,7 @@ class KVFaultPlan(FaultPlan):
     def random(self, rate: float, step: Step=503, **matchers: Unpack[KVMatchers]) -> Fault: ...
     def call(self, function: Callable[..., object], moment: Literal['before', 'after']='before', **matchers: Unpack[KVMatchers]) -> Fault: ...
 
-class KVHandle(Handle):
+class KVFake(Fake):
     journal: KVJournal
     faults: KVFaultPlan
     def assert_called(self, what: str | re.Pattern[str] | None=None, *, times: int | None=None, **where: Unpack[KVCallFields]) -> KVCalls: ...

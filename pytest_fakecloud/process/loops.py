@@ -347,7 +347,7 @@ class Autojump:
 
         @functools.wraps(really)
         def call_at(loop: Any, when: float, *args: Any, **kwargs: Any) -> Any:
-            handle = really(loop, when, *args, **kwargs)
+            fake = really(loop, when, *args, **kwargs)
             if (
                 not sleepers.over
                 and SHORTEST < when - loop.time() < LONGEST
@@ -358,9 +358,9 @@ class Autojump:
                 and not times_out_really(sys._getframe(1))
             ):
                 running = AsyncioLoop.running(sleepers, asyncio_sleep)
-                running.timeouts.add(handle)
+                running.timeouts.add(fake)
                 watch(running, sleepers)
-            return handle
+            return fake
 
         return call_at
 

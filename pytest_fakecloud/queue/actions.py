@@ -434,17 +434,17 @@ class QueueAio(Aio["AsyncQStash"]):
     in the test's own event loop.
     """
 
-    _handle: Queue
+    _fake: Queue
     _make: Callable[..., AsyncQStash]
 
     async def deliver_due(self) -> Attempts:
         """Awaitable version of ``Queue.deliver_due``."""
         __tracebackhide__ = True
-        engine = self._handle._engine
+        engine = self._fake._engine
         return await run_async(engine, [engine.clock.now_us])
 
     async def run_until_idle(self, within: Duration = "30d") -> Attempts:
         """Awaitable version of ``Queue.run_until_idle``."""
         __tracebackhide__ = True
-        engine = self._handle._engine
+        engine = self._fake._engine
         return await run_async(engine, until_idle(engine, within))

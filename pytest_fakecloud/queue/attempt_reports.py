@@ -27,7 +27,7 @@ from ..core.errors import (
 )
 from ..core.recorder import Recorder, raised_text
 from ..core.timers import clock_time, to_datetime
-from ..core.violations import Problems
+from ..core.violations import Violations
 from .engine.engine import Engine
 from .model import (
     SUCCESS,
@@ -68,28 +68,28 @@ class FinishedDelivery(NamedTuple):
     outcome: Outcome
 
 
-class DeliveryProblems(DeliveryInterceptor):
-    """Reports problems with the deliveries of the queue called ``name``.
+class DeliveryViolations(DeliveryInterceptor):
+    """Reports the violations of deliveries of the queue called ``name``.
 
     As an interceptor, it reports exceptions of background deliveries, which no call of the test can
     raise.
     """
 
-    def __init__(self, name: str, problems: Problems, clock: Timekeeper) -> None:
+    def __init__(self, name: str, violations: Violations, clock: Timekeeper) -> None:
         self._name = name
-        self._problems = problems
+        self._violations = violations
         self._clock = clock
 
     def report(self, kind: str, text: str, **details: Any) -> None:
-        self._problems.report(kind, f"{self._name}: {text}", handle=self._name, **details)
+        self._violations.report(kind, f"{self._name}: {text}", fake=self._name, **details)
 
     def report_raised(self, error: BaseException, url: str) -> None:
-        self._problems.report_raised(error, f"{self._name}: {url}", handle=self._name)
+        self._violations.report_raised(error, f"{self._name}: {url}", fake=self._name)
 
     def report_unstubbed(self, what: str, advice: str, delivery: Delivery) -> None:
         url, message_id = as_text(delivery.url), delivery.message_id
-        self._problems.report(
-            "unstubbed", what, advice=advice, url=url, message_id=message_id, handle=self._name
+        self._violations.report(
+            "unstubbed", what, advice=advice, url=url, message_id=message_id, fake=self._name
         )
 
     async def deliver(self, exchange: Exchange, proceed: Proceed) -> Outcome:
@@ -260,10 +260,10 @@ def failure_details(
     started: StartedDelivery, outcome: Outcome, keys: SigningKeys, now: Callable[[], float]
 ) -> AttemptDetails:
     """Return the response to an attempt that did not succeed, and what explains it."""
-    problems: list[str] = []
+    failures: list[str] = []
     sent, status = started.exchange.delivery, outcome.status
     # Record an error while collecting details, because it must not fail the delivery.
-    with report_failure("the request and the response cannot be described", problems.append):
+    with report_failure("the request and the response cannot be described", failures.append):
         details: AttemptDetails = {"sent_headers": _published_headers(sent.headers)}
         if status is not None:
             details["answer"] = shortened_body(outcome.body)
@@ -283,7 +283,7 @@ def failure_details(
         if status is not None and 300 <= status < 400:
             details["location"] = first(outcome.headers, "Location")
         return details
-    return {"logged": problems}
+    return {"logged": failures}
 
 
 def _published_headers(headers: HeaderList) -> list[list[str]]:

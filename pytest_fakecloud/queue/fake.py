@@ -22,7 +22,7 @@ from ..core.matching import Query
 from ..core.timers import Duration, weakly
 from ..http.messages import bytes_of
 from .actions import Attempts, QueueActions, QueueAio, load, run, text, until_idle
-from .attempt_reports import AttemptReports, DeliveryProblems, unfinished_text
+from .attempt_reports import AttemptReports, DeliveryViolations, unfinished_text
 from .delivery.destinations import Destinations, Sender
 from .engine.engine import Engine
 from .model import DAY, Attempt, DeliveryInterceptor, SigningKeys
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 
     from .delivery.faults import QueueFaults
     from .typed import AttemptFields, DeadLetterFields, ListedFields, MessageFields
-    from .typed import QueueHandle as Handle
+    from .typed import QueueFake as Fake
     from .typed import QueueSettings as QueueSettings
 else:
-    from ..cloud.fake import Handle
+    from ..cloud.fake import Fake
     from ..core.settings import keywords_of
 
     QueueSettings = keywords_of(QueueConfig, "``Cloud.queue()`` and of the marker")
@@ -83,7 +83,7 @@ class _WholeApp(QueueApp):
     families = (V1Routes, AdministrationRoutes, HistoryRoutes, WorkflowRoutes)
 
 
-class Queue(QueueActions, Handle):
+class Queue(QueueActions, Fake):
     """A fake of QStash, the HTTP message queue.
 
     ``settings`` are the keyword arguments in ``QueueSettings``.
@@ -107,12 +107,12 @@ class Queue(QueueActions, Handle):
         name = self.name
         self._delivery = config.delivery or context.delivery
         recorder = weakref.proxy(context.recorder)
-        problems = DeliveryProblems(name, context.problems, context.clock)
+        violations = DeliveryViolations(name, context.violations, context.clock)
         self._sender = Sender(
             Destinations(raise_exceptions=config.raise_exceptions, recorder=recorder),
             unstubbed=config.unstubbed,
-            report=problems.report_unstubbed,
-            report_raised=problems.report_raised,
+            report=violations.report_unstubbed,
+            report_raised=violations.report_raised,
             cap=float(min(config.attempt_cap, _LONGEST_CAP)),
             is_fake=weakly(self._is_fake),
             time_passes=weakly(self._time_passes),
@@ -133,7 +133,7 @@ class Queue(QueueActions, Handle):
             name=name,
             settings=config,
             lane=self._delivery,
-            report=problems.report,
+            report=violations.report,
         )
         self._engine.owner = weakref.proxy(self)
         super().__init__(context, _WholeApp(self._engine, self._new_token()), config)
@@ -142,7 +142,7 @@ class Queue(QueueActions, Handle):
         self._reports = AttemptReports(self._engine, self._recorder, self._signer.now)
         chain: list[DeliveryInterceptor] = [self._reports, self._signer]
         if self._delivery == "background":
-            chain.insert(1, problems)
+            chain.insert(1, violations)
         self._engine.intercept(*chain)
         # The engine enforces the plan's limits. Reject only bodies that are far too large here.
         limits = self._engine.limits
@@ -355,7 +355,7 @@ class Queue(QueueActions, Handle):
         return self.delivery == "background" and self.clock.mode == "running"
 
     def _is_fake(self, url: str) -> bool:
-        return any(f"{url}/".startswith(f"{one.url}/") for one in self._context.handles.items)
+        return any(f"{url}/".startswith(f"{one.url}/") for one in self._context.fakes.items)
 
     # -- inspecting, without moving the clock -----------------------------------------------------
 

@@ -15,8 +15,8 @@ from ..core.settings import (
     DELIVERY,
     SWITCH,
     DeliveryMode,
-    HandleConfig,
-    HandleSettings,
+    FakeConfig,
+    FakeSettings,
     Kind,
     Settings,
     choice,
@@ -108,7 +108,7 @@ _LIMITS: Kind[Mapping[str, int | None]] = Kind(
 )
 
 
-class QueueConfig(HandleConfig):
+class QueueConfig(FakeConfig):
     """Settings of a ``Queue``."""
 
     delivery: DeliveryMode | None = setting(None, optional(DELIVERY))
@@ -178,11 +178,11 @@ class QueueConfig(HandleConfig):
         return PlanLimits(**plan | limits)
 
 
-class DestinationSettings(HandleSettings, total=False):
+class DestinationSettings(FakeSettings, total=False):
     """Keyword arguments of ``Cloud.destination()`` and of the marker."""
 
 
-class CallbackCaptureConfig(HandleConfig):
+class CallbackCaptureConfig(FakeConfig):
     """Settings of a ``CallbackCapture``."""
 
     keys: Mapping[str, str] | None = setting(None, optional(_KEYS))

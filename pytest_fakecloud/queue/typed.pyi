@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from pytest_fakecloud.cloud.fake import Handle
+from pytest_fakecloud.cloud.fake import Fake
 from pytest_fakecloud.core.calls import Call, Event
 from pytest_fakecloud.core.journal import Journal, Results
 from pytest_fakecloud.core.timers import Duration
@@ -302,7 +302,7 @@ class QueueFaultPlan(FaultPlan):
     def random(self, rate: float, step: Step=503, **matchers: Unpack[QueueMatchers]) -> Fault: ...
     def call(self, function: Callable[..., object], moment: Literal['before', 'after']='before', **matchers: Unpack[QueueMatchers]) -> Fault: ...
 
-class QueueHandle(Handle):
+class QueueFake(Fake):
     journal: QueueJournal
     faults: QueueFaultPlan
     def assert_called(self, what: str | re.Pattern[str] | None=None, *, times: int | None=None, **where: Unpack[QueueCallFields]) -> QueueCalls: ...

@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 from urllib.parse import SplitResult, urlsplit
 
 from ..cloud.base import BaseCloud, closed_addresses, fixture_fake
-from ..cloud.fake import Handle
+from ..cloud.fake import Fake
 from ..cloud.files import read_json
 from ..core.assets import asset
 from ..core.calls import Call
@@ -39,9 +39,9 @@ def archive(cloud: BaseCloud, others: Iterable[Mapping[str, Any]] = ()) -> dict[
 def entries_from(cloud: BaseCloud) -> list[dict[str, Any]]:
     mask = Mask(cloud)
     addresses = closed_addresses(cloud)
-    addresses.update((handle.name, (handle.fixture, handle.url)) for handle in cloud.fakes())
+    addresses.update((fake.name, (fake.fixture, fake.url)) for fake in cloud.fakes())
     return [
-        _entry(call, *addresses.get(call.handle, ("", f"http://{call.handle}.invalid")), mask)
+        _entry(call, *addresses.get(call.fake, ("", f"http://{call.fake}.invalid")), mask)
         for call in cloud.journal.calls()
     ]
 
@@ -92,7 +92,7 @@ def _entry(call: Call, fixture: str, origin: str, mask: Mask) -> dict[str, Any]:
         },
         "cache": {},
         "timings": {"send": 0, "wait": 0, "receive": 0},
-        "_handle": call.handle,
+        "_fake": call.fake,
         "_fixture": fixture,
         "_fault": call.fault,
         "_outcome": call.outcome,
@@ -121,7 +121,7 @@ class Entry:
     status: int
     answer: bytes
     has_answer_body: bool
-    handle: str | None
+    fake: str | None
     fixture: str | None
     is_replayable: bool
 
@@ -179,7 +179,7 @@ def _read_entry(data: Any) -> Entry:
         answer=_body(content, "response.content"),
         # Many tools do not record bodies.
         has_answer_body=content.get("text") is not None or content.get("size") == 0,
-        handle=data.get("_handle"),
+        fake=data.get("_fake"),
         fixture=data.get("_fixture"),
         is_replayable=not is_left_out,
     )
@@ -214,7 +214,7 @@ _NOT_SENT_AGAIN = frozenset(
 class ReplayOptions(TypedDict, total=False):
     """The options of ``replay()``."""
 
-    into: Mapping[str, Handle] | Handle | None
+    into: Mapping[str, Fake] | Fake | None
     ignore: Iterable[str]
     move_clock: bool
 
@@ -223,7 +223,7 @@ def replay(
     cloud: BaseCloud,
     file: str | Path | Mapping[str, Any],
     *,
-    into: Mapping[str, Handle] | Handle | None = None,
+    into: Mapping[str, Fake] | Fake | None = None,
     ignore: Iterable[str] = (),
     move_clock: bool = True,
 ) -> Results[Difference]:
@@ -267,10 +267,10 @@ def replay(
         behind_us = started_us + entry.at_us - first_us - cloud.clock.now_us()
         if move_clock and behind_us > 0:
             cloud.clock.advance(behind_us / 1e6)
-        handle = _fake_for(cloud, entry, into)
+        fake = _fake_for(cloud, entry, into)
         label = f"{entry.method} {entry.parts.path}"
         try:
-            status, body = _send(cloud, handle, entry, translation)
+            status, body = _send(cloud, fake, entry, translation)
         except ValueError as error:
             raise ContractError(f"request {number} of {name} cannot be sent: {error}") from error
         if status != entry.status:
@@ -287,11 +287,9 @@ def _are_strings(values: Iterable[object]) -> bool:
 
 def _check_into(into: object) -> None:
     if isinstance(into, Mapping):
-        is_valid = _are_strings(into) and all(
-            isinstance(handle, Handle) for handle in into.values()
-        )
+        is_valid = _are_strings(into) and all(isinstance(fake, Fake) for fake in into.values())
     else:
-        is_valid = into is None or isinstance(into, Handle)
+        is_valid = into is None or isinstance(into, Fake)
     if not is_valid:
         raise ContractError(
             f"into={into!r:.200} is not valid: pass a fake, or a dict from origins to fakes"
@@ -306,20 +304,20 @@ def _names(ignore: object) -> set[str]:
     raise ContractError(f"ignore={ignore!r:.200} is not valid: pass a list of field names")
 
 
-def _fake_for(cloud: BaseCloud, entry: Entry, into: Mapping[str, Handle] | Handle | None) -> Handle:
+def _fake_for(cloud: BaseCloud, entry: Entry, into: Mapping[str, Fake] | Fake | None) -> Fake:
     if isinstance(into, Mapping):
         own = f"{entry.parts.scheme}://{entry.parts.netloc}"
-        for origin, handle in into.items():
+        for origin, fake in into.items():
             if own == origin.rstrip("/"):
-                return handle
+                return fake
         raise ContractError(f"no fake for {entry.url}: pass its origin in into={{origin: fake}}")
     if into is not None:
         return into
-    for handle in cloud.fakes():
-        if handle.name == entry.handle:
-            return handle
+    for fake in cloud.fakes():
+        if fake.name == entry.fake:
+            return fake
     if entry.fixture:
-        started: Handle = fixture_fake(cloud, entry.fixture)
+        started: Fake = fixture_fake(cloud, entry.fixture)
         return started
     raise ContractError(
         f"the recording does not name the fake for {entry.url}: "
@@ -328,7 +326,7 @@ def _fake_for(cloud: BaseCloud, entry: Entry, into: Mapping[str, Handle] | Handl
 
 
 def _send(
-    cloud: BaseCloud, handle: Handle, entry: Entry, translation: Mapping[str, str]
+    cloud: BaseCloud, fake: Fake, entry: Entry, translation: Mapping[str, str]
 ) -> tuple[int | str, bytes | None]:
     """Return the status and the body of the response, or how the connection ended without one."""
     import urllib3
@@ -338,7 +336,7 @@ def _send(
         if name.lower() not in _NOT_SENT_AGAIN and not name.startswith(":"):
             headers.add(name, _translated(value, translation))
     if entry.status != 401:
-        headers.update(handle.headers)
+        headers.update(fake.headers)
     body = _translated(entry.body.decode("utf-8", "surrogateescape"), translation)
     trusted = None if cloud.authority is None else str(cloud.authority.ca_file)
     # Use a new connection for each request, because a fault may have closed the last one.
@@ -346,7 +344,7 @@ def _send(
         try:
             answer = pool.request(
                 entry.method,
-                handle.url + _translated(_target(entry), translation),
+                fake.url + _translated(_target(entry), translation),
                 body=body.encode("utf-8", "surrogateescape") or None,
                 headers=headers,
             )

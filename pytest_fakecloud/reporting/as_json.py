@@ -20,7 +20,7 @@ from ..core.timers import to_datetime
 from .applications import ServedRequest
 from .calls import Lookups, is_error, on_connection, reply
 from .model import VERSION, Finding, Place, Report, ReportRow
-from .text import problem
+from .text import violation
 from .values import (
     HIDDEN,
     Mask,
@@ -69,8 +69,8 @@ def as_json(report: Report) -> dict[str, Any]:
         "unfinished": [
             _finding(finding, sentence(finding, report.lookups)) for finding in report.unfinished
         ],
-        "problems": [
-            _finding(finding, problem(finding, report.lookups)) for finding in report.problems
+        "violations": [
+            _finding(finding, violation(finding, report.lookups)) for finding in report.violations
         ],
         "rows": [row_json(row, about.get(row.number, []), report.lookups) for row in report.rows],
     }

@@ -155,16 +155,16 @@ def gathered(entries: Iterable[Entry]) -> tuple[dict[int, list[Call]], set[int]]
     connections: dict[tuple[str, object], list[Call]] = {}
     for call in entries:
         if isinstance(call, Call) and on_connection(call) and call.client is not None:
-            connections.setdefault((call.handle, call.client), []).append(call)
-    count = Counter(handle for handle, _ in connections)
+            connections.setdefault((call.fake, call.client), []).append(call)
+    count = Counter(fake for fake, _ in connections)
     groups: dict[int, list[Call]] = {}
     without_row: set[int] = set()
-    for (handle, _), calls in connections.items():
+    for (fake, _), calls in connections.items():
         setups = _setups(calls)
         in_setups = {call.number for setup in setups for call in setup}
         others = [call for call in calls if call.number not in in_setups]
         groups |= {setup[0].number: setup for setup in setups}
-        is_known = bool(others) and count[handle] == 1
+        is_known = bool(others) and count[fake] == 1
         without_row |= in_setups if is_known else in_setups - groups.keys()
         for end, steps in _transactions(others):
             groups[end.number] = steps[1:]
@@ -369,7 +369,7 @@ def hash_of(script: str) -> str:
     return hashlib.sha1(text, usedforsecurity=False).hexdigest()
 
 
-def _messages_of_lost_calls(handles: Iterable[Any], every: Iterable[Call]) -> dict[int, str]:
+def _messages_of_lost_calls(fakes: Iterable[Any], every: Iterable[Call]) -> dict[int, str]:
     """Return the messages that requests with a lost response created, by the requests' numbers.
 
     This is the only message with that URL and time that is not in any response. If there are
@@ -380,12 +380,12 @@ def _messages_of_lost_calls(handles: Iterable[Any], every: Iterable[Call]) -> di
     if not lost:
         return {}
     named = b"".join(call.response_body for call in calls if call not in lost)
-    queues = {handle.name: handle for handle in handles}
+    queues = {fake.name: fake for fake in fakes}
     message_ids = {}
     for call in lost:
         alike = [
             message.id
-            for message in (queues[call.handle].messages() if call.handle in queues else ())
+            for message in (queues[call.fake].messages() if call.fake in queues else ())
             if (message.url, message.created) == (call.facts.get("url"), call.at)
             and message.id.encode() not in named
         ]

@@ -61,7 +61,7 @@ const call = (name, args = [], fields = {}) => `${name}(${[...args.map(literal),
 
 // Return a request of the control API as Python for a test, or null if no method does the same.
 export function testCode({method, path, body = {}}) {
-  const [, fake, rest] = /^\/handles\/([^/]+)\/(.*)$/.exec(path) ?? [], name = decodeURIComponent(fake ?? "").replace(/\W/g, "_");
+  const [, fake, rest] = /^\/fakes\/([^/]+)\/(.*)$/.exec(path) ?? [], name = decodeURIComponent(fake ?? "").replace(/\W/g, "_");
   if (method !== "POST") return null;
   if (rest === "faults") { const {kind, args = [], ...fields} = body; return call(`${name}.faults.${kind}`, args, fields); }
   if (rest === "requests" && Array.isArray(body.body) && (body.target ?? "/") === "/") return call(`${name}.execute`, body.body);

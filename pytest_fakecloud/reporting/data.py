@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar, cast
 from zlib import crc32
 
-from ..cloud.fake import Handle
+from ..cloud.fake import Fake
 from ..cloud.services import report_part
 from ..core.errors import ContractError, ServiceError, unknown_name
 from ..core.timers import instant_us, to_datetime
@@ -331,9 +331,9 @@ _AROUND = 200
 """Number of characters that are shown before the first difference of two long strings."""
 
 
-def state_of(handle: Handle) -> State:
+def state_of(fake: Fake) -> State:
     """Return the items of a fake, by section and name, from the ``data`` module of its service."""
-    state: State = report_part(handle.fixture, "data").state(handle)
+    state: State = report_part(fake.fixture, "data").state(fake)
     return state
 
 

@@ -50,7 +50,7 @@ def hints_about_silence(
 
     ``names`` are the values in the test's module; lazy objects among them are not evaluated.
     """
-    uncalled = [handle for handle in cloud.fakes() if not len(handle.journal)]
+    uncalled = [fake for fake in cloud.fakes() if not len(fake.journal)]
     hints = []
     if len(uncalled) == len(cloud.fakes()):
         hints = _unconnected_clients(cloud, [*names, *locals_of(error)])
@@ -59,10 +59,10 @@ def hints_about_silence(
     for library in _LIBRARIES:
         if not _is_active(library) and not any(_activates(library, frame) for frame in frames):
             continue
-        for handle in uncalled:
-            recipe = library.recipe.format(name=handle.name)
+        for fake in uncalled:
+            recipe = library.recipe.format(name=fake.name)
             hints.append(
-                f"{handle.name} received no request; {library.name} was active in this test and "
+                f"{fake.name} received no request; {library.name} was active in this test and "
                 f"may have intercepted it: {recipe}"
             )
     return hints
@@ -77,7 +77,7 @@ def old_token_hints(cloud: BaseCloud) -> list[str]:
         token = bearer_token(call.request_headers.get("Authorization"))
         if token is not None and token not in own and was_given(token):
             return _fakes_that_stay(
-                cloud, f"a client called {call.handle} with the token of a fake that is closed"
+                cloud, f"a client called {call.fake} with the token of a fake that is closed"
             )
     return []
 
@@ -149,10 +149,10 @@ def _interception_hints(cloud: BaseCloud, error: BaseException) -> Iterator[str]
         if library.error not in kinds or library.text not in str(error):
             continue
         address = f"{request_of(error)} {error}"
-        addressed = [handle for handle in cloud.fakes() if handle.url in address]
-        for handle in addressed:
-            recipe = library.recipe.format(name=handle.name)
-            yield f"{library.name} intercepted a request to {handle.name}: {recipe}"
+        addressed = [fake for fake in cloud.fakes() if fake.url in address]
+        for fake in addressed:
+            recipe = library.recipe.format(name=fake.name)
+            yield f"{library.name} intercepted a request to {fake.name}: {recipe}"
         # '… connect() with host "10.0.0.1" (allowed: "127.0.0.1")' is about another host.
         text = str(error)
         is_other = "host" in text and "127.0.0.1" not in text.partition("(allowed")[0]
@@ -176,7 +176,7 @@ _CUT = re.compile(
 def _tls_hints(cloud: BaseCloud, error: BaseException) -> Iterator[str]:
     """Yield hints about a client that uses TLS with a plain fake, or no TLS with a fake that has it."""
     text, request = str(error), request_of(error)
-    ports = {str(mount.port) for handle in cloud.fakes() for mount in handle._mounts}
+    ports = {str(mount.port) for fake in cloud.fakes() for mount in fake._mounts}
     if ports.isdisjoint(re.findall(r"\d+", f"{request} {text}")):
         return  # It is about another server.
     if _UNTRUSTED.search(text) and cloud.authority is not None:
@@ -245,13 +245,13 @@ def _closed_fake_hints(cloud: BaseCloud, address: str) -> list[str]:
     """Explain a client that used the address of an earlier test's fake."""
     match = FAKE_ADDRESS.search(address)
     port = int(match[1] or match[2]) if match else 0
-    for handle in cloud.fakes() if match and "://" in address else ():
-        if urlsplit(getattr(handle, "database_url", "")).port == port:
+    for fake in cloud.fakes() if match and "://" in address else ():
+        if urlsplit(getattr(fake, "database_url", "")).port == port:
             return [
-                f"an HTTP client called 127.0.0.1:{port}, which is {handle.name}.database_url and "
-                f"speaks the Redis protocol: give the client {handle.name}.url"
+                f"an HTTP client called 127.0.0.1:{port}, which is {fake.name}.database_url and "
+                f"speaks the Redis protocol: give the client {fake.name}.url"
             ]
-    is_open = any(handle.url.endswith(f":{port}") for handle in cloud.fakes())
+    is_open = any(fake.url.endswith(f":{port}") for fake in cloud.fakes())
     if is_open or not default_hub().ports.has_given(port):
         return []
     return _fakes_that_stay(
@@ -260,7 +260,7 @@ def _closed_fake_hints(cloud: BaseCloud, address: str) -> list[str]:
 
 
 def _fakes_that_stay(cloud: BaseCloud, what: str) -> list[str]:
-    names = " ".join(dict.fromkeys(handle.fixture for handle in cloud.fakes()))
+    names = " ".join(dict.fromkeys(fake.fixture for fake in cloud.fakes()))
     return [
         f"{what}, for example an earlier test's. An application that creates its client once needs "
         "fakes that last; in pytest.ini:",
@@ -272,12 +272,12 @@ def _fakes_that_stay(cloud: BaseCloud, what: str) -> list[str]:
 
 def _unconnected_clients(cloud: BaseCloud, values: Iterable[object]) -> list[str]:
     """Explain the test's official clients if none of them uses the address of a fake."""
-    urls = tuple(handle.url for handle in cloud.fakes())
+    urls = tuple(fake.url for fake in cloud.fakes())
     hints = []
     for (package, address), client in _clients(values).items():
         if address.startswith(urls):
             return []
-        if _CLIENTS[package] not in [handle.service for handle in cloud.fakes()]:
+        if _CLIENTS[package] not in [fake.service for fake in cloud.fakes()]:
             continue
         hints += _closed_fake_hints(cloud, address) or [
             f"the test has {type(client).__name__} of {package} "

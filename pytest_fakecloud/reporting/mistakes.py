@@ -303,19 +303,17 @@ def at_import(error: BaseException) -> list[str]:
 
 def hints_about_unset_variables(cloud: BaseCloud, errors: Sequence[BaseException]) -> Iterator[str]:
     """Yield hints about variables that a subprocess, an imported module or the test did not have."""
-    handles = {fake.fixture: fake.name for fake in cloud.fakes() if fake.fixture in VARIABLES}
-    missing = _missing_in_subprocess(handles, errors)
+    fakes = {fake.fixture: fake.name for fake in cloud.fakes() if fake.fixture in VARIABLES}
+    missing = _missing_in_subprocess(fakes, errors)
     if missing is not None:
         fixture, variable = missing
-        env = f"{{**os.environ, **{handles[fixture]}.env}}"
+        env = f"{{**os.environ, **{fakes[fixture]}.env}}"
         yield f"a subprocess had no {variable}: start it with env={env}"
         return
-    names = _named(errors, handles)
+    names = _named(errors, fakes)
     if not names and any(_NO_URL.search(str(error)) for error in errors):
         names = [
-            name
-            for name in (VARIABLES[fixture][0] for fixture in handles)
-            if name not in os.environ
+            name for name in (VARIABLES[fixture][0] for fixture in fakes) if name not in os.environ
         ]
     if names and _during_import(errors):
         yield from _early(names)
@@ -496,7 +494,7 @@ def unread_variables(
         return []
     used = None if module is None else _used_by(module)
     trees = {file: tree for file, tree in _trees() if used is None or str(file) in used}
-    requested = [handle.fixture for handle in cloud.fakes()]
+    requested = [fake.fixture for fake in cloud.fakes()]
     reads = (read for file, tree in trees.items() for read in _variables_of(tree, file))
     remarks = [remark for read in reads if (remark := _remark(read, cloud.env))] or [
         f"{_place(file, line)} imports {package}: request {fixture}"

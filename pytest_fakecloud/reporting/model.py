@@ -128,7 +128,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Fake:
+class ReportedFake:
     """One fake of the cloud, open or closed."""
 
     name: str
@@ -141,7 +141,7 @@ class Fake:
 class Report:
     """The input of the renderers.
 
-    ``findings``, ``unfinished`` (work that is still pending) and ``problems`` (strict-mode
+    ``findings``, ``unfinished`` (work that is still pending) and ``violations`` (strict-mode
     violations and rejected credentials) are findings. ``hints`` are sentences about requests that
     did not reach their fake, ``log`` is the test's captured log. ``failures`` describe parts of the
     report that could not be made, ``lookups`` are for the wording.
@@ -152,11 +152,11 @@ class Report:
     seed: object
     test: str = ""
     failure: str = ""
-    fakes: Sequence[Fake] = ()
+    fakes: Sequence[ReportedFake] = ()
     rows: Sequence[ReportRow] = ()
     findings: Sequence[Finding] = ()
     unfinished: Sequence[Finding] = ()
-    problems: Sequence[Finding] = ()
+    violations: Sequence[Finding] = ()
     failures: Sequence[str] = ()
     hints: Sequence[str] = ()
     log: str = ""

@@ -173,7 +173,7 @@ def _header(data: Mapping[str, Any]) -> Iterator[str]:
     if hints := data.get("hints"):
         items = "".join(f'<li class="hint">{html.escape(hint)}</li>' for hint in hints)
         yield f"<section><h2>Hints</h2><ul>{items}</ul></section>"
-    yield from _findings("Problems", data["problems"], links)
+    yield from _findings("Violations", data["violations"], links)
     yield from _findings("Findings", data["findings"], links, marked=True)
     yield from _first_error(rows, links)
     yield from _findings("Unfinished", waiting, links)

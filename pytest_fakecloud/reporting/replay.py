@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..cloud.base import BaseCloud
-from ..cloud.fake import Context, Handle, action_method
+from ..cloud.fake import Context, Fake, action_method
 from ..cloud.services import report_part
 from ..core.calls import Action, Call, Entry, Event
 from ..core.clock import Timekeeper
@@ -70,15 +70,15 @@ def states(cloud: BaseCloud, report: Report) -> dict[str, Any]:
     return {**replay, "note": "\n".join([*notes, *failures])}
 
 
-def _obstacle(handle: Handle) -> str:
+def _obstacle(fake: Fake) -> str:
     """Return why a fake cannot be replayed; empty if a replay can be tried."""
-    settings = handle._given_settings
+    settings = fake._given_settings
     if settings is None:
         return "it runs in another process"
     if settings.get("engine") is not None:
         return "it uses a real server, whose data cannot be replayed"
     # A request without valid credentials changes no data, and its body is not read.
-    calls = (call for call in handle.journal.calls() if call.status != 401)
+    calls = (call for call in fake.journal.calls() if call.status != 401)
     is_cut = any({"request_body", "target"} & {*call.cut} for call in calls)
     return "the journal has cut its requests" if is_cut else ""
 
@@ -115,7 +115,7 @@ class Time(Timekeeper):
 class ReplayedFake:
     """A new fake with the settings of a real one, on which the entries of the real one are replayed."""
 
-    def __init__(self, real: Handle, context: Context, time: Time) -> None:
+    def __init__(self, real: Fake, context: Context, time: Time) -> None:
         settings = {**(real._given_settings or {}), "name": real.name}
         for name in ("host", "port", "token", "database_port"):
             settings.pop(name, None)
@@ -197,19 +197,19 @@ class _Player:
         self._reasons = reasons
         self._looks = 0
 
-    def open(self, handle: Handle, stack: ExitStack) -> None:
-        part = report_part(handle.fixture, "replay")
+    def open(self, fake: Fake, stack: ExitStack) -> None:
+        part = report_part(fake.fixture, "replay")
         replayed: type[ReplayedFake] = ReplayedFake if part is None else part.REPLAYED
-        copy = replayed(handle, self._context, self.time)
+        copy = replayed(fake, self._context, self.time)
         stack.callback(copy.fake.close)
-        if handle._baseline is not None:
-            copy.fake.restore(handle._baseline)
+        if fake._baseline is not None:
+            copy.fake.restore(fake._baseline)
             copy.fake.set_baseline()
-        self.copies[handle.name] = copy
+        self.copies[fake.name] = copy
 
     def parts(self, entry: Entry, events: Mapping[int, Sequence[Event]]) -> Iterator[_Work]:
         """Yield the parts of an entry, or only its time if it is one of the events."""
-        work, copy = _Work(entry.number, entry.at_us, entry), self.copies.get(entry.handle)
+        work, copy = _Work(entry.number, entry.at_us, entry), self.copies.get(entry.fake)
         if copy is None:
             return
         if isinstance(entry, Action) and (read := self.time.recorded.get(entry.number)):
@@ -279,13 +279,13 @@ class _StepRecorder:
         """Record what the clock changed before an entry, for rows of broker events or for no row."""
         events = self.events.get(order, [])
         if events and events[0].number == order:
-            self._record(order, order, [events[0].handle], events)
+            self._record(order, order, [events[0].fake], events)
         between = order - 0.5  # a position between two entries, which is the number of no row
         self._record(between, between, self._shown, [])
 
     def record_work(self, work: _Work) -> None:
         row = self._rows.get(work.entry.number, work.entry.number)
-        self._record(row, work.order, [work.entry.handle], self.events.get(row, []))
+        self._record(row, work.order, [work.entry.fake], self.events.get(row, []))
 
     def _record(self, row: float, order: float, fakes: Iterable[str], events: list[Event]) -> None:
         for event, shown in _frames(self._shown, self._states_of(fakes), events):
@@ -303,26 +303,26 @@ class _StepRecorder:
 
 
 def _replayed(
-    cloud: BaseCloud, report: Report, followed: Sequence[Handle], reasons: dict[str, str]
+    cloud: BaseCloud, report: Report, followed: Sequence[Fake], reasons: dict[str, str]
 ) -> dict[str, Any]:
     """Replay a cloud's journal; return the initial data of its fakes and the steps that change it."""
-    fakes = {handle.name for handle in followed}
+    fakes = {fake.name for fake in followed}
     every = (*cloud.journal.entries, *cloud.journal._recorder.shared.actions)
     entries = sorted(
-        (entry for entry in every if entry.handle in fakes), key=lambda entry: entry.number
+        (entry for entry in every if entry.fake in fakes), key=lambda entry: entry.number
     )
     player = _Player(cloud, entries[0].at if entries else cloud.clock.now(), reasons)
     with ExitStack() as stack:
-        for handle in followed:
-            player.attempt(handle.name, partial(player.open, handle, stack))
+        for fake in followed:
+            player.attempt(fake.name, partial(player.open, fake, stack))
         recorder = _StepRecorder(player, report, entries)
         works = [work for entry in entries for work in player.parts(entry, recorder.events)]
         for work in sorted(works, key=lambda work: work.order):
             player.move_to(work.at_us)
             recorder.record_clock(work.order)
-            if work.perform is None or work.entry.handle not in player.copies:
+            if work.perform is None or work.entry.fake not in player.copies:
                 continue
-            player.attempt(work.entry.handle, work.perform)
+            player.attempt(work.entry.fake, work.perform)
             for name, copy in list(player.copies.items()):
                 player.attempt(name, copy.end_waits)
             recorder.record_work(work)
@@ -350,7 +350,7 @@ def _events(entries: Sequence[Entry], report: Report) -> dict[int, list[Event]]:
         if entry.number in follows:
             events_after.setdefault(follows[entry.number], []).append(entry)
             continue
-        if not alone or (alone[0].handle, alone[0].at_us) != (entry.handle, entry.at_us):
+        if not alone or (alone[0].fake, alone[0].at_us) != (entry.fake, entry.at_us):
             alone = events_after[entry.number] = []
         alone.append(entry)
     return events_after
@@ -363,7 +363,7 @@ def _frames(
 
     If the events do not explain the change, it belongs to the call alone.
     """
-    name = events[0].handle if events else ""
+    name = events[0].fake if events else ""
     if name in now and before[name] != now[name]:
         part = report_part(events[0].service, "replay")
         frames: list[tuple[Event | None, State]] = part.frames(before[name], now[name], events)

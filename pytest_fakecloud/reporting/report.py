@@ -15,11 +15,11 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
 
 from ..cloud.base import BaseCloud, closed_addresses
-from ..cloud.fake import Handle
+from ..cloud.fake import Fake
 from ..cloud.services import SERVICES, report_part
 from ..core.calls import Action, Call, Entry, Event
 from ..core.errors import chain_of, describe_error, report_hook_failure
-from ..core.violations import Problem
+from ..core.violations import Violation
 from .applications import ServedRequest
 from .calls import (
     PUBLISHING,
@@ -31,7 +31,7 @@ from .calls import (
     lookups_of,
     records_of,
 )
-from .model import WEIGHT, Fake, Finding, Report, ReportRow, ReportSubject, Severity
+from .model import WEIGHT, Finding, Report, ReportedFake, ReportRow, ReportSubject, Severity
 from .rows import rows
 from .values import NUMBER, Mask
 
@@ -80,13 +80,13 @@ def report_of(
         test=test,
         failure=mask.text(failure),
         fakes=[
-            *(Fake(fake.name, fake.service, fake.url) for fake in shared.handles.items),
-            *(Fake(name, fixture, url, closed=True) for name, (fixture, url) in closed),
+            *(ReportedFake(fake.name, fake.service, fake.url) for fake in shared.fakes.items),
+            *(ReportedFake(name, fixture, url, closed=True) for name, (fixture, url) in closed),
         ],
         rows=every,
         findings=list(map(masked, findings)),
         unfinished=list(map(masked, left)),
-        problems=list(map(masked, problems(cloud))),
+        violations=list(map(masked, violations(cloud))),
         failures=list(map(mask.text, failures)),
         hints=list(map(mask.text, hints)),
         log=mask.text(log),
@@ -94,18 +94,18 @@ def report_of(
     )
 
 
-def problems(cloud: BaseCloud) -> list[Finding]:
+def violations(cloud: BaseCloud) -> list[Finding]:
     """Return the strict-mode violations, counted if identical, and the rejected credentials."""
-    groups: dict[object, list[Problem]] = {}
-    for problem in cloud.problems():
+    groups: dict[object, list[Violation]] = {}
+    for violation in cloud.violations():
         # Treat violations that differ only in the message ID as identical.
-        facts = {name: value for name, value in problem.facts.items() if name != "message_id"}
-        alike = problem.kind, repr(facts) if "message_id" in problem.facts else problem.text
-        groups.setdefault(alike, []).append(problem)
+        facts = {name: value for name, value in violation.facts.items() if name != "message_id"}
+        alike = violation.kind, repr(facts) if "message_id" in violation.facts else violation.text
+        groups.setdefault(alike, []).append(violation)
     violations = []
     for first, *others in groups.values():
-        values = {"problem": first.kind, "text": first.text, "times": 1 + len(others)}
-        violations.append(Finding("problem", str(first.facts.get("handle") or ""), values=values))
+        values = {"violation": first.kind, "text": first.text, "times": 1 + len(others)}
+        violations.append(Finding("violation", str(first.facts.get("fake") or ""), values=values))
     return [*violations, *rejected(cloud)]
 
 
@@ -119,8 +119,8 @@ def rejected(
     else. ``meant`` calls are ignored.
     """
     every = [entry for entry in cloud.journal.entries if isinstance(entry, Call)]
-    for handle in cloud._context.handles.items:
-        calls = [call for call in every if call.handle == handle.name]
+    for fake in cloud._context.fakes.items:
+        calls = [call for call in every if call.fake == fake.name]
         wrong = [call for call in calls if call.status == 401 and call.fault is None]
         if every_call and len(wrong) < len(calls):
             continue
@@ -128,21 +128,21 @@ def rejected(
         if wrong:
             reasons: list[dict[str, str]] = []
             for call in wrong:
-                if (reason := _credentials(call, cloud, handle)) not in reasons:
+                if (reason := _credentials(call, cloud, fake)) not in reasons:
                     reasons.append(reason)
             values = {"rejected": len(wrong), "calls": len(calls), "reasons": reasons}
-            yield Finding("rejected", handle.name, (wrong[-1].number,), values=values)
+            yield Finding("rejected", fake.name, (wrong[-1].number,), values=values)
 
 
-def _credentials(call: Call, cloud: BaseCloud, rejecting: Handle) -> dict[str, str]:
+def _credentials(call: Call, cloud: BaseCloud, rejecting: Fake) -> dict[str, str]:
     credentials = call.request_headers.get("Authorization")
     if credentials is None:
         return {"kind": "query" if "_token=" in call.target else "none"}
     if credentials == f"Bearer {getattr(rejecting, 'read_only_token', None)}":
         return {"kind": "read_only"}
-    for handle in cloud.fakes():
-        if handle is not rejecting and handle.headers.get("Authorization") == credentials:
-            return {"kind": "other", "other": handle.name}
+    for fake in cloud.fakes():
+        if fake is not rejecting and fake.headers.get("Authorization") == credentials:
+            return {"kind": "other", "other": fake.name}
     return {"kind": "unknown"}
 
 
@@ -151,12 +151,12 @@ def unfinished(
 ) -> list[Finding]:
     """Return the unfinished work that no finding explains, the most important first."""
     findings: list[Finding] = []
-    for handle in cloud._context.handles.items:
-        detect = getattr(report_part(handle.fixture, "findings"), "unfinished", None)
+    for fake in cloud._context.fakes.items:
+        detect = getattr(report_part(fake.fixture, "findings"), "unfinished", None)
         failures: list[str] = []
         with report_hook_failure("what waits cannot be shown", failures.append):
-            findings += detect(handle, lookups) if detect is not None else ()
-        findings += [Finding("failed", handle.name, values={"text": text}) for text in failures]
+            findings += detect(fake, lookups) if detect is not None else ()
+        findings += [Finding("failed", fake.name, values={"text": text}) for text in failures]
     left_out = {_EXPLAINED[finding.kind] for finding in explaining if finding.kind in _EXPLAINED}
     findings = [finding for finding in findings if finding.kind not in left_out]
     findings.sort(key=lambda finding: WEIGHT[finding.severity])
@@ -298,7 +298,7 @@ def about_entry(
 ) -> Finding:
     """Return a finding about a journal entry; ``evidence`` are the numbers of other entries."""
     rows = tuple(dict.fromkeys((entry.number, *evidence)))
-    return Finding(kind, entry.handle, rows, severity=severity, values=values)
+    return Finding(kind, entry.fake, rows, severity=severity, values=values)
 
 
 def about(
@@ -308,7 +308,7 @@ def about(
 
     ``entry`` is the journal entry that decided it; ``values`` can include the severity.
     """
-    subject = ReportSubject(what, str(name), entry.handle)
+    subject = ReportSubject(what, str(name), entry.fake)
     finding = about_entry(kind, entry, evidence, **{what: str(name), **values})
     return replace(finding, subjects=(subject,))
 
@@ -317,7 +317,7 @@ def with_message(finding: Finding, attempt: Event | None) -> Finding:
     """Return a finding that is also about the message of an attempt, and hides hints about it."""
     if attempt is None:
         return finding
-    message = ReportSubject("message", str(attempt.data.get("message_id")), attempt.handle)
+    message = ReportSubject("message", str(attempt.data.get("message_id")), attempt.fake)
     return replace(finding, subjects=(*finding.subjects, message))
 
 
@@ -361,7 +361,7 @@ class ObservedTest:
 
     @cached_property
     def fakes(self) -> list[Any]:
-        return list(self.cloud._context.handles.items)
+        return list(self.cloud._context.fakes.items)
 
     @cached_property
     def read_only_tokens(self) -> dict[str, str]:
@@ -374,7 +374,7 @@ class ObservedTest:
         # Leave out calls before a restored snapshot, which do not explain the current data.
         rewound = {fake.name: getattr(fake, "_rewound", 0) for fake in self.fakes}
         every = self.cloud.journal.entries
-        return [_as_known(entry) for entry in every if entry.number > rewound.get(entry.handle, 0)]
+        return [_as_known(entry) for entry in every if entry.number > rewound.get(entry.fake, 0)]
 
     @cached_property
     def calls(self) -> list[Call]:
@@ -400,17 +400,17 @@ class ObservedTest:
         words = rf"(?<![\w.-]){re.escape(value)}(?![\w-]|\.\d)"
         return value in text and bool(re.search(words, text))
 
-    def calls_of(self, handle: Any) -> list[Call]:
-        return [call for call in self.calls if call.handle == handle.name]
+    def calls_of(self, fake: Any) -> list[Call]:
+        return [call for call in self.calls if call.fake == fake.name]
 
-    def actions_on(self, handle: Any) -> list[Action]:
-        return [action for action in records_of(self.cloud).actions if action.handle == handle.name]
+    def actions_on(self, fake: Any) -> list[Action]:
+        return [action for action in records_of(self.cloud).actions if action.fake == fake.name]
 
     def calls_to(self, service: str) -> Iterator[Call]:
         """Yield the calls to the fakes of a service, one fake after the other."""
-        for handle in self.fakes:
-            if handle.service == service:
-                yield from self.calls_of(handle)
+        for fake in self.fakes:
+            if fake.service == service:
+                yield from self.calls_of(fake)
 
     @cached_property
     def attempts(self) -> list[Event]:
@@ -470,10 +470,10 @@ def never_called(test: ObservedTest) -> Iterator[Finding]:
     """Find fakes without calls, if all calls of other fakes succeeded."""
     if not test.entries or any(map(_has_failed, test.entries)):
         return
-    for handle in test.fakes:
+    for fake in test.fakes:
         # A test that acts on a fake directly may need no client.
-        if not len(handle.journal) and not test.actions_on(handle):
-            yield Finding("never_called", handle.name, severity="hint")
+        if not len(fake.journal) and not test.actions_on(fake):
+            yield Finding("never_called", fake.name, severity="hint")
 
 
 def _has_failed(entry: Entry) -> bool:
@@ -510,7 +510,7 @@ def error_not_seen(test: ObservedTest) -> Iterator[Finding]:
     # Clients try options that a server may not support, and scripts that it may not have.
     attempts = {*test.lookups.grouped_calls, *test.lookups.without_row}
     for call in test.calls:
-        rejected = call.status in _REJECTED and call.fault is None and call.problem is None
+        rejected = call.status in _REJECTED and call.fault is None and call.violation is None
         # The detector `read_only_token` reports writes with that token.
         if not rejected or call.request_headers.get("Authorization") in read_only:
             continue
@@ -527,7 +527,7 @@ def _was_sent_with_source(call: Call, test: ObservedTest) -> bool:
     return b"NOSCRIPT" in call.response_body and any(
         set(later.facts.get("command") or ()) & {"EVAL", "SCRIPT LOAD"}
         for later in test.calls
-        if later.handle == call.handle and later.number > call.number
+        if later.fake == call.fake and later.number > call.number
     )
 
 
@@ -537,7 +537,7 @@ def read_only_token(test: ObservedTest) -> Iterator[Finding]:
     for call in test.calls:
         rejected = call.status in (400, 401, 403) and call.fault is None
         credentials = call.request_headers.get("Authorization")
-        if rejected and credentials is not None and credentials == tokens.get(call.handle):
+        if rejected and credentials is not None and credentials == tokens.get(call.fake):
             yield about_entry("read_only_token", call, command=_names_of(call)[0])
 
 
@@ -552,7 +552,7 @@ def repeated_after_lost_answer(test: ObservedTest) -> Iterator[Finding]:
         if added is None:
             continue
         content, names = added
-        same = repr((call.handle, call.route, content))
+        same = repr((call.fake, call.route, content))
         if executed_but_lost(call) or _was_in_part(call):
             lost.setdefault(same, (call, names))
         elif has_full_answer(call) and call.reached and same in lost:

@@ -127,10 +127,10 @@ class _Builder:
         self, cloud: BaseCloud, entries: Sequence[Entry], lookups: Lookups, mask: Mask
     ) -> None:
         self._lookups, self._mask = lookups, mask
-        self._fakes = {handle.name: handle for handle in cloud._context.handles.items}
+        self._fakes = {fake.name: fake for fake in cloud._context.fakes.items}
         self._sites = records_of(cloud).sites
         self._names = {url: name for name, (_, url) in closed_addresses(cloud).items()}
-        self._names.update((handle.url, handle.name) for handle in self._fakes.values())
+        self._names.update((fake.url, fake.name) for fake in self._fakes.values())
         self._attempts = _attempts_of_calls(entries)
 
     def rows(self, entries: Iterable[Entry]) -> list[ReportRow]:
@@ -158,13 +158,13 @@ class _Builder:
         for step in self._lookups.grouped_calls.get((attempt or entry).number, ()):
             subjects += _subjects_of(step)
         if schedule := self._lookups.header(began(entry), "upstash-schedule-id"):
-            subjects.append(ReportSubject("schedule", schedule, (attempt or entry).handle))
+            subjects.append(ReportSubject("schedule", schedule, (attempt or entry).fake))
         return replace(row, subjects=tuple(dict.fromkeys(subjects)))
 
     def _call_row(self, call: Call, attempt: Event | None) -> ReportRow:
         masked, faults = self._mask.call(call), _faults_of(call)
-        # Leave out the error of a fault's function, which is reported as a problem of the test.
-        note = "" if call.problem == "bug" else masked.note
+        # Leave out the error of a fault's function, which is reported as a violation of the test.
+        note = "" if call.violation == "bug" else masked.note
         steps = self._lookups.grouped_calls.get(call.number, ())
         facts = masked.facts
         lines = facts.get("words") if not steps and call.route not in SEVERAL else None
@@ -187,7 +187,7 @@ class _Builder:
         if attempt is None:
             return row
         return replace(
-            row, kind="attempt", actor=attempt.handle, faults=faults or _faults_of_attempt(attempt),
+            row, kind="attempt", actor=attempt.fake, faults=faults or _faults_of_attempt(attempt),
             began=min(call.number, began(attempt)), ended=row.ended or _ended(attempt),
             attempt=_count_of(attempt), delivery=self._mask.event(attempt),
         )  # fmt: skip
@@ -214,7 +214,7 @@ class _Builder:
 
     def action_row(self, action: Action) -> ReportRow:
         masked = self._mask.event(action)
-        subjects = _subjects_of_action(action, self._fakes.get(action.handle), self._mask)
+        subjects = _subjects_of_action(action, self._fakes.get(action.fake), self._mask)
         details = {name: value for name, value in masked.data.items() if name != "message_id"}
         words = details.pop("arguments", None) or []
         return replace(
@@ -238,7 +238,7 @@ def _place_of(site: CallSite) -> Place | None:
 def _row_for(source: Entry) -> ReportRow:
     """Return the row of a journal entry as if the entry was an event inside its fake."""
     return ReportRow(
-        source.number, source.at_us, kind="event", actor=source.handle, peer=source.handle,
+        source.number, source.at_us, kind="event", actor=source.fake, peer=source.fake,
         operation="", service=source.service, began=source.number,
     )  # fmt: skip
 
@@ -334,19 +334,19 @@ def _subjects_of(call: Call) -> Iterator[ReportSubject]:
         yield from part.subjects(call)
     message = call.request_headers.get("Upstash-Message-Id")
     if message:
-        yield ReportSubject("message", message, call.handle)
+        yield ReportSubject("message", message, call.fake)
 
 
-def _subjects_of_action(action: Action, handle: Any, mask: Mask) -> Iterator[ReportSubject]:
+def _subjects_of_action(action: Action, fake: Any, mask: Mask) -> Iterator[ReportSubject]:
     """Yield the topics, groups and keys in the arguments of the method that the test called."""
-    if action.call is None or handle is None:
+    if action.call is None or fake is None:
         return
     positional, named = action.call
     owner, _, name = action.kind.rpartition(".")
     if owner in ("topic", "group"):
-        yield ReportSubject(owner, mask.text(positional[0]), action.handle)
+        yield ReportSubject(owner, mask.text(positional[0]), action.fake)
         return
-    method = getattr(getattr(handle, owner) if owner else handle, name, None)
+    method = getattr(getattr(fake, owner) if owner else fake, name, None)
     if method is None:
         return
     with suppress(TypeError, ValueError):
@@ -354,14 +354,14 @@ def _subjects_of_action(action: Action, handle: Any, mask: Mask) -> Iterator[Rep
         for kind in ("topic", "group", "key"):
             value = arguments.get(kind)
             if isinstance(value, str):
-                yield ReportSubject(kind, mask.text(value), action.handle)
+                yield ReportSubject(kind, mask.text(value), action.fake)
 
 
 def _subjects_of_event(event: Event) -> Iterator[ReportSubject]:
     data: Mapping[str, Any] = event.data
     for name, kind in _NAMED.items():
         if isinstance(data.get(name), str):
-            yield ReportSubject(kind, data[name], event.handle)
+            yield ReportSubject(kind, data[name], event.fake)
 
 
 _NAMED = {"message_id": "message", "about": "message", "group": "group", "run": "run"}

@@ -66,9 +66,9 @@ def wrapped(hint: str, width: int) -> list[str]:
     return _wrapped(hint, f"{lead}  ", max(40, min(width, WIDEST)))
 
 
-def problem(finding: Finding, lookups: Lookups) -> str:
+def violation(finding: Finding, lookups: Lookups) -> str:
     """Describe a strict-mode violation, or rejected credentials, in one or more lines."""
-    if finding.kind != "problem":
+    if finding.kind != "violation":
         return f"[credentials] {sentence(finding, lookups)}"
     times = finding.values["times"]
     first, *rest = sentence(finding, lookups).split("\n")
@@ -131,8 +131,8 @@ class _Writer:
             ),
             *self._listed("Failed:", failed),
         ]
-        for finding in report.problems:
-            texts = _wrapped(problem(finding, self._lookups), "    ", width)
+        for finding in report.violations:
+            texts = _wrapped(violation(finding, self._lookups), "    ", width)
             ends += [TextLine(line, "cause") for line in texts]
         return [*map(TextLine, lines), *timeline, *([TextLine("")] if ends else []), *ends]
 

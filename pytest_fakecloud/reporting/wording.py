@@ -114,7 +114,7 @@ def _call(row: ReportRow, last: ReportRow, call: Call, lookups: Lookups) -> Summ
         # If a fake received the delivery, the fake's own row shows the body.
         if "answer" in row.delivery.data:
             remarks += words.exchange_lines(row.delivery.data, lookups)
-    note = "" if call.problem == "bug" else call.note
+    note = "" if call.violation == "bug" else call.note
     answer = _answer(call, summary)
     return Summary(what, answer, summary.below, summary.script, tuple(remarks), note)
 
@@ -146,19 +146,19 @@ def _action(event: Event, arguments: list[str], last: Any, lookups: Lookups) -> 
     did = {"add_fault": "added", "remove_fault": "removed"}.get(event.kind)
     if did:
         limits = f" ({argument_list})" if argument_list else ""
-        return f"{event.handle} fault {did}: {event.data['fault']}{limits}"
+        return f"{event.fake} fault {did}: {event.data['fault']}{limits}"
     if event.kind == "clear_faults":
-        return f"{event.handle} faults cleared"
+        return f"{event.fake} faults cleared"
     if event.kind in ("hold", "release"):
-        return f"{event.handle}.holding() {'began' if event.kind == 'hold' else 'ended'}"
+        return f"{event.fake}.holding() {'began' if event.kind == 'hold' else 'ended'}"
     messages = dict.fromkeys(action.data.get("message_id") for action in (event, last))
     result = " … ".join(lookups.short(message_id) for message_id in messages if message_id)
     result = f" -> {result}" if result else ""
     owner, _, name = event.kind.rpartition(".")
     if owner in ("", "faults"):
-        return f"{event.handle}.{event.kind}({argument_list}){result}"
+        return f"{event.fake}.{event.kind}({argument_list}){result}"
     thing, *rest = arguments
-    return f"{event.handle}.{owner}({thing}).{name}({', '.join(rest)}){result}"
+    return f"{event.fake}.{owner}({thing}).{name}({', '.join(rest)}){result}"
 
 
 # -- findings -------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def sentence(finding: Finding, lookups: Lookups) -> str:
         names = [shortened(lookups.short(name)) for name in likewise]
         text += f"; likewise for {listed(names, 3)}"
     # The text of a violation already contains the name of its fake.
-    named = bool(finding.fake) and finding.kind != "problem"
+    named = bool(finding.fake) and finding.kind != "violation"
     return visible(f"{finding.fake}: {text}" if named else text)
 
 
@@ -289,7 +289,7 @@ _SENTENCES: Sentences = {
     "clock_frozen": "{seconds:raw} s of wall-clock time passed while the fake clock was frozen; "
     "fakecloud.clock.advance() moves it, time.sleep() does not",
     "rejected": _rejected,
-    "problem": "[{problem:raw}] {text:raw}",
+    "violation": "[{violation:raw}] {text:raw}",
     "failed": "{text:raw}",
     "more": "and {count:raw} more",
 }

@@ -19,7 +19,7 @@ from ..cloud.services import services_by_word
 from ..core.errors import ContractError, ServiceError
 from ..core.ids import new_token
 from ..core.recorder import Recorder
-from ..core.violations import Problem, Problems, shortened
+from ..core.violations import Violation, Violations, shortened
 from ..faults.fault import setting_over
 from ..http.app import FAULTS, App, Route, RouteTable
 from ..http.messages import Answer, AnyResponse, Effect, Request, Serve, bearer_token, same
@@ -27,11 +27,11 @@ from .addresses import TOKEN_VARIABLE, URL_VARIABLE, Hosts
 from .control import shapes
 from .control.clouds import CloudRoutes, IsolatedClouds, clock_view
 from .control.data import DataRoutes
-from .control.endpoints import PREFIX, Refused, contract, fields, handle_named
-from .control.fakes import HandleRoutes, describe
+from .control.endpoints import PREFIX, Refused, contract, fake_named, fields
+from .control.fakes import FakeRoutes, describe
 
 T = TypeVar("T", bound=AnyResponse)
-_Part: TypeAlias = CloudRoutes | DataRoutes | HandleRoutes | IsolatedClouds
+_Part: TypeAlias = CloudRoutes | DataRoutes | FakeRoutes | IsolatedClouds
 """An object with further endpoints."""
 _MOST_CODES = 100
 """Maximum number of unused sign-in codes; a newer one replaces the oldest."""
@@ -46,8 +46,8 @@ _GUARDS = (
 """Headers of every response. They prevent pages of other sites from reading or embedding it."""
 
 
-class _Bugs(Problems):
-    """Problems of the control app. Bugs are logged and added to the cloud's problems.
+class _Bugs(Violations):
+    """Violations of the control app. Bugs are logged and added to the cloud's violations.
 
     Others are dropped: an unknown path of the control API is no mistake of the application.
     """
@@ -59,13 +59,13 @@ class _Bugs(Problems):
 
     def report(
         self, kind: str, text: str, *, exception: BaseException | None = None, **facts: Any
-    ) -> Problem:
-        """Add a bug to the cloud's problems and log it."""
+    ) -> Violation:
+        """Add a bug to the cloud's violations and log it."""
         if kind != "bug":
-            return Problem(kind, text, facts, exception)
-        problem = self._cloud._context.problems.report(kind, text, exception=exception, **facts)
-        self._log_bug(problem.text)
-        return problem
+            return Violation(kind, text, facts, exception)
+        violation = self._cloud._context.violations.report(kind, text, exception=exception, **facts)
+        self._log_bug(violation.text)
+        return violation
 
 
 class ControlApp(App):
@@ -96,10 +96,10 @@ class ControlApp(App):
         self._begins = begins
         self.token = token or new_token()
         self._hosts = hosts or Hosts()
-        recorder = Recorder(cloud.clock.now_us, service="control", handle="control")
+        recorder = Recorder(cloud.clock.now_us, service="control", fake="control")
         # Keep no entries: an open console sends requests every two seconds, possibly for weeks.
         recorder.keep = 0
-        self.attach(clock=cloud._context.clock, recorder=recorder, problems=_Bugs(cloud, log_bug))
+        self.attach(clock=cloud._context.clock, recorder=recorder, violations=_Bugs(cloud, log_bug))
         self.chain.add(FAULTS, self._convert_errors)
         self.loading = ""
         """The progress of the initial load as a string; empty when nothing is being loaded."""
@@ -108,7 +108,7 @@ class ControlApp(App):
         self._codes: deque[str] = deque(maxlen=_MOST_CODES)
         self.data = DataRoutes(cloud)
         self._clouds = clouds
-        parts: list[_Part] = [CloudRoutes(cloud), HandleRoutes(cloud, self._hosts), self.data]
+        parts: list[_Part] = [CloudRoutes(cloud), FakeRoutes(cloud, self._hosts), self.data]
         if clouds is not None:
             parts.append(clouds)
         self.parts: Mapping[type[_Part], _Part] = {type(part): part for part in parts}
@@ -175,7 +175,7 @@ class ControlApp(App):
 
     def server_failed(self, error: BaseException) -> None:
         """Report an error of the HTTP server below the app."""
-        self.problems.report_bug(error, f"{self.name}: the server failed", handle=self.name)
+        self.violations.report_bug(error, f"{self.name}: the server failed", fake=self.name)
 
     def authenticate(self, request: Request) -> object:
         """Check the Host, and the control token for routes that need it."""
@@ -218,9 +218,11 @@ class ControlApp(App):
         return {
             "seed": self.cloud.seed,
             "clock": clock_view(self.cloud),
-            "handles": [describe(handle) for handle in self.cloud.fakes()],
+            "fakes": [describe(fake) for fake in self.cloud.fakes()],
             # A fault that has not fired yet may still fire.
-            "problems": sum(problem.kind != "unused_fault" for problem in self.cloud.problems()),
+            "violations": sum(
+                violation.kind != "unused_fault" for violation in self.cloud.violations()
+            ),
             "latest": entries[-1].number if entries else 0,
             "clouds": clouds,
             "failed_clouds": failed_clouds,
@@ -264,12 +266,12 @@ class ControlApp(App):
         )
 
     def reset(self, request: Request) -> shapes.Clock:
-        """Return one fake (``{"handle": name}``) or all fakes to their baseline."""
-        name = fields(request).get("handle")
+        """Return one fake (``{"fake": name}``) or all fakes to their baseline."""
+        name = fields(request).get("fake")
         if name is None:
             self.cloud.reset()
         else:
-            handle_named(self.cloud, name).reset()
+            fake_named(self.cloud, name).reset()
         return clock_view(self.cloud)
 
     def begin(self, request: Request) -> shapes.Clock:

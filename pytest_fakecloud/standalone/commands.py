@@ -208,7 +208,7 @@ class ControlClient:
     def fakes(self) -> list[dict[str, Any]]:
         """Return the fakes of the server, each with its ``name``, ``fixture`` and ``url``."""
         state = self.ask("GET", "/state")
-        fakes = state.get("handles") if isinstance(state, dict) else None
+        fakes = state.get("fakes") if isinstance(state, dict) else None
         if not isinstance(fakes, list) or not all(
             isinstance(fake, dict) and {"name", "fixture"} <= fake.keys() for fake in fakes
         ):
@@ -268,25 +268,25 @@ _ADVICE = {
     'ORIGIN=http://127.0.0.1:3000, or answer it under "destinations" of a state file',
     "unused_fault": ": pytest-fakecloud faults --clear",
 }
-"""What to do about problems of a server, by kind."""
+"""What to do about violations of a server, by kind."""
 
 
-@_command("state", "Show the fakes, the clock and the problems of a server")
+@_command("state", "Show the fakes, the clock and the violations of a server")
 def _state(client: ControlClient, options: argparse.Namespace) -> CommandResult:
     state = client.ask("GET", "/state")
-    problems = client.ask("GET", "/problems")
+    violations = client.ask("GET", "/violations")
     clock = state["clock"]
     lines = [
         f"clock     {clock['now']}, {clock['mode']}, next due {clock['next_due'] or 'never'}",
         f"seed      {state['seed']!r}",
-        *(f"{handle['name']:<9} {handle['url']}" for handle in state["handles"]),
-        f"problems  {len(problems)}",
+        *(f"{fake['name']:<9} {fake['url']}" for fake in state["fakes"]),
+        f"violations  {len(violations)}",
         *(
-            f"  [{problem['kind']}] {problem['what']}{_ADVICE.get(problem['kind'], '')}"
-            for problem in problems
+            f"  [{violation['kind']}] {violation['what']}{_ADVICE.get(violation['kind'], '')}"
+            for violation in violations
         ),
     ]
-    return CommandResult({**state, "problems": problems}, "\n".join(lines))
+    return CommandResult({**state, "violations": violations}, "\n".join(lines))
 
 
 @_command(
@@ -442,7 +442,7 @@ def _options(options: argparse.Namespace, *names: str) -> dict[str, Any]:
 
 
 def _faults_of(client: ControlClient, name: str) -> str:
-    return f"/handles/{in_path(client.fake(name))}/faults"
+    return f"/fakes/{in_path(client.fake(name))}/faults"
 
 
 @_command(
@@ -565,7 +565,7 @@ def _restore(client: ControlClient, options: argparse.Namespace) -> CommandResul
 )
 def _reset(client: ControlClient, options: argparse.Namespace) -> CommandResult:
     fake = client.fake(options.fake) if options.fake else None
-    return CommandResult(client.ask("POST", "/reset", {"handle": fake}))
+    return CommandResult(client.ask("POST", "/reset", {"fake": fake}))
 
 
 # -- files of environment variables ----------------------------------------------------------------

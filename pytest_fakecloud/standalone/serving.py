@@ -52,7 +52,7 @@ NAP_SECONDS = 0.5
 """Longest sleep of a server in seconds: on Windows, signals are only delivered between two waits."""
 STOP_SECONDS = 0.7
 """Real seconds that a server may take to end after a signal, so that it ends within one second."""
-PROBLEMS = 1_000
+VIOLATIONS = 1_000
 """Maximum number of strict-mode violations that a server keeps."""
 _MOST_REPORTS = 3
 """Maximum number of isolated clouds of which ``run`` prints a report."""
@@ -108,7 +108,7 @@ def serve(options: Options, *, opens: bool) -> int:
         app = stack.enter_context(serve_cloud(options, log))
         _warn_of_other_addresses(options, log)
         print(_summary(app, options), flush=True)
-        addresses = {handle.name: handle.url for handle in app.cloud.fakes()}
+        addresses = {fake.name: fake.url for fake in app.cloud.fakes()}
         log.say("ready", f"ready at {app.url}", control=app.url, fakes=addresses)
         if opens:
             webbrowser.open(app.console_url())
@@ -156,13 +156,13 @@ def _summary(app: ControlApp, options: Options) -> str:
             "control": {"url": app.url, "token": app.token},
             "console": app.console_url(),
             "seed": cloud.seed,
-            "handles": [describe(handle) for handle in cloud.fakes()],
+            "fakes": [describe(fake) for fake in cloud.fakes()],
             "env": variables,
         })  # fmt: skip
     lines = [f"pytest-fakecloud is ready: seed {cloud.seed!r}, clock {cloud.clock.mode}", ""]
-    for handle in cloud.fakes():
-        database = handle.env.get("REDIS_URL", "")
-        lines.append(f"  {handle.name:<14} {handle.url:<26} {database}".rstrip())
+    for fake in cloud.fakes():
+        database = fake.env.get("REDIS_URL", "")
+        lines.append(f"  {fake.name:<14} {fake.url:<26} {database}".rstrip())
     # Show only what differs from the defaults: commands use this address and the stored token.
     place = "" if app.url == CONTROL_URL else f" --url {shlex.quote(app.url)}"
     secret = "" if options.token_is_kept else f" --token {shlex.quote(app.token)}"
@@ -414,13 +414,13 @@ def _served(
             if clouds is None:
                 start(cloud, hosts, fixture, settings)
                 continue
-            handle = cloud._start(fixture, settings)
-            if handle.name in options.guarded:
-                handle._app.chain.add(GUARD, hosts.guard)
+            fake = cloud._start(fixture, settings)
+            if fake.name in options.guarded:
+                fake._app.chain.add(GUARD, hosts.guard)
         if options.journal_entries is not None:
-            # A server with a limited journal may run for long, so limit its problems, too.
-            problems = cloud._context.problems
-            problems.keep, problems.keep_exceptions = PROBLEMS, 0
+            # A server with a limited journal may run for long, so limit its violations, too.
+            violations = cloud._context.violations
+            violations.keep, violations.keep_exceptions = VIOLATIONS, 0
         app = ControlApp(
             cloud, options.control_token,
             hosts=hosts, log_bug=partial(log.say, "bug", level="error"), clouds=clouds, begins=begins,
@@ -450,8 +450,8 @@ def _prepare(
     for file, content in states:
         _load(cloud, app, file, content, log)
     if states or forwards:
-        for handle in cloud.fakes():
-            handle.set_baseline()
+        for fake in cloud.fakes():
+            fake.set_baseline()
     cloud.journal.clear()
     app.loading = ""
 

@@ -55,11 +55,11 @@ def read_state(file: Path) -> dict[str, Any]:
 def checked_state(content: Any, name: object) -> dict[str, Any]:
     """Return the content of a state file; raise ``ContractError``, which begins with its name."""
     try:
-        problem = next(violations(content, SCHEMA, "the state file"), None)
+        violation = next(violations(content, SCHEMA, "the state file"), None)
     except RecursionError:
-        problem = "its values are nested too deeply"
-    if problem is not None:
-        raise ContractError(f"{name}: {problem}")
+        violation = "its values are nested too deeply"
+    if violation is not None:
+        raise ContractError(f"{name}: {violation}")
     state: dict[str, Any] = content
     return state
 
@@ -151,9 +151,9 @@ def _form(method: Callable[..., Any]) -> str:
 
 def _open(cloud: Cloud, part: str) -> Any:
     fixture = services_by_word()[part].fixture
-    for handle in cloud.fakes():
-        if handle.fixture == fixture:
-            return handle
+    for fake in cloud.fakes():
+        if fake.fixture == fixture:
+            return fake
     raise ContractError(f"the file has data for {part}, but no such fake is open: start it too")
 
 
@@ -175,31 +175,31 @@ def _sliced(place: str, items: list[Any], put: Callable[[list[Any]], object]) ->
         yield _Load(place, start + len(piece), len(items), partial(put, piece))
 
 
-def _kv(handle: Any, data: Mapping[str, Any], folder: Path) -> Iterator[_Load]:
+def _kv(fake: Any, data: Mapping[str, Any], folder: Path) -> Iterator[_Load]:
     if "rdb" in data:
         # Make the path absolute, because the server may have another working directory.
-        yield _Load(".rdb", 1, 1, partial(handle.load, (folder / data["rdb"]).resolve()))
+        yield _Load(".rdb", 1, 1, partial(fake.load, (folder / data["rdb"]).resolve()))
     values = []
     for key, value in data.get("values", {}).items():
         # ``KVServer.load()`` takes pairs, which are arrays in JSON, as tuples.
         is_pairs = isinstance(value, list) and all(isinstance(pair, list) for pair in value)
         values.append((key, list(map(tuple, value)) if is_pairs else value))
-    yield from _sliced(".values", values, lambda piece: handle.load(dict(piece)))
-    yield from _sliced(".commands", data.get("commands", []), handle.load)
+    yield from _sliced(".values", values, lambda piece: fake.load(dict(piece)))
+    yield from _sliced(".commands", data.get("commands", []), fake.load)
 
 
-def _vector(handle: Any, data: Mapping[str, Any], folder: Path) -> Iterator[_Load]:
+def _vector(fake: Any, data: Mapping[str, Any], folder: Path) -> Iterator[_Load]:
     for namespace, records in data.items():
-        place, put = f".{brief(namespace)}", partial(handle.load, namespace=namespace)
+        place, put = f".{brief(namespace)}", partial(fake.load, namespace=namespace)
         if isinstance(records, str):
             yield _Load(place, 1, 1, partial(put, folder / records))
         else:
             yield from _sliced(place, records, put)
 
 
-def _broker(handle: Any, data: Mapping[str, Any], folder: Path) -> Iterator[_Load]:
+def _broker(fake: Any, data: Mapping[str, Any], folder: Path) -> Iterator[_Load]:
     def load(topic: str, messages: list[Any]) -> None:
-        handle.load({topic: messages})
+        fake.load({topic: messages})
 
     for topic, source in data.items():
         place, put = f".{brief(topic)}", partial(load, topic)
@@ -219,12 +219,12 @@ def _lines(path: Path) -> Iterator[Any]:
             raise ContractError(f"{path!s:.200}, line {number} is not JSON: {error.msg}") from None
 
 
-def _queue(handle: Any, data: Mapping[str, Any], folder: Path) -> Iterator[_Load]:
+def _queue(fake: Any, data: Mapping[str, Any], folder: Path) -> Iterator[_Load]:
     rest = {name: part for name, part in data.items() if name != "messages"}
     if rest:
-        yield _Load("", 1, 1, partial(handle.load, rest))
+        yield _Load("", 1, 1, partial(fake.load, rest))
     messages = data.get("messages", [])
-    yield from _sliced(".messages", messages, lambda piece: handle.load({"messages": piece}))
+    yield from _sliced(".messages", messages, lambda piece: fake.load({"messages": piece}))
 
 
 _LOADERS: Mapping[str, Callable[[Any, Any, Path], Iterator[_Load]]] = {

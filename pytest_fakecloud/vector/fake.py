@@ -48,16 +48,16 @@ if TYPE_CHECKING:
     import upstash_vector
 
     from .typed import QueryFields, UpsertFields
-    from .typed import VectorHandle as Handle
+    from .typed import VectorFake as Fake
     from .typed import VectorSettings as VectorSettings
 else:
-    from ..cloud.fake import Handle
+    from ..cloud.fake import Fake
     from ..core.settings import keywords_of
 
     VectorSettings = keywords_of(VectorConfig, "``Cloud.vector_index()`` and of the marker")
 
 
-class VectorIndex(Handle):
+class VectorIndex(Fake):
     """A fake vector index: dense, sparse or hybrid, with or without an embedding.
 
     ``settings`` are the keyword arguments in ``VectorSettings``.

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 from ..core.errors import ContractError
 from ..core.settings import (
     SWITCH,
-    HandleConfig,
+    FakeConfig,
     Kind,
     Settings,
     changed_settings,
@@ -106,7 +106,7 @@ def _word(accepts: Any, words: type[E]) -> Kind[E]:
     )
 
 
-class VectorConfig(HandleConfig):
+class VectorConfig(FakeConfig):
     """The settings of a ``VectorIndex``.
 
     The last four make results as inexact as the service's may be; all are off by default. All

@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
-from pytest_fakecloud.cloud.fake import Handle
+from pytest_fakecloud.cloud.fake import Fake
 from pytest_fakecloud.core.calls import Call, Event
 from pytest_fakecloud.core.journal import Journal, Results
 from pytest_fakecloud.core.matching import Condition
@@ -149,7 +149,7 @@ class VectorFaultPlan(FaultPlan):
     def random(self, rate: float, step: Step=503, **matchers: Unpack[VectorMatchers]) -> Fault: ...
     def call(self, function: Callable[..., object], moment: Literal['before', 'after']='before', **matchers: Unpack[VectorMatchers]) -> Fault: ...
 
-class VectorHandle(Handle):
+class VectorFake(Fake):
     journal: VectorJournal
     faults: VectorFaultPlan
     def assert_called(self, what: str | re.Pattern[str] | None=None, *, times: int | None=None, **where: Unpack[VectorCallFields]) -> VectorCalls: ...

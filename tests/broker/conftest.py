@@ -145,7 +145,9 @@ def closing_brokers() -> Iterator[list[Broker]]:
         CLIENTS.pop().close()
     for broker in made:
         broker.close()
-        assert [problem.text for problem in broker._context.problems if problem.kind == "bug"] == []
+        assert [
+            violation.text for violation in broker._context.violations if violation.kind == "bug"
+        ] == []
 
 
 @pytest.fixture

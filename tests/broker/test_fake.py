@@ -553,7 +553,7 @@ def test_wait_for_record_has_an_awaitable_version(broker: Broker) -> None:
     assert asyncio.run(scenario()) == "x"
 
 
-# -- the handle itself ---------------------------------------------------------------------------
+# -- the fake itself ---------------------------------------------------------------------------
 
 
 def test_a_client_closes_with_its_broker() -> None:

@@ -90,7 +90,7 @@ def test_the_key_value_clients(make: Make, engine: str) -> None:
         assert outcome.passed + len(outcome.skipped) >= TESTS
         # Every exclusion has a reason, and everything else that the engine has is included.
         assert set(outcome.skipped.values()) == set(lacks.values())
-        assert context.problems == []
+        assert context.violations == []
         # Commands of one tick were sent together.
         assert [call.route for call in servers["auto"].journal.calls()] == ["pipeline"] * 2
         routes = [call.route for call in servers["messages"].journal.calls()]
@@ -105,7 +105,7 @@ def test_the_search_client() -> None:
         connection = {"url": server.url, "token": server.token}
         outcome = node.run("search.test.mjs", {"FAKE_KV_SERVER": json.dumps(connection)})
         assert outcome.passed == 17
-        assert context.problems == []
+        assert context.violations == []
 
 
 # -- the vector index ------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def test_the_vector_client() -> None:
         outcome = node.run("vector.test.mjs", {"FAKE_VECTOR_INDEXES": json.dumps(connections)})
         assert outcome.passed >= 21
         # Only the request to the bare address has no route.
-        assert [problem.kind for problem in context.problems] == ["unrouted"]
+        assert [violation.kind for violation in context.violations] == ["unrouted"]
         indexes["hybrid"].assert_queried(top_k=1, times=1)
 
 

@@ -437,7 +437,7 @@ SCENARIOS = [
 def run(scenario: Callable[[World], None], kind: str, used: Used) -> None:
     with make_world(kind, used) as made:
         scenario(made)
-        assert made.cloud.problems() == []
+        assert made.cloud.violations() == []
 
 
 CALLED = Kept(run)

@@ -127,7 +127,7 @@ def run(name: str, flavour: str, used: Used, **options: Any) -> None:
         server = stack.enter_context(KVServer(context, **settings))
         world = World(server, flavour, used, loop, stack)
         function(world, world.client(**options))
-        assert context.problems == []
+        assert context.violations == []
 
 
 def flat(value: Any) -> Any:

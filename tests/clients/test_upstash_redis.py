@@ -156,7 +156,7 @@ def run(name: str, flavour: type, used: Used, make: Callable[[], KVServer] = in_
             pytest.skip(missing)
         world.api = world.client(flavour(url=server.url, token=server.token))
         function(world, world.api)
-        assert server._context.problems == []
+        assert server._context.violations == []
 
 
 @scenario()

@@ -50,7 +50,7 @@ PRODUCTS: list[dict[str, Any]] = [
 def server() -> Iterator[KVServer]:
     with KVServer(Context.alone(now="2026-01-01T00:00:00Z")) as server:
         yield server
-        assert server._context.problems == []
+        assert server._context.violations == []
 
 
 @pytest.fixture

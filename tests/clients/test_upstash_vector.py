@@ -46,14 +46,14 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 CLASSES: dict[str, tuple[type, type]] = {
     "index": (Index, AsyncIndex),
-    "handle": (ResumableQueryHandle, AsyncResumableQueryHandle),
+    "fake": (ResumableQueryHandle, AsyncResumableQueryHandle),
 }
 # The asynchronous client has asynchronous names for opening and closing.
 ENTRANCES = {"__init__", "__enter__", "__exit__", "__aenter__", "__aexit__"}
 EXCUSED = {
-    "handle.__init__": "made by resumable_query(), not by users",
-    "handle.__init__(exec_fn)": "made by resumable_query(), not by users",
-    "handle.__init__(uid)": "made by resumable_query(), not by users",
+    "fake.__init__": "made by resumable_query(), not by users",
+    "fake.__init__(exec_fn)": "made by resumable_query(), not by users",
+    "fake.__init__(uid)": "made by resumable_query(), not by users",
 }
 WORDS = (FusionAlgorithm, MetadataUpdateMode, QueryMode, WeightingStrategy)
 
@@ -118,7 +118,7 @@ def run(name: str, flavour: type, used: Used) -> None:
         world = World(index, Api(client, GROUPS, used, loop), flavour, used)
         stack.callback(world.close, client)
         function(world)
-        assert context.problems == []
+        assert context.violations == []
 
 
 def ids(hits: list[Any]) -> list[str]:
@@ -225,12 +225,12 @@ def check_querying(api: Api, kind: str, namespace: str) -> None:
     assert [len(hits) for hits in many] == [1, 4]
     assert ids(many[1])[:1] == ids(many[0])
     everything = ids(api.query(**query, top_k=5, namespace=namespace))
-    batch, handle = api.resumable_query(**query, top_k=2, namespace=namespace, max_idle=60)
-    more = handle.fetch_next(additional_k=2)
-    rest = handle.fetch_next(10)
+    batch, fake = api.resumable_query(**query, top_k=2, namespace=namespace, max_idle=60)
+    more = fake.fetch_next(additional_k=2)
+    rest = fake.fetch_next(10)
     assert sorted(ids(batch) + ids(more) + ids(rest)) == sorted(everything)
-    assert handle.fetch_next(1) == []
-    handle.stop()
+    assert fake.fetch_next(1) == []
+    fake.stop()
 
 
 def check_info(api: Api, kind: str) -> None:
@@ -358,23 +358,23 @@ def a_wrong_token_is_refused(world: World) -> None:
 def resumable_queries_end_and_expire(world: World) -> None:
     api = world.api
     api.upsert([(str(n), [1, n], {"n": n}, f"d{n}") for n in range(9)])
-    hits, handle = api.resumable_query(
+    hits, fake = api.resumable_query(
         vector=[1, 0], top_k=2, include_vectors=True, include_metadata=True, include_data=True,
         filter="n > 1", max_idle=60,
     )  # fmt: skip
     assert (ids(hits), hits[0].data, hits[0].metadata) == (["2", "3"], "d2", {"n": 2})
-    with entered(handle):
-        more = handle.fetch_next(2)
+    with entered(fake):
+        more = fake.fetch_next(2)
         assert (ids(more), more[0].vector) == (["4", "5"], [1, 4])
     with pytest.raises(UpstashError, match="was ended"):
-        handle.stop()
-    _, handle = api.resumable_query(vector=[1, 0], max_idle=60)
+        fake.stop()
+    _, fake = api.resumable_query(vector=[1, 0], max_idle=60)
     world.index.clock.advance(61)
     with pytest.raises(UpstashError, match="idle for longer"):
-        handle.fetch_next(1)
-    hits, handle = api.resumable_query(vector=[1, 0], namespace="missing")
-    assert (hits, handle.fetch_next(1)) == ([], [])
-    handle.stop()
+        fake.fetch_next(1)
+    hits, fake = api.resumable_query(vector=[1, 0], namespace="missing")
+    assert (hits, fake.fetch_next(1)) == ([], [])
+    fake.stop()
 
 
 @scenario("dense")
@@ -509,12 +509,12 @@ def hybrid_queries_are_fused(world: World) -> None:
     )  # fmt: skip
     assert scores(alone) == [("id2", 0.26666638)]
     assert scores(api.query(vector=[0.3, 0.4], top_k=1)) == [("id2", 1)]
-    hits, handle = api.resumable_query(
+    hits, fake = api.resumable_query(
         vector=[0.1, 0.1], sparse_vector=([0], [0.1]), top_k=2, weighting_strategy=idf,
         fusion_algorithm=dbsf,
     )  # fmt: skip
     assert scores(hits) == [("id2", 0.617851), ("id0", 0.5)]
-    assert scores(handle.fetch_next(1)) == [("id1", 0.5)]
+    assert scores(fake.fetch_next(1)) == [("id1", 0.5)]
     query: QueryRequest = {
         "vector": [0.5, 0.1], "sparse_vector": SparseVector([0, 1], [0.5, 0.1]), "top_k": 1,
         "fusion_algorithm": rrf,
@@ -552,8 +552,8 @@ def query_modes_choose_the_component(world: World) -> None:
     assert ids(api.query(data="hello", query_mode=QueryMode.HYBRID)) == ["a", "b"]
     assert ids(api.query(data="hello", query_mode=QueryMode.DENSE)) == ["a", "b"]
     assert ids(api.query(data="hello", query_mode=QueryMode.SPARSE)) == ["a"]
-    hits, handle = api.resumable_query(data="hello", query_mode=QueryMode.SPARSE, top_k=1)
-    assert (ids(hits), handle.fetch_next(5)) == (["a"], [])
+    hits, fake = api.resumable_query(data="hello", query_mode=QueryMode.SPARSE, top_k=1)
+    assert (ids(hits), fake.fetch_next(5)) == (["a"], [])
     # This client omits the mode in batches of more than one query, so the default applies.
     query: QueryRequest = {"data": "hello", "query_mode": QueryMode.SPARSE}
     assert [len(hits) for hits in api.query_many(queries=[query, query])] == [2, 2]
@@ -586,7 +586,7 @@ def test_the_whole_surface_was_used(flavour: type) -> None:
 
 def test_the_surface_is_read_from_the_client() -> None:
     assert "index.query(fusion_algorithm)" in surface.surface(AsyncIndex, "index")
-    assert "handle.__aexit__(traceback)" in surface.surface(
-        AsyncResumableQueryHandle, "handle", special=ENTRANCES
+    assert "fake.__aexit__(traceback)" in surface.surface(
+        AsyncResumableQueryHandle, "fake", special=ENTRANCES
     )
     assert {"index.upsert", "index.from_env"} <= surface.surface(Index, "index")

@@ -160,7 +160,7 @@ def test_run_sleep_sleep_until_and_call(world: World) -> None:
     assert world.cloud.clock.now() == until
     (request,) = calls.deliveries
     assert (request.method, request.json(), request.headers.get("X-Own")) == ("PUT", {"q": 1}, "2")
-    assert world.cloud.problems() == []
+    assert world.cloud.violations() == []
     (run,) = world.runs()
     assert run["workflowState"] == "RUN_SUCCESS"
     assert step_names(run) == ["init", "first", "nap", "day", "date", "third"]
@@ -195,19 +195,19 @@ def test_a_step_that_fails_is_retried_and_the_run_goes_on(world: World) -> None:
     assert world.events == ["try", "try", "try", "done"]
 
 
-def test_a_rejected_step_leaves_a_problem(world: World) -> None:
+def test_a_rejected_step_leaves_a_violation(world: World) -> None:
     def flow(context: Any) -> Any:
         yield "sleep", "nap", "soon", {}
 
     world.run(flow)
     (run,) = world.runs()
     assert run["workflowState"] == "RUN_STARTED"
-    problem = world.cloud.problems().only()
-    assert problem.kind == "rejected_step"
-    assert "item 1 of a batch" in problem.text
-    assert 'invalid delay: time: invalid duration "soon"' in problem.text
+    violation = world.cloud.violations().only()
+    assert violation.kind == "rejected_step"
+    assert "item 1 of a batch" in violation.text
+    assert 'invalid delay: time: invalid duration "soon"' in violation.text
     world.cloud.allow("rejected_step", run_id=run["workflowRunId"])
-    assert world.cloud.problems() == []
+    assert world.cloud.violations() == []
 
 
 def test_a_call_that_fails_is_retried_and_its_status_is_the_result(world: World) -> None:

@@ -25,7 +25,7 @@ from pytest_fakecloud.cloud.base import secrets_in, show_same
 from pytest_fakecloud.cloud.fake import secrets_of
 from pytest_fakecloud.cloud.services import SERVICES
 from pytest_fakecloud.core.threads import Dispatcher
-from pytest_fakecloud.core.violations import PROBLEM_KINDS
+from pytest_fakecloud.core.violations import VIOLATION_KINDS
 
 from ..harness import changing_clouds, wait_until
 from ..http.test_hub import descriptors
@@ -66,7 +66,7 @@ def test_calls_without_meaning() -> None:
 def test_a_listener_hears_of_new_handles_until_it_is_stopped() -> None:
     with Cloud() as cloud:
         heard: list[str] = []
-        stop = cloud._context.listeners.add(lambda handle: heard.append(handle.name))
+        stop = cloud._context.listeners.add(lambda fake: heard.append(fake.name))
         cloud.kv_server()
         stop()
         stop()
@@ -75,7 +75,7 @@ def test_a_listener_hears_of_new_handles_until_it_is_stopped() -> None:
 
 
 def test_a_fake_whose_start_fails_is_closed() -> None:
-    def fails(handle: object) -> None:
+    def fails(fake: object) -> None:
         raise LookupError("no listener")
 
     with Cloud() as cloud:
@@ -200,23 +200,23 @@ def test_what_an_on_close_raises_leaves_nothing_open_or_changed() -> None:
     cloud = Cloud(seed=1, now="2020-01-01T00:00:00Z", process_time=True, tls=True)
     first, second = cloud.kv_server(), cloud.queue()
     ended: list[str] = []
-    for handle in (first, second):
+    for fake in (first, second):
 
-        def fails(name: str = handle.name) -> None:
+        def fails(name: str = fake.name) -> None:
             ended.append(name)
             raise RuntimeError(f"no end of {name}")
 
-        handle.on_close(lambda: ended.append("before"))
-        handle.on_close(fails)
+        fake.on_close(lambda: ended.append("before"))
+        fake.on_close(fails)
     with pytest.raises(RuntimeError, match="no end of queue"):
         cloud.close()
     assert ended == ["queue", "before", "kv_server", "before"]
     assert first.closed
     assert second.closed
     assert not cloud.fakes()
-    for handle in (first, second):
+    for fake in (first, second):
         with pytest.raises(OSError, match="refused"):
-            socket.create_connection(("127.0.0.1", int(handle.url.rpartition(":")[2])), 5)
+            socket.create_connection(("127.0.0.1", int(fake.url.rpartition(":")[2])), 5)
     assert cloud.authority is not None
     assert not Path(cloud.authority.ca_file).exists()
     assert time.time() >= before
@@ -226,17 +226,17 @@ def test_what_an_on_close_raises_leaves_nothing_open_or_changed() -> None:
 @pytest.mark.parametrize(
     ("kind", "where", "told"),
     [
-        ("unruted", {}, "'unruted' is not a kind of problem; did you mean 'unrouted'"),
-        (5, {}, "5 is not a kind of problem. Known kinds: unrouted, "),
+        ("unruted", {}, "'unruted' is not a kind of violation; did you mean 'unrouted'"),
+        (5, {}, "5 is not a kind of violation. Known kinds: unrouted, "),
         (
             "unrouted",
             {"paht": "/x"},
-            "^'paht' is not a field of a problem of kind 'unrouted'; did you",
+            "^'paht' is not a field of a violation of kind 'unrouted'; did you",
         ),
         (
             "unmet",
             {"path": "/x"},
-            "^'path' is not a field of a problem of kind 'unmet'. Known fields: h",
+            "^'path' is not a field of a violation of kind 'unmet'. Known fields: f",
         ),
         ("unrouted", {"method": "get"}, "methods have capital letters"),
         ("unrouted", {"path": 5}, "path=5 can never match"),
@@ -247,7 +247,7 @@ def test_what_can_never_be_is_not_allowed(kind: Any, where: dict[str, Any], told
         cloud.allow(kind, **where)
 
 
-def test_every_problem_there_is_has_the_facts_that_can_be_asked_about() -> None:
+def test_every_violation_there_is_has_the_facts_that_can_be_asked_about() -> None:
     with Cloud(seed=1, delivery="driven") as cloud:
         kv, queue, receiver = cloud.kv_server(), cloud.queue(), cloud.destination()
         urllib3.request("GET", f"{queue.url}/nope", headers=queue.headers)
@@ -255,10 +255,10 @@ def test_every_problem_there_is_has_the_facts_that_can_be_asked_about() -> None:
         queue.run_until_idle()
         kv.faults.drop()
         receiver.server.expect_oneshot_request("/never")
-        found = cloud.problems()
-        assert {problem.kind for problem in found} >= {"unrouted", "unstubbed", "unused_fault"}
-        for problem in found:
-            assert set(problem.facts) == set(PROBLEM_KINDS[problem.kind]), problem
+        found = cloud.violations()
+        assert {violation.kind for violation in found} >= {"unrouted", "unstubbed", "unused_fault"}
+        for violation in found:
+            assert set(violation.facts) == set(VIOLATION_KINDS[violation.kind]), violation
         assert found.where(kind="unr*") == [each for each in found if each.kind == "unrouted"]
 
 

@@ -54,7 +54,7 @@ def test_each_call_fails_once_in_each_way(cloud: Cloud, orders: Broker) -> None:
     ]  # fmt: skip
     assert all(failure.exception is not None and failure.held for failure in found)
     assert orders.records("orders") == []
-    assert cloud.problems() == []
+    assert cloud.violations() == []
     send(orders, "fine")
     # The faults, and the restored data, are not the test's actions.
     assert not cloud.journal._recorder.shared.actions
@@ -134,7 +134,7 @@ def test_services_limits_the_calls(cloud: Cloud, orders: Broker) -> None:
 
     assert len(cloud.every_failure(run, services="other", faults=["drop"])) == 1
     found = cloud.every_failure(run, services=["other"], faults=["drop"])
-    assert [failure.call.handle for failure in found] == ["other"]
+    assert [failure.call.fake for failure in found] == ["other"]
     with pytest.raises(
         ContractError, match=r"'kv_server' is not a fake. Known fakes: broker, other"
     ):

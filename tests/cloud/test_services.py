@@ -13,7 +13,7 @@ import pytest
 
 from pytest_fakecloud import Cloud, ContractError, cli
 from pytest_fakecloud.cloud.base import fixture_fake
-from pytest_fakecloud.cloud.services import SERVICES, Service, find, handle_class
+from pytest_fakecloud.cloud.services import SERVICES, Service, fake_class, find
 from pytest_fakecloud.kv.rdb.payloads import MAGIC
 from pytest_fakecloud.standalone.api import ControlApp
 
@@ -27,8 +27,8 @@ TOY = '''
 from typing import Any
 
 from pytest_fakecloud.core.errors import ServiceError
-from pytest_fakecloud.core.settings import HandleConfig, setting, text
-from pytest_fakecloud.cloud.fake import Context, Handle, Snapshot
+from pytest_fakecloud.core.settings import FakeConfig, setting, text
+from pytest_fakecloud.cloud.fake import Context, Fake, Snapshot
 from pytest_fakecloud.http.app import App, Request
 from pytest_fakecloud.http.app import Route
 
@@ -62,11 +62,11 @@ class NotesApp(App):
         return {"notes": len(self.engine.notes)}
 
 
-class ToyConfig(HandleConfig):
+class ToyConfig(FakeConfig):
     first: str = setting("", text())
 
 
-class Toy(Handle):
+class Toy(Fake):
     """A keeper of notes."""
 
     service = "toy"
@@ -88,8 +88,8 @@ class Toy(Handle):
         return list(self._engine.notes)
 
 
-def view(handle: Toy) -> dict[str, Any]:
-    return {"count": len(handle.notes()), "notes": [{"text": note} for note in handle.notes()]}
+def view(fake: Toy) -> dict[str, Any]:
+    return {"count": len(fake.notes()), "notes": [{"text": note} for note in fake.notes()]}
 '''
 CONFTEST = """
 import pytest
@@ -134,9 +134,9 @@ def control(toy: str) -> Iterator[tuple[Cloud, str]]:
 
 def test_a_cloud_starts_it(toy: str) -> None:
     with Cloud(delivery="driven", transport="inprocess") as cloud:
-        handle: Any = cloud._start("toy", {"first": "hello"})
-        assert add(handle.url, "more") == 200
-        assert (handle.notes(), cloud.env["TOY_URL"]) == (["hello", "more"], handle.url)
+        fake: Any = cloud._start("toy", {"first": "hello"})
+        assert add(fake.url, "more") == 200
+        assert (fake.notes(), cloud.env["TOY_URL"]) == (["hello", "more"], fake.url)
         assert fixture_fake(cloud, "toy").name == "toy_2"
         with pytest.raises(
             ContractError,
@@ -244,13 +244,13 @@ def test_control_api_and_view_tell_of_it(control: tuple[Cloud, str]) -> None:
         assert answer.status_code == 200, answer.text
         return answer.json()
 
-    made = ask("POST", "/handles", json={"fixture": "toy", "settings": {"first": "a"}})
+    made = ask("POST", "/fakes", json={"fixture": "toy", "settings": {"first": "a"}})
     assert (made["name"], made["service"]) == ("toy_2", "toy")
     add(made["url"], "b")
-    shown = ask("GET", "/handles/toy_2/view")
+    shown = ask("GET", "/fakes/toy_2/view")
     assert (shown["count"], shown["notes"]) == (2, [{"text": "a"}, {"text": "b"}])
-    assert [one["fixture"] for one in ask("GET", "/state")["handles"]] == ["toy", "toy"]
-    assert ask("GET", "/journal")[-1]["handle"] == "toy_2"
+    assert [one["fixture"] for one in ask("GET", "/state")["fakes"]] == ["toy", "toy"]
+    assert ask("GET", "/journal")[-1]["fake"] == "toy_2"
 
 
 # -- names of services -----------------------------------------------------------------------------
@@ -277,9 +277,9 @@ def test_a_service_is_known_by_its_fixture_and_by_its_word(run: Run) -> None:
 
 @pytest.mark.parametrize("service", SERVICES.values(), ids=lambda service: service.fixture)
 def test_what_a_descriptor_says_is_so(service: Service) -> None:
-    handle = handle_class(service)
-    assert handle.fixture == service.fixture
-    assert f"{handle.__module__}:{handle.__qualname__}" == service.handle
+    fake = fake_class(service)
+    assert fake.fixture == service.fixture
+    assert f"{fake.__module__}:{fake.__qualname__}" == service.fake
     assert find(service.fixture) is service
 
 
@@ -287,7 +287,7 @@ def test_what_a_descriptor_says_is_so(service: Service) -> None:
 def test_plugin_and_clouds_offer_it_typed(service: Service) -> None:
     from pytest_fakecloud import plugin
 
-    name = handle_class(service).__name__
+    name = fake_class(service).__name__
     alias = service.word and f"fakecloud_{service.word}"
     for fixture in filter(None, (service.fixture, alias)):
         definition: Any = getattr(plugin, fixture)

@@ -212,7 +212,7 @@ def test_bytes_that_were_cut_tell_what_their_beginning_tells() -> None:
 
 
 def test_the_parts_of_a_call_are_what_was_set() -> None:
-    asked = {"number", "at_us", "service", "handle", "method", "target", "client"}
+    asked = {"number", "at_us", "service", "fake", "method", "target", "client"}
     asked |= {"request_headers", "request_body"}
     one = Call(
         1, 0, "demo", "demo_1", "GET", "/", client=("127.0.0.1", 9), read_facts=lambda each: {}

@@ -47,7 +47,7 @@ def left_after(use: Callable[[Cloud], None]) -> Counter[str]:
     for _ in range(2):
         with Cloud() as cloud:
             use(cloud)
-            apps = [ref(handle._app) for handle in cloud.fakes()]
+            apps = [ref(fake._app) for fake in cloud.fakes()]
         del cloud
         found: Counter[str] = Counter()
         # The threads of connections end after the fake.

@@ -50,7 +50,7 @@ def now() -> Any:
 
 @pytest.fixture
 def journal(now: Any) -> Both:
-    return Both(now.__next__, service="demo", handle="demo_2")
+    return Both(now.__next__, service="demo", fake="demo_2")
 
 
 # -- recording -----------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ def journal(now: Any) -> Both:
 
 def test_a_call_has_what_came(journal: Both) -> None:
     call = call_on(journal, "POST", "/a%2Fb?c=d", b'{"e": 1}')
-    assert (call.number, call.service, call.handle) == (1, "demo", "demo_2")
+    assert (call.number, call.service, call.fake) == (1, "demo", "demo_2")
     assert call.at.isoformat() == "2026-01-01T00:00:00+00:00"
     assert (call.path, call.target) == ("/a%2Fb", "/a%2Fb?c=d")
     assert call.request_headers.get("X-ONE") == "1"
@@ -90,14 +90,14 @@ def test_calls_do_not_share_what_one_of_them_is_given(journal: Both) -> None:
 
 def test_calls_and_events_are_in_one_order(now: Any) -> None:
     cloud = Both(now.__next__)
-    one = Both(now.__next__, handle="one", parent=cloud)
-    two = Both(now.__next__, handle="two", parent=cloud)
+    one = Both(now.__next__, fake="one", parent=cloud)
+    two = Both(now.__next__, fake="two", parent=cloud)
     call_on(one)
     event = two.add_event("rebalance", "two members now", group="g")
     call_on(two)
     call_on(one)
     assert [entry.number for entry in cloud.entries] == [1, 2, 3, 4]
-    assert [entry.handle for entry in cloud.entries] == ["one", "two", "two", "one"]
+    assert [entry.fake for entry in cloud.entries] == ["one", "two", "two", "one"]
     assert len(one) == len(two) == 2
     assert cloud.calls() == [*one.calls()[:1], *two.calls(), *one.calls()[1:]]
     assert cloud.events() == [event]
@@ -106,7 +106,7 @@ def test_calls_and_events_are_in_one_order(now: Any) -> None:
 
 def test_a_call_that_waited_becomes_the_newest_entry(now: Any) -> None:
     cloud = Both(now.__next__)
-    one = Both(now.__next__, handle="one", parent=cloud)
+    one = Both(now.__next__, fake="one", parent=cloud)
     waited, earlier, other = call_on(one), call_on(one), call_on(Both(lambda: 0, parent=cloud))
     one.renumber(waited, 7)
     assert one.entries == [earlier, waited]
@@ -133,25 +133,25 @@ def test_events(journal: Both) -> None:
 
 def test_an_action_is_kept_beside_the_entries_until_its_journal_is_cleared(now: Any) -> None:
     cloud = Both(now.__next__)
-    one, two = (Both(now.__next__, handle=name, parent=cloud) for name in ("one", "two"))
+    one, two = (Both(now.__next__, fake=name, parent=cloud) for name in ("one", "two"))
     frame = sys._getframe(1)
     for recorder in (one, two):
         number = recorder.reserve()
         recorder.record_action("load", code_place(frame), number, None, {"keys": 2})
-    assert [(each.number, each.handle, each.kind) for each in cloud.shared.actions] == [
+    assert [(each.number, each.fake, each.kind) for each in cloud.shared.actions] == [
         (1, "one", "load"),
         (2, "two", "load"),
     ]
     assert cloud.shared.actions[0].data == {"keys": 2, "where": place_at(code_place(frame))}
     assert cloud.entries == []
     one.clear()
-    assert [each.handle for each in cloud.shared.actions] == ["two"]
+    assert [each.fake for each in cloud.shared.actions] == ["two"]
 
 
 def test_clearing_a_handles_journal_leaves_the_others_alone(now: Any) -> None:
     cloud = Both(now.__next__)
-    one = Both(now.__next__, handle="one", parent=cloud)
-    two = Both(now.__next__, handle="two", parent=cloud)
+    one = Both(now.__next__, fake="one", parent=cloud)
+    two = Both(now.__next__, fake="two", parent=cloud)
     call_on(one)
     kept = call_on(two)
     held = one.entries
@@ -164,7 +164,7 @@ def test_clearing_a_handles_journal_leaves_the_others_alone(now: Any) -> None:
 
 def test_clearing_the_clouds_journal_clears_those_of_its_fakes() -> None:
     cloud = Both(lambda: 0)
-    one = Both(lambda: 0, handle="one", parent=cloud)
+    one = Both(lambda: 0, fake="one", parent=cloud)
     call_on(one)
     cloud.clear()
     assert one.entries == []
@@ -291,7 +291,7 @@ def test_a_failure_without_any_call_says_so(journal: Both) -> None:
 def test_a_dropped_call_takes_its_source_line_along() -> None:
     cloud = Both(lambda: 0)
     cloud.shared.find_site = lambda client: CallSite((code_place(sys._getframe()),))
-    one, two = Both(lambda: 0, handle="one", parent=cloud), Both(lambda: 0, parent=cloud)
+    one, two = Both(lambda: 0, fake="one", parent=cloud), Both(lambda: 0, parent=cloud)
     cloud.keep = 4
     for _ in range(9):
         call_on(one)
@@ -512,12 +512,10 @@ def test_many_threads_keep_the_balance(cloud: Both) -> None:
     assert cloud.shared.large_bytes == sum(cloud.shared.large.values()) <= 100_000
 
 
-def test_the_journals_of_many_handles_keep_together_what_their_clouds_keeps() -> None:
+def test_the_journals_of_many_fakes_keep_together_what_their_clouds_keeps() -> None:
     parent = Both(lambda: 0)
     parent.keep = 100
-    children = [
-        Both(lambda: 0, service="demo", handle=f"demo_{n}", parent=parent) for n in range(5)
-    ]
+    children = [Both(lambda: 0, service="demo", fake=f"demo_{n}", parent=parent) for n in range(5)]
     children[0].add_event("first", "of one that is quiet from then on")
     for number in range(2_000):
         children[1 + number % 4].add_event("each", str(number))
@@ -533,12 +531,12 @@ def test_the_journals_of_many_handles_keep_together_what_their_clouds_keeps() ->
 def test_an_entry_has_what_was_recorded_of_it(journal: Both) -> None:
     call = journal.open_call(Call(0, 7, "", "", "GET", "/x", client=("127.0.0.1", 5000)))
     assert (call.at_us, call.client, call.facts) == (7, ("127.0.0.1", 5000), {})
-    assert (call.service, call.handle, call.number) == ("demo", "demo_2", 1)
+    assert (call.service, call.fake, call.number) == ("demo", "demo_2", 1)
     event = journal.add_event("attempt", "first", url="a")
-    assert (event.service, event.handle, event.number) == ("demo", "demo_2", 2)
+    assert (event.service, event.fake, event.number) == ("demo", "demo_2", 2)
     assert (event.kind, event.text, event.data) == ("attempt", "first", {"url": "a"})
     alone = Both(lambda: 0)
-    assert (call_on(alone).service, call_on(alone).handle) == ("", "")
+    assert (call_on(alone).service, call_on(alone).fake) == ("", "")
 
 
 def test_an_event_keeps_its_details_without_a_dictionary(journal: Both) -> None:
@@ -568,7 +566,7 @@ def test_what_was_only_tried_out_is_forgotten_everywhere() -> None:
     assert call_on(two).number > mark
 
 
-def test_what_a_service_teaches_a_handle_its_cloud_knows() -> None:
+def test_what_a_service_teaches_a_fake_its_cloud_knows() -> None:
     cloud = Both(lambda: 0)
     one = Both(lambda: 0, parent=cloud)
     one.register_app("kv", WORDED)
@@ -630,7 +628,7 @@ def test_events_are_asked_for_by_what_they_have(journal: Both) -> None:
 # -- bounds, exactly -----------------------------------------------------------------------------
 
 
-def test_a_handle_shows_the_bounds_of_its_cloud() -> None:
+def test_a_fake_shows_the_bounds_of_its_cloud() -> None:
     cloud = Both(lambda: 0)
     assert (Journal(cloud).keep, Journal(cloud).keep_bytes) == (None, KEEP_BYTES)
     cloud.keep = 5
@@ -685,11 +683,11 @@ def test_calls_that_were_under_way_are_cut_in_the_order_they_came(cloud: Both) -
     assert (bool(first.cut), bool(second.cut)) == (True, False)
 
 
-@pytest.mark.parametrize("through_a_handle", [False, True])
-def test_large_calls_are_cut_when_they_are_forgotten(through_a_handle: bool) -> None:
+@pytest.mark.parametrize("through_a_fake", [False, True])
+def test_large_calls_are_cut_when_they_are_forgotten(through_a_fake: bool) -> None:
     cloud = Both(lambda: 0)
     cloud.keep = 4
-    journal = Both(lambda: 0, parent=cloud) if through_a_handle else cloud
+    journal = Both(lambda: 0, parent=cloud) if through_a_fake else cloud
     slow = call_on(journal, "POST", "/slow", b"s" * 5_000)
     forgotten, *others = (finished(journal, b"a" * 5_000) for _ in range(4))
     assert not forgotten.cut

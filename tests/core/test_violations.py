@@ -9,8 +9,8 @@ import pytest
 
 from pytest_fakecloud.core.violations import (
     Allowances,
-    Problem,
-    Problems,
+    Violation,
+    Violations,
     shortened,
     with_allowance,
 )
@@ -27,40 +27,40 @@ def raised() -> ValueError:
         return error
 
 
-def test_a_problem_has_what_was_reported_of_it() -> None:
-    problems = Problems()
+def test_a_violation_has_what_was_reported_of_it() -> None:
+    violations = Violations()
     error = raised()
-    reported = problems.report("bug", "it broke", exception=error, handle="kv_server")
-    assert problems == [reported]
-    assert reported == Problem(
+    reported = violations.report("bug", "it broke", exception=error, fake="kv_server")
+    assert violations == [reported]
+    assert reported == Violation(
         "bug",
-        'it broke (if intended: fakecloud.allow("bug", handle="kv_server"))',
-        {"handle": "kv_server"},
+        'it broke (if intended: fakecloud.allow("bug", fake="kv_server"))',
+        {"fake": "kv_server"},
         error,
         "it broke",
     )
-    assert problems.report("unmet", "never came").exception is None
+    assert violations.report("unmet", "never came").exception is None
 
 
-def test_the_newest_problems_are_kept() -> None:
-    problems = Problems()
-    assert (problems.keep, problems.keep_exceptions) == (10_000, 100)
-    problems.keep = 3
+def test_the_newest_violations_are_kept() -> None:
+    violations = Violations()
+    assert (violations.keep, violations.keep_exceptions) == (10_000, 100)
+    violations.keep = 3
     for number in range(5):
-        problems.report("bug", str(number))
-        assert len(problems) == min(number + 1, 3)
-    assert [each.text[0] for each in problems] == ["2", "3", "4"]
+        violations.report("bug", str(number))
+        assert len(violations) == min(number + 1, 3)
+    assert [each.text[0] for each in violations] == ["2", "3", "4"]
 
 
 def test_only_the_first_exceptions_keep_what_was_under_way() -> None:
-    problems = Problems()
-    problems.keep_exceptions = 2
-    problems.report("unrouted", "no exception")
-    problems.report("unrouted", "no exception")
+    violations = Violations()
+    violations.keep_exceptions = 2
+    violations.report("unrouted", "no exception")
+    violations.report("unrouted", "no exception")
     errors = [raised() for _ in range(4)]
     for error in errors:
-        problems.report("bug", "it broke", exception=error)
-    assert [each.exception for each in problems] == [None, None, *errors]
+        violations.report("bug", "it broke", exception=error)
+    assert [each.exception for each in violations] == [None, None, *errors]
     assert [error.__traceback__ is not None for error in errors] == [True, True, False, False]
     assert [error.__cause__ is not None for error in errors] == [True, True, False, False]
     assert [error.__context__ is not None for error in errors] == [True, True, False, False]
@@ -79,29 +79,29 @@ def test_a_long_text_keeps_its_beginning_and_says_how_long_it_was(
     assert shortened(text, most) == kept
 
 
-def test_of_a_text_two_thousand_characters_are_enough_and_of_a_problem_twenty_thousand() -> None:
+def test_of_a_text_two_thousand_characters_are_enough_and_of_a_violation_twenty_thousand() -> None:
     assert shortened("x" * 2_000) == "x" * 2_000
     assert shortened("x" * 2_001) == "x" * 2_000 + "… (2,001 characters)"
-    problems = Problems()
+    violations = Violations()
     allow = ' (if intended: fakecloud.allow("bug"))'
     kept = "x" * 20_000
-    assert problems.report("bug", kept).text == kept + allow
-    assert problems.report("bug", f"{kept}x").text == f"{kept}… (20,001 characters){allow}"
+    assert violations.report("bug", kept).text == kept + allow
+    assert violations.report("bug", f"{kept}x").text == f"{kept}… (20,001 characters){allow}"
 
 
 @pytest.mark.parametrize(
     ("kind", "facts", "code"),
     [
-        ("unrouted", {"path": "/a", "method": "PUT", "handle": "q"}, 'path="/a"'),
-        ("unrouted", {"path": "", "handle": "q"}, 'handle="q"'),
+        ("unrouted", {"path": "/a", "method": "PUT", "fake": "q"}, 'path="/a"'),
+        ("unrouted", {"path": "", "fake": "q"}, 'fake="q"'),
         ("unstubbed", {"url": "https://a.test", "message_id": "m"}, 'url="https://a.test"'),
-        ("unmet", {"path": "/a", "handle": 'a"b'}, "handle='a\"b'"),
+        ("unmet", {"path": "/a", "fake": 'a"b'}, "fake='a\"b'"),
         ("bug", {"path": "/a\\b"}, "path='/a\\\\b'"),
-        ("bug", {"path": "/\udc80", "handle": "q"}, 'handle="q"'),
+        ("bug", {"path": "/\udc80", "fake": "q"}, 'fake="q"'),
         ("bug", {}, ""),
     ],
 )
-def test_the_call_that_allows_a_problem_is_code(
+def test_the_call_that_allows_a_violation_is_code(
     kind: str, facts: dict[str, str], code: str
 ) -> None:
     called: list[tuple[Any, ...]] = []

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from pytest_fakecloud import Cloud, FaultPlan, Handle
-from pytest_fakecloud.cloud.services import SERVICES, handle_class
+from pytest_fakecloud import Cloud, Fake, FaultPlan
+from pytest_fakecloud.cloud.services import SERVICES, fake_class
 from pytest_fakecloud.faults.plan import fault_words
 
 from .blocks import DOCS
@@ -49,9 +49,9 @@ def test_every_assertion_is_in_the_guide() -> None:
         name: set(re.findall(r"`(assert_\w+)`", names))
         for name, names in re.findall(r"^\| (.+?) \| (.+) \|$", table, re.M)
     }
-    assert told["all"] == _assertions(Handle)
+    assert told["all"] == _assertions(Fake)
     for service in SERVICES.values():
-        own = _assertions(handle_class(service)) - _assertions(Handle)
+        own = _assertions(fake_class(service)) - _assertions(Fake)
         assert told.get(f"`{service.fixture}`", set()) >= own, service.fixture
 
 

@@ -77,12 +77,12 @@ def outcomes(
     programs = [Program(name, function) for name, function in clients.items()]
     threads = Threads()
     late = "late" in strategy.places
-    handles = frozenset(h.name for h in cloud.fakes())
+    fakes = frozenset(h.name for h in cloud.fakes())
     kinds = SWITCHES if late else SWITCHES - {"late"}
     try:
         with explored(cloud, programs) as world:
             code = programs, Promises(None), threads, world.awaited
-            subject = Subject(world, *code, handles, kinds, PATIENCE_US)
+            subject = Subject(world, *code, fakes, kinds, PATIENCE_US)
             while strategy.next():
                 world.reset()
                 memory.clear()

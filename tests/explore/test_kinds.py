@@ -12,7 +12,7 @@ import requests
 from qstash import QStash
 from upstash_redis import Redis
 
-from pytest_fakecloud import Broker, Cloud, DeliveredRequest, Handle, KVServer, Queue
+from pytest_fakecloud import Broker, Cloud, DeliveredRequest, Fake, KVServer, Queue
 from pytest_fakecloud.explore.fakes import Disturbances
 from pytest_fakecloud.explore.patches import explored
 
@@ -96,9 +96,7 @@ def test_a_token_is_rotated_for_a_while(cloud: Cloud, kv: KVServer, seen: Seen) 
     assert kv.token == token
 
 
-def test_code_that_asks_the_handle_has_the_new_token(
-    cloud: Cloud, kv: KVServer, seen: Seen
-) -> None:
+def test_code_that_asks_the_fake_has_the_new_token(cloud: Cloud, kv: KVServer, seen: Seen) -> None:
     def run() -> None:
         get(kv, "/incr/n", seen)
         get(kv, "/incr/n", seen)
@@ -427,22 +425,22 @@ def test_keys_that_the_application_rotates_stay(cloud: Cloud) -> None:
 
 
 def test_tokens_of_every_service_return_after_their_rotation(cloud: Cloud) -> None:
-    fakes: list[Handle] = [cloud.kv_server(), cloud.vector_index(), cloud.broker(), cloud.queue()]
-    before = [dict(handle.env) for handle in fakes]
-    read_only = [getattr(handle, "read_only_token", None) for handle in fakes]
+    fakes: list[Fake] = [cloud.kv_server(), cloud.vector_index(), cloud.broker(), cloud.queue()]
+    before = [dict(fake.env) for fake in fakes]
+    read_only = [getattr(fake, "read_only_token", None) for fake in fakes]
     with explored(cloud) as world:
         rotated = Disturbances(world.clock, fakes)
-        for handle in fakes * 2:
-            rotated.rotate(handle)
-        after = [dict(handle.env) for handle in fakes]
+        for fake in fakes * 2:
+            rotated.rotate(fake)
+        after = [dict(fake.env) for fake in fakes]
         assert all(old != new for old, new in zip(before, after, strict=True))
         with rotated.old_tokens():
-            assert [dict(handle.env) for handle in fakes] == before
-        assert [dict(handle.env) for handle in fakes] == after
+            assert [dict(fake.env) for fake in fakes] == before
+        assert [dict(fake.env) for fake in fakes] == after
         cloud.clock.advance(10)
-        assert [dict(handle.env) for handle in fakes] == before
-        assert [getattr(handle, "read_only_token", None) for handle in fakes] == read_only
-        for handle in fakes:
-            rotated.rotate(handle)
+        assert [dict(fake.env) for fake in fakes] == before
+        assert [getattr(fake, "read_only_token", None) for fake in fakes] == read_only
+        for fake in fakes:
+            rotated.rotate(fake)
         rotated.reset()
-        assert [dict(handle.env) for handle in fakes] == before
+        assert [dict(fake.env) for fake in fakes] == before

@@ -22,7 +22,7 @@ from upstash_redis.errors import UpstashError
 from upstash_vector import Index
 
 from pytest_fakecloud import Cloud, DeliveredRequest, History, KVServer, always
-from pytest_fakecloud.reporting.report import problems
+from pytest_fakecloud.reporting.report import violations
 
 from .conftest import broken, cause, expects, failure
 
@@ -147,7 +147,7 @@ def test_calls_with_a_rotated_token_are_in_the_story(cloud: Cloud, kv: KVServer)
     _, _, *calls = shown_calls(found.story)
     assert calls == ["SET a 1 → OK", *(f"SET {key} 1 → 401" for key in "bcdefg")]
     # The report does not accuse the code of having wrong credentials.
-    assert problems(cloud) == []
+    assert violations(cloud) == []
 
 
 def test_calls_with_a_wrong_token_are_in_the_story(cloud: Cloud, kv: KVServer) -> None:
@@ -160,7 +160,7 @@ def test_calls_with_a_wrong_token_are_in_the_story(cloud: Cloud, kv: KVServer) -
 
     found = failure(cloud, run, broken, schedule="run.1 rotate_token")
     assert "GET a → 401" in found.story
-    assert [one.kind for one in problems(cloud)] == ["rejected"]
+    assert [one.kind for one in violations(cloud)] == ["rejected"]
 
 
 def test_calls_of_the_queue_are_told_in_words(cloud: Cloud) -> None:

@@ -211,7 +211,7 @@ def test_truncating_a_stream(demo: Demo, raw: Raw, keep: int | None, chunks: int
     reply = raw.get("/stream")
     assert reply.chunks == [b"data: 1\n\n"][:chunks]
     assert not reply.complete
-    assert demo.context.problems == []
+    assert demo.context.violations == []
 
 
 def test_hang_is_silent_until_the_client_gives_up(demo: Demo) -> None:
@@ -290,7 +290,7 @@ def test_a_part_of_the_service_down(demo: Demo, client: httpx.Client) -> None:
     assert demo.journal.calls()[0].outcome == "refused"
 
 
-def test_reset_of_the_handle_ends_every_fault(demo: Demo, client: httpx.Client) -> None:
+def test_reset_of_the_fake_ends_every_fault(demo: Demo, client: httpx.Client) -> None:
     demo.faults.down()
     demo.faults.respond(503)
     demo.reset()
@@ -401,22 +401,22 @@ def test_a_call_may_ask_the_same_fake(demo: Demo, client: httpx.Client) -> None:
     assert demo._engine.words == ["other", "w"]
 
 
-def test_a_failing_call_is_the_tests_own_problem(demo: Demo, client: httpx.Client) -> None:
+def test_a_failing_call_is_the_tests_own_violation(demo: Demo, client: httpx.Client) -> None:
     def broken() -> None:
         raise KeyError("typo")
 
     demo.faults.call(broken)
     assert client.get("/echo/x").status_code == 500
-    problem = demo.context.problems[0]
-    assert problem.kind == "bug"
-    assert "the function of <call broken before" in problem.text
-    assert "KeyError('typo')" in problem.text
-    assert "bug of pytest-fakecloud" not in problem.text
+    violation = demo.context.violations[0]
+    assert violation.kind == "bug"
+    assert "the function of <call broken before" in violation.text
+    assert "KeyError('typo')" in violation.text
+    assert "bug of pytest-fakecloud" not in violation.text
     assert faults_ended(demo.journal.calls().only())
 
 
 @pytest.mark.parametrize("matcher", ["when", "command"])
-def test_a_failing_predicate_is_the_tests_own_problem(
+def test_a_failing_predicate_is_the_tests_own_violation(
     demo: Demo, client: httpx.Client, matcher: str
 ) -> None:
     def broken(given: object) -> bool:
@@ -424,17 +424,17 @@ def test_a_failing_predicate_is_the_tests_own_problem(
 
     fault = demo.faults.respond(503, **{matcher: broken})  # type: ignore[arg-type]
     assert client.post("/add/w").status_code == 500
-    (problem,) = demo.context.problems
-    assert "because of an error in a callback of the test" in problem.text
-    assert f"a predicate of {fault!r} failed: " in problem.text
-    assert "KeyError('typo')" in problem.text
+    (violation,) = demo.context.violations
+    assert "because of an error in a callback of the test" in violation.text
+    assert f"a predicate of {fault!r} failed: " in violation.text
+    assert "KeyError('typo')" in violation.text
     assert (fault.hits, demo._engine.words) == (0, [])
 
 
 def test_pytest_fail_in_a_call_reaches_the_test(demo: Demo, client: httpx.Client) -> None:
     demo.faults.call(lambda: pytest.fail("not like this"), times=1)
     assert statuses(client, 2) == [500, 200]
-    assert "not like this" in demo.context.problems[0].text
+    assert "not like this" in demo.context.violations[0].text
 
 
 def test_advancing_inside_a_call_is_an_error_only_inside_an_advance(demo: Demo) -> None:
@@ -531,9 +531,9 @@ def test_faults_of_different_kinds_work_together(demo: Demo, client: httpx.Clien
 def test_a_fault_on_an_unknown_path(demo: Demo, client: httpx.Client) -> None:
     demo.faults.respond(503, route="/nowhere")
     assert client.get("/nowhere").status_code == 503
-    assert demo.context.problems == []
+    assert demo.context.violations == []
     assert client.get("/elsewhere").status_code == 404
-    assert [problem.kind for problem in demo.context.problems] == ["unrouted"]
+    assert [violation.kind for violation in demo.context.violations] == ["unrouted"]
 
 
 def test_a_fault_is_a_context_manager(demo: Demo, client: httpx.Client) -> None:
@@ -579,14 +579,14 @@ def test_a_fault_that_never_fired_is_known(demo: Demo, client: httpx.Client) -> 
         ),
     ],
 )
-def test_what_a_call_returns_and_nobody_can_send_is_the_tests_own_problem(
+def test_what_a_call_returns_and_nobody_can_send_is_the_tests_own_violation(
     demo: Demo, client: httpx.Client, function: Callable[[], object], told: str
 ) -> None:
     demo.faults.call(function)
     assert client.get("/echo/x").status_code == 500
-    problem = demo.context.problems[0]
-    assert re.search(told, problem.text)
-    assert "bug of pytest-fakecloud" not in problem.text
+    violation = demo.context.violations[0]
+    assert re.search(told, violation.text)
+    assert "bug of pytest-fakecloud" not in violation.text
 
 
 # -- a service's own kinds -----------------------------------------------------------------------
@@ -657,4 +657,4 @@ def test_a_reset_removes_unused_faults() -> None:
         kv.faults.respond(503)
         kv.reset()
         assert not kv.faults
-        assert not cloud.problems()
+        assert not cloud.violations()

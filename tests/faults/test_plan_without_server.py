@@ -198,7 +198,7 @@ def test_the_gate_stays_open_where_only_some_requests_are_down(
     assert (plan.is_down, moves) == (False, [])
 
 
-def test_nobody_waits_for_a_handle_that_is_closed(plan: FaultPlan) -> None:
+def test_nobody_waits_for_a_fake_that_is_closed(plan: FaultPlan) -> None:
     plan._close()
     plan.delay(60)
     assert sent(plan) == Answer(b"fine")

@@ -162,7 +162,7 @@ def port() -> Iterator[Callable[[random.Random], str]]:
     """Yield a function that checks one connection on a server."""
     with Demo() as demo:
         yield partial(attempt_port, demo.mount.address)
-        assert not [problem for problem in demo.context.problems if problem.kind == "bug"]
+        assert not [violation for violation in demo.context.violations if violation.kind == "bug"]
 
 
 FUZZER = Fuzzer(attempt, port)

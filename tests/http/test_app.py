@@ -137,7 +137,7 @@ def test_the_pipelines_order(demo: Demo) -> None:
             return Answer(b"nowhere", 404)
 
     app = Ordered()
-    app.attach(clock=demo._time, recorder=demo._recorder, problems=demo.context.problems)
+    app.attach(clock=demo._time, recorder=demo._recorder, violations=demo.context.violations)
     demo.faults._attach(app)
     demo._time.call_at(0, lambda at: order.append("settle"))
     demo.faults.call(lambda: order.append("fault"))
@@ -253,44 +253,44 @@ def test_a_body_that_is_altered_in_place_counts_as_well() -> None:
 # -- errors --------------------------------------------------------------------------------------
 
 
-def test_a_wrong_token_is_answered_and_no_problem(demo: Demo) -> None:
+def test_a_wrong_token_is_answered_and_no_violation(demo: Demo) -> None:
     answer = ask(demo, "GET", "/nowhere", headers=[("authorization", "Bearer wrong")])
     assert (answer.status, answer.body) == (401, b'{"error":"wrong token"}')
-    assert demo.context.problems == []
+    assert demo.context.violations == []
 
 
-def test_what_a_service_refuses_is_an_answer_and_no_problem(demo: Demo) -> None:
+def test_what_a_service_refuses_is_an_answer_and_no_violation(demo: Demo) -> None:
     answer = ask(demo, "GET", "/refuse")
     assert (answer.status, answer.headers) == (418, (("X-Pot", "tea"),))
-    assert demo.context.problems == []
+    assert demo.context.violations == []
     assert demo.journal.calls().only().outcome == "answered"
 
 
-def test_an_unknown_path_is_a_problem_with_a_hint(demo: Demo) -> None:
+def test_an_unknown_path_is_a_violation_with_a_hint(demo: Demo) -> None:
     assert ask(demo, "GET", "/ehco/x").status == 404
-    problem = demo.context.problems[0]
-    assert problem.kind == "unrouted"
-    assert "demo got GET /ehco/x: no route for it; nearest: GET /echo/{tail*}" in problem.text
-    assert 'fakecloud.allow("unrouted", path="/ehco/x")' in problem.text
-    assert problem.facts == {"path": "/ehco/x", "method": "GET", "handle": "demo"}
-    assert demo.journal.calls().only().problem == "unrouted"
+    violation = demo.context.violations[0]
+    assert violation.kind == "unrouted"
+    assert "demo got GET /ehco/x: no route for it; nearest: GET /echo/{tail*}" in violation.text
+    assert 'fakecloud.allow("unrouted", path="/ehco/x")' in violation.text
+    assert violation.facts == {"path": "/ehco/x", "method": "GET", "fake": "demo"}
+    assert demo.journal.calls().only().violation == "unrouted"
 
 
-def test_a_wrong_method_is_a_problem_with_the_right_ones(demo: Demo) -> None:
+def test_a_wrong_method_is_a_violation_with_the_right_ones(demo: Demo) -> None:
     answer = ask(demo, "DELETE", "/echo/x")
     assert answer.status == 405
     assert ("Allow", "GET, HEAD, POST, PUT") in answer.headers
-    assert "the path accepts GET, HEAD, POST, PUT" in demo.context.problems[0].text
+    assert "the path accepts GET, HEAD, POST, PUT" in demo.context.violations[0].text
 
 
-def test_a_bug_is_a_500_and_a_problem_with_its_traceback(demo: Demo) -> None:
+def test_a_bug_is_a_500_and_a_violation_with_its_traceback(demo: Demo) -> None:
     assert ask(demo, "GET", "/bug").status == 500
-    problem = demo.context.problems[0]
-    assert problem.kind == "bug"
-    assert isinstance(problem.exception, ZeroDivisionError)
-    assert "in bug_here" in problem.text
+    violation = demo.context.violations[0]
+    assert violation.kind == "bug"
+    assert isinstance(violation.exception, ZeroDivisionError)
+    assert "in bug_here" in violation.text
     call = demo.journal.calls().only()
-    assert (call.status, call.problem) == (500, "bug")
+    assert (call.status, call.violation) == (500, "bug")
     assert "in bug_here" in call.note
 
 
@@ -345,10 +345,10 @@ def test_an_answer_may_be_bytes_or_any_object(demo: Demo) -> None:
     assert demo.app._finished([1]) == Answer(b"[1]")
 
 
-# -- through a handle ----------------------------------------------------------------------------
+# -- through a fake ----------------------------------------------------------------------------
 
 
-def test_what_breaks_the_server_is_a_problem(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_breaks_the_server_is_a_violation(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(request: Request) -> Any:
         raise KeyError("outside of the pipeline")
 
@@ -356,19 +356,19 @@ def test_what_breaks_the_server_is_a_problem(demo: Demo, monkeypatch: pytest.Mon
     with pytest.raises(httpx.TransportError):
         httpx.get(f"{demo.url}/echo/x")
     demo.close()
-    (problem,) = demo.context.problems
-    assert problem.kind == "bug"
-    assert "outside of the pipeline" in problem.text
+    (violation,) = demo.context.violations
+    assert violation.kind == "bug"
+    assert "outside of the pipeline" in violation.text
 
 
-def test_handles_of_one_context_share_journal_and_problems() -> None:
+def test_fakes_of_one_context_share_journal_and_violations() -> None:
     context = Context.alone()
     with Demo(context) as one, Demo(context) as two:
         assert (one.name, two.name) == ("demo", "demo_2")
         httpx.get(f"{one.url}/echo/x")
         httpx.get(f"{two.url}/nowhere")
-        assert [call.handle for call in context.journal.calls()] == ["demo", "demo_2"]
-        assert [problem.facts["handle"] for problem in context.problems] == ["demo_2"]
+        assert [call.fake for call in context.journal.calls()] == ["demo", "demo_2"]
+        assert [violation.facts["fake"] for violation in context.violations] == ["demo_2"]
 
 
 def test_what_strangers_send_is_not_kept_whole(demo: Demo) -> None:
@@ -393,9 +393,9 @@ def test_large_bodies_are_kept_until_there_are_too_many(demo: Demo) -> None:
     assert len(demo.assert_called("echo", times=5)) == 5
 
 
-def test_long_targets_leave_short_problems(demo: Demo) -> None:
+def test_long_targets_leave_short_violations(demo: Demo) -> None:
     with httpx.Client(base_url=demo.url) as client:
         client.get("/" + "x" * 60_000)
-    (problem,) = demo.context.problems
-    assert len(problem.text) < 6_000
-    assert "(60,001 characters)" in problem.text
+    (violation,) = demo.context.violations
+    assert len(violation.text) < 6_000
+    assert "(60,001 characters)" in violation.text

@@ -758,7 +758,7 @@ def test_clients_that_vanish_at_any_point(demo: Demo) -> None:
     wait_until(lambda: not demo.mount.live)
     assert len(demo.app.seen) <= 1  # only a complete request counts
     assert fetch(demo.mount, "/echo/x").status == 200
-    assert demo.context.problems == []
+    assert demo.context.violations == []
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -330,7 +330,7 @@ def test_what_the_server_refuses_is_in_the_journal(demo: Demo, raw: Raw) -> None
         == "400 for bytes that are not a valid request: an HTTP/1.1 request needs a Host header"
     )
     assert demo.journal.calls() == []
-    assert demo.context.problems == []
+    assert demo.context.violations == []
 
 
 def test_tls_to_a_plain_port_is_called_by_its_name(demo: Demo, raw: Raw) -> None:
@@ -362,10 +362,10 @@ def test_a_method_nobody_knows_is_unrouted_like_any_other(
     call = demo.journal.calls().only()
     assert (call.method, call.target, call.status) == (method, target, 405)
     assert call.response_json() == {"error": "Method Not Allowed"}
-    assert call.problem == "unrouted"
-    problem = demo.context.problems[0]
-    assert problem.kind == "unrouted"
-    assert reason in problem.text
+    assert call.violation == "unrouted"
+    violation = demo.context.violations[0]
+    assert violation.kind == "unrouted"
+    assert reason in violation.text
 
 
 def test_a_plain_application_is_not_asked_about_a_method_nobody_knows(hub: Hub) -> None:
@@ -528,10 +528,10 @@ def test_a_failure_in_a_stream_ends_it_without_a_last_chunk(demo: Demo, raw: Raw
     assert reply.status == 200
     assert reply.chunks == [b"data: 1\n\n"]
     assert not reply.complete
-    problem = demo.context.problems[-1]
-    assert problem.kind == "bug"
-    assert isinstance(problem.exception, ZeroDivisionError)
-    assert "half way" in problem.text
+    violation = demo.context.violations[-1]
+    assert violation.kind == "bug"
+    assert isinstance(violation.exception, ZeroDivisionError)
+    assert "half way" in violation.text
 
 
 def test_the_first_event_comes_at_once(demo: Demo, raw: Raw) -> None:

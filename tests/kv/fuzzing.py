@@ -103,7 +103,7 @@ def port() -> Iterator[Callable[[random.Random], str]]:
 
         yield attempt_port
         server.execute("FLUSHALL")
-        assert not [problem for problem in context.problems if problem.kind == "bug"]
+        assert not [violation for violation in context.violations if violation.kind == "bug"]
 
 
 FUZZER = Fuzzer(attempt, port)

@@ -51,7 +51,7 @@ def connect(context: Context) -> Iterator[Callable[..., list[Client]]]:
             return made
 
         yield clients
-        assert context.problems == []
+        assert context.violations == []
 
 
 def runs(client: Client) -> None:

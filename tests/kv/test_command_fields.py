@@ -270,11 +270,11 @@ def test_violations_are_allowed_by_key(way: str, key: Any) -> None:
         for kind, function in (("assertion", fail), ("bug", lambda request: 1 / 0)):
             with contextlib.suppress(redis.RedisError), server.faults.call(function, key="user:1"):
                 WAYS[way](server)
-            assert {problem.kind for problem in cloud.problems()} == {kind}
+            assert {violation.kind for violation in cloud.violations()} == {kind}
             cloud.allow(kind, key="s:*")
-            assert cloud.problems()
+            assert cloud.violations()
             cloud.allow(kind, key=key)
-            assert not cloud.problems()
+            assert not cloud.violations()
 
 
 def test_a_violation_with_too_many_keys_is_not_allowed_by_key() -> None:
@@ -284,9 +284,9 @@ def test_a_violation_with_too_many_keys_is_not_allowed_by_key() -> None:
         server.faults.call(lambda request: 1 / 0)
         httpx.post(server.url, json=["MGET", *keys], headers=server.headers)
         cloud.allow("bug", key="user:*")
-        assert cloud.problems().only().kind == "bug"
+        assert cloud.violations().only().kind == "bug"
         cloud.allow("bug")
-        assert not cloud.problems()
+        assert not cloud.violations()
 
 
 class TestKeysThatTheJournalHasCut:

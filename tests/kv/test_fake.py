@@ -298,7 +298,7 @@ class TestIdentity:
             with pytest.raises(ContractError, match=f"{port}"):
                 KVServer(Context.alone(), database_port=port)
 
-    def test_the_database_port_is_at_the_host_of_the_handle(self) -> None:
+    def test_the_database_port_is_at_the_host_of_the_fake(self) -> None:
         with Cloud() as cloud:
             server = cloud.kv_server(host="::1")
             assert "@[::1]:" in server.database_url

@@ -222,7 +222,7 @@ class TestConditions:
             server.between(key=lambda key: 1 / 0, run=print)
             answer = httpx.post(server.url, json=["GET", "k"], headers=server.headers)
             assert answer.status_code == 500
-            assert "raised ZeroDivisionError" in cloud.problems().where(kind="bug").only().text
+            assert "raised ZeroDivisionError" in cloud.violations().where(kind="bug").only().text
 
 
 class TestClients:
@@ -396,14 +396,14 @@ class TestUnused:
             server.between(3, run=print).remove()
             for _ in server.between(run=print):
                 break
-            told = [problem.text for problem in cloud.problems().where(kind="unmet")]
+            told = [violation.text for violation in cloud.violations().where(kind="unmet")]
             assert [text.partition(" interrupted nothing. ")[0] for text in told] == [
                 "kv_server: between(('GET', 'SET'))",
                 "kv_server: between(3)",
                 "kv_server: between()",
             ]
             server.reset()
-            assert not cloud.problems()
+            assert not cloud.violations()
 
     def test_an_ended_interruption_is_not_used_again(self, server: KVServer) -> None:
         between = server.between(run=print)
@@ -488,7 +488,7 @@ class TestPositions:
             with server.between(2, run=run):
                 answer = self.post(server)
             assert answer.status_code == 500
-            problem = server._context.problems.pop()
-            assert isinstance(problem.exception, ContractError)
-            assert "the run= of between() failed after 2 commands" in problem.text
-            assert told in problem.text
+            violation = server._context.violations.pop()
+            assert isinstance(violation.exception, ContractError)
+            assert "the run= of between() failed after 2 commands" in violation.text
+            assert told in violation.text

@@ -98,7 +98,7 @@ class TestStories:
         settings, lines = STORIES[name]
         with KVServer(context, **settings) as server:
             Requests(server).play(lines)
-            assert {problem.kind for problem in server._app.problems} <= {"unrouted"}
+            assert {violation.kind for violation in server._app.violations} <= {"unrouted"}
 
 
 class TestMethods:
@@ -374,7 +374,7 @@ class TestAnyInput:
             answer = server._app.answer(Request(method, path + query, headers, body))
             assert isinstance(answer, Answer)
             assert answer.status in (200, 400, 405)
-            assert "bug" not in [problem.kind for problem in server._app.problems]
+            assert "bug" not in [violation.kind for violation in server._app.violations]
 
 
 def test_an_unread_stream_ends(server: KVServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pytest_fakecloud.cloud.cloud import Cloud
-from pytest_fakecloud.cloud.fake import Handle
+from pytest_fakecloud.cloud.fake import Fake
 from pytest_fakecloud.core.errors import ContractError
 
 from ..notations import tables
@@ -174,7 +174,7 @@ def outcome(function: Callable[..., object], arguments: Mapping[str, Any]) -> st
         result = function(*first, **{name: arguments[name] for name in arguments if name != "*"})
         if inspect.iscoroutine(result):
             result = asyncio.run(result)
-        if isinstance(result, Cloud | Handle):
+        if isinstance(result, Cloud | Fake):
             result.close()
     except ContractError as error:
         return f"refused: {error}"

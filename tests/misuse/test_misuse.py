@@ -12,9 +12,9 @@ import pytest
 from pytest_fakecloud.broker.fake import Broker
 from pytest_fakecloud.broker.faults import BrokerFaults
 from pytest_fakecloud.broker.views import GroupView, TopicView
-from pytest_fakecloud.cloud.fake import Handle
+from pytest_fakecloud.cloud.fake import Fake
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.core.settings import HandleConfig, settings_of
+from pytest_fakecloud.core.settings import FakeConfig, settings_of
 from pytest_fakecloud.vector.fake import VectorIndex
 from pytest_fakecloud.vector.settings import VectorConfig
 
@@ -54,17 +54,17 @@ ERRORS = list(errors())
 @pytest.mark.parametrize("prefix", COMPLETE)
 def test_the_table_has_every_method_and_parameter(prefix: str) -> None:
     kind = COMPLETE[prefix]
-    is_fake = issubclass(kind, Handle)
+    is_fake = issubclass(kind, Fake)
     own: dict[str, Callable[..., Any]] = {
         name: method
         for owner in (kind, *(kind.__bases__ if is_fake else ()))
-        if owner is not Handle
+        if owner is not Fake
         for name, method in vars(owner).items()
         if not name.startswith("_") and inspect.isfunction(method)
         if len(inspect.signature(method).parameters) > 1 and name != "client"
     }
     if is_fake:
-        own["restore"] = Handle.restore
+        own["restore"] = Fake.restore
     listed = {
         method.name.removeprefix(prefix): method.accepted.keys()
         for method in METHODS.values()
@@ -83,7 +83,7 @@ def test_the_table_has_every_method_and_parameter(prefix: str) -> None:
 
 def test_the_table_has_every_setting_of_an_index() -> None:
     (settings,) = (one.accepted for one in METHODS.values() if one.name == "VectorIndex")
-    own = settings_of(VectorConfig).keys() - settings_of(HandleConfig).keys()
+    own = settings_of(VectorConfig).keys() - settings_of(FakeConfig).keys()
     complete(CALLS_FILE, (f"{name} => <kinds>" for name in own - settings.keys()))
     assert settings.keys() == own
 

@@ -28,8 +28,8 @@ SETUP = """
             queue.publish(url, json={"total": 2}, retries=1)
             queue.run_until_idle()
 
-        def ask(handle, path, body):
-            return requests.post(handle.url + path, json=body, headers=handle.headers)
+        def ask(fake, path, body):
+            return requests.post(fake.url + path, json=body, headers=fake.headers)
 """
 
 CALLBACKS = {
@@ -166,7 +166,7 @@ def test_a_failing_assertion_fails_the_test_with_its_message_and_line(run: Run, 
             "E  *assert 2 == 3",
             "E  *fakecloud: the test passed, but with * strict-mode violation*",
             "E  *[[]assertion] *: a callback of the test raised AssertionError: wrong total"
-            ' (test_*.py:*) (if intended: fakecloud.allow("assertion", handle="*"))*',
+            ' (test_*.py:*) (if intended: fakecloud.allow("assertion", fake="*"))*',
             "test_*.py:*: AssertionError",
         ]
     )
@@ -220,8 +220,8 @@ def test_a_time_out_inside_the_code_under_test_ends_the_test(pytester: pytest.Py
             threading.Event().wait(30)
 
 
-        def get(handle, path):
-            return requests.post(handle.url + path, json=[["GET", "k"]] * 2, headers=handle.headers)
+        def get(fake, path):
+            return requests.post(fake.url + path, json=[["GET", "k"]] * 2, headers=fake.headers)
 
 
         def test_a_run_that_gives_up(fakecloud, kv_server):

@@ -93,7 +93,7 @@ def test_a_test_without_fakes_finds_the_process_as_it_was(
         ("3", "*the fakecloud marker takes keywords only, got (3,)*"),
         (
             "strict='unruted'",
-            "*is not a kind of problem; did you mean 'unrouted'? Known kinds: True, *",
+            "*is not a kind of violation; did you mean 'unrouted'? Known kinds: True, *",
         ),
         (
             "broker={'topix': {}}",

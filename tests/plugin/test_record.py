@@ -63,9 +63,9 @@ def test_the_archive_is_a_har_and_keeps_no_secret(tmp_path: Path) -> None:
         session(cloud)
         har = archive(cloud)
         text = json.dumps(har)
-        for handle in cloud.fakes():
+        for fake in cloud.fakes():
             for name in ("token", "read_only_token", "password", "current_signing_key"):
-                assert getattr(handle, name, "nothing of the kind") not in text
+                assert getattr(fake, name, "nothing of the kind") not in text
     assert "secret-of-theirs" not in text
     assert har["log"]["version"] == "1.2"
     entries = har["log"]["entries"]

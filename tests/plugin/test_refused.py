@@ -32,7 +32,7 @@ def test_what_is_meant_is_not_warned_of(run: Run) -> None:
         of(
             "fakecloud.allow('refused')",
             "fakecloud.allow('refused', path='/get/*', method='GET')",
-            "fakecloud.allow('refused', handle='kv_server')",
+            "fakecloud.allow('refused', fake='kv_server')",
         )
     )
     result.assert_outcomes(passed=3, warnings=0)
@@ -45,7 +45,7 @@ def test_what_is_not_meant_is_warned_of_and_the_warning_says_what_to_do(run: Run
         [
             "*_the_warning_says_what_to_do.py:3: FakecloudWarning: kv_server: answered 401 to 1 of 1 "
             "call: no credentials were sent (if intended: "
-            'fakecloud.allow("refused", handle="kv_server"))*'
+            'fakecloud.allow("refused", fake="kv_server"))*'
         ]
     )
 

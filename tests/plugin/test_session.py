@@ -46,10 +46,10 @@ def test_a_scope_keeps_address_and_credentials_and_nothing_else(
                 fakecloud.clock.advance("24h")
                 fakecloud.clock.freeze()
 
-            def test_left_a_problem(self, broker):
+            def test_left_a_violation(self, broker):
                 ask(broker, "/nope")
 
-            def test_has_no_problem(self, broker):
+            def test_has_no_violation(self, broker):
                 pass
 
             def test_opens_connections(self, broker):

@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from pytest_fakecloud.core.violations import NAMED_KINDS, PROBLEM_KINDS
+from pytest_fakecloud.core.violations import NAMED_KINDS, VIOLATION_KINDS
 
 from ..harness import Run
 
@@ -91,7 +91,7 @@ VIOLATIONS = {
 
 
 def test_every_kind_says_how_to_allow_it(run: Run) -> None:
-    assert VIOLATIONS.keys() == PROBLEM_KINDS.keys() | NAMED_KINDS.keys()
+    assert VIOLATIONS.keys() == VIOLATION_KINDS.keys() | NAMED_KINDS.keys()
     test = """
 @pytest.mark.fakecloud(strict={kind!r})
 def test_{kind}(kv_server, broker, queue, destination, fakecloud):
@@ -156,7 +156,7 @@ def test_unittest_cases_are_told_apart(run: Run) -> None:
             def test_clean(self):
                 self.broker.create_topic("orders")
 
-            def test_left_a_problem(self):
+            def test_left_a_violation(self):
                 wander(self.broker)
 
             def test_fails_itself(self):

@@ -15,7 +15,7 @@ from ..harness import Run
 URL = "https://app.test/hook"
 WARNING = (
     f"*queue: the test published 1 message and delivered none of them: POST {URL}. "
-    'Add queue.run_until_idle() (if intended: fakecloud.allow("undelivered", handle="queue"))*'
+    'Add queue.run_until_idle() (if intended: fakecloud.allow("undelivered", fake="queue"))*'
 )
 TEST = """
     import requests
@@ -51,7 +51,7 @@ def test_it_is_a_failure_where_strict_names_it(run: Run, pytester: pytest.Pytest
     result.stdout.fnmatch_lines(
         ["*with 1 strict-mode violation", "*[[]undelivered] queue: the test *"]
     )
-    allowed = "fakecloud.allow('undelivered', handle='queue')"
+    allowed = "fakecloud.allow('undelivered', fake='queue')"
     run(TEST.format(then=allowed)).assert_outcomes(passed=1, warnings=0)
 
 

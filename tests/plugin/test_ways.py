@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from pytest_fakecloud.cloud.services import SERVICES, find, handle_class, services_by_word
+from pytest_fakecloud.cloud.services import SERVICES, fake_class, find, services_by_word
 from pytest_fakecloud.cloud.session.options import MarkerConfig
 from pytest_fakecloud.core.settings import connection_settings, settings_of
 
@@ -203,7 +203,7 @@ def test_early_fakes_have_their_addresses_already(
     fixture: str, run: Run, pytester: pytest.Pytester
 ) -> None:
     pytester.makeini(f"[pytest]\nfakecloud_early = {fixture}")
-    declared = handle_class(find(fixture))._settings
+    declared = fake_class(find(fixture))._settings
     names = sorted(connection_settings(declared))
     pytester.makeconftest(session_settings({fixture: {name: CONNECTIONS[name] for name in names}}))
     result = run("def test_it(): pass")

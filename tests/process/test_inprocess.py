@@ -41,9 +41,9 @@ def kv(cloud: Cloud) -> KVServer:
     return cloud.kv_server()
 
 
-def sockets(handle: Any) -> int:
+def sockets(fake: Any) -> int:
     """Return the number of new connections to a fake since the last call."""
-    ports = {call.client[1] for call in handle.journal.calls() if call.client is not None}
+    ports = {call.client[1] for call in fake.journal.calls() if call.client is not None}
     return len(ports - {0})
 
 

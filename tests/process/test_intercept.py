@@ -98,7 +98,7 @@ def test_an_official_client_with_a_hard_coded_address(kv: KVServer) -> None:
     assert kv.value("n") == "1"
 
 
-def test_it_ends_with_its_handle(kv: KVServer) -> None:
+def test_it_ends_with_its_fake(kv: KVServer) -> None:
     interception = kv.intercept(ORIGIN)
     assert repr(interception) == f"<Interception of {ORIGIN}>"
     kv.close()

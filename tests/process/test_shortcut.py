@@ -51,7 +51,7 @@ def both(case: Case) -> list[tuple[object, object, bool]]:
                 for call in calls
             ]  # fmt: skip
             socket = any(call.client is not None and call.client[1] for call in calls)
-            assert not [problem for problem in cloud.problems() if problem.kind == "bug"]
+            assert not [violation for violation in cloud.violations() if violation.kind == "bug"]
             found.append((text, journal, socket))
     return found
 

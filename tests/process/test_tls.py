@@ -42,11 +42,11 @@ def trusted(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_fake_speaks_https(cloud: Cloud) -> None:
-    handles = [
+    fakes = [
         cloud.kv_server(), cloud.vector_index(), cloud.broker(), cloud.queue(),
         cloud.callback_capture(), cloud.destination(),
     ]  # fmt: skip
-    assert all(handle.url.startswith("https://127.0.0.1:") for handle in handles)
+    assert all(fake.url.startswith("https://127.0.0.1:") for fake in fakes)
 
 
 @pytest.mark.usefixtures("trusted")

@@ -220,7 +220,7 @@ def test_any_batch_item_is_a_message_or_an_error(
         assert answer["status"] in (400, 412)
     else:
         assert set(answer) & {"messageId", "scheduleId"}
-    assert {one.kind for one in scene.queue._context.problems} <= {"rejected_step"}
+    assert {one.kind for one in scene.queue._context.violations} <= {"rejected_step"}
 
 
 @pytest.mark.parametrize(
@@ -332,4 +332,4 @@ def test_a_destination_is_refused_or_can_be_read_by_everybody(host: str, rest: s
             scene.get("/v2/events")
             scene.get(f"/v2/messages/{answer['messageId']}")
             assert str(scene.queue.messages()[-1].timeline)
-        assert {one.kind for one in scene.queue._context.problems} <= {"unstubbed"}
+        assert {one.kind for one in scene.queue._context.violations} <= {"unstubbed"}

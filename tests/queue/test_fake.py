@@ -578,16 +578,16 @@ def test_a_failure_in_a_background_handler_fails_the_test_and_deliveries_go_on()
     with Cloud(clock="frozen") as cloud:
         queue, capture = cloud.queue(), cloud.callback_capture()
         queue.destinations.call(DEST, lambda request: pytest.fail("not expected"))
-        # A failure on a background thread cannot reach the test directly, so it becomes a problem.
+        # A failure on a background thread cannot reach the test directly, so it becomes a violation.
         failed = queue.publish(DEST, retries=0, callback=capture.callback_url)
         capture.wait_for_callback()
         assert failed.attempts.only().state == "failed"
-        problem = cloud.problems().only()
-        assert problem.kind == "assertion"
-        assert problem.text.startswith(
+        violation = cloud.violations().only()
+        assert violation.kind == "assertion"
+        assert violation.text.startswith(
             f"queue: {DEST}: a callback of the test raised Failed: not expected ("
         )
-        assert isinstance(problem.exception, pytest.fail.Exception)
+        assert isinstance(violation.exception, pytest.fail.Exception)
         # In a driving call, the failure is raised.
         queue.publish(DEST, delay="1m", retries=0)
         with pytest.raises(pytest.fail.Exception):
@@ -606,10 +606,10 @@ def test_an_invalid_answer_is_not_a_failed_delivery(delivery: Any) -> None:
         if delivery == "driven":
             with pytest.raises(ContractError, match=r"1\.5 is not a response"):
                 queue.clock.advance("1m")
-            assert cloud.problems() == []
+            assert cloud.violations() == []
         else:
             queue.clock.advance("1m")
-            assert "ContractError: 1.5 is not a response" in cloud.problems().only().text
+            assert "ContractError: 1.5 is not a response" in cloud.violations().only().text
         assert isinstance(message.attempts.only().exception, ContractError)
 
 
@@ -619,7 +619,7 @@ def test_a_clock_moved_by_a_background_handler_is_told() -> None:
         queue.destinations.call(DEST, lambda request: queue.clock.advance("1h"))
         queue.publish(DEST, retries=0, callback=capture.callback_url)
         assert capture.wait_for_callback().status == 500
-        assert "the clock is already being advanced" in cloud.problems().only().text
+        assert "the clock is already being advanced" in cloud.violations().only().text
 
 
 def test_the_clock_drives_as_well(queue: Queue) -> None:

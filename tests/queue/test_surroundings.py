@@ -117,7 +117,7 @@ class Cell:
             elif self.place == "asyncio":
                 queue.destinations.asgi(APP, matrix_app.asgi)
             yield cloud, queue
-            assert cloud.problems() == []
+            assert cloud.violations() == []
 
     def drive(self, queue: Any, name: str, *args: Any) -> Results[Attempt]:
         owner = queue.clock if name == "advance" else queue
@@ -360,6 +360,6 @@ def test_a_reset_while_deliveries_go_on_in_the_background() -> None:
             last = queue.publish(APP + "/")
             until(lambda: last.state == "delivered")
             assert last.state == "delivered"
-            assert cloud.problems() == []
+            assert cloud.violations() == []
 
     watched(run)

@@ -97,7 +97,7 @@ def test_a_search_for_the_line_of_a_call_never_fails_the_call(cloud: Cloud) -> N
     for _ in range(2):
         answer = httpx.post(server.url, json=["PING"], headers=server.headers)
         assert answer.json() == {"result": "PONG"}
-    assert cloud.problems() == []
+    assert cloud.violations() == []
     assert section(cloud).count("the line of a call could not be found") == 1
 
 

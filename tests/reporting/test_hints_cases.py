@@ -195,8 +195,8 @@ def test_a_client_of_a_fake_that_is_closed_is_told_how_fakes_stay(
 
 
 def test_a_client_of_an_open_fake_is_not(cloud: Cloud) -> None:
-    for handle in cloud.fakes():
-        assert hints_about_error(cloud, OSError(handle.url)) == []
+    for fake in cloud.fakes():
+        assert hints_about_error(cloud, OSError(fake.url)) == []
 
 
 def test_without_httpx_errors_of_the_system_count(

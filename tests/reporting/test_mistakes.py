@@ -170,9 +170,9 @@ def test_a_sleep_that_moves_the_clock_is_no_mistake(
 def test_the_variables_are_those_of_the_fakes(cloud: Cloud) -> None:
     cloud.vector_index()
     cloud.broker()
-    for handle in cloud.fakes():
-        own = {name for name in handle.env if not name.startswith(("QSTASH_DEV", "QSTASH_REGION"))}
-        assert own == set(VARIABLES[handle.fixture])
+    for fake in cloud.fakes():
+        own = {name for name in fake.env if not name.startswith(("QSTASH_DEV", "QSTASH_REGION"))}
+        assert own == set(VARIABLES[fake.fixture])
 
 
 def test_a_module_that_cannot_be_imported_gets_a_hint(

@@ -107,8 +107,8 @@ def test_a_page_can_be_written_whatever_was_said(cloud: Cloud, tmp_path: Path) -
 
 def test_no_secret_is_on_the_page(cloud: Cloud) -> None:
     fill(cloud)
-    handles: list[Any] = list(cloud.fakes())
-    kv, broker, queue, _ = handles
+    fakes: list[Any] = list(cloud.fakes())
+    kv, broker, queue, _ = fakes
     httpx.get(f"{kv.url}/get/a?_token={kv.token}")
     kv.client().set("token", kv.token)
     httpx.post(kv.url, json=["SET", "mine", kv.token], headers=kv.headers)

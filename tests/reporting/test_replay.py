@@ -484,12 +484,12 @@ def test_a_delivery_is_one_change_of_its_message(cloud: Cloud) -> None:
 
 def test_a_replay_leaves_the_fakes_as_they_are(cloud: Cloud) -> None:
     _queue(cloud)
-    before, entries, handles = real(cloud), len(cloud.journal.entries), list(cloud.fakes())
+    before, entries, fakes = real(cloud), len(cloud.journal.entries), list(cloud.fakes())
     found(cloud)
     assert (real(cloud), len(cloud.journal.entries), list(cloud.fakes())) == (
-        before, entries, handles,
+        before, entries, fakes,
     )  # fmt: skip
-    assert not cloud.problems().where(kind="bug")
+    assert not cloud.violations().where(kind="bug")
 
 
 def test_a_replay_that_raises_becomes_a_note(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ def report(*rows: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {
         "version": 1, "test": "test_shop.py::test_total", "failure": FAILURE, "seed": 1,
         "clock": {"mode": "frozen", "now": "2026-03-01T12:00:00.000000Z", "now_us": NOON},
-        "fakes": fakes, "findings": [], "unfinished": [], "problems": [], "rows": list(rows), **more,
+        "fakes": fakes, "findings": [], "unfinished": [], "violations": [], "rows": list(rows), **more,
     }  # fmt: skip
 
 

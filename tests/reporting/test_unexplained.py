@@ -107,8 +107,8 @@ RAISING = {
 
     def test_it(kv_server, fakecloud):
         requests.post(f"{kv_server.url}/nowhere/at/all", headers=kv_server.headers, json={"a": 1})
-        fakecloud.problems().clear()
-        fakecloud._context.problems.report("unrouted", "nothing there", path="/x")
+        fakecloud.violations().clear()
+        fakecloud._context.violations.report("unrouted", "nothing there", path="/x")
         fakecloud.allow("unrouted", path=refuses)
         assert False
     """,
@@ -152,7 +152,7 @@ TOLD: dict[str, tuple[str, list[str]]] = {
             raise RuntimeError("no predicate")
 
         def test_it(kv_server, fakecloud):
-            fakecloud._context.problems.report("unrouted", "nothing there", path="/x")
+            fakecloud._context.violations.report("unrouted", "nothing there", path="/x")
             fakecloud.allow("unrouted", path=refuses)
         """,
         ["the check for strict-mode violations could not be made: path=refuses raised",
@@ -256,7 +256,7 @@ def test_a_recording_that_cannot_be_made_is_a_warning(run: Run, tmp_path: Path) 
 def test_early_fakes_that_cannot_start_are_a_usage_error(
     pytester: pytest.Pytester, error: str
 ) -> None:
-    """For example, the machine has no free port or file handle."""
+    """For example, the machine has no free port or file fake."""
     pytester.makeini("[pytest]\nfakecloud_early = kv_server")
     pytester.makepyfile(
         fails=f"""

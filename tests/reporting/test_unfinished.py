@@ -200,7 +200,7 @@ def test_vectors_that_are_not_indexed(cloud: Cloud) -> None:
     assert told(cloud) == []
 
 
-def test_a_handle_that_cannot_be_asked_costs_a_line(
+def test_a_fake_that_cannot_be_asked_costs_a_line(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = cloud.queue()

@@ -396,7 +396,7 @@ def test_no_body_keeps_a_report_from_being_made(cloud: Cloud, body: bytes) -> No
     kv, index, queue = cloud.kv_server(), cloud.vector_index(), cloud.queue()
     broker = cloud.broker(topics={"t": 1})
     capture = cloud.callback_capture()
-    for handle, paths in (
+    for fake, paths in (
         (kv, ("", "pipeline", "multi-exec")),
         (index, ("upsert", "query", "fetch", "delete", "range")),
         (queue, ("v2/batch", "v2/publish/https://a.b/", "v2/schedules/https://a.b")),
@@ -404,7 +404,7 @@ def test_no_body_keeps_a_report_from_being_made(cloud: Cloud, body: bytes) -> No
         (capture, ("callback", "failure")),
     ):
         for path in paths:
-            httpx.post(f"{handle.url}/{path}", content=body, headers=handle.headers)
+            httpx.post(f"{fake.url}/{path}", content=body, headers=fake.headers)
     text = section(cloud)
     assert "cannot be shown" not in text
     assert len(shown(cloud)) >= 19

@@ -161,7 +161,7 @@ def server() -> Iterator[KVServer]:
         server.load(CONTENT)
         server.execute("JSON.SET", "doc", "$", '{"a": [1, 2, {"b": 1.5}]}')
         yield server
-        assert list(server._context.problems) == []
+        assert list(server._context.violations) == []
 
 
 def posted(server: KVServer, body: bytes, path: str = "/") -> Any:

@@ -25,8 +25,8 @@ def live(luck: random.Random) -> None:
         chosen = luck.sample(fixtures, luck.choice([1, 1, 2, 4]))
         settings = {"vector_index": {"dimension": 2}}
         made: list[Any] = [cloud._start(one, settings.get(one, {})) for one in chosen]
-        for handle in made:
-            answer = requests.get(f"{handle.url}/nothing", headers=handle.headers, timeout=10)
+        for fake in made:
+            answer = requests.get(f"{fake.url}/nothing", headers=fake.headers, timeout=10)
             assert answer.status_code < 500
         if luck.random() < 0.2:
             made[0].faults.drop()

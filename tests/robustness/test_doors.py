@@ -40,7 +40,7 @@ PATHS = {
     "queue": "/v2/publish/http://x /v2/batch /v2/queues /v2/dlq /v2/logs /v2/schedules/http://x",
     "callback_capture": "/callback /failure /x",
     "destination": "/x",
-    "control": "/ /__control__/state /__control__/clock /__control__/call /__control__/problems",
+    "control": "/ /__control__/state /__control__/clock /__control__/call /__control__/violations",
 }
 """The paths of requests that pass authentication."""
 
@@ -63,7 +63,7 @@ class House:
 
     def check(self) -> None:
         """Check that every service still works and that no bug was reported."""
-        assert not [one for one in self.cloud.problems() if one.kind == "bug"]
+        assert not [one for one in self.cloud.violations() if one.kind == "bug"]
         kv = self.cloud.kv_server(name="after")
         assert kv.execute("SET", "a", "1") == "OK"
         for name, (host, port) in self.addresses.items():
@@ -74,16 +74,16 @@ class House:
 @contextmanager
 def house() -> Iterator[House]:
     with Cloud(seed=1, delivery="driven") as cloud:
-        handles: dict[str, Any] = {
+        fakes: dict[str, Any] = {
             name: cloud._start(name, {"dimension": 2} if name == "vector_index" else {})
             for name in DOORS[:-1]
         }
         # A request without a handler is a 500 of pytest-httpserver itself, so give it a handler.
         for name in ("callback_capture", "destination"):
-            handles[name].server.expect_request(re.compile(".*")).respond_with_data("fine")
+            fakes[name].server.expect_request(re.compile(".*")).respond_with_data("fine")
         control = cloud._context.mount(ControlApp(cloud, "token", hosts=Hosts("127.0.0.1", [])))
-        addresses = {name: handle._mount.address for name, handle in handles.items()}
-        keys = {name: handle.headers.get("Authorization", "x") for name, handle in handles.items()}
+        addresses = {name: fake._mount.address for name, fake in fakes.items()}
+        keys = {name: fake.headers.get("Authorization", "x") for name, fake in fakes.items()}
         yield House(
             cloud, {**addresses, "control": control.address}, {**keys, "control": "Bearer token"}
         )

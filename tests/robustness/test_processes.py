@@ -19,11 +19,11 @@ POSIX = pytest.mark.skipif(os.name == "nt", reason="signals and limits of POSIX"
 HEAD = """
 import os, sys, threading, requests
 from pytest_fakecloud import Cloud
-def ask(handle, path="/ping"):
-    return requests.get(handle.url + path, headers=handle.headers, timeout=10)
-def ask_on(handle):
+def ask(fake, path="/ping"):
+    return requests.get(fake.url + path, headers=fake.headers, timeout=10)
+def ask_on(fake):
     try:
-        while True: ask(handle)
+        while True: ask(fake)
     except requests.RequestException:
         pass  # the fakes went with the interpreter
 """
@@ -47,9 +47,9 @@ def test_no_warning_in_development_mode() -> None:
         """
         import gc
         with Cloud(seed=1) as cloud:
-            for handle in (cloud.kv_server(), cloud.vector_index(dimension=2), cloud.broker(),
+            for fake in (cloud.kv_server(), cloud.vector_index(dimension=2), cloud.broker(),
                            cloud.queue(), cloud.callback_capture(), cloud.destination()):
-                ask(handle)
+                ask(fake)
             cloud.queue(name="more").publish("https://x.test", body="x", delay="1h")
         gc.collect()
         print("ended")

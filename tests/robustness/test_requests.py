@@ -57,7 +57,7 @@ def answered(
     )
     assert isinstance(answer, Answer)
     assert isinstance(answer.body, bytes)
-    assert [problem for problem in fake._context.problems if problem.kind == "bug"] == []
+    assert [violation for violation in fake._context.violations if violation.kind == "bug"] == []
     return answer.status, json.loads(answer.body.decode("utf-8"))
 
 

@@ -68,9 +68,9 @@ class Server:
         """An address that signs one browser in."""
         return str(self.ask("POST", "/codes", {})[1]["url"])
 
-    def handle(self, name: str) -> dict[str, Any]:
+    def fake(self, name: str) -> dict[str, Any]:
         """Return the address and the credentials of a fake."""
-        return next(one for one in self.summary["handles"] if one["name"] == name)
+        return next(one for one in self.summary["fakes"] if one["name"] == name)
 
     def ask(self, method: str, path: str, body: Any = None, token: str | None = None) -> Any:
         """Status and JSON of one request to the control API."""

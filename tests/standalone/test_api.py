@@ -21,8 +21,8 @@ from .conftest import Server, fetch, message
 
 
 def kv(server: Server, *command: str) -> Any:
-    handle = server.handle("kv_server")
-    answer = fetch("POST", handle["url"], json=list(command), headers=handle["headers"])
+    fake = server.fake("kv_server")
+    answer = fetch("POST", fake["url"], json=list(command), headers=fake["headers"])
     return answer.status, json.loads(answer.data)
 
 
@@ -65,10 +65,10 @@ def test_the_journal_is_told_and_masked(server: Server) -> None:
     kv(server, "SET", "a", "1")
     _, rows = server.ask("GET", "/journal")
     row = rows[-1]
-    assert (row["handle"], row["actor"], row["ok"]) == ("kv_server", "client", True)
+    assert (row["fake"], row["actor"], row["ok"]) == ("kv_server", "client", True)
     assert row["text"]["answer"] == "OK"
     assert ["Authorization", "***"] in row["request"]["headers"]
-    assert server.handle("kv_server")["headers"]["Authorization"].split()[1] not in json.dumps(rows)
+    assert server.fake("kv_server")["headers"]["Authorization"].split()[1] not in json.dumps(rows)
     assert server.ask("GET", f"/journal?after={row['number']}") == (200, [])
     kv(server, "GET", "a")
     assert server.ask("GET", "/journal?limit=1") == (200, [row])
@@ -123,12 +123,12 @@ def test_the_journal_streams(server: Server) -> None:
     with closing(stream(server)) as sent:
         assert b"text/event-stream" in streamed(sent, 1)
         kv(server, "SET", "b", "2")
-        assert rows_of(streamed(sent, 2))[0]["handle"] == "kv_server"
+        assert rows_of(streamed(sent, 2))[0]["fake"] == "kv_server"
 
 
 def test_a_call_under_way_is_streamed_again_with_its_answer(server: Server) -> None:
     kv(server, "SET", "a", "1")
-    server.ask("POST", "/handles/kv_server/faults", {"kind": "delay", "args": [0.5], "times": 1})
+    server.ask("POST", "/fakes/kv_server/faults", {"kind": "delay", "args": [0.5], "times": 1})
     slow = threading.Thread(target=kv, args=(server, "GET", "a"))
     slow.start()
     rows: list[dict[str, Any]] = []
@@ -164,16 +164,16 @@ def test_the_openapi_file_is_current(server: Server) -> None:
 
 
 def test_a_refusal_does_not_repeat_all_it_was_sent(server: Server) -> None:
-    _, answer = server.ask("POST", "/reset", {"handle": "x" * 1_000_000})
+    _, answer = server.ask("POST", "/reset", {"fake": "x" * 1_000_000})
     assert answer["error"]["message"].startswith("'xxx")
     assert len(answer["error"]["message"]) < 3000
 
 
 def test_the_journal_is_unicode_whatever_was_sent(server: Server) -> None:
     kv(server, "SET", "a", "1")
-    handle = server.handle("kv_server")
+    fake = server.fake("kv_server")
     body = rb'["SET","a","\ud800"]'
-    assert fetch("POST", handle["url"], body=body, headers=handle["headers"]).status == 200
+    assert fetch("POST", fake["url"], body=body, headers=fake["headers"]).status == 200
     headers = {"Authorization": f"Bearer {server.token}"}
     answer = fetch("GET", f"{server.url}/__control__/journal", headers=headers)
     assert "\\ud800" in json.loads(answer.data.decode("utf-8"))[-1]["request"]["body"]

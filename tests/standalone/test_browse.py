@@ -41,7 +41,7 @@ class Lists:
 
     def refused(self, path: str, **query: str | int) -> tuple[int, Any]:
         text = "&".join(f"{name}={quote(str(value), safe='')}" for name, value in query.items())
-        return ask(self.app, "GET", f"/handles/{path}" + (f"?{text}" if text else ""))
+        return ask(self.app, "GET", f"/fakes/{path}" + (f"?{text}" if text else ""))
 
     def every(self, path: str, **query: str | int) -> Iterator[Any]:
         """Yield the pages of a list, from first to last."""
@@ -162,7 +162,7 @@ def test_vectors_are_searched_filtered_and_placed(lists: Lists) -> None:
 def publish(lists: Lists, queue: Any, url: str, **headers: str) -> str:
     given = {name.replace("_", "-"): value for name, value in headers.items()}
     status, answer = ask(
-        lists.app, "POST", f"/handles/{queue.name}/requests",
+        lists.app, "POST", f"/fakes/{queue.name}/requests",
         {"target": f"/v2/publish/{url}", "body": {"n": 1}, "headers": given},
     )  # fmt: skip
     assert (status, answer["status"]) == (200, 200), answer
@@ -180,7 +180,7 @@ def test_lists_show_redacted_parts_as_the_api_does(lists: Lists) -> None:
         Upstash_Workflow_RunId="wfr_1", Upstash_Workflow_Init="true",
     )  # fmt: skip
     ask(
-        lists.app, "POST", "/handles/queue/requests",
+        lists.app, "POST", "/fakes/queue/requests",
         {
             "target": "/v2/schedules/https://app.example/flow",
             "body": "hush",
@@ -287,7 +287,7 @@ def full(lists: Lists) -> Lists:
         ("/v2/topics/all/endpoints", {"endpoints": [{"url": "https://works.example"}]}, {}),
     ]:
         sent = {"target": target, "body": body, "headers": more}
-        status, answer = ask(lists.app, "POST", "/handles/queue/requests", sent)
+        status, answer = ask(lists.app, "POST", "/fakes/queue/requests", sent)
         assert (status, answer["status"]) in ((200, 200), (200, 201)), answer
     queue.deliver_due()
     return lists
@@ -322,7 +322,7 @@ def test_every_list_is_paged_sorted_searched_and_shows_its_items(full: Lists, fa
             assert full.get(f"{path}/{id}", search="kettle", **query), id
         assert full.get(path, search="no such text", **query)["items"] == []
     assert full.get(f"{fake}/view")["fixture"] == fake
-    assert full.cloud.problems() == []
+    assert full.cloud.violations() == []
 
 
 def test_a_search_looks_through_values_of_every_type(full: Lists) -> None:
@@ -336,9 +336,9 @@ def test_a_search_looks_through_values_of_every_type(full: Lists) -> None:
 
 def test_responses_about_data_of_every_type_are_json(full: Lists) -> None:
     paths = [
-        f"/handles/{fake}{part}" for fake in FAKES for part in ("", "/view", "/lists", "/faults")
+        f"/fakes/{fake}{part}" for fake in FAKES for part in ("", "/view", "/lists", "/faults")
     ]
-    paths += ["/state", "/due", "/journal", "/problems", "/snapshots", "/snapshots/1/changes"]
+    paths += ["/state", "/due", "/journal", "/violations", "/snapshots", "/snapshots/1/changes"]
     assert ask(full.app, "POST", "/snapshots", {})[0] == 200
     headers = [("Host", "127.0.0.1"), ("Authorization", "Bearer token")]
     for path in paths:
@@ -378,7 +378,7 @@ def test_odd_numbers_in_every_body_are_rejected_or_accepted(full: Lists, number:
                 if number not in NUMBERS:
                     assert answer.status == 400, (path, data)
                     assert b"is not a JSON value" in cast("bytes", answer.body)
-    assert [one for one in full.cloud.problems() if one.kind == "bug"] == []
+    assert [one for one in full.cloud.violations() if one.kind == "bug"] == []
 
 
 # -- changes since a snapshot ----------------------------------------------------------------------

@@ -31,8 +31,8 @@ COMMAND = [sys.executable, "-m", "pytest_fakecloud"]
 
 def test_services_ports_and_tokens_are_chosen(serve: Serve) -> None:
     server = serve("kv_server", "queue", "--kv-token", "my-token", "--seed", "5")
-    assert [handle["name"] for handle in server.summary["handles"]] == ["kv_server", "queue"]
-    kv = server.summary["handles"][0]
+    assert [fake["name"] for fake in server.summary["fakes"]] == ["kv_server", "queue"]
+    kv = server.summary["fakes"][0]
     assert kv["headers"] == {"Authorization": "Bearer my-token"}
     assert server.summary["seed"] == "5"
     assert server.summary["env"]["UPSTASH_REDIS_REST_URL"] == kv["url"]
@@ -41,7 +41,7 @@ def test_services_ports_and_tokens_are_chosen(serve: Serve) -> None:
 
 def test_the_journal_is_bounded_in_bytes(serve: Serve) -> None:
     server = serve("kv", "--journal-bytes", "100000")
-    kv = server.summary["handles"][0]
+    kv = server.summary["fakes"][0]
     for number in range(5):
         answer = fetch(
             "POST", f"{kv['url']}/set/k{number}", body="v" * 50_000, headers=kv["headers"]
@@ -62,8 +62,8 @@ def test_options_come_from_flag_then_environment_then_file(serve: Serve, tmp_pat
     )
     server = serve("--config", str(file), "--seed", "flag", PYTEST_FAKECLOUD_SEED="environment")
     assert server.summary["seed"] == "flag"
-    assert [handle["name"] for handle in server.summary["handles"]] == ["broker"]
-    assert server.ask("GET", "/handles/broker/view")[1]["topics"][0]["name"] == "orders"
+    assert [fake["name"] for fake in server.summary["fakes"]] == ["broker"]
+    assert server.ask("GET", "/fakes/broker/view")[1]["topics"][0]["name"] == "orders"
     assert server.ask("GET", "/clock")[1]["mode"] == "frozen"
     other = serve("--config", str(file), PYTEST_FAKECLOUD_SEED="environment")
     assert other.summary["seed"] == "environment"
@@ -73,7 +73,7 @@ def test_options_come_from_flag_then_environment_then_file(serve: Serve, tmp_pat
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_it_gracefully_and_soon(serve: Serve, number: signal.Signals) -> None:
     server = serve("broker", "--broker", 'topics={"orders": 1}')
-    broker = server.summary["handles"][0]
+    broker = server.summary["fakes"][0]
     pool = urllib3.PoolManager(retries=False)
     pool.request("GET", f"{broker['url']}/topics", headers=broker["headers"])
     server.process.send_signal(number)
@@ -410,7 +410,7 @@ def test_options_of_services_that_are_not_started_may_stand_in_environment_and_f
     content = 'json = true\n[queue]\nport = 1\n[kv_server]\nname = "store"\n'
     file.write_text(content, encoding="utf-8")
     server = serve("kv", "--config", str(file), PYTEST_FAKECLOUD_QUEUE_TOKEN="x")
-    assert [handle["name"] for handle in server.summary["handles"]] == ["store"]
+    assert [fake["name"] for fake in server.summary["fakes"]] == ["store"]
 
 
 def test_a_fake_has_one_table(command: Command, tmp_path: Path) -> None:

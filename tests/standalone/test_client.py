@@ -89,8 +89,8 @@ def test_values_that_are_not_a_token(token: str) -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        b"[]", b"5", b"null", b'"x"', b"{}", b'["not found"]', b'"not found"', b'{"handles":5}',
-        b'{"handles":[{}]}', b"<html>",
+        b"[]", b"5", b"null", b'"x"', b"{}", b'["not found"]', b'"not found"', b'{"fakes":5}',
+        b'{"fakes":[{}]}', b"<html>",
     ],
 )  # fmt: skip
 def test_another_kind_of_server(answer: bytes) -> None:

@@ -97,7 +97,7 @@ def test_a_cloud_can_have_services_and_a_clock_of_its_own(host: Server) -> None:
     )  # fmt: skip
     assert cloud["seed"] == "mine"
     (entry,) = host.ask("GET", "/clouds")[1]
-    assert entry["handles"] == ["store", "queue"]
+    assert entry["fakes"] == ["store", "queue"]
     assert entry["url"] == cloud["env"]["PYTEST_FAKECLOUD_URL"]
     url, token = entry["url"], cloud["env"]["PYTEST_FAKECLOUD_TOKEN"]
     headers = {"Authorization": f"Bearer {token}"}
@@ -225,7 +225,7 @@ def test_the_cloud_of_a_failed_test_is_kept_with_its_console(host: Server) -> No
     assert kv(cloud, "/get/plan") == "free"
     ended(host, cloud)
     [entry] = host.ask("GET", "/clouds")[1]
-    assert (entry["id"], entry["handles"], entry["test"]) == (kept["id"], ["kv_server"], "test one")
+    assert (entry["id"], entry["fakes"], entry["test"]) == (kept["id"], ["kv_server"], "test one")
     address, code = host.ask("POST", f"/clouds/{kept['id']}/codes")[1]["url"].split("/#code=")
     assert address == entry["url"]
     signed_in = fetch("POST", f"{address}/__control__/session", json={"code": code})
@@ -244,14 +244,14 @@ def test_a_kept_copy_has_the_messages_and_hides_the_credentials_of_the_test(host
     cloud = made(host, services={"queue": {"delivery": "background"}}, clock="frozen")
     env = cloud["env"]
     with inside(cloud) as file:
-        file.ask("DELETE", "/handles/queue/faults")
+        file.ask("DELETE", "/fakes/queue/faults")
     fetch(
         "POST", f"{env['QSTASH_URL']}/v2/publish/http://127.0.0.1:1/hook?t={env['QSTASH_TOKEN']}",
         headers={"Authorization": f"Bearer {env['QSTASH_TOKEN']}", "Upstash-Delay": "1h"},
     )  # fmt: skip
     kept = failed(host, cloud)
     with inside(kept) as copy:
-        assert len(copy.ask("GET", "/handles/queue/lists/messages")["items"]) == 1
+        assert len(copy.ask("GET", "/fakes/queue/lists/messages")["items"]) == 1
         told = json.dumps(copy.ask("GET", "/journal"))
     assert "publish" in told
     assert env["QSTASH_TOKEN"] not in told

@@ -102,7 +102,7 @@ def test_publish_and_next(command: Command, server: Server) -> None:
 def test_faults(command: Command, server: Server) -> None:
     text = command("fault", "kv", "respond", "503", "--times", "2", "--where", "command=GET")
     assert text == ("<respond 503 [times=2, command='GET'], 0 hits, set over the control API>\n")
-    kv = server.handle("kv_server")
+    kv = server.fake("kv_server")
     assert fetch("GET", f"{kv['url']}/get/k", headers=kv["headers"]).status == 503
     assert command("faults", "kv_server").startswith("kv_server: <respond 503")
     command("faults", "--clear")
@@ -120,7 +120,7 @@ def test_data(command: Command, tmp_path: Path, server: Server) -> None:
     assert command("load", str(file)) == f"loaded {file}: 1 of kv, 1 of broker\n"
     assert command("snapshot", "with k") == "with k\n"
     command("reset", "kv")
-    assert not json.dumps(server.ask("GET", "/handles/kv_server/view")[1]).count('"k"')
+    assert not json.dumps(server.ask("GET", "/fakes/kv_server/view")[1]).count('"k"')
     command("restore", "with k")
     assert server.call("kv_server", "value", "k") == "v"
     assert "'with j' is not a snapshot; did you mean 'with k'" in command(

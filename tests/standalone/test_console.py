@@ -48,15 +48,15 @@ class Window:
     def __init__(self, browser: Any) -> None:
         # Tests evaluate scripts, which the page's policy forbids.
         self.page = browser.new_page(bypass_csp=True, viewport=self.SIZE)
-        self.problems: list[str] = []
-        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.violations: list[str] = []
+        self.page.on("pageerror", lambda error: self.violations.append(str(error)))
         self.page.on("response", self._came)
 
     def _came(self, answer: Any) -> None:
         # The console asks whether an item exists before it writes over it.
         is_missing = answer.status == 404 and "/lists/" in answer.url
         if answer.status >= 400 and not is_missing:
-            self.problems.append(f"{answer.status} {urlsplit(answer.url).path}")
+            self.violations.append(f"{answer.status} {urlsplit(answer.url).path}")
 
     def leave(self) -> None:
         """Leave the console, to drop the state that a test left in the page."""
@@ -82,10 +82,10 @@ def window(browser: Any) -> Iterator[Window]:
 
 @pytest.fixture
 def page(window: Window, server: Server) -> Iterator[Any]:
-    window.problems.clear()
+    window.violations.clear()
     yield go(window.page, server)
     window.leave()
-    assert window.problems == []
+    assert window.violations == []
 
 
 def at(page: Any, place: str, selector: str = "#view h1, #view .list") -> None:
@@ -94,20 +94,20 @@ def at(page: Any, place: str, selector: str = "#view h1, #view .list") -> None:
     page.locator(selector).first.wait_for(state="attached")
 
 
-def handle(server: Server, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(h for h in server.summary["handles"] if h["name"] == name)
+def fake(server: Server, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(h for h in server.summary["fakes"] if h["name"] == name)
     return found
 
 
 def command(server: Server, *words: str) -> None:
-    kv = handle(server, "kv_server")
+    kv = fake(server, "kv_server")
     fetch("POST", kv["url"], json=list(words), headers=kv["headers"])
 
 
 def sent(server: Server, name: str, target: str = "/", body: Any = "", **headers: str) -> Any:
     given = {key.replace("_", "-"): value for key, value in headers.items()}
     status, answer = server.ask(
-        "POST", f"/handles/{name}/requests", {"target": target, "body": body, "headers": given}
+        "POST", f"/fakes/{name}/requests", {"target": target, "body": body, "headers": given}
     )
     assert (status, answer["status"] < 300) == (200, True), answer
     return json.loads(answer["body"])
@@ -147,7 +147,7 @@ def test_a_first_request_is_there_in_each_language(
         page.click(f".choice button:has-text('· {name}')")
         page.click(f".choice button:text-is('{language}')")
         shown = page.inner_text("pre[aria-label='first request']")
-        own = handle(server, name)["url"] if language in ("curl", "Go") else ""
+        own = fake(server, name)["url"] if language in ("curl", "Go") else ""
         assert own in shown
         assert len(shown) > 60
 
@@ -299,7 +299,7 @@ def test_a_paused_activity_counts_what_is_new(page: Any, server: Server) -> None
 
 def test_each_call_is_shown_once(page: Any, server: Server) -> None:
     at(page, "activity")
-    kv = handle(server, "kv_server")
+    kv = fake(server, "kv_server")
     with urllib3.PoolManager(retries=False, timeout=20) as pool:
         for number in range(400):
             pool.request("POST", kv["url"], json=["SET", "a", str(number)], headers=kv["headers"])
@@ -327,7 +327,7 @@ def test_the_page_works_under_its_policy(browser: Any, server: Server) -> None:
 
 def test_a_call_that_takes_long_shows_its_answer_in_the_end(page: Any, server: Server) -> None:
     at(page, "activity")
-    server.ask("POST", "/handles/kv_server/faults", {"kind": "delay", "args": [1], "times": 1})
+    server.ask("POST", "/fakes/kv_server/faults", {"kind": "delay", "args": [1], "times": 1})
     slow = threading.Thread(target=command, args=(server, "GET", "slow"))
     slow.start()
     page.locator(".trace-answer", has_text="open").wait_for()
@@ -347,7 +347,7 @@ def test_a_call_shows_what_was_sent_and_can_be_copied_as_curl(page: Any, server:
     page.click("button:text('Copy as curl')")
     page.locator(".trace-copy output", has_text="Copied.").wait_for()
     curl = page.evaluate("navigator.clipboard.readText()")
-    kv = handle(server, "kv_server")
+    kv = fake(server, "kv_server")
     assert curl.startswith(f"curl -g -X POST '{kv['url']}/'")
     assert kv["headers"]["Authorization"] in curl
     assert "it'\\''s" in curl
@@ -369,7 +369,7 @@ def run(curl: str) -> bytes:
 def test_a_copied_line_sends_the_same_call_and_nothing_else(
     page: Any, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kv = handle(server, "kv_server")
+    kv = fake(server, "kv_server")
     secret = tmp_path / "secret"
     secret.write_text("of the user's own", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -392,7 +392,7 @@ def test_a_copied_line_sends_the_same_call_and_nothing_else(
         command(server, "DEL", name)
     for line in lines:
         run(line)
-    keys = server.ask("GET", "/handles/kv_server/view")[1]["keys"]
+    keys = server.ask("GET", "/fakes/kv_server/view")[1]["keys"]
     found = {one["key"]: one["value"] for one in keys}
     assert found == {"a[1-9]": "{x,y}[1]", "file": f"@{secret}"}
     assert "-X 'X|touch`echo-owned`'" in lines[2]
@@ -446,8 +446,8 @@ def test_what_a_copied_line_lacks_is_said(page: Any) -> None:
 def test_nothing_of_the_fakes_becomes_markup(page: Any, server: Server) -> None:
     evil = "<img src=x onerror=\"document.title='owned'\">'"
     command(server, "SET", evil, evil, "EX", "60")
-    server.ask("POST", "/handles", {"fixture": "kv_server", "settings": {"name": evil}})
-    vector, queue = handle(server, "vector_index"), handle(server, "queue")
+    server.ask("POST", "/fakes", {"fixture": "kv_server", "settings": {"name": evil}})
+    vector, queue = fake(server, "vector_index"), fake(server, "queue")
     fetch(
         "POST", f"{vector['url']}/upsert",
         json={"id": evil, "vector": [1, 2], "metadata": {evil: evil}}, headers=vector["headers"],
@@ -465,7 +465,7 @@ def test_nothing_of_the_fakes_becomes_markup(page: Any, server: Server) -> None:
     page.locator(".trace-pane h3").wait_for()
     assert page.query_selector("img") is None
     assert page.title() == "Activity · fakecloud"
-    server.ask("DELETE", f"/handles/{quote(evil, safe='')}")
+    server.ask("DELETE", f"/fakes/{quote(evil, safe='')}")
 
 
 # -- keys and colours --------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def kv(server: Server, *command: str) -> Any:
 
 
 def listed(server: Server, path: str) -> list[Any]:
-    status, found = server.ask("GET", f"/handles/{path}")
+    status, found = server.ask("GET", f"/fakes/{path}")
     assert status == 200
     items: list[Any] = found["items"]
     return items
@@ -182,7 +182,7 @@ def test_a_command_is_completed_explained_and_its_reply_typed(page: Any, server:
     assert page.input_value("#command") == "GET 'never closed"
     page.keyboard.press("ArrowUp")
     assert page.input_value("#command") == "INCR h"
-    server.ask("POST", "/handles/kv_server/faults", {"kind": "drop", "args": [], "times": 1})
+    server.ask("POST", "/fakes/kv_server/faults", {"kind": "drop", "args": [], "times": 1})
     run("GET dropped", "Injected fault: drop")
     page.evaluate(
         """() => {
@@ -392,7 +392,7 @@ def test_messages_are_filtered_cancelled_together_and_sent_again(page: Any, serv
     wait_until(lambda: len(listed(server, "queue/lists/messages")) == 4)
     newest = listed(server, "queue/lists/messages")[0]
     assert (newest["label"], newest["preview"]) == ("sms", '{"to": "other"}')
-    again = server.ask("GET", f"/handles/queue/lists/messages/{newest['id']}")[1]
+    again = server.ask("GET", f"/fakes/queue/lists/messages/{newest['id']}")[1]
     assert again["headers"]["X-Trace"] == ["7"]
     at(page, "fake/queue/messages?label=mail", "table.rows a")
     holds(page, "document.querySelectorAll('table.rows tbody tr').length === 2")
@@ -509,7 +509,7 @@ def test_a_workflow_run_shows_steps_inputs_and_outputs_and_is_cancelled(
                            "Upstash-Workflow-Url": ["http://127.0.0.1:9/f"],
                            "Upstash-Workflow-CallType": ["step"]}}  # fmt: skip
     sent(server, "queue", "/v2/wait/clicked-7", wait, **run)
-    server.ask("POST", "/handles/queue/requests", {
+    server.ask("POST", "/fakes/queue/requests", {
         "target": "/v2/batch", "body": [{"destination": "http://127.0.0.1:9/f", "body": {"a": 1},
         "headers": {"Upstash-Workflow-RunId": "wfr_1", "Upstash-Workflow-CallType": "step",
                     "Upstash-Workflow-Url": "http://127.0.0.1:9/f"}}]})  # fmt: skip
@@ -539,7 +539,7 @@ def test_a_workflow_run_shows_steps_inputs_and_outputs_and_is_cancelled(
     holds(page, "location.hash.includes('kind=run&name=wfr_1')")
 
 
-# -- faults, requests, problems ------------------------------------------------------------------------
+# -- faults, requests, violations -----------------------------------------------------------------
 
 
 def test_faults_are_added_seen_to_hit_and_removed(
@@ -555,16 +555,16 @@ def test_faults_are_added_seen_to_hit_and_removed(
         ".sentences",
         has_text="instead of doing the request (respond 503), for command INCR, 2 times.",
     ).wait_for()
-    server.ask("POST", "/handles/kv_server/requests", {"body": ["INCR", "n"]})
+    server.ask("POST", "/fakes/kv_server/requests", {"body": ["INCR", "n"]})
     page.locator(".sentences .pill", has_text="hit once").wait_for()
-    server.ask("POST", "/handles/kv_server/requests", {"body": ["INCR", "n"]})
+    server.ask("POST", "/fakes/kv_server/requests", {"body": ["INCR", "n"]})
     page.locator(".sentences .pill", has_text="used up").wait_for()
     press(page, "Add again")
     page.locator(".sentences .pill", has_text="not hit yet").wait_for()
-    server.ask("DELETE", "/handles/kv_server/faults/2")
+    server.ask("DELETE", "/fakes/kv_server/faults/2")
     page.locator(".sentences .pill", has_text="not hit yet").wait_for(state="detached")
     made = {"kind": "respond", "args": [503], "command": "INCR", "times": 2}
-    assert server.ask("GET", "/handles/kv_server/faults")[1][0]["made"] == made
+    assert server.ask("GET", "/fakes/kv_server/faults")[1][0]["made"] == made
     page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.url)
     page.click(".sentences button:text-is('Copy as test code')")
     holds(page, "document.getElementById('notice').textContent === 'Copied.'")
@@ -572,19 +572,19 @@ def test_faults_are_added_seen_to_hit_and_removed(
     assert copied == 'kv_server.faults.respond(503, command="INCR", times=2)\n'
     page.click("form[aria-label='Add a fault'] .out button:text-is('Copy as request')")
     wait_until(lambda: "curl" in page.evaluate("navigator.clipboard.readText()"))
-    assert f"{server.url}/__control__/handles/kv_server/faults" in page.evaluate(
+    assert f"{server.url}/__control__/fakes/kv_server/faults" in page.evaluate(
         "navigator.clipboard.readText()"
     )
     press(page, "Remove")
     page.locator(".empty", has_text="No faults.").wait_for()
     page.select_option("select[name=kind]", "sequence")
     typed(page, "Add a fault", steps="503, ok, drop")
-    wait_until(lambda: len(server.ask("GET", "/handles/kv_server/faults")[1]) == 1)
+    wait_until(lambda: len(server.ask("GET", "/fakes/kv_server/faults")[1]) == 1)
     page.select_option("select[name=kind]", "respond")
     typed(page, "Add a fault", status="99999")
     page.locator("form[aria-label='Add a fault'] .out .bad").wait_for()
-    window.problems.clear()
-    server.ask("DELETE", "/handles/kv_server/faults")
+    window.violations.clear()
+    server.ask("DELETE", "/fakes/kv_server/faults")
 
 
 def test_every_kind_of_fault_can_be_added_and_has_a_sentence(page: Any, server: Server) -> None:
@@ -603,21 +603,21 @@ def test_every_kind_of_fault_can_be_added_and_has_a_sentence(page: Any, server: 
             typed(page, "Add a fault", **values)
             said(page, "Add a fault", "Added.")
         assert page.locator(".sentences li").count() == len(kinds)
-        server.ask("DELETE", f"/handles/{name}/faults")
+        server.ask("DELETE", f"/fakes/{name}/faults")
 
 
 def test_what_was_made_by_hand_is_copied_as_code_that_does_the_same(
     page: Any, kv_server: Any, queue: Any, broker: Any, fakecloud: Any
 ) -> None:
     made = [
-        ("/handles/kv_server/requests", {"body": ["SET", "it's", 'a "quoted" \n line ä']}),
-        ("/handles/queue/requests", {"method": "POST", "target": "/v2/queues", "headers": {"X-A": "b"},
+        ("/fakes/kv_server/requests", {"body": ["SET", "it's", 'a "quoted" \n line ä']}),
+        ("/fakes/queue/requests", {"method": "POST", "target": "/v2/queues", "headers": {"X-A": "b"},
                                      "body": {"queueName": "ordered", "parallelism": 2}}),
         ("/call", {"object": "broker", "name": "create_topic", "args": ["mails", 2]}),
         ("/clock", {"action": "move_to", "to": "2030-01-01T00:00:00Z"}),
         ("/clock", {"action": "advance", "by": "90m"}),
-        ("/handles/kv_server/faults", {"kind": "respond", "args": [503], "command": "INCR"}),
-        ("/handles/queue/faults", {"kind": "sequence", "args": [[503, None, "drop"]]}),
+        ("/fakes/kv_server/faults", {"kind": "respond", "args": [503], "command": "INCR"}),
+        ("/fakes/queue/faults", {"kind": "sequence", "args": [[503, None, "drop"]]}),
         ("/snapshots", {}),
     ]  # fmt: skip
     fixtures = {
@@ -646,35 +646,37 @@ def test_any_request_is_sent(page: Any, server: Server) -> None:
     said(page, "Any request", "Status 200")
 
 
-def test_problems_are_counted_and_advise_in_terms_of_the_server(page: Any, server: Server) -> None:
+def test_violations_are_counted_and_advise_in_terms_of_the_server(
+    page: Any, server: Server
+) -> None:
     sent(server, "queue", "/v2/publish/https://app.example/hook")
     server.ask("POST", "/clock", {"action": "advance", "by": "1s"})
     page.locator("#nav .many.bad").wait_for()
-    at(page, "problems", ".problem")
-    told = page.inner_text(".problem")
+    at(page, "violations", ".violation")
+    told = page.inner_text(".violation")
     assert "serve --forward https://app.example=" in told
     assert "serve --load state.json" in told
     assert "https://app.example/hook" in told
     assert "destinations.respond" not in told
 
 
-def test_problems_of_one_cause_are_one_card_with_its_times(page: Any, server: Server) -> None:
-    server.ask("POST", "/handles/kv_server/faults", {"kind": "respond", "args": [503]})
+def test_violations_of_one_cause_are_one_card_with_its_times(page: Any, server: Server) -> None:
+    server.ask("POST", "/fakes/kv_server/faults", {"kind": "respond", "args": [503]})
     for number in range(4):
         sent(server, "queue", f"/v2/publish/https://app.example/hook{number % 2}")
     sent(server, "queue", "/v2/publish/https://other.example/x")
     server.ask("POST", "/clock", {"action": "advance", "by": "1s"})
     server.ask("POST", "/clock", {"action": "advance", "by": "1h"})
-    at(page, "problems", ".problem")
+    at(page, "violations", ".violation")
     # A fault that has not fired yet may still fire.
-    holds(page, "document.querySelectorAll('.problem').length === 2")
+    holds(page, "document.querySelectorAll('.violation').length === 2")
     many = page.inner_text("#nav .many.bad")
     assert sum(int(one.split()[0]) for one in page.locator("h2 .many").all_inner_texts()) == int(
         many
     )
-    page.locator(".problem h2 + .soft", has_text="2026-01-01 00:").first.wait_for()
-    page.locator(".problem h2 + .soft", has_text=re.compile(r":\d\d to 2026-")).first.wait_for()
-    page.click(".problem li a:text-is('https://app.example/hook1')")
+    page.locator(".violation h2 + .soft", has_text="2026-01-01 00:").first.wait_for()
+    page.locator(".violation h2 + .soft", has_text=re.compile(r":\d\d to 2026-")).first.wait_for()
+    page.click(".violation li a:text-is('https://app.example/hook1')")
     page.locator(".trace-row", has_text="POST /hook1").first.wait_for()
 
 
@@ -718,8 +720,8 @@ def test_the_clock_moves_by_its_buttons(page: Any, server: Server, window: Windo
     page.fill("#by", "soon")
     page.press("#by", "Enter")
     page.locator("#notice", has_text="is not a duration").wait_for()
-    assert window.problems == ["400 /__control__/clock"]
-    window.problems.clear()
+    assert window.violations == ["400 /__control__/clock"]
+    window.violations.clear()
     page.click("#freeze")
     holds(page, "document.getElementById('freeze').textContent === 'Freeze'")
 
@@ -795,7 +797,7 @@ def test_the_environment_is_copied_as_shells_read_it(page: Any, server: Server) 
     ]
     at(page, "connect")
     text = page.inner_text("pre[aria-label=environment]")
-    for one in server.summary["handles"]:
+    for one in server.summary["fakes"]:
         for name, content in one["env"].items():
             assert f"{name}={content}" in text
 
@@ -825,7 +827,7 @@ def test_ten_thousand_entries_are_in_reach_and_few_in_the_page(page: Any, server
             const {entries, journal} = await import("/console/journal.js");
             entries.cover(Array.from({length: 10000}, (_, index) => ({
                 number: index + 1, began: index + 1, at_us: 1767225600000000 + index, kind: "call",
-                handle: "kv_server", actor: "client", peer: "kv_server", ok: true, done: true,
+                fake: "kv_server", actor: "client", peer: "kv_server", ok: true, done: true,
                 depth: 0, cause: 0, faults: [], findings: [],
                 subjects: [{kind: "key", name: `key:${index + 1}`, fake: "kv_server"}],
                 text: {what: `SET key:${index + 1}`, answer: "OK", lines: [], note: ""},
@@ -906,13 +908,13 @@ def fill_all(server: Server) -> None:
         Upstash_Schedule_Id="s",
     )
     sent(server, "queue", "/v2/trigger/http://127.0.0.1:9/flow", Upstash_Workflow_RunId="wfr_1")
-    server.ask("POST", "/handles/kv_server/faults", {"kind": "respond", "args": [503]})
+    server.ask("POST", "/fakes/kv_server/faults", {"kind": "respond", "args": [503]})
     server.ask("POST", "/clock", {"action": "advance", "by": "1m"})
     server.ask("POST", "/snapshots", {"id": "one"})
 
 
 PLACES = (
-    "connect", "find?search=h", "activity", "activity/@", "time", "problems", "snapshots",
+    "connect", "find?search=h", "activity", "activity/@", "time", "violations", "snapshots",
     "fake/kv_server/keys", "fake/kv_server/keys/h", "fake/kv_server/commands",
     "fake/kv_server/indexes/i", "fake/kv_server/faults", "fake/kv_server/request",
     "fake/vector_index/vectors/v1", "fake/vector_index/namespaces",
@@ -1146,7 +1148,7 @@ def test_a_notice_shows_while_the_clock_moves(
         notice = page.locator("#notice", has_text="Moving the clock to 2026-01-01 00:05:00 UTC…")
         notice.wait_for()
         # It stays on other pages, and while they say that they have nothing to say.
-        at(page, "problems", "h1:text-is('Problems')")
+        at(page, "violations", "h1:text-is('Violations')")
         assert notice.is_visible()
         box = notice.bounding_box()
         assert 0 <= box["x"] <= box["x"] + box["width"] <= width
@@ -1159,8 +1161,8 @@ def test_a_notice_shows_while_the_clock_moves(
         page.locator("#notice", has_text="Moving the clock…").wait_for()
         moves.pop().fulfill(status=400, json={"error": {"type": "Refused", "message": "no way"}})
         page.locator("#notice", has_text="no way").wait_for()
-        assert window.problems == ["400 /__control__/clock"]
-        window.problems.clear()
+        assert window.violations == ["400 /__control__/clock"]
+        window.violations.clear()
     finally:
         page.unroute("**/__control__/clock")
         page.set_viewport_size(Window.SIZE)

@@ -14,12 +14,12 @@ from .conftest import Serve
 @pytest.mark.slow
 def test_histories_of_the_server_keep_what_was_asked_for(serve: Serve) -> None:
     server = serve("queue", "--queue", f'limits={{"parallelism": {AT_ONCE}}}')
-    queue = server.handle("queue")
+    queue = server.fake("queue")
     world = World(queue["url"], queue["env"]["QSTASH_TOKEN"], "", wishes(5, 60, rated=5), 5)
     with loopback(world.receive) as base:
         world.base = base
         world.run(lambda: len(server.call("queue", "pending")))
-    _, attempts = server.ask("GET", "/handles/queue/attempts")
+    _, attempts = server.ask("GET", "/fakes/queue/attempts")
     world.history.tried = [
         Tried(one["message"], one["url"], _us(one["at"]), one["status"]) for one in attempts
     ]

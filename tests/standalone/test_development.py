@@ -216,7 +216,7 @@ def test_no_page_can_use_public_credentials(known: Server, name: str) -> None:
     url = f"http://{place.rpartition('@')[2].rpartition('//')[2]}{target}"
     (headers,) = (
         one["headers"]
-        for one in known.summary["handles"]
+        for one in known.summary["fakes"]
         if one["url"] == place or (name == "REDIS_URL" and one["name"] == "kv_server")
     )
     for page, sent in PAGE.items():
@@ -228,12 +228,12 @@ def test_no_page_can_use_public_credentials(known: Server, name: str) -> None:
                   "Access-Control-Request-Headers": "authorization"})  # fmt: skip
     assert asked.status >= 400
     assert not [header for header in asked.headers if header.lower().startswith("access-control")]
-    kv = known.summary["handles"][0]
+    kv = known.summary["fakes"][0]
     assert fetch("GET", f"{kv['url']}/dbsize", headers=kv["headers"]).data == b'{"result":0}'
 
 
 def test_applications_are_let_in(known: Server) -> None:
-    kv = known.summary["handles"][0]
+    kv = known.summary["fakes"][0]
     port = kv["url"].rpartition(":")[2]
     for sent in ({"Sec-Fetch-Mode": "cors"}, {"Host": f"localhost:{port}"},
                  {"Accept": "text/html"}, {"Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"},

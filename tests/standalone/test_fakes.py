@@ -26,7 +26,7 @@ def cloud() -> Iterator[Cloud]:
 
 
 def post(cloud: Cloud, name: str, **body: Any) -> tuple[int, Any]:
-    return ask(ControlApp(cloud, "token"), "POST", f"/handles/{name}/requests", body)
+    return ask(ControlApp(cloud, "token"), "POST", f"/fakes/{name}/requests", body)
 
 
 def test_a_stream_without_end_is_left_to_a_client(cloud: Cloud) -> None:
@@ -69,8 +69,8 @@ def test_a_cursor_leads_over_each_entry_once_while_they_are_written() -> None:
 # -- views -----------------------------------------------------------------------------------------
 
 
-def view(handle: Any) -> dict[str, Any]:
-    content: dict[str, Any] = report_part(handle.fixture, "data").content(handle)
+def view(fake: Any) -> dict[str, Any]:
+    content: dict[str, Any] = report_part(fake.fixture, "data").content(fake)
     return content
 
 

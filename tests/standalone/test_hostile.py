@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.cloud.base import begin_test
-from pytest_fakecloud.core.violations import Problems
+from pytest_fakecloud.core.violations import Violations
 from pytest_fakecloud.http.messages import Answer, Request, Stream
 from pytest_fakecloud.recordings.archives import archive
 from pytest_fakecloud.standalone.addresses import Hosts
@@ -108,16 +108,16 @@ def test_every_request_is_answered_in_words(
             continue
         assert isinstance(answer, Answer)
         assert isinstance(answer.body, bytes)
-        bugs = [problem.text for problem in cloud.problems() if problem.kind == "bug"]
+        bugs = [violation.text for violation in cloud.violations() if violation.kind == "bug"]
         assert answer.status < 500, (method, target, body, bugs)
         assert bugs == []
         if answer.status >= 400:
             assert json.loads(answer.body)["error"]["message"]
     # Back to the beginning, with the four that are always there.
-    for handle in cloud.fakes()[4:]:
-        handle.close()
+    for fake in cloud.fakes()[4:]:
+        fake.close()
     for fixture in ("kv_server", "vector_index", "broker", "queue"):
-        if fixture not in [handle.name for handle in cloud.fakes()]:
+        if fixture not in [fake.name for fake in cloud.fakes()]:
             cloud._start(fixture, {})
     begin_test(cloud)
     assert ask(app, "GET", "/state")[0] == 200
@@ -142,7 +142,7 @@ def test_a_place_that_cannot_be_had_is_refused(app: ControlApp) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         for place in ({"port": taken.getsockname()[1]}, {"host": "192.0.2.1"}):
             body = {"fixture": "kv_server", "settings": place}
-            assert message(ask(app, "POST", "/handles", body))
+            assert message(ask(app, "POST", "/fakes", body))
 
 
 OPEN = {"host": "0.0.0.0", "token": "local-kv-token"}
@@ -153,7 +153,7 @@ def test_the_control_api_opens_no_fake_to_a_network(
     settings: dict[str, Any], app: ControlApp, server: Server
 ) -> None:
     """Only who starts the server decides that, with ``serve --host``."""
-    said = message(ask(app, "POST", "/handles", {"fixture": "kv_server", "settings": settings}))
+    said = message(ask(app, "POST", "/fakes", {"fixture": "kv_server", "settings": settings}))
     assert "reachable from other machines: start the server with --host" in said
     status, answer = server.ask("POST", "/clouds", {"services": {"kv": settings}})
     assert (status, "reachable from other machines" in str(answer)) == (422, True)
@@ -162,7 +162,7 @@ def test_the_control_api_opens_no_fake_to_a_network(
 def test_a_server_of_the_network_opens_no_fake_with_public_credentials(serve: Serve) -> None:
     server = serve("--random", "--host", "0.0.0.0")
     body = {"fixture": "kv_server", "settings": OPEN}
-    status, answer = server.ask("POST", "/handles", body)
+    status, answer = server.ask("POST", "/fakes", body)
     assert (status, "public credentials" in str(answer)) == (422, True)
     status, answer = server.ask("POST", "/clouds", {"services": {"kv": OPEN}})
     assert (status, "public credentials" in str(answer)) == (422, True)
@@ -170,11 +170,11 @@ def test_a_server_of_the_network_opens_no_fake_with_public_credentials(serve: Se
 
 def test_a_fake_with_public_credentials_is_guarded_whoever_starts_it(server: Server) -> None:
     public = {"token": "local-kv-token"}
-    _, handle = server.ask(
-        "POST", "/handles", {"fixture": "kv_server", "settings": public | {"name": "more"}}
+    _, fake = server.ask(
+        "POST", "/fakes", {"fixture": "kv_server", "settings": public | {"name": "more"}}
     )
     _, cloud = server.ask("POST", "/clouds", {"services": {"kv": public}})
-    urls = [handle["url"], cloud["env"]["UPSTASH_REDIS_REST_URL"]]
+    urls = [fake["url"], cloud["env"]["UPSTASH_REDIS_REST_URL"]]
     for url in urls:
         page = {"Sec-Fetch-Site": "cross-site"}
         target = f"{url}/set/a/b?_token=local-kv-token"
@@ -211,7 +211,7 @@ def test_a_clock_that_runs_over_the_last_instant_is_told_as_that() -> None:
         cloud._time._frozen_us = late
         cloud._time.call_at(late + 10**12, lambda due_us: None)
         fetch("POST", kv.url, json=["PING"], headers=kv.headers)
-        for path in ("/state", "/clock", "/journal", "/problems", "/handles/kv_server/view"):
+        for path in ("/state", "/clock", "/journal", "/violations", "/fakes/kv_server/view"):
             status, answer = ask(app, "GET", path)
             assert status == 200, answer
         last = "9999-12-31T23:59:59.999999+00:00"
@@ -231,31 +231,33 @@ def test_the_control_api_keeps_nothing_of_its_own_requests(app: ControlApp) -> N
         ask(app, "GET", "/journal")
         ask(app, "POST", "/nothing/here", {"x": "y" * 1000})
     assert app.recorder.entries == []
-    assert app.problems == []
+    assert app.violations == []
 
 
-def test_the_problems_of_a_server_are_bounded() -> None:
-    problems = Problems()
-    problems.keep, problems.keep_exceptions = 20, 0
+def test_the_violations_of_a_server_are_bounded() -> None:
+    violations = Violations()
+    violations.keep, violations.keep_exceptions = 20, 0
     for number in range(200):
         try:
             raise ValueError(number) from KeyError(1)
         except ValueError as error:
-            problems.report("bug", f"{number} " + "x" * 10**6, exception=error)
-    assert [problem.text.split()[0] for problem in problems] == [str(n) for n in range(180, 200)]
-    assert sum(len(problem.text) for problem in problems) < 500_000
+            violations.report("bug", f"{number} " + "x" * 10**6, exception=error)
+    assert [violation.text.split()[0] for violation in violations] == [
+        str(n) for n in range(180, 200)
+    ]
+    assert sum(len(violation.text) for violation in violations) < 500_000
     # The frames of an exception reference everything in the request.
-    assert all(problem.exception is not None for problem in problems)
+    assert all(violation.exception is not None for violation in violations)
     assert not any(
-        p.exception.__traceback__ or p.exception.__cause__ for p in problems if p.exception
+        p.exception.__traceback__ or p.exception.__cause__ for p in violations if p.exception
     )
 
 
 @pytest.mark.slow
-def test_a_server_of_weeks_forgets_old_problems(serve: Serve) -> None:
+def test_a_server_of_weeks_forgets_old_violations(serve: Serve) -> None:
     server = serve("vector")
-    handle = server.summary["handles"][0]
-    url, headers = handle["url"], handle["headers"]
+    fake = server.summary["fakes"][0]
+    url, headers = fake["url"], fake["headers"]
     parts = urlsplit(url)
     head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=20) as sock:
@@ -267,10 +269,10 @@ def test_a_server_of_weeks_forgets_old_problems(serve: Serve) -> None:
             answered = b""
             while answered.count(b"HTTP/1.1 4") < 100:
                 answered += sock.recv(65536)
-    status, problems = server.ask("GET", "/problems")
-    assert (status, len(problems)) == (200, 1000)
-    assert "/nothing/1099:" in problems[-1]["text"]
-    assert "/nothing/100:" in problems[0]["text"]
+    status, violations = server.ask("GET", "/violations")
+    assert (status, len(violations)) == (200, 1000)
+    assert "/nothing/1099:" in violations[-1]["text"]
+    assert "/nothing/100:" in violations[0]["text"]
 
 
 def test_a_stream_nobody_reads_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,7 +300,7 @@ def test_a_stream_nobody_reads_keeps_nothing(monkeypatch: pytest.MonkeyPatch) ->
 # -- its own bugs ----------------------------------------------------------------------------------
 
 
-def test_a_bug_of_the_control_app_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_of_the_control_app_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
 
     def broken(request: Request) -> object:
@@ -309,16 +311,16 @@ def test_a_bug_of_the_control_app_is_a_problem(monkeypatch: pytest.MonkeyPatch) 
         with monkeypatch.context() as patch:
             patch.setattr(app, "find_route", lambda request: broken)
             assert ask(app, "GET", "/seed")[0] == 500
-        ((problem,), (text,)) = ask(app, "GET", "/problems")[1], said
-        assert problem["kind"] == "bug"
-        (line, *trace), (said_line, *said_trace) = problem["text"].split("\n"), text.split("\n")
+        ((violation,), (text,)) = ask(app, "GET", "/violations")[1], said
+        assert violation["kind"] == "bug"
+        (line, *trace), (said_line, *said_trace) = violation["text"].split("\n"), text.split("\n")
         assert line.startswith(said_line)
         assert trace == said_trace
         assert "control: GET /__control__/seed made the fake itself fail: LookupError" in text
         assert "Traceback" in text
         app.server_failed(OSError("no sockets"))
         assert "the server failed: OSError" in said[-1]
-        assert ask(app, "GET", "/state")[1]["problems"] == 2
+        assert ask(app, "GET", "/state")[1]["violations"] == 2
 
 
 def test_serve_says_its_bugs_on_stderr() -> None:
@@ -341,7 +343,7 @@ def test_serve_says_its_bugs_on_stderr() -> None:
     try:
         server = Server(process, json.loads(process.stdout.readline()))
         assert server.ask("GET", "/seed")[0] == 500
-        assert "lost" in server.ask("GET", "/problems")[1][0]["text"]
+        assert "lost" in server.ask("GET", "/violations")[1][0]["text"]
     finally:
         process.terminate()
         _, errors = process.communicate(timeout=20)

@@ -29,7 +29,7 @@ STOPS_WITHIN = 10
 
 def loaded(serve: Serve, entries: int = 200) -> tuple[Any, Server]:
     running = serve("kv", "--kv-token", TOKEN, "--journal-entries", str(entries))
-    host, _, port = running.summary["handles"][0]["url"].removeprefix("http://").rpartition(":")
+    host, _, port = running.summary["fakes"][0]["url"].removeprefix("http://").rpartition(":")
     return running, Server(running.process, (host, int(port)))
 
 
@@ -61,7 +61,7 @@ def test_a_stop_under_load_is_soon(serve: Serve) -> None:
 
 def test_a_stop_with_open_streams_and_long_polls(serve: Serve) -> None:
     running = serve("kv", "broker", "--broker", 'topics={"t": 1}')
-    kv, broker = running.summary["handles"]
+    kv, broker = running.summary["fakes"]
     threads = [
         threading.Thread(target=hold, args=(url, headers))
         for url, headers in (

@@ -77,14 +77,14 @@ CALLS: list[tuple[str, str, Any]] = [
     ("PUT", "/seed", {"seed": "a"}),
     ("PUT", "/seed", {"seed": 5}),
     ("GET", "/journal", None),
-    ("GET", "/problems", None),
-    ("GET", "/handles/{name}", None),
-    ("POST", "/handles/{name}/requests", {"method": "GET", "target": "/v2/messages", "headers": {}}),
-    ("POST", "/handles/{name}/faults", {"kind": "drop", "args": [], "times": 1, "route": "publish"}),
-    ("GET", "/handles/{name}/faults", None),
-    ("DELETE", "/handles/{name}/faults", None),
-    ("GET", "/handles/{name}/attempts", None),
-    ("GET", "/handles/{name}/dead-letters", None),
+    ("GET", "/violations", None),
+    ("GET", "/fakes/{name}", None),
+    ("POST", "/fakes/{name}/requests", {"method": "GET", "target": "/v2/messages", "headers": {}}),
+    ("POST", "/fakes/{name}/faults", {"kind": "drop", "args": [], "times": 1, "route": "publish"}),
+    ("GET", "/fakes/{name}/faults", None),
+    ("DELETE", "/fakes/{name}/faults", None),
+    ("GET", "/fakes/{name}/attempts", None),
+    ("GET", "/fakes/{name}/dead-letters", None),
     ("POST", "/snapshots", {"id": "before"}),
     ("GET", "/snapshots", None),
     ("POST", "/snapshots/{id}", {}),
@@ -95,14 +95,14 @@ CALLS: list[tuple[str, str, Any]] = [
     ("POST", "/load", {"state": {"kv": {"values": {"k": "v"}}}}),
     ("POST", "/replay", {"archive": {"log": {"entries": []}}}),
     ("POST", "/call", {"object": "queue", "name": "publish", "args": [5], "kwargs": {}}),
-    ("POST", "/reset", {"handle": "queue"}),
+    ("POST", "/reset", {"fake": "queue"}),
     ("POST", "/begin", {"now": "2026-01-01T00:00:00Z", "clock": "frozen"}),
-    ("POST", "/handles", {"fixture": "callback_capture", "settings": {}}),
+    ("POST", "/fakes", {"fixture": "callback_capture", "settings": {}}),
 ]  # fmt: skip
 
 
 def test_requests_and_responses_are_as_described(server: Server, document: dict[str, Any]) -> None:
-    queue = server.handle("queue")
+    queue = server.fake("queue")
     for delay in ("0s", "1h"):
         fetch(
             "POST", f"{queue['url']}/v2/publish/https://app.test/hook", body=b"x",
@@ -122,7 +122,7 @@ def test_requests_and_responses_are_as_described(server: Server, document: dict[
             )
             assert list(mistakes(body, wanted["content"][JSON]["schema"], document)) == [], path
     assert answer["fixture"] == "callback_capture"
-    server.ask("DELETE", f"/handles/{answer['name']}")
+    server.ask("DELETE", f"/fakes/{answer['name']}")
     for entry in server.ask("GET", "/clouds")[1]:
         server.ask("DELETE", f"/clouds/{entry['id']}")
 

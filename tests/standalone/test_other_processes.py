@@ -69,7 +69,7 @@ def test_curl_alone_follows_the_guide(server: Server) -> None:
     assert before["now"] == "2026-01-01T00:00:00+00:00"
     assert json.loads(curl(*shlex.split(line)[1:]))["now"] == "2026-01-02T00:00:00+00:00"
     assert json.loads(curl(f"{server.url}/__control__/ready")) == {"ready": True}
-    kv = server.summary["handles"][0]
+    kv = server.summary["fakes"][0]
     token = kv["headers"]["Authorization"]
     assert curl("-H", f"Authorization: {token}", f"{kv['url']}/set/a/1") == '{"result":"OK"}'
     assert curl("-H", f"Authorization: {token}", f"{kv['url']}/get/a") == '{"result":"1"}'

@@ -64,7 +64,7 @@ def test_deliveries_are_forwarded_where_that_was_named(serve: Serve) -> None:
         server = serve(
             "queue", "--forward", f"https://app.example={target}/base", "--clock", "frozen"
         )
-        queue = server.summary["handles"][0]
+        queue = server.summary["fakes"][0]
         for _ in range(2):
             answer = fetch(
                 "POST",

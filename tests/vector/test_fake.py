@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 import pytest
 
-from pytest_fakecloud.cloud.fake import Context, Handle
+from pytest_fakecloud.cloud.fake import Context, Fake
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.settings import read
 from pytest_fakecloud.vector.fake import VectorIndex
@@ -243,7 +243,7 @@ def test_a_namespace_that_does_not_exist_is_an_error(index: VectorIndex) -> None
 
 
 def test_dir_shows_what_a_test_may_use(index: VectorIndex) -> None:
-    own = {name for name in dir(index) if not name.startswith("_")} - set(dir(Handle))
+    own = {name for name in dir(index) if not name.startswith("_")} - set(dir(Fake))
     assert own == {
         "aio", "assert_not_queried", "assert_not_upserted", "assert_queried", "assert_upserted",
         "clock",
@@ -393,7 +393,7 @@ def test_an_embedding_of_ones_own(context: Context) -> None:
         answer = post(index, "/upsert-data", {"id": "b", "data": "y"})
         assert answer["status"] == 422
         assert "no vector for the text 'y'" in answer["error"]
-        assert [problem.kind for problem in context.problems] == []
+        assert [violation.kind for violation in context.violations] == []
 
 
 def test_limits_are_a_mapping_or_an_object() -> None:

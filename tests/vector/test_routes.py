@@ -55,7 +55,7 @@ def make() -> Iterator[Callable[..., Api]]:
     for api in made:
         api.http.close()
         api.index.close()
-        assert [p for p in api.context.problems if p.kind == "bug"] == []
+        assert [p for p in api.context.violations if p.kind == "bug"] == []
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_a_head_request_is_refused(api: Api) -> None:
 @pytest.mark.parametrize("path", ["/", "/nope", "/upserts", "/info/extra"])
 def test_an_unknown_path_is_a_json_error(api: Api, path: str) -> None:
     assert api.error(path)[0] == 404
-    assert [problem.kind for problem in api.context.problems] == ["unrouted"]
+    assert [violation.kind for violation in api.context.violations] == ["unrouted"]
 
 
 @pytest.mark.parametrize(
@@ -172,6 +172,6 @@ def test_every_request_of_the_search_clients_names_their_product(
         404,
         f"Upstash Search is not faked, only Upstash Vector: POST {path}",
     )
-    (problem,) = api.context.problems
-    assert (problem.kind, problem.facts["path"]) == ("unrouted", path)
-    assert "Upstash Search is not faked, only Upstash Vector" in problem.text
+    (violation,) = api.context.violations
+    assert (violation.kind, violation.facts["path"]) == ("unrouted", path)
+    assert "Upstash Search is not faked, only Upstash Vector" in violation.text

@@ -26,22 +26,22 @@ PREVIEW = 2000
 """Maximum number of characters of a value in a row of records."""
 
 
-def _topics(handle: Broker) -> list[str]:
-    return [topic.name for topic in handle.topics()]
+def _topics(fake: Broker) -> list[str]:
+    return [topic.name for topic in fake.topics()]
 
 
-def _groups(handle: Broker) -> list[str]:
-    return [group.name for group in handle.groups()]
+def _groups(fake: Broker) -> list[str]:
+    return [group.name for group in fake.groups()]
 
 
-def state(handle: Broker) -> State:
+def state(fake: Broker) -> State:
     """Return partitions, topics and groups, and what each group has read of the partitions."""
     partitions = {
         f"{name}-{partition['partition']}": {"start": partition["start"], "end": partition["end"]}
-        for name in _topics(handle)
-        for partition in _partitions(handle, name)
+        for name in _topics(fake)
+        for partition in _partitions(fake, name)
     }
-    engine, groups = handle._engine, [view._described() for view in handle.groups()]
+    engine, groups = fake._engine, [view._described() for view in fake.groups()]
     sections: State = {"partitions": partitions}
     if isinstance(engine, MemoryEngine):
         with engine.state, engine.state.lock:
@@ -74,8 +74,8 @@ def state(handle: Broker) -> State:
     return sections
 
 
-def _partitions(handle: Broker, name: str) -> list[View]:
-    topic = handle.topic(name)
+def _partitions(fake: Broker, name: str) -> list[View]:
+    topic = fake.topic(name)
     offsets = zip(topic.start_offsets, topic.end_offsets, strict=True)
     return [
         {"partition": number, "start": start, "end": end}
@@ -87,31 +87,31 @@ def _name_of(at: TopicPartition) -> str:
     return f"{at.topic}-{at.partition}"
 
 
-def topics(handle: Broker, page_query: PageQuery) -> View:
-    return page_of_names(_topics(handle), page_query, lambda name: _topic(handle, name))
+def topics(fake: Broker, page_query: PageQuery) -> View:
+    return page_of_names(_topics(fake), page_query, lambda name: _topic(fake, name))
 
 
-def topic(handle: Broker, id: str, page_query: PageQuery) -> View:
-    if id not in _topics(handle):
+def topic(fake: Broker, id: str, page_query: PageQuery) -> View:
+    if id not in _topics(fake):
         raise NotFound(f"there is no topic {id!r:.200}")
-    return _topic(handle, id)
+    return _topic(fake, id)
 
 
-def _topic(handle: Broker, name: str) -> View:
-    partitions = _partitions(handle, name)
+def _topic(fake: Broker, name: str) -> View:
+    partitions = _partitions(fake, name)
     count = sum(partition["end"] - partition["start"] for partition in partitions)
     return {"name": name, "records": count, "partitions": partitions}
 
 
-def records(handle: Broker, page_query: PageQuery) -> View:
+def records(fake: Broker, page_query: PageQuery) -> View:
     """Return a page of a topic's records, newest first.
 
     With ``offset`` or ``at`` (a time), the page begins at that record and goes on to newer ones.
     """
     name = page_query.filters.get("topic", "")
-    if name not in _topics(handle):
+    if name not in _topics(fake):
         raise NotFound(f"there is no topic {name!r:.200}: pass `topic`, the name of a topic")
-    every = handle.topic(name).records
+    every = fake.topic(name).records
     sign = 1 if page_query.filters.get("offset") or page_query.filters.get("at") else -1
     page = page_of(
         _filtered(every, page_query),
@@ -146,11 +146,11 @@ def _record(record: Record) -> View:
     }
 
 
-def record(handle: Broker, id: str, page_query: PageQuery) -> View:
+def record(fake: Broker, id: str, page_query: PageQuery) -> View:
     """Return one record in full, by ``<partition>-<offset>``."""
     name = page_query.filters.get("topic", "")
-    if name in _topics(handle):
-        for record in handle.topic(name).records:
+    if name in _topics(fake):
+        for record in fake.topic(name).records:
             if f"{record.partition}-{record.offset}" == id:
                 return _record(record) | {
                     "topic": name,
@@ -164,31 +164,31 @@ def record(handle: Broker, id: str, page_query: PageQuery) -> View:
     )
 
 
-def groups(handle: Broker, page_query: PageQuery) -> View:
-    return page_of_names(_groups(handle), page_query, lambda name: group_view(handle.group(name)))
+def groups(fake: Broker, page_query: PageQuery) -> View:
+    return page_of_names(_groups(fake), page_query, lambda name: group_view(fake.group(name)))
 
 
-def group(handle: Broker, id: str, page_query: PageQuery) -> View:
-    if id not in _groups(handle):
+def group(fake: Broker, id: str, page_query: PageQuery) -> View:
+    if id not in _groups(fake):
         raise NotFound(f"there is no consumer group {id!r:.200}")
-    return group_view(handle.group(id))
+    return group_view(fake.group(id))
 
 
-def content(handle: Broker) -> View:
+def content(fake: Broker) -> View:
     """Return the topics with their newest records, and the consumer groups."""
 
     def show(name: str) -> View:
-        all_records = handle.topic(name).records
+        all_records = fake.topic(name).records
         return {
             "name": name,
             "count": len(all_records),
-            "partitions": _partitions(handle, name),
+            "partitions": _partitions(fake, name),
             "records": [plain(record._asdict()) for record in all_records[-MOST_IN_VIEW:]],
         }
 
     return {
-        "topics": [show(name) for name in _topics(handle)],
-        "groups": [group_view(group) for group in handle.groups()],
+        "topics": [show(name) for name in _topics(fake)],
+        "groups": [group_view(group) for group in fake.groups()],
     }
 
 
@@ -219,8 +219,8 @@ def group_view(view: GroupView) -> View:
     }
 
 
-def counts(handle: Broker) -> dict[str, int]:
-    return {"topics": len(_topics(handle)), "groups": len(_groups(handle))}
+def counts(fake: Broker) -> dict[str, int]:
+    return {"topics": len(_topics(fake)), "groups": len(_groups(fake))}
 
 
 LISTS = {

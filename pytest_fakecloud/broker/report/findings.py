@@ -39,9 +39,9 @@ def _group_of(call: Call) -> str:
     return str(call.facts.get("group"))
 
 
-def _calls_of(test: ObservedTest, handle: Any) -> list[Call]:
+def _calls_of(test: ObservedTest, fake: Any) -> list[Call]:
     """Return the calls of a broker except those of groups of which a call is not known in full."""
-    calls = test.calls_of(handle)
+    calls = test.calls_of(fake)
     unknown = {
         call.facts.get("group") for call in calls if call.reached and (call.cut or (
             call.route == "consume" and executed(call) and type(parsed(call.response_body)) is not list
@@ -55,10 +55,10 @@ def _received_records(call: Call) -> list[dict[str, Any]]:
     return answer if isinstance(answer, list) else []
 
 
-def _consume_calls(test: ObservedTest, handle: Any) -> dict[str, list[tuple[Call, list[_Place]]]]:
+def _consume_calls(test: ObservedTest, fake: Any) -> dict[str, list[tuple[Call, list[_Place]]]]:
     """Return the successful consume calls of each group, with the records that they returned."""
     calls_by_group: dict[str, list[tuple[Call, list[_Place]]]] = {}
-    for call in _calls_of(test, handle):
+    for call in _calls_of(test, fake):
         if call.route == "consume" and executed(call):
             places = list(map(_Place.of, _received_records(call)))
             calls_by_group.setdefault(_group_of(call), []).append((call, places))
@@ -71,14 +71,12 @@ def _committed_places(call: Call) -> list[_Place]:
     return [_Place.of(item) for item in items if type(item.get("offset")) is int]
 
 
-def _groups_without_commits(test: ObservedTest, handle: Any) -> set[str]:
+def _groups_without_commits(test: ObservedTest, fake: Any) -> set[str]:
     """Return the groups that disabled automatic commits and have committed nothing."""
     # Offsets in a deleted topic are only in the journal.
-    committed = {
-        event.data["group"] for event in test.events("commit") if event.handle == handle.name
-    }
-    committed |= {group.name for group in handle.groups() if group._described().committed}
-    calls = [call for call in _calls_of(test, handle) if call.route == "consume" and executed(call)]
+    committed = {event.data["group"] for event in test.events("commit") if event.fake == fake.name}
+    committed |= {group.name for group in fake.groups() if group._described().committed}
+    calls = [call for call in _calls_of(test, fake) if call.route == "consume" and executed(call)]
     automatic = {
         _group_of(call) for call in calls
         if call.request_headers.get("Kafka-Enable-Auto-Commit", "true").lower() != "false"
@@ -89,19 +87,19 @@ def _groups_without_commits(test: ObservedTest, handle: Any) -> set[str]:
 # -- commits ---------------------------------------------------------------------------------------
 
 
-def commit_too_high(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def commit_too_high(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find commits of an offset beyond the end, or beyond the last record that was received, with the
     partitions in which the offset is the next one (``fits``).
     """
     last_offset: dict[str, dict[tuple[str, int], int]] = {}
-    for call in _calls_of(test, handle):
+    for call in _calls_of(test, fake):
         group = _group_of(call)
         received = last_offset.setdefault(group, {})
         for place in map(_Place.of, _received_records(call)):
             partition = place.topic, place.partition
             received[partition] = max(place.offset, received.get(partition, -1))
         for place in _committed_places(call):
-            ends = test.lookups.end_offsets.get((handle.name, place.topic), ())
+            ends = test.lookups.end_offsets.get((fake.name, place.topic), ())
             if place.partition >= len(ends):
                 continue
             last, end = received.get((place.topic, place.partition)), ends[place.partition]
@@ -116,9 +114,9 @@ def commit_too_high(test: ObservedTest, handle: Any) -> Iterator[Finding]:
                 )  # fmt: skip
 
 
-def unknown_header(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def unknown_header(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find headers that the broker ignored and whose name is similar to one that it reads."""
-    sent = {name: (call, value) for call in reversed(_calls_of(test, handle))
+    sent = {name: (call, value) for call in reversed(_calls_of(test, fake))
             for name, value in call.request_headers.items()}  # fmt: skip
     for name, (call, value) in sent.items():
         prefix, _, setting = name.lower().partition("-")
@@ -129,18 +127,18 @@ def unknown_header(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             yield about_entry("unknown_header", call, header=name, known=meant, value=value)
 
 
-def committed_before_failure(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def committed_before_failure(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find records committed before a call to another fake failed, which no later call repeated, and
     not redelivered.
     """
     commits: dict[str, tuple[Call, int]] = {}
     uncommitted: dict[str, list[_Place]] = {}
-    call_numbers = {call.number for call in _calls_of(test, handle)}
-    last = {repr((call.handle, call.target, call.request_body)): call for call in test.calls}
+    call_numbers = {call.number for call in _calls_of(test, fake)}
+    last = {repr((call.fake, call.target, call.request_body)): call for call in test.calls}
     for call in test.calls:
         group = _group_of(call)
-        if call.handle != handle.name:
-            is_last = last[repr((call.handle, call.target, call.request_body))] is call
+        if call.fake != fake.name:
+            is_last = last[repr((call.fake, call.target, call.request_body))] is call
             if is_last and (call.status is None or call.status >= 500):
                 for name, (commit, count) in commits.items():
                     yield about_group("committed_before_failure", commit, name, records=count)
@@ -161,11 +159,11 @@ def committed_before_failure(test: ObservedTest, handle: Any) -> Iterator[Findin
                 commits[group], uncommitted[group] = (call, len(received) - len(left)), left
 
 
-def committed_automatically(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def committed_automatically(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find automatic commits of records that the instance, which commits itself, did not commit."""
     committed: dict[tuple[object, ...], int] = {}
     for event in test.events("commit", "auto commit"):
-        if event.handle != handle.name:
+        if event.fake != fake.name:
             continue
         instance, skipped = (event.data["group"], event.data["instance"]), 0
         for topic, partition, offset in event.data["offsets"]:
@@ -181,10 +179,10 @@ def committed_automatically(test: ObservedTest, handle: Any) -> Iterator[Finding
             )
 
 
-def never_committed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def never_committed(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find groups with automatic commits off that received records and committed nothing."""
-    without_commits = _groups_without_commits(test, handle)
-    for group, calls in _consume_calls(test, handle).items():
+    without_commits = _groups_without_commits(test, fake)
+    for group, calls in _consume_calls(test, fake).items():
         received = [place for _, places in calls for place in places]
         if received and group in without_commits:
             last = [call for call, places in calls if places][-1]
@@ -196,11 +194,11 @@ def never_committed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 # -- deliveries ------------------------------------------------------------------------------------
 
 
-def received_again(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def received_again(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find records that a group received more than once."""
     # Records that the same instances received in the same calls are one finding.
     together: dict[tuple[str, tuple[str, ...], Call, Call], list[_Place]] = {}
-    for group, consumed in _consume_calls(test, handle).items():
+    for group, consumed in _consume_calls(test, fake).items():
         deliveries: dict[_Place, list[Call]] = {}
         for call, places in consumed:
             for place in places:
@@ -209,10 +207,10 @@ def received_again(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             if len(calls) > 1:
                 by = tuple(str(call.facts.get("instance")) for call in calls)
                 together.setdefault((group, by, calls[0], calls[-1]), []).append(place)
-    without_commits = _groups_without_commits(test, handle)
+    without_commits = _groups_without_commits(test, fake)
     commits = [
         (call.number, (_group_of(call), place))
-        for call in _calls_of(test, handle)
+        for call in _calls_of(test, fake)
         for place in _committed_places(call)
     ]
     for (group, by, first, again), places in together.items():
@@ -225,7 +223,7 @@ def received_again(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         (command, times), *_ = [*repeated.most_common(1), ("", 0)]
         is_told = len(set(by)) == len(by) < 4
         last = [f"{place.of_partition}={place.offset}" for place in places if (group, place) in committed
-                and _commits_own_offsets(test, handle, group, place)]  # fmt: skip
+                and _commits_own_offsets(test, fake, group, place)]  # fmt: skip
         yield about_group(
             "received_again", again, group, severity="cause" if repeated or last else "hint",
             records=[f"{place.of_partition}@{place.offset}" for place in places], last=last,
@@ -235,13 +233,13 @@ def received_again(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _commits_own_offsets(test: ObservedTest, handle: Any, group: str, place: _Place) -> bool:
+def _commits_own_offsets(test: ObservedTest, fake: Any, group: str, place: _Place) -> bool:
     """Return whether a group commits the offsets of records themselves, and not the next ones: of the
     first record that it received, or each time that of the last.
     """
     received: list[int] = []
     commits: list[tuple[int, list[int]]] = []
-    for call in _calls_of(test, handle):
+    for call in _calls_of(test, fake):
         places = [*map(_Place.of, _received_records(call)), *_committed_places(call)]
         offsets = [
             other_place.offset
@@ -271,10 +269,10 @@ def _repeated_commands(test: ObservedTest, first: Call, again: Call) -> Counter[
     return repeated
 
 
-def started_at_end(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def started_at_end(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find groups without commits whose reset ``latest`` made them start after existing records."""
-    groups = {group_view.name: group_view._described() for group_view in handle.groups()}
-    for group, calls in _consume_calls(test, handle).items():
+    groups = {group_view.name: group_view._described() for group_view in fake.groups()}
+    for group, calls in _consume_calls(test, fake).items():
         received: dict[str, set[int]] = {}
         for place in (place for _, places in calls for place in places):
             received.setdefault(place.of_partition, set()).add(place.offset)
@@ -285,7 +283,7 @@ def started_at_end(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             at_end = member.config.auto_offset_reset == "latest"
             for tp, position in member.position.items() if at_end else ():
                 partition = f"{tp.topic}-{tp.partition}"
-                start = handle.topic(tp.topic).start_offsets[tp.partition]
+                start = fake.topic(tp.topic).start_offsets[tp.partition]
                 reached = min(received.get(partition, ()), default=position)
                 if tp not in committed and reached is not None and reached > start:
                     skipped[partition] = reached - start
@@ -294,16 +292,16 @@ def started_at_end(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             yield about_group("started_at_end", calls[0][0], group, **values)
 
 
-def topic_mismatch(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def topic_mismatch(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find empty topics that were consumed, while other topics have records that were not."""
     consumed = {
         topic: call
-        for calls in _consume_calls(test, handle).values()
+        for calls in _consume_calls(test, fake).values()
         for call, _ in calls
         for topic in call.facts["topic"]
     }
-    ends = {name: sum(offsets) for (fake, name), offsets in test.lookups.end_offsets.items()
-            if fake == handle.name}  # fmt: skip
+    ends = {name: sum(offsets) for (owner, name), offsets in test.lookups.end_offsets.items()
+            if owner == fake.name}  # fmt: skip
     others = [name for name, end in ends.items() if end and name not in consumed]
     is_empty = not any(map(ends.get, consumed))
     for topic, call in consumed.items() if others and is_empty else ():
@@ -311,10 +309,10 @@ def topic_mismatch(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             yield about("topic", "topic_mismatch", call, topic, others=others)
 
 
-def no_order(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def no_order(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find records without keys or given partitions that one call received from several partitions."""
-    placed = set(_topics_with_placed_records(test, handle))
-    for call in _calls_of(test, handle):
+    placed = set(_topics_with_placed_records(test, fake))
+    for call in _calls_of(test, fake):
         records = _received_records(call)
         unkeyed: dict[str, set[int]] = {}
         for record in records:
@@ -326,13 +324,13 @@ def no_order(test: ObservedTest, handle: Any) -> Iterator[Finding]:
                 yield about("topic", "no_order", call, topic, severity="hint", **values)
 
 
-def _topics_with_placed_records(test: ObservedTest, handle: Any) -> Iterator[str]:
+def _topics_with_placed_records(test: ObservedTest, fake: Any) -> Iterator[str]:
     """Yield the topics of records that were produced to a given partition."""
-    for call in test.calls_of(handle):
+    for call in test.calls_of(fake):
         for item in items_of(call.request_body) if call.route == "produce" else ():
             if item.get("partition") is not None:
                 yield from [str(item["topic"])] if "topic" in item else call.facts["topic"]
-    for action in test.actions_on(handle):
+    for action in test.actions_on(fake):
         arguments, named = action.call or ((), {})
         if action.kind == "produce" and arguments and named.get("partition") is not None:
             yield str(arguments[0])
@@ -341,14 +339,14 @@ def _topics_with_placed_records(test: ObservedTest, handle: Any) -> Iterator[str
 # -- members ---------------------------------------------------------------------------------------
 
 
-def shared_group(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def shared_group(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find groups shared by instances with dissimilar names, such as those of two services."""
     assignments = [
         (event.data["group"], event.data["assignment"].keys())
         for event in test.events("rebalance")
-        if event.handle == handle.name
+        if event.fake == fake.name
     ]
-    for group, calls in _consume_calls(test, handle).items():
+    for group, calls in _consume_calls(test, fake).items():
         by_instance: dict[str, set[_Place]] = {}
         for call, places in calls:
             by_instance.setdefault(str(call.facts.get("instance")), set()).update(places)
@@ -416,9 +414,9 @@ def addition(call: Call) -> tuple[object, set[str]] | None:
 def subjects(call: Call) -> Iterator[ReportSubject]:
     """Yield the topics and the group of a request."""
     for topic in call.facts.get("topic") or ():
-        yield ReportSubject("topic", str(topic), call.handle)
+        yield ReportSubject("topic", str(topic), call.fake)
     if call.facts.get("group"):
-        yield ReportSubject("group", str(call.facts["group"]), call.handle)
+        yield ReportSubject("group", str(call.facts["group"]), call.fake)
 
 
 def callers(rows: Iterable[ReportRow]) -> dict[int, ReportRow]:

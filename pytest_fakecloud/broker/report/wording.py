@@ -39,7 +39,7 @@ def summary(call: Call, lookups: Lookups) -> Summary | None:
             positions = _positions(parsed(call.request_body))
             return Summary(f"fetch {listed(list(map(_place, positions)))}", _answered_records(call))
         case "commit":
-            offsets = [_committed(item, call.handle, lookups) for item in items]
+            offsets = [_committed(item, call.fake, lookups) for item in items]
             return Summary(f"commit {listed(offsets) or 'delivered offsets'} as {member}", done)
         case "committed" if items:
             places = listed([f"{item['topic']}-{item['partition']}" for item in items])
@@ -78,7 +78,7 @@ def _message(item: dict[str, Any], topics: list[str], call: Call, lookups: Looku
         parts = [f"{topic}-{partition}"]
     if item.get("key"):
         parts.append(f"key {shortened(str(item['key']))}")
-    elif partition is None and len(lookups.end_offsets.get((call.handle, topic), ())) > 1:
+    elif partition is None and len(lookups.end_offsets.get((call.fake, topic), ())) > 1:
         parts.append("no key:")  # so the broker chose one of several partitions
     return " ".join([*parts, shortened(_value(item.get("value")), 60)])
 
@@ -115,10 +115,10 @@ def _positions(body: Any) -> list[dict[str, Any]]:
     return [body, *items] if body.get("topic") is not None else items
 
 
-def _committed(item: dict[str, Any], handle: str, lookups: Lookups) -> str:
+def _committed(item: dict[str, Any], fake: str, lookups: Lookups) -> str:
     topic, partition, offset = item["topic"], item["partition"], item["offset"]
     text = f"{topic}-{partition}={offset}"
-    ends = lookups.end_offsets.get((handle, str(topic)), ())
+    ends = lookups.end_offsets.get((fake, str(topic)), ())
     if isinstance(partition, int) and 0 <= partition < len(ends) and isinstance(offset, int):
         text += f" (the log ends at {ends[partition]})" if offset > ends[partition] else ""
     return text

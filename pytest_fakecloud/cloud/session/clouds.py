@@ -22,7 +22,7 @@ from ..base import (
     restore_credentials,
 )
 from ..cloud import Cloud
-from ..fake import Handle
+from ..fake import Fake
 from ..services import SERVICES, find, settings_class
 from .options import (
     PER_TEST_SETTINGS,
@@ -61,9 +61,9 @@ def publish_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], N
     seen: set[str] = set()
     ends: list[Callable[[], None]] = []
 
-    def publish(handle: Any) -> None:
+    def publish(fake: Any) -> None:
         is_first = not seen
-        variables = dict(handle.env)
+        variables = dict(fake.env)
         if cloud.authority is not None:
             variables.update(cloud.authority.variables)
         for name, value in variables.items():
@@ -74,8 +74,8 @@ def publish_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], N
             ends.append(_replace_default_opener())
 
     ends.append(cloud._context.listeners.add(publish))
-    for handle in cloud.fakes():
-        publish(handle)
+    for fake in cloud.fakes():
+        publish(fake)
     return partial(call_all, ends)
 
 
@@ -115,13 +115,13 @@ def _check_connections(early: Container[str], settings: Mapping[str, Any]) -> No
             )
 
 
-def _check_variables(former: Handle, handle: Handle) -> None:
+def _check_variables(former: Fake, fake: Fake) -> None:
     """Fail the test if a fake's variables differ from those of the early fake that it replaces."""
-    before, now = former.env, handle.env
+    before, now = former.env, fake.env
     changed = sorted(name for name in before | now if before.get(name) != now.get(name))
     if changed:
         raise misuse(
-            f"the settings of {handle.fixture} in {SESSION_SETTINGS} change {', '.join(changed)}, which "
+            f"the settings of {fake.fixture} in {SESSION_SETTINGS} change {', '.join(changed)}, which "
             "fakecloud_early has already set: set fakecloud_scope = session instead of fakecloud_early"
         )
 
@@ -147,20 +147,20 @@ class _Changes:
         self._began = 0 if is_from_start else self._recorder.reserve()
         self._plans = {} if is_from_start else {one: one._plans() for one in cloud.fakes()}
         self._allowed = 0 if is_from_start else len(cloud._context.allowed)
-        self._last: dict[Handle, int] = {}
+        self._last: dict[Fake, int] = {}
         """The journal number of the last change of each fake."""
 
     def end(self) -> None:
         numbers: dict[str, int] = {}
         for entry in (*self._recorder.entries, *self._recorder.shared.actions):
             if entry.number > self._began:
-                numbers[entry.handle] = max(entry.number, numbers.get(entry.handle, 0))
+                numbers[entry.fake] = max(entry.number, numbers.get(entry.fake, 0))
         is_allowed = len(self._cloud._context.allowed) > self._allowed
-        for handle in self._cloud.fakes():
-            if is_allowed or handle._plans() != self._plans.get(handle, []):
-                numbers[handle.name] = max(self._began, numbers.get(handle.name, 0))
-            if handle.name in numbers:
-                self._last[handle] = numbers[handle.name]
+        for fake in self._cloud.fakes():
+            if is_allowed or fake._plans() != self._plans.get(fake, []):
+                numbers[fake.name] = max(self._began, numbers.get(fake.name, 0))
+            if fake.name in numbers:
+                self._last[fake] = numbers[fake.name]
 
     def unsaved(self) -> list[str]:
         """Return the names of the fakes whose baseline has not been set since they changed."""
@@ -179,9 +179,9 @@ class LastingCloud:
         """The current test; None before the first one."""
         self._seed: Any = None
         """The seed that the settings give. By default, each test has its own."""
-        self._handles_before_test: list[Any] | None = None
+        self._fakes_before_test: list[Any] | None = None
         """The fakes that stay after the current test, from the beginning of its call."""
-        self._credentials: dict[Handle, tuple[str, ...]] = {}
+        self._credentials: dict[Fake, tuple[str, ...]] = {}
         """The credentials of the open fakes that each test begins with."""
         self._unsaved: dict[str, _Changes] = {}
         """What each wider fixture did since the last test began."""
@@ -193,16 +193,16 @@ class LastingCloud:
         """Let what a wider fixture starts and rotates stay, also if a test requests it at run time.
         A baseline that it sets ends with it.
         """
-        cloud, staying = self.cloud, self._handles_before_test
+        cloud, staying = self.cloud, self._fakes_before_test
         if cloud is None or fixturedef.scope == "function":
             return (yield)
         before = credentials_of(cloud)
-        baselines = {handle: handle._baseline for handle in cloud.fakes()}
+        baselines = {fake: fake._baseline for fake in cloud.fakes()}
         changes = _Changes(cloud)
         value = yield
-        for handle, baseline in baselines.items():
-            if handle._baseline is not baseline:
-                fixturedef.addfinalizer(partial(setattr, handle, "_baseline", baseline))
+        for fake, baseline in baselines.items():
+            if fake._baseline is not baseline:
+                fixturedef.addfinalizer(partial(setattr, fake, "_baseline", baseline))
         self._lost.pop(fixturedef.argname, None)
         changes.end()
         self._unsaved[fixturedef.argname] = changes
@@ -232,9 +232,9 @@ class LastingCloud:
         if is_first:
             self._unsaved[_AT_IMPORT] = changes = _Changes(cloud, is_from_start=True)
             changes.end()
-        if self._handles_before_test is not None:
-            keep_only(cloud, self._handles_before_test)
-            self._handles_before_test = None
+        if self._fakes_before_test is not None:
+            keep_only(cloud, self._fakes_before_test)
+            self._fakes_before_test = None
         # A later fixture may have set the baseline.
         lost = {name: changes.unsaved() for name, changes in self._unsaved.items()}
         self._lost |= {name: fakes for name, fakes in lost.items() if fakes}
@@ -249,11 +249,11 @@ class LastingCloud:
         that the test's own code starts are closed after it.
         """
         if self.cloud is not None:
-            self._handles_before_test = list(self.cloud.fakes())
+            self._fakes_before_test = list(self.cloud.fakes())
             kept = self._credentials
             self._credentials = {
-                handle: kept.get(handle, present)
-                for handle, present in credentials_of(self.cloud).items()
+                fake: kept.get(fake, present)
+                for fake, present in credentials_of(self.cloud).items()
             }
             for call in self.cloud.journal.calls():
                 call.note = call.note or "made before the test's own code, maybe by an earlier test"
@@ -273,7 +273,7 @@ class LastingCloud:
     def close(self) -> None:
         cloud, self.cloud = self.cloud, None
         self._unsaved, self._lost = {}, {}
-        self._handles_before_test = self._seed = None
+        self._fakes_before_test = self._seed = None
         self._credentials = {}
         if cloud is not None:
             close_with_fixtures(cloud)
@@ -356,8 +356,8 @@ class SessionCloud(LastingCloud):
         _check_connections({each.fixture for each in early.fakes()}, settings)
         cloud = self.create([settings], "background")
         try:
-            for former, handle in replace_early_fakes(cloud, early):
-                _check_variables(former, handle)
+            for former, fake in replace_early_fakes(cloud, early):
+                _check_variables(former, fake)
         except BaseException:
             self.cloud = None
             cloud.close()

@@ -84,15 +84,17 @@ def kinds_of(strict: object) -> tuple[str, ...]:
     """Return the kinds of violations that fail a test, given a boolean, names, or an ini value."""
     if isinstance(strict, str):
         return _kinds_in(strict)
-    from ...core.violations import NAMED_KINDS, PROBLEM_KINDS
+    from ...core.violations import NAMED_KINDS, VIOLATION_KINDS
 
     if isinstance(strict, bool):
-        return tuple(PROBLEM_KINDS) if strict else ()
+        return tuple(VIOLATION_KINDS) if strict else ()
     kinds = tuple(strict) if isinstance(strict, list | tuple | set | frozenset) else (str(strict),)
-    known = (*PROBLEM_KINDS, *NAMED_KINDS)
+    known = (*VIOLATION_KINDS, *NAMED_KINDS)
     for kind in kinds:
         if kind not in known:
-            raise misuse(unknown_name("kind of problem", kind, ("True", "False", *known), "strict"))
+            raise misuse(
+                unknown_name("kind of violation", kind, ("True", "False", *known), "strict")
+            )
     return kinds
 
 
@@ -211,7 +213,7 @@ _INSTANT = Kind(
 _SEED = Kind(int | str, "a whole number or a string", lambda value: value is not None, check_seed)
 _STRICT: Kind[Any] = Kind(
     bool | str | Sequence[str],
-    "True, False, or names of kinds of problems",
+    "True, False, or names of kinds of violations",
     lambda value: isinstance(value, bool | str | list | tuple | set | frozenset),
 )
 

@@ -25,7 +25,7 @@ from ...core.errors import (
 )
 from ...core.libraries import is_library
 from ...core.recorder import is_own
-from ...core.violations import Problem, with_allowance
+from ...core.violations import Violation, with_allowance
 from ..base import undelivered
 from ..cloud import Cloud
 from .options import misuse
@@ -79,7 +79,7 @@ def explain(run: Run, item: pytest.Item, error: Exception) -> None:
     """Raise an outcome of pytest that a callback raised before the error of a failed test, or let a
     callback's failed assertion be the cause of the error.
     """
-    found: list[Problem] = []
+    found: list[Violation] = []
     with report_hook_failure("the exceptions of callbacks could not be read", partial(warn, item)):
         found = _failing_violations(run.clouds(), run.strict_kinds())
     ending = _ending(found)
@@ -93,30 +93,30 @@ def explain(run: Run, item: pytest.Item, error: Exception) -> None:
         chain[-1].__cause__ = failed
 
 
-def _failing_violations(clouds: list[Cloud], kinds: Container[str]) -> list[Problem]:
+def _failing_violations(clouds: list[Cloud], kinds: Container[str]) -> list[Violation]:
     """Return the violations that fail a test. An outcome of pytest raised by a callback ends the
     test even without strict mode.
     """
     return [
-        problem
+        violation
         for cloud in clouds
-        for problem in cloud.problems()
-        if problem.kind in kinds or _ending([problem]) is not None
+        for violation in cloud.violations()
+        if violation.kind in kinds or _ending([violation]) is not None
     ]
 
 
-def _ending(found: list[Problem]) -> BaseException | None:
+def _ending(found: list[Violation]) -> BaseException | None:
     """Return the first outcome of pytest that a callback raised, or None."""
     ends = (ends_the_test(one.exception) for one in found if one.kind == "assertion")
     return next(filter(None, ends), None)
 
 
-def _failed_assertion(found: list[Problem]) -> BaseException | None:
+def _failed_assertion(found: list[Violation]) -> BaseException | None:
     """Return the first assertion that failed in a callback, or None."""
     return next((p.exception for p in found if p.kind == "assertion" and p.exception), None)
 
 
-def _failure(clouds: list[Cloud], found: list[Problem]) -> BaseException:
+def _failure(clouds: list[Cloud], found: list[Violation]) -> BaseException:
     """Return the failure of a passing test with violations."""
     ending = _ending(found)
     if ending is not None:
@@ -138,15 +138,15 @@ def _failure(clouds: list[Cloud], found: list[Problem]) -> BaseException:
 def _described(clouds: list[Cloud], kinds: set[str]) -> list[str]:
     """Describe the violations of these kinds, equal ones of a client that retries only once."""
     from ...reporting.calls import Lookups
-    from ...reporting.report import problems
-    from ...reporting.text import problem
+    from ...reporting.report import violations
+    from ...reporting.text import violation
     from ...reporting.values import Mask
 
     return [
-        Mask(cloud).text(problem(one, Lookups()))
+        Mask(cloud).text(violation(one, Lookups()))
         for cloud in clouds
-        for one in problems(cloud)
-        if one.values.get("problem") in kinds
+        for one in violations(cloud)
+        if one.values.get("violation") in kinds
     ]
 
 
@@ -156,7 +156,7 @@ def _refused_clients(cloud: Cloud) -> list[str]:
     context = cloud._context
 
     def meant(call: Call) -> bool:
-        facts = {"path": call.path, "method": call.method, "handle": call.handle}
+        facts = {"path": call.path, "method": call.method, "fake": call.fake}
         return context.allowed.covers("refused", facts)
 
     entries = context.recorder.entries
@@ -167,7 +167,7 @@ def _refused_clients(cloud: Cloud) -> list[str]:
     from ...reporting.wording import sentence
 
     return [
-        with_allowance(sentence(one, Lookups()), "refused", {"handle": one.fake})
+        with_allowance(sentence(one, Lookups()), "refused", {"fake": one.fake})
         for one in rejected(cloud, every_call=True, meant=meant)
     ]
 

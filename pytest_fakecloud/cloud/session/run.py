@@ -190,7 +190,7 @@ class Run:
             cloud = each.cloud
             if cloud is None or cloud is requested:
                 continue
-            if cloud._context.recorder.entries or cloud.problems():
+            if cloud._context.recorder.entries or cloud.violations():
                 clouds.append(cloud)
         return clouds
 
@@ -204,7 +204,7 @@ class Run:
         if test.strict is not None:
             return test.strict
         # Read the settings of a test without fakes only if a cloud that outlives it has violations.
-        if test.item is None or not any(cloud.problems() for cloud in self.clouds()):
+        if test.item is None or not any(cloud.violations() for cloud in self.clouds()):
             return ()
         test.strict = kinds_of(self._settings(test.item)["strict"])
         return test.strict
@@ -310,7 +310,7 @@ class Run:
                         "clock"
                     )
             elif not is_of_all:
-                used = test.cloud._context.fixture_handles
+                used = test.cloud._context.fixture_fakes
                 unused = names.intersection(SERVICES).difference(used)
                 if unused:
                     raise misuse(

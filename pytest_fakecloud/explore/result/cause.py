@@ -131,7 +131,7 @@ class _Trials:
         for line in run.lines:
             if (call := line.call) is not None:
                 answer = b"" if line.writes else bytes(call.response_body)
-                request = call.handle, call.target, bytes(call.request_body), answer
+                request = call.fake, call.target, bytes(call.request_body), answer
                 requests.setdefault(line.strand, []).append(request)
         return requests, run.results, self.state_of(touch)
 

@@ -178,7 +178,12 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         if undisturbed is not None:
             calls = [line.call for line in undisturbed.lines if line.call is not None]
             plain = replace(
-                report, rows=rows(cloud, calls), findings=(), unfinished=(), problems=(), failure=""
+                report,
+                rows=rows(cloud, calls),
+                findings=(),
+                unfinished=(),
+                violations=(),
+                failure="",
             )
             last = max((row["number"] for row in page["rows"]), default=0)
             beside = _Story(undisturbed, plain, story.mask, offset=last)
@@ -283,7 +288,7 @@ class _Story:
         ]
         page_rows.sort(key=lambda row: row["began"])
         page = {**data, "rows": page_rows}
-        for part in ("findings", "unfinished", "problems"):
+        for part in ("findings", "unfinished", "violations"):
             page[part] = [
                 {**one, "rows": list(map(self.number, one["rows"]))} for one in data[part]
             ]

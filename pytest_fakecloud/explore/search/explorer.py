@@ -74,7 +74,7 @@ class Explorer:
         try:
             subject = player.subject
             functions = [*(one.function for one in subject.programs), *subject.promises.given]
-            key = key_of(functions, subject.kinds, subject.handles)
+            key = key_of(functions, subject.kinds, subject.disturbed)
             run = stored_failure(player, key) or self._search()
             if run is None:
                 return None
@@ -461,10 +461,10 @@ def hypothesis() -> Any:
 
 
 def key_of(
-    functions: Iterable[Callable[..., object]], kinds: Iterable[Kind], handles: Iterable[str]
+    functions: Iterable[Callable[..., object]], kinds: Iterable[Kind], fakes: Iterable[str]
 ) -> bytes:
     """Return the key under which failures of this code with these options are stored."""
-    parts = [*sorted(kinds), *sorted(handles)]
+    parts = [*sorted(kinds), *sorted(fakes)]
     for function in functions:
         inner = getattr(function, "func", function)
         code = getattr(inner, "__code__", None)

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Collection, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from ...cloud.fake import Handle
+from ...cloud.fake import Fake
 from ...core.errors import (
     ContractError,
     ServiceError,
@@ -76,7 +76,7 @@ class Calls(Part):
                 return owner, False
         return self._state.working_for(), False
 
-    def at_call(self, handle: Handle, request: Request, serve: Serve) -> AnyResponse:
+    def at_call(self, fake: Fake, request: Request, serve: Serve) -> AnyResponse:
         """Handle a request at its endpoint, in the strand's own thread or in the fake's."""
         if self._state.aside_depth:
             return serve()
@@ -95,15 +95,15 @@ class Calls(Part):
                 raise Crash
             if self._turns.has_ended or strand.root.crashed:
                 self._turns.crash(strand)
-            if _is_silent(handle, request):
+            if _is_silent(fake, request):
                 if self._state.plan.stacks:
                     self._run.silent_calls.append(request.call)
                 return serve()
             if is_outside or (
                 not is_own_thread and self._state.carried() and not strand.real_waits
             ):
-                return self._serve_without_turn(strand, handle, request, serve)
-            return self._serve_in_turn(strand, is_own_thread, handle, request, serve)
+                return self._serve_without_turn(strand, fake, request, serve)
+            return self._serve_in_turn(strand, is_own_thread, fake, request, serve)
         except Crash:
             if is_own_thread and not (request.client and request.client[1]):
                 raise
@@ -111,7 +111,7 @@ class Calls(Part):
             return Effect("drop")
 
     def _serve_in_turn(
-        self, strand: Strand, is_own_thread: bool, handle: Handle, request: Request, serve: Serve
+        self, strand: Strand, is_own_thread: bool, fake: Fake, request: Request, serve: Serve
     ) -> AnyResponse:
         """Serve a call between the points before and after it, at which other strands may run."""
         me, serving = threading.get_ident(), self._state.serving
@@ -122,13 +122,13 @@ class Calls(Part):
         serving[me] = strand
         try:
             if is_own_thread and strand.turn.exchange:
-                return self._serve(strand, strand.turn.exchange, handle, request, serve)
+                return self._serve(strand, strand.turn.exchange, fake, request, serve)
             if not has_turn:
-                return self._serve_without_turn(strand, handle, request, serve)
+                return self._serve_without_turn(strand, fake, request, serve)
             point = self._next_point(strand)
-            for _ in self._approach(strand, point, handle, request):
+            for _ in self._approach(strand, point, fake, request):
                 self._clock.take_turn(strand, is_own_thread)
-            response = self._serve(strand, point, handle, request, serve)
+            response = self._serve(strand, point, fake, request, serve)
             if self._late or self._state.schedule.at(strand.name, point):
                 for _ in self._receive(strand, point):
                     self._clock.take_turn(strand, is_own_thread)
@@ -137,20 +137,20 @@ class Calls(Part):
             serving.pop(me, None)
 
     def _serve_without_turn(
-        self, strand: Strand, handle: Handle, request: Request, serve: Serve
+        self, strand: Strand, fake: Fake, request: Request, serve: Serve
     ) -> AnyResponse:
         strand.points += 1
-        self._note_events(strand, handle, request, may_wait=False)
-        return self._serve(strand, strand.points, handle, request, serve)
+        self._note_events(strand, fake, request, may_wait=False)
+        return self._serve(strand, strand.points, fake, request, serve)
 
-    async def exchange(self, handle: Handle, exchange: Callable[[], T]) -> T:
+    async def exchange(self, fake: Fake, exchange: Callable[[], T]) -> T:
         """Make an asynchronous request; let other tasks and strands run before and after it."""
         strand = self._state.here()
         if strand is None or strand.role != "task":
             return exchange()
         self._state.check_alive(strand)
         point = self._next_point(strand)
-        for _ in self._approach(strand, point, handle, None):
+        for _ in self._approach(strand, point, fake, None):
             await self._clock.take_turn_async(strand)
         strand.turn.exchange = point
         try:
@@ -176,26 +176,26 @@ class Calls(Part):
         return strand.points
 
     def _approach(
-        self, strand: Strand, point: int, handle: Handle, request: Request | None
+        self, strand: Strand, point: int, fake: Fake, request: Request | None
     ) -> _TurnsToYield:
         """Process the point before a call; yield wherever the strand must give up its turn."""
         may_wait = not self._fakes.clock.driving
-        self._note_events(strand, handle, request, may_wait=may_wait)
+        self._note_events(strand, fake, request, may_wait=may_wait)
         if not may_wait:
             return
         if events := self._state.schedule.at(strand.name, point):
             yield from self._pause(strand, events, PAUSES)
-        is_point = handle.name in self._state.subject.handles
+        is_point = fake.name in self._state.subject.disturbed
         if is_point or self._state.switches.get((strand.name, point)):
             self._state.park(strand, "switch")
             yield
 
     def _note_events(
-        self, strand: Strand, handle: Handle, request: Request | None, *, may_wait: bool
+        self, strand: Strand, fake: Fake, request: Request | None, *, may_wait: bool
     ) -> None:
-        if self._state.plan.notes and handle.name in self._state.subject.handles:
+        if self._state.plan.notes and fake.name in self._state.subject.disturbed:
             route = "" if request is None else request.call.route
-            events = _possible_events(handle.fixture, route, may_wait=may_wait)
+            events = _possible_events(fake.fixture, route, may_wait=may_wait)
             self._clock.note_point(strand, events)
 
     def _pause(
@@ -267,45 +267,45 @@ class Calls(Part):
     # -- the events of a call
 
     def _serve(
-        self, strand: Strand, point: int, handle: Handle, request: Request, serve: Serve
+        self, strand: Strand, point: int, fake: Fake, request: Request, serve: Serve
     ) -> AnyResponse:
         """Apply the events of a call, add the call to the story, and return its outcome."""
         now, root, title = self._fakes.now_us(), strand.root, strand.title
         self._served += 1
         root.work.last_call = self._served
         root.work.first_call = root.work.first_call or self._served
-        if handle.fixture != "kv_server":  # which reports its commands
+        if fake.fixture != "kv_server":  # which reports its commands
             self._clock.note_data(times_in(request.body))
-        if handle.fixture == "broker" and request.route in ("consume", "commit"):
+        if fake.fixture == "broker" and request.route in ("consume", "commit"):
             group, instance = request.params.get("group"), request.params.get("instance")
             if group and instance:
-                root.work.consumers.add((handle, group, instance))
+                root.work.consumers.add((fake, group, instance))
         events = self._state.schedule.at(strand.name, point)
-        fault = self._apply(events, strand, handle, request) if events else ""
+        fault = self._apply(events, strand, fake, request) if events else ""
         self._run.calls[title] = self._run.calls.get(title, 0) + 1
-        app: Any = handle._app
+        app: Any = fake._app
         app.recorder.renumber(request.call, now)
         line = strand.line = self._add_line(strand, request, point)
-        if touches := touches_of_request(handle, request):
+        if touches := touches_of_request(fake, request):
             self._state.touch(touches)
             subjects = tuple(one.read for one in touches if one.fake)
             words, writes = (request.route, request.call.path), any(one.writes for one in touches)
             access = Access(strand.name, line, words, subjects, (), writes, request.call)
             self._run.accesses.append(access)
-        if self._cut and self._cut.get((root.title, handle.name), 0) > now:
-            line.event, line.words = True, f"does not reach {handle.name}"
+        if self._cut and self._cut.get((root.title, fake.name), 0) > now:
+            line.event, line.words = True, f"does not reach {fake.name}"
             return Effect("drop")
         if self._served - 1 == self._state.plan.left_out:
-            return self._serve_without_effect(handle, serve, line)
-        return self._serve_faulted(fault, handle, request, serve, line) if fault else serve()
+            return self._serve_without_effect(fake, serve, line)
+        return self._serve_faulted(fault, fake, request, serve, line) if fault else serve()
 
-    def _serve_without_effect(self, handle: Handle, serve: Serve, line: Line) -> AnyResponse:
+    def _serve_without_effect(self, fake: Fake, serve: Serve, line: Line) -> AnyResponse:
         """Serve a call, and restore the data of its fake if the call alone has changed them."""
-        before, saved = state_of(handle), handle.snapshot()
+        before, saved = state_of(fake), fake.snapshot()
         response = serve()
-        if self._run.lines[-1] is line and state_of(handle) != before:
+        if self._run.lines[-1] is line and state_of(fake) != before:
             self._run.is_left_out = True
-            handle.restore(saved)
+            fake.restore(saved)
         return response
 
     def _add_line(self, strand: Strand, request: Request, point: int = 0) -> Line:
@@ -330,9 +330,7 @@ class Calls(Part):
             lines = source_of(sys._current_frames().get(strand.host.thread))
         return lines
 
-    def _apply(
-        self, events: Sequence[Event], strand: Strand, handle: Handle, request: Request
-    ) -> str:
+    def _apply(self, events: Sequence[Event], strand: Strand, fake: Fake, request: Request) -> str:
         """Apply the events before a call, and return the fault of the call or an empty string."""
         fault = ""
         for event in events:
@@ -340,14 +338,14 @@ class Calls(Part):
                 if event.kind not in _faults_of(request.call.route):
                     continue
                 fault = event.kind
-            elif not self._apply_before(strand, event, handle, request):
+            elif not self._apply_before(strand, event, fake, request):
                 continue
             self._run.fired.append(event)
             if strand.root.crashed:
                 raise Crash
         return fault
 
-    def _apply_before(self, strand: Strand, event: Event, handle: Any, request: Request) -> bool:
+    def _apply_before(self, strand: Strand, event: Event, fake: Any, request: Request) -> bool:
         """Apply an event that precedes a call; return whether it was possible."""
         disturbances = self._fakes.disturbances
         text = ""
@@ -355,34 +353,34 @@ class Calls(Part):
             strand.root.crashed = strand.crashed = True
             text = "crashes"
         elif event.kind == "rotate_token":
-            disturbances.rotate(handle)
+            disturbances.rotate(fake)
             after = seconds(ROTATED_US)
-            text = f"the token of {handle.name} is rotated; the code has the new one after {after}"
-        elif event.kind == "hold" and handle.fixture == "vector_index":
-            disturbances.hold(handle)
-            text = f"changes of {handle.name} stay pending for {seconds(HOLD_US)}"
+            text = f"the token of {fake.name} is rotated; the code has the new one after {after}"
+        elif event.kind == "hold" and fake.fixture == "vector_index":
+            disturbances.hold(fake)
+            text = f"changes of {fake.name} stay pending for {seconds(HOLD_US)}"
         elif event.kind == "partition":
             span = int(event.detail or PARTITION)
-            self._cut[strand.root.title, handle.name] = self._fakes.now_us() + span * 1_000_000
-            text = f"is cut off from {handle.name} for {span} s"
+            self._cut[strand.root.title, fake.name] = self._fakes.now_us() + span * 1_000_000
+            text = f"is cut off from {fake.name} for {span} s"
         elif event.kind in ("rebalance", "redeliver"):
-            text = _disturb_group(event.kind, handle, request.params.get("group"))
+            text = _disturb_group(event.kind, fake, request.params.get("group"))
         if text:
             self._state.add_line(strand.name, text, event=True)
         return bool(text)
 
     def _serve_faulted(
-        self, fault: str, handle: Handle, request: Request, serve: Serve, line: Line
+        self, fault: str, fake: Fake, request: Request, serve: Serve, line: Line
     ) -> AnyResponse:
         line.event, line.words = True, _FAULT_WORDS[fault]
         request.call.fault = fault
         if fault == "drop":
             return Effect("drop")
         if fault == "respond":
-            session = session_of(handle, request)
+            session = session_of(fake, request)
             if session is not None:
                 return _loading(session)
-            return handle.faults._answers.render(ServiceError(503, "Service Unavailable"))
+            return fake.faults._answers.render(ServiceError(503, "Service Unavailable"))
         response = serve()
         if fault == "lose_response":
             return lost(response)
@@ -391,13 +389,13 @@ class Calls(Part):
         return serve()
 
 
-def _is_silent(handle: Handle, request: Request) -> bool:
+def _is_silent(fake: Fake, request: Request) -> bool:
     """Return whether a Redis command only sets up its connection, or is queued for EXEC."""
     if request.call.route != "database-port":
         return False
     if only_prepares(request.call):
         return True
-    session = session_of(handle, request)
+    session = session_of(fake, request)
     is_queued = session is not None and session.queue is not None
     return is_queued and command_of(request.call) != "EXEC"
 
@@ -457,11 +455,11 @@ def _lost_records(answer: AnyResponse) -> str:
     return f", and the first answer with {listed(places)} is lost" if places else ""
 
 
-def session_of(handle: Any, request: Request) -> Any:
+def session_of(fake: Any, request: Request) -> Any:
     """Return the session of a command's connection, or None for an HTTP request."""
     if request.call.route != "database-port":
         return None
-    return next((c.session for c in handle._app.clients.copy() if c.client == request.client), None)
+    return next((c.session for c in fake._app.clients.copy() if c.client == request.client), None)
 
 
 _Loss = Literal["unreachable", "unheard"]

@@ -302,8 +302,8 @@ class Link(Connection):
 class Connections:
     """The connections in memory of an exploration; they outlive its runs, as their clients may."""
 
-    def __init__(self, handles: Sequence[Any]) -> None:
-        self._handles = handles
+    def __init__(self, fakes: Sequence[Any]) -> None:
+        self._fakes = fakes
         self._ports = cycle(_CLIENT_PORTS)
         # Use no lock. A finalizer can send at any time, also in the middle of these methods, so they
         # only use operations that other code cannot interrupt.
@@ -331,7 +331,7 @@ class Connections:
         return address
 
     def _mounts(self) -> Iterator[Mount]:
-        return (mount for handle in self._handles for mount in handle._mounts)
+        return (mount for fake in self._fakes for mount in fake._mounts)
 
     def connect(self, client: socket.socket, address: Any) -> bool:
         """Connect a client's socket; return False if no fake listens at the address without TLS.

@@ -115,7 +115,7 @@ def _stack(thread: threading.Thread) -> tuple[CodeType, ...]:
 @dataclass(frozen=True, slots=True)
 class Subject:
     """What all runs of a search have in common: the fakes, the code, its promises, the threads that
-    run it, and the options. ``handles`` are the fakes whose calls can have events.
+    run it, and the options. ``disturbed`` are the names of the fakes whose calls can have events.
     """
 
     fakes: Fakes
@@ -124,7 +124,7 @@ class Subject:
     threads: Threads
     awaited: Callable[[Any], Any]
     """Returns a value or, if it is a coroutine, its result in a loop that runs on fake time."""
-    handles: frozenset[str]
+    disturbed: frozenset[str]
     kinds: frozenset[Kind]
     patience_us: int
     horizon_us: int | None = None

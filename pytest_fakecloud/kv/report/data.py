@@ -80,10 +80,10 @@ class _InMemory:
 class _OnServer:
     """The keys of a real server, which does not report the memory that a key uses."""
 
-    def __init__(self, keyspace: Any, handle: KVServer) -> None:
+    def __init__(self, keyspace: Any, fake: KVServer) -> None:
         self.names: Iterable[bytes] = keyspace
-        self.now_ms = handle._time.now_us() // 1000
-        self._keyspace, self._execute = keyspace, handle.execute
+        self.now_ms = fake._time.now_us() // 1000
+        self._keyspace, self._execute = keyspace, fake.execute
 
     def value(self, key: bytes) -> Any:
         """Return a value in its Python form, but a string as the bytes that the server stores."""
@@ -100,9 +100,9 @@ class _OnServer:
 
 
 @contextmanager
-def _keys(handle: KVServer) -> Iterator[_InMemory | _OnServer]:
-    with handle._engine.reading() as keyspace:
-        yield _InMemory(keyspace) if isinstance(keyspace, Keyspace) else _OnServer(keyspace, handle)
+def _keys(fake: KVServer) -> Iterator[_InMemory | _OnServer]:
+    with fake._engine.reading() as keyspace:
+        yield _InMemory(keyspace) if isinstance(keyspace, Keyspace) else _OnServer(keyspace, fake)
 
 
 def _existing(keys: _InMemory | _OnServer, names: Iterable[bytes]) -> list[_Key]:
@@ -112,10 +112,10 @@ def _existing(keys: _InMemory | _OnServer, names: Iterable[bytes]) -> list[_Key]
     ]
 
 
-def state(handle: KVServer) -> State:
+def state(fake: KVServer) -> State:
     """Return the keys of each database and the other data that commands change, by name."""
-    engine = handle._engine
-    with _keys(handle) as every:
+    engine = fake._engine
+    with _keys(fake) as every:
         sections: State = {"keys": _stored(every)}
         if isinstance(engine, Engine):
             for number, keyspace in enumerate(engine.databases[1:], 1):
@@ -209,10 +209,10 @@ def _rules(user: AclUser) -> str:
     return " ".join(rule for rule in words if rule[0] != "#" and rule != "nopass")
 
 
-def content(handle: KVServer) -> View:
+def content(fake: KVServer) -> View:
     """Return the keys with their values, and the memory they use unless a real server has them."""
-    engine = handle._engine
-    with _keys(handle) as every:
+    engine = fake._engine
+    with _keys(fake) as every:
         names = list(every.names)
         rows = [
             {
@@ -235,7 +235,7 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def keys(handle: KVServer, page_query: PageQuery) -> View:
+def keys(fake: KVServer, page_query: PageQuery) -> View:
     """Return a page of keys in alphabetical order, with type, TTL, size and the start of the value.
 
     A search looks through the keys and their values. A search that contains ``*``, ``?`` or ``[`` is
@@ -243,7 +243,7 @@ def keys(handle: KVServer, page_query: PageQuery) -> View:
     the page lists only the keys directly in the namespace ``under`` (default: the root), and
     ``folders`` lists the namespaces one level below it (separated by ``:``) with numbers of keys.
     """
-    with _keys(handle) as every:
+    with _keys(fake) as every:
         matching = _existing(every, every.names)
         total, search = len(matching), page_query.search
         if _GLOB & set(search):
@@ -349,10 +349,10 @@ def _json(value: Any) -> str:
     return json.dumps(plain(value), ensure_ascii=False)
 
 
-def key(handle: KVServer, id: str, page_query: PageQuery) -> View:
+def key(fake: KVServer, id: str, page_query: PageQuery) -> View:
     """Return a key with its value: the text of a string or document, or a page of the elements."""
     name = id.encode("utf-8", "surrogateescape")
-    with _keys(handle) as every:
+    with _keys(fake) as every:
         existing = _existing(every, [name])
         if not existing:
             raise NotFound(f"there is no key {_text(name)!r:.200}: it was deleted, or it expired")
@@ -394,15 +394,15 @@ _ELEMENTS: dict[str, tuple[tuple[str, ...], Callable[[Any], Sequence[Sequence[An
 """Each type's columns, and a function that returns the rows of a value in its Python form."""
 
 
-def indexes(handle: KVServer, page_query: PageQuery) -> View:
+def indexes(fake: KVServer, page_query: PageQuery) -> View:
     """Return the search indexes with schema, number of documents and number of unindexed changes."""
-    with _keys(handle) as every:
+    with _keys(fake) as every:
         names = [name for name in every.names if isinstance(every.value(name), SearchIndex)]
-    return page_of_names(map(_text, names), page_query, lambda name: _index(handle, name))
+    return page_of_names(map(_text, names), page_query, lambda name: _index(fake, name))
 
 
-def _index(handle: KVServer, name: str) -> View:
-    search_index = handle.search_index(name)
+def _index(fake: KVServer, name: str) -> View:
+    search_index = fake.search_index(name)
     return {
         "id": quote_from_bytes(name.encode("utf-8", "surrogateescape"), safe=""),
         "name": name,
@@ -415,8 +415,8 @@ def _index(handle: KVServer, name: str) -> View:
     }
 
 
-def counts(handle: KVServer) -> dict[str, int]:
-    with _keys(handle) as every:
+def counts(fake: KVServer) -> dict[str, int]:
+    with _keys(fake) as every:
         names = list(every.names)
         indexes = sum(isinstance(every.value(name), SearchIndex) for name in names)
     return {"keys": len(names), "indexes": indexes}

@@ -25,10 +25,10 @@ _SCANS = {"SCAN": 1, "HSCAN": 2, "SSCAN": 2, "ZSCAN": 2}
 _SEARCHING = {"SEARCH.QUERY", "SEARCH.COUNT", "SEARCH.AGGREGATE"}
 
 
-def scan_not_finished(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def scan_not_finished(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find scans that returned a cursor and were not continued."""
     unfinished: dict[tuple[str, ...], tuple[Command, str]] = {}
-    for command in history(test, handle):
+    for command in history(test, fake):
         place = _SCANS.get(command.name)
         if place is None or len(command.words) <= place:
             continue
@@ -43,10 +43,10 @@ def scan_not_finished(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             yield about_entry("scan_not_finished", command.entry, command=name, cursor=cursor)
 
 
-def pattern_too_wide(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def pattern_too_wide(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find removed keys that a pattern such as ``cart:4*`` matched like ``cart:41`` beside others."""
     matched: dict[str, tuple[Command, str]] = {}
-    for command in history(test, handle):
+    for command in history(test, fake):
         words, result = command.words, command.result
         if command.name in ("KEYS", "SCAN") and isinstance(result, list):
             options = [word.upper() for word in words]
@@ -62,10 +62,10 @@ def pattern_too_wide(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             yield command.finding("pattern_too_wide", [scan.entry.number], **values)
 
 
-def commands_failed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def commands_failed(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find pipelines and transactions in which some commands failed and the others were executed."""
-    executed = Counter(command.entry.number for command in commands(test, handle))
-    for call in test.calls_of(handle):
+    executed = Counter(command.entry.number for command in commands(test, fake))
+    for call in test.calls_of(fake):
         steps = test.lookups.grouped_calls.get(call.number, ())
         count = len(steps or lines_of(call))
         has_several = call.route in SEVERAL or bool(steps)
@@ -78,11 +78,11 @@ def commands_failed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def never_executed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def never_executed(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find commands that a transaction queued and did not execute, and that no later one repeated."""
     queued: dict[object, list[Call]] = {}
     missed: dict[tuple[tuple[str, ...], ...], tuple[Call, str]] = {}  # with the command at the end
-    for call in test.calls_of(handle):
+    for call in test.calls_of(fake):
         name = command_of(call)
         if call.response_body == QUEUED and call.fault is None:
             queued.setdefault(call.client, []).append(call)
@@ -101,7 +101,7 @@ def never_executed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         values["discarded"] = end == "DISCARD"
         finding = about_entry("never_executed", call, severity=severity, **values)
         keys_sent = dict.fromkeys(key for _, *keys_of_one in sent for key in keys_of_one)
-        subjects = tuple(ReportSubject("key", key, call.handle) for key in keys_sent)
+        subjects = tuple(ReportSubject("key", key, call.fake) for key in keys_sent)
         yield replace(finding, subjects=subjects)
 
 
@@ -109,16 +109,16 @@ def _names_and_keys(calls: Iterable[Call]) -> tuple[tuple[str, ...], ...]:
     return tuple((command_of(call), *keys_of(lines_of(call)[0])) for call in calls)
 
 
-def searched_before_ready(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def searched_before_ready(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find searches without a hit while changes were not searchable yet that match by now."""
-    searching = [command for command in history(test, handle) if command.name in _SEARCHING]
-    searches = handle.searches() if searching else []
+    searching = [command for command in history(test, fake) if command.name in _SEARCHING]
+    searches = fake.searches() if searching else []
     for command, search in zip(reversed(searching), reversed(searches), strict=False):
         is_same = parsed(command.words[2]) == search.filter
         if search.total or not search.pending or not is_same:
             continue
         with suppress(ContractError):
-            index, keys = handle.search_index(search.index), []
+            index, keys = fake.search_index(search.index), []
             for key in {*index.documents, *index.pending}:
                 why = index.explain(key, search.filter)
                 # A key that would match has no other reason.
@@ -146,14 +146,14 @@ class _Try:
     lock: Command | None = field(default=None, init=False)
 
 
-def repeated_after_failure(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def repeated_after_failure(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find additions that a retry repeated after a failure (another attempt of a message, or an
     identical request to the application after one that raised an exception or was answered 5xx), and
     those of a delivery that a fault duplicated.
     """
     tries = list(_tries(test))
     latest: dict[tuple[object, tuple[str, ...]], tuple[_Try, Command]] = {}
-    for command in commands(test, handle):
+    for command in commands(test, fake):
         number = command.entry.number
         during = next(
             (attempt for attempt in tries if attempt.began < number < attempt.ended), None
@@ -187,7 +187,7 @@ def _tries(test: ObservedTest) -> Iterator[_Try]:
         message, status = str(event.data.get("message_id")), event.data.get("status")
         failed = not isinstance(status, int) or status >= 400
         attempt = event.data.get("number") or 0
-        ids, twice = (message, event.handle, attempt), "duplicate" in (event.data["faults"] or ())
+        ids, twice = (message, event.fake, attempt), "duplicate" in (event.data["faults"] or ())
         yield _Try(message, event.data["began"], event.number, failed, *ids, delivered_twice=twice)
     for request in test.served:
         if request.ended and not request.overlaps:
@@ -203,10 +203,10 @@ def _for_each_database(detect: Detector) -> Detector:
     """Call a detector for each database of a server that clients have used."""
 
     @wraps(detect)
-    def detect_each(test: ObservedTest, handle: Any) -> Iterator[Finding]:
-        place = handle.name, "databases"
+    def detect_each(test: ObservedTest, fake: Any) -> Iterator[Finding]:
+        place = fake.name, "databases"
         if place not in test.commands:
-            test.commands[place] = databases_of(test, handle)
+            test.commands[place] = databases_of(test, fake)
         for database in test.commands[place]:
             yield from detect(test, database)
 
@@ -228,8 +228,8 @@ FINDINGS = tuple(
 OF_TEST = ()
 
 
-def writes(test: ObservedTest, handle: Any) -> Iterator[Write]:
-    for command in commands(test, handle):
+def writes(test: ObservedTest, fake: Any) -> Iterator[Write]:
+    for command in commands(test, fake):
         if command.name in WRITES or command.name in ADDING:
             yield Write(command.entry.number, command.name, command.words, command.name in ADDING)
 
@@ -244,8 +244,8 @@ def subjects(call: Call) -> Iterator[ReportSubject]:
     for line in lines_of(call):
         name, *arguments = line
         if name.upper() in ("PUBLISH", "SPUBLISH"):
-            yield from (ReportSubject("channel", channel, call.handle) for channel in arguments[:1])
+            yield from (ReportSubject("channel", channel, call.fake) for channel in arguments[:1])
         elif name.upper().endswith("SUBSCRIBE"):
-            yield from (ReportSubject("channel", channel, call.handle) for channel in arguments)
+            yield from (ReportSubject("channel", channel, call.fake) for channel in arguments)
         else:
-            yield from (ReportSubject("key", key, call.handle) for key in keys_of(line))
+            yield from (ReportSubject("key", key, call.fake) for key in keys_of(line))

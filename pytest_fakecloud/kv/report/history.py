@@ -217,33 +217,33 @@ ServerOrDatabase: TypeAlias = "KVServer | Database"
 """A server or one of its databases, which a detector examines."""
 
 
-def history(test: ObservedTest, handle: ServerOrDatabase) -> list[Command]:
+def history(test: ObservedTest, fake: ServerOrDatabase) -> list[Command]:
     """Return each command that changed the data or may have changed it, and each known read."""
-    number = handle.number if isinstance(handle, Database) else None
-    place = handle.name, number
+    number = fake.number if isinstance(fake, Database) else None
+    place = fake.name, number
     if place not in test.commands:
-        if not isinstance(handle, Database):
-            test.commands[place] = list(_history(test, handle))
+        if not isinstance(fake, Database):
+            test.commands[place] = list(_history(test, fake))
         else:
             test.commands[place] = [
                 replace(command, words=[""], result=UNKNOWN)
                 if command.database is None and command.name in SCRIPTS else command
-                for command in history(test, handle._handle)
+                for command in history(test, fake._fake)
                 if command.database in (number, None)
             ]  # fmt: skip
     return test.commands[place]
 
 
-def commands(test: ObservedTest, handle: ServerOrDatabase) -> list[Command]:
-    return [command for command in history(test, handle) if command.result is not UNKNOWN]
+def commands(test: ObservedTest, fake: ServerOrDatabase) -> list[Command]:
+    return [command for command in history(test, fake) if command.result is not UNKNOWN]
 
 
-def clients_of(test: ObservedTest, handle: ServerOrDatabase) -> Callable[[Command], object]:
+def clients_of(test: ObservedTest, fake: ServerOrDatabase) -> Callable[[Command], object]:
     """Return a function that returns who sent a command: its connection, or its task if several tasks
     share a connection of the task; None if any of these tasks may have sent it.
     """
     sharing: dict[object, set[int]] = {}
-    for call in test.calls_of(handle):
+    for call in test.calls_of(fake):
         if task := test.tasks.get(call.number):
             sharing.setdefault(call.client, set()).add(task)
     among = {task for tasks in sharing.values() if len(tasks) > 1 for task in tasks}
@@ -256,24 +256,22 @@ def clients_of(test: ObservedTest, handle: ServerOrDatabase) -> Callable[[Comman
     return client_of
 
 
-def by_execution(test: ObservedTest, handle: ServerOrDatabase) -> list[Command]:
+def by_execution(test: ObservedTest, fake: ServerOrDatabase) -> list[Command]:
     """Return the history in order of execution: a fault's function may run before its call."""
-    return sorted(history(test, handle), key=lambda command: executed_at(command.entry))
+    return sorted(history(test, fake), key=lambda command: executed_at(command.entry))
 
 
-def with_expiries(
-    test: ObservedTest, handle: ServerOrDatabase
-) -> Iterator[tuple[Command, Expiries]]:
+def with_expiries(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[tuple[Command, Expiries]]:
     """Yield each command of the history with the expiries of the keys before it."""
     expiries = Expiries()
-    for command in history(test, handle):
+    for command in history(test, fake):
         yield command, expiries
         expiries.follow(command)
 
 
-def _history(test: ObservedTest, handle: Any) -> Iterator[Command]:
-    since = getattr(handle, "_rewound", 0)
-    entries: list[Call | Action] = [*test.calls_of(handle), *test.actions_on(handle)]
+def _history(test: ObservedTest, fake: Any) -> Iterator[Command]:
+    since = getattr(fake, "_rewound", 0)
+    entries: list[Call | Action] = [*test.calls_of(fake), *test.actions_on(fake)]
     entries.sort(key=lambda entry: entry.number)
     selected = 0  # by the test itself
     for entry in entries:
@@ -383,11 +381,11 @@ def _word(value: object) -> str:
 class Database:
     """A numbered database of a key-value server, which a detector examines instead of the server."""
 
-    def __init__(self, handle: Any, number: int) -> None:
-        self.name = handle.name
+    def __init__(self, fake: Any, number: int) -> None:
+        self.name = fake.name
         self.number = number
-        self._handle = handle
-        self._rewound = getattr(handle, "_rewound", 0)
+        self._fake = fake
+        self._rewound = getattr(fake, "_rewound", 0)
 
     def _ttl_ms(self, key: str) -> int:
         ttl_ms: int = self._execute("PTTL", key)
@@ -397,7 +395,7 @@ class Database:
         return [_word(key) for key in self._execute("KEYS", "*")]
 
     def _execute(self, *words: str) -> Any:
-        engine, session = self._handle._engine, self._handle._new_session()
+        engine, session = self._fake._engine, self._fake._new_session()
         try:
             if self.number:
                 engine.execute(session, [b"SELECT", b"%d" % self.number])
@@ -406,16 +404,16 @@ class Database:
             engine.abandon(session)
 
 
-def databases_of(test: ObservedTest, handle: Any) -> list[ServerOrDatabase]:
+def databases_of(test: ObservedTest, fake: Any) -> list[ServerOrDatabase]:
     """Return the databases that a server's clients have used: the server itself if only the first."""
-    used = {command.database for command in history(test, handle) if command.database is not None}
+    used = {command.database for command in history(test, fake) if command.database is not None}
     if used <= {0}:
-        return [handle]
+        return [fake]
     # The test itself may have tried to select a database that does not exist. With a real server, a
     # fake has a single database.
-    databases = getattr(handle._engine, "databases", [0])
-    return [Database(handle, number) for number in sorted(used & set(range(len(databases))))]
+    databases = getattr(fake._engine, "databases", [0])
+    return [Database(fake, number) for number in sorted(used & set(range(len(databases))))]
 
 
-def has_no_ttl(handle: Any, key: str) -> bool:
-    return bool(handle._ttl_ms(key) == -1)
+def has_no_ttl(fake: Any, key: str) -> bool:
+    return bool(fake._ttl_ms(key) == -1)

@@ -44,12 +44,12 @@ _FAR_US = 24 * 3600 * 1_000_000
 """Difference in microseconds below which two times are taken to come from the same clock."""
 
 
-def ttl_ended(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def ttl_ended(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find SETs that removed a TTL, reads after its end, and keys that were recreated without it."""
     recreated: dict[str, tuple[Command, str]] = {}
     missing: dict[str, str] = {}
     late: dict[str, tuple[Command, Command]] = {}
-    for command, expiries in with_expiries(test, handle):
+    for command, expiries in with_expiries(test, fake):
         key, sets_ttl = command.key, command.deadline_us is not None
         ended = expiries.expired(key, command.at_us)
         # If a fault's function ran first, the time of the execution is unknown.
@@ -73,10 +73,10 @@ def ttl_ended(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         elif command.name in READS and not command.result and ended:
             late[key] = command, expiries[key]
         elif command.name == "SET" and command.succeeded and "KEEPTTL" not in command.options:
-            removed = key in expiries and not ended and has_no_ttl(handle, key)
+            removed = key in expiries and not ended and has_no_ttl(fake, key)
             yield from [command.finding("ttl_removed")] if removed else ()
     for key, (command, by) in recreated.items():
-        if has_no_ttl(handle, key):
+        if has_no_ttl(fake, key):
             severity = "hint" if by else "cause"
             yield command.finding("recreated", command=command.name, after=by, severity=severity)
     for command, setter in late.values():
@@ -88,12 +88,12 @@ def ttl_ended(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         yield command.finding(kind, [setter.entry.number], **values, ttl=ttl, severity="hint")
 
 
-def ttl_renewed(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def ttl_renewed(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find counters whose TTL was renewed repeatedly before it expired."""
     counted: set[str] = set()
     # The first of a key's commands set its TTL, and the others renewed it.
     setters: dict[str, list[Command]] = {}
-    for command, expiries in with_expiries(test, handle):
+    for command, expiries in with_expiries(test, fake):
         key, chain = command.key, setters.get(command.key, [])
         if command.name in ("INCR", "INCRBY"):
             counted.add(key)
@@ -119,13 +119,13 @@ _NEAR_US = 5 * 366 * _FAR_US
 """Difference in microseconds from the fake clock below which a number is taken for Unix time."""
 
 
-def wrong_time(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def wrong_time(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find absolute expiries computed from the wall clock while the fake clock shows another time,
     and Unix time in another unit in expiries, TTLs and ranges of scores.
     """
     real_us = int(process_seconds() * 1e6)
     scores: dict[str, list[str]] = {}
-    for command in commands(test, handle):
+    for command in commands(test, fake):
         ttl, deadline = command.ttl, command.deadline_us
         if command.name == "ZADD":
             scores_and_members = command.words[2 + len(command.zadd_options) :: 2]
@@ -236,16 +236,16 @@ class _Updates:
         return command.finding("lost_update", watch_late=late, **values)
 
 
-def races(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
+def races(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding]:
     """Find writes that replaced what another client wrote after this client's read, and clients that
     all found a value missing, within a second, and then all wrote it.
 
     Examples: client A sends ``GET k``, client B sends ``SET k 1``, A sends ``SET k 2``. Both send
     ``GET k``, which does not exist, and then ``SET k``.
     """
-    client_of = clients_of(test, handle)
+    client_of = clients_of(test, fake)
     updates = defaultdict[str, Any](lambda: defaultdict[tuple[str, ...], _Updates](_Updates))
-    for command in by_execution(test, handle):
+    for command in by_execution(test, fake):
         client, of_key = client_of(command), updates[command.key]
         is_write = command.name in _UNCHECKED and not command.options & {"NX", "XX"}
         written = _written(command) if is_write and command.result is not UNKNOWN else {}
@@ -285,23 +285,23 @@ def _check_then_set(race: Sequence[tuple[Command, Command]], item: Iterable[str]
     return writes[-1].finding("check_then_set", evidence, **values)
 
 
-def expire_not_executed(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
+def expire_not_executed(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding]:
     """Find keys that have no TTL because the command that sets it failed: a fault prevented it, or it
     was rejected.
     """
-    for command in _missed_expires(test, handle).values():
+    for command in _missed_expires(test, fake).values():
         yield command.finding("expire_not_executed", command=command.name)
 
 
-def _missed_expires(test: ObservedTest, handle: ServerOrDatabase) -> dict[str, Command]:
+def _missed_expires(test: ObservedTest, fake: ServerOrDatabase) -> dict[str, Command]:
     """Return the last command such as EXPIRE of each key that was not executed, if its key has no TTL
     and no later command replaced the key.
     """
-    number = handle.number if isinstance(handle, Database) else None
-    executed = {(command.entry.number, *command.words) for command in commands(test, handle)}
-    later = {command.key: command for command in commands(test, handle) if command.replaces}
+    number = fake.number if isinstance(fake, Database) else None
+    executed = {(command.entry.number, *command.words) for command in commands(test, fake)}
+    later = {command.key: command for command in commands(test, fake) if command.replaces}
     missed: dict[str, Command] = {}
-    for call in test.calls_of(handle):
+    for call in test.calls_of(fake):
         database = call.facts.get("database", 0)
         if number not in (None, database) or call.response_body == QUEUED:
             continue
@@ -313,32 +313,32 @@ def _missed_expires(test: ObservedTest, handle: ServerOrDatabase) -> dict[str, C
     return {
         key: command
         for key, command in missed.items()
-        if has_no_ttl(handle, key)
+        if has_no_ttl(fake, key)
         and (key not in later or later[key].entry.number <= command.entry.number)
     }
 
 
-def lock_without_ttl(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
+def lock_without_ttl(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding]:
     """Find locks and idempotency keys that were set with NX and have no TTL."""
-    missed = _missed_expires(test, handle)
+    missed = _missed_expires(test, fake)
     deleted = {
         key: command.entry.number
-        for command in commands(test, handle)
+        for command in commands(test, fake)
         if command.name in ("DEL", "UNLINK")
         for key in command.arguments
     }
-    for command in commands(test, handle):
+    for command in commands(test, fake):
         key = command.key
         sets = command.sets_nx and command.succeeded and command.ttl is None
         stays = deleted.get(key, 0) <= command.entry.number and key not in missed
-        if sets and stays and _LOCK_NAME.search(key) and has_no_ttl(handle, key):
+        if sets and stays and _LOCK_NAME.search(key) and has_no_ttl(fake, key):
             yield command.finding("lock_without_ttl")
 
 
-def lock_of_another(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
+def lock_of_another(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding]:
     """Find locks that were deleted while they held a value set after another one had expired."""
     holders: dict[str, list[str]] = {}
-    for command, expiries in with_expiries(test, handle):
+    for command, expiries in with_expiries(test, fake):
         key = command.key
         for removed in holders.keys() - expiries.keys():
             del holders[removed]
@@ -353,11 +353,11 @@ def lock_of_another(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Fi
         command.drop_replaced(holders)
 
 
-def held_by_failed_attempt(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
+def held_by_failed_attempt(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding]:
     """Find NX commands that had no effect because a failed attempt of the same message set the key."""
     setters: dict[str, Command] = {}
     """The command that set each key with NX; replaced keys are removed."""
-    for command in history(test, handle):
+    for command in history(test, fake):
         setter = setters.get(command.key)
         command.drop_replaced(setters)
         if command.sets_nx and command.succeeded:
@@ -398,12 +398,12 @@ def _attempt_before(test: ObservedTest, earlier: Command, command: Command) -> E
     return attempts[0] if None not in attempts and len(messages) == 1 else None
 
 
-def found_nothing(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
+def found_nothing(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding]:
     """Find names that a command did not find and nothing ever wrote, while the same name in another
     spelling was written (in capitals, with other separators, as a plural), names like a pattern, or
     longer names than that to remove; of JSON, the same object with other numbers.
     """
-    every = history(test, handle)
+    every = history(test, fake)
     written: dict[tuple[str, ...], Command] = {}
     for command in every:
         if command.name == "" or command.name in SCRIPTS:
@@ -415,7 +415,7 @@ def found_nothing(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Find
     loaded = {key for load in every if load.name == "LOAD" for key in load.arguments}
     read = {reading.key for reading in every if reading.name in _READS}
     spelled = {tuple(map(_plain, item)): item for item in written}
-    for command in commands(test, handle):
+    for command in commands(test, fake):
         is_missing = not command.result or command.result == -2
         for item in _sought(command) if is_missing else ():
             name, other = " ".join(item), spelled.get(tuple(map(_plain, item)), item)
@@ -478,10 +478,10 @@ def _plain(name: str) -> str:
     return ":".join(part.casefold().removesuffix("s") for part in parts)
 
 
-def started_late(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
+def started_late(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding]:
     """Find groups and reads of streams that start at the end, after entries had been added."""
     added: dict[str, list[int]] = {}
-    for command in history(test, handle):
+    for command in history(test, fake):
         words = command.words
         if command.name == "XADD":
             added.setdefault(command.key, []).append(command.entry.number)
@@ -496,10 +496,10 @@ def started_late(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Findi
         command.drop_replaced(added)
 
 
-def newest_first(test: ObservedTest, handle: ServerOrDatabase) -> Iterator[Finding]:
+def newest_first(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding]:
     """Find pops from the end of a list at which elements are pushed, while it has several."""
     pushed: dict[str, tuple[Command, str]] = {}
-    for command in history(test, handle):
+    for command in history(test, fake):
         side = _SIDES.get(command.name.removeprefix("B"))
         if command.name in ("LPUSH", "RPUSH"):
             pushed[command.key] = command, command.name[0]
@@ -522,17 +522,17 @@ _MIN_SIMILARITY = 0.8
 """Similarity, from 0 to 1, from which two keys that do not meet are reported."""
 
 
-def key_mismatch(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def key_mismatch(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find keys that were read but never written, while others were written but never used.
 
     The written keys hold a value that the command can read; the most similar of them is named. Other
     keys than similar ones, or the only ones with their prefix, are left out: a program also reads keys
     that are optional, and writes keys that other programs read.
     """
-    every = history(test, handle)
+    every = history(test, fake)
     if any(command.name == "" for command in every):
         return
-    present = {str(key) for key in handle.keys()}  # noqa: SIM118 (a handle is no dict)
+    present = {str(key) for key in fake.keys()}  # noqa: SIM118 (a fake is no dict)
     read_keys = {command.key for command in every if command.name in _READS}
     read = _used_only_by(every, lambda command: command.name in _READS)
     written = _used_only_by(every, _writes)
@@ -592,10 +592,10 @@ _OF_JAVASCRIPT = {"undefined", "[object Object]"}
 """How a language writes a value that is no string."""
 
 
-def value_of_other_kind(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def value_of_other_kind(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find keys and values that were formatted as another kind: ``None``, ``b'...'``, JSON in JSON."""
     formatting = [
-        command for command in commands(test, handle) if command.name in _READS | WRITES | ADDING
+        command for command in commands(test, fake) if command.name in _READS | WRITES | ADDING
     ]
     for key, command in {command.key: command for command in formatting}.items():
         if NONE.search(key):
@@ -620,10 +620,10 @@ def _sent_booleans(command: Command) -> bool:
     return any(type(x) is bool for line in (lines, *lines) if isinstance(line, list) for x in line)
 
 
-def null_in_script(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def null_in_script(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find scripts that decode JSON with null in an argument or a key, and do not mention cjson.null."""
     stored: dict[str, str] = {}
-    for command in commands(test, handle):
+    for command in commands(test, fake):
         if command.name == "SET":
             stored[command.key] = command.words[2]
         source = source_of(test, command.words) or ""
@@ -640,16 +640,16 @@ def _has_null(value: Any) -> bool:
     return isinstance(value, dict | list) and any(x is None or _has_null(x) for x in inner)
 
 
-def no_subscriber(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def no_subscriber(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find messages to a channel without subscribers, while a channel with subscribers had none."""
     subscribed: dict[str, int] = {}
     heard: set[str] = set()
     unheard: dict[str, tuple[Command, int]] = {}
-    for call in test.calls_of(handle):
+    for call in test.calls_of(fake):
         for line in lines_of(call) if call.reached else ():
             if line[0].upper() == "SUBSCRIBE":
                 subscribed.update(dict.fromkeys(line[1:], call.number))
-    for command in history(test, handle):
+    for command in history(test, fake):
         if command.name == "PUBLISH" and command.result == 0 and isinstance(command.entry, Call):
             steps = test.lookups.grouped_calls.get(command.entry.number) or [command.entry]
             lines = [[line[0].upper(), *line[1:]] for step in steps for line in lines_of(step)]

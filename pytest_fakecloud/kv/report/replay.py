@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ...cloud.fake import Context, Handle
+from ...cloud.fake import Context, Fake
 from ...core.calls import Call
 from ...reporting import replay
 from ...reporting.calls import on_connection
@@ -20,7 +20,7 @@ _NOT_ABOUT_DATA = frozenset({"connection", "pubsub", "server"})
 class ReplayedKVServer(replay.ReplayedFake):
     """A replayed key-value server, with its database connections and their blocked commands."""
 
-    def __init__(self, real: Handle, context: Context, time: replay.Time) -> None:
+    def __init__(self, real: Fake, context: Context, time: replay.Time) -> None:
         super().__init__(real, context, time)
         self._sessions: dict[object, Any] = {}
         self._waiting: list[tuple[Call, Any]] = []

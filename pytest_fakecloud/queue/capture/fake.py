@@ -377,8 +377,8 @@ class CallbackCapture(Destination):
         return explain(signature, body=body, keys=keys, at=at, url=url)
 
     def _queues(self) -> list[Queue]:
-        handles = self._context.handles.items
-        return [cast("Queue", handle) for handle in handles if handle.service == "queue"]
+        fakes = self._context.fakes.items
+        return [cast("Queue", fake) for fake in fakes if fake.service == "queue"]
 
     def snapshot(self) -> Snapshot:
         """Return the expectations and the received callbacks."""

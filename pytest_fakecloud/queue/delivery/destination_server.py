@@ -18,11 +18,11 @@ from pytest_httpserver.httpserver import Error, HandlerType, RequestHandler, Req
 from werkzeug import Request as WerkzeugRequest
 from werkzeug import Response as WerkzeugResponse
 
-from ...cloud.fake import Context, Handle, Snapshot
+from ...cloud.fake import Context, Fake, Snapshot
 from ...core.errors import ContractError
 from ...core.field_types import is_url
-from ...core.settings import HandleConfig, HandleSettings
-from ...core.violations import Problem, raised_problem
+from ...core.settings import FakeConfig, FakeSettings
+from ...core.violations import Violation, raised_violation
 from ...http.app import App, Route
 from ...http.messages import Answer, Request
 from .applications import environ_of
@@ -121,7 +121,7 @@ class DestinationServer(HTTPServer):
         self.oneshot_handlers = _Oneshots()
 
 
-class Destination(Handle):
+class Destination(Fake):
     """A server to deliver messages to, at ``url``.
 
     ``server`` is its pytest-httpserver. Write expectations with ``server.expect_request()``,
@@ -135,10 +135,10 @@ class Destination(Handle):
     _app_type: ClassVar[type[ServerApp]] = ServerApp
     _server_type: ClassVar[type[DestinationServer]] = DestinationServer
 
-    def __init__(self, context: Context, **settings: Unpack[HandleSettings]) -> None:
-        self._start(context, self._configure(context, HandleConfig, settings))
+    def __init__(self, context: Context, **settings: Unpack[FakeSettings]) -> None:
+        self._start(context, self._configure(context, FakeConfig, settings))
 
-    def _start(self, context: Context, config: HandleConfig) -> None:
+    def _start(self, context: Context, config: FakeConfig) -> None:
         if config.token is not None:
             raise ContractError(
                 f"token has no effect on {self.fixture}, which accepts requests without credentials: "
@@ -209,10 +209,10 @@ class Destination(Handle):
             for kind, handler in pending
         ]
 
-    def _left_behind(self) -> list[Problem]:
+    def _left_behind(self) -> list[Violation]:
         found = super()._left_behind()
         found += [
-            raised_problem(error, self.name, handle=self.name)
+            raised_violation(error, self.name, fake=self.name)
             for error in self._server.assertions
             if isinstance(error, AssertionError)
         ]

@@ -62,10 +62,10 @@ def _locked(show: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Queu
     """
 
     @wraps(show)
-    def locked(handle: Queue, /, *args: P.args, **named: P.kwargs) -> T:
-        handle._time.settle()
-        with handle._engine.lock:
-            return show(handle._engine, *args, **named)
+    def locked(fake: Queue, /, *args: P.args, **named: P.kwargs) -> T:
+        fake._time.settle()
+        with fake._engine.lock:
+            return show(fake._engine, *args, **named)
 
     return locked
 
@@ -258,13 +258,13 @@ def _filter(page_query: PageQuery) -> Callable[[Message], bool]:
 _FILTERS = ("state", "since", "until", "label", "status", "url")
 
 
-def _messages(handle: Queue, page_query: PageQuery, *, kinds: Iterable[str]) -> View:
+def _messages(fake: Queue, page_query: PageQuery, *, kinds: Iterable[str]) -> View:
     """Return a page of messages, newest first.
 
     Filters are ``state``, ``label``, ``url`` (a substring), ``status`` of the last response
     (``503`` or ``5xx``), and ``since`` and ``until`` for the time of publishing.
     """
-    engine = handle._engine
+    engine = fake._engine
     with engine.lock:
         every = [message for message in engine.messages.values() if message.kind in kinds]
     # Release the lock: a search in all bodies may take long, and a row needs only its own message.
@@ -376,8 +376,8 @@ def dead_letters(engine: Any, page_query: PageQuery) -> View:
     )
 
 
-def retry_dead_letter(handle: Queue, id: str) -> MessageView:
-    for letter in handle.dead_letters():
+def retry_dead_letter(fake: Queue, id: str) -> MessageView:
+    for letter in fake.dead_letters():
         if letter.id == id:
             return message_view(letter.retry())
     raise NotFound(f"there is no dead letter {id!r:.200}")
@@ -416,9 +416,9 @@ def _schedule_view(schedule: ScheduleView) -> View:
     return {"id": schedule.id, **_schedule(schedule), "next": runs}
 
 
-def run_schedule(handle: Queue, id: str) -> View:
+def run_schedule(fake: Queue, id: str) -> View:
     """Run a schedule now; its next planned run does not change."""
-    for schedule in handle.schedules():
+    for schedule in fake.schedules():
         if schedule.id == id:
             return {
                 "messages": [message.id for message in schedule.fire()],

@@ -112,7 +112,7 @@ def scheduled_twice(test: ObservedTest) -> Iterator[Finding]:
             }
         if cron is None or has_id or call.cut or created is None or not has_full_answer(call):
             continue
-        alike = call.handle, call.target, cron, call.request_body.decode("utf-8", "replace")
+        alike = call.fake, call.target, cron, call.request_body.decode("utf-8", "replace")
         earlier, number = first.setdefault(alike, (created, call.number))
         if earlier != created:
             ids = {"first": earlier, "second": created}
@@ -297,7 +297,7 @@ def differs_in_replay(test: ObservedTest) -> Iterator[Finding]:
         written = {write.number for write in delivery.writes}
         for call in (test_call for test_call in test.calls if test_call.number in delivery.inside):
             if call.service != "queue" and call.number not in written and has_full_answer(call):
-                request = delivery.run, call.handle, call.target, call.request_body
+                request = delivery.run, call.fake, call.target, call.request_body
                 number, before = read.setdefault(request, (call.number, call.response_body))
                 if before != call.response_body and number not in delivery.inside:
                     yield about_entry("read_again", call, [number], run=delivery.run)
@@ -428,16 +428,16 @@ _DEDUPLICATING = {"upstash-deduplication-id", "upstash-content-based-deduplicati
 def subjects(call: Call) -> Iterator[ReportSubject]:
     """Yield the queue and the workflow runs of a request, and what it created."""
     if call.facts.get("queue"):
-        yield ReportSubject("queue", str(call.facts["queue"]), call.handle)
+        yield ReportSubject("queue", str(call.facts["queue"]), call.fake)
     headers_of_items: list[Any] = [item.get("headers") for item in items_of(call.request_body)]
     for headers in (dict(call.request_headers.pairs), *headers_of_items):
         for name, value in headers.items() if isinstance(headers, dict) else ():
             if name.lower() == "upstash-workflow-runid" and isinstance(value, str):
-                yield ReportSubject("run", value, call.handle)
+                yield ReportSubject("run", value, call.fake)
     for item in items_of(call.response_body) if has_full_answer(call) else ():
         for name, kind in _CREATED.items():
             if isinstance(item.get(name), str):
-                yield ReportSubject(kind, item[name], call.handle)
+                yield ReportSubject(kind, item[name], call.fake)
 
 
 _CREATED = {"messageId": "message", "scheduleId": "schedule", "workflowRunId": "run"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...cloud.fake import Context, Handle
+from ...cloud.fake import Context, Fake
 from ...core.calls import Event
 from ...reporting import replay
 from ..model import Outcome
@@ -16,7 +16,7 @@ class ReplayedQueue(replay.ReplayedFake):
 
     delivers = True
 
-    def __init__(self, real: Handle, context: Context, time: replay.Time) -> None:
+    def __init__(self, real: Fake, context: Context, time: replay.Time) -> None:
         super().__init__(real, context, time)
         # Use the recorded outcomes of the deliveries, and send no requests.
         self.fake._engine.report = lambda kind, text, **fields: None

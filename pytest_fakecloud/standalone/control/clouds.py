@@ -22,7 +22,7 @@ from ...http.messages import Request
 from ...reporting.data import State, StateChange, changes_of, short_change, state_of
 from ..state_file import checked_state, load_state
 from . import shapes
-from .endpoints import PREFIX, Refused, contract, fields, handle_named
+from .endpoints import PREFIX, Refused, contract, fake_named, fields
 
 if TYPE_CHECKING:
     from ..api import ControlApp
@@ -141,10 +141,10 @@ class CloudRoutes:
         """Return the number of planned events, and the next 200 of them."""
         count, soonest = self._cloud._context.clock.planned(_MOST_DUE)
         about = {
-            timer: (handle.name, *planned)
-            for handle in self._cloud.fakes()
-            if find(handle.fixture).delivers
-            for timer, planned in report_part(handle.fixture, "data").planned(handle).items()
+            timer: (fake.name, *planned)
+            for fake in self._cloud.fakes()
+            if find(fake.fixture).delivers
+            for timer, planned in report_part(fake.fixture, "data").planned(fake).items()
         }
         rows = [(timer, *about.get(timer, (None, None, None, timer.label))) for timer in soonest]
         return {
@@ -154,11 +154,11 @@ class CloudRoutes:
                 {
                     "at": to_datetime(timer.due_us).isoformat(),
                     "what": what,
-                    "handle": handle,
+                    "fake": fake,
                     "list": place,
                     "item": item,
                 }
-                for timer, handle, place, item, what in rows
+                for timer, fake, place, item, what in rows
             ],
         }
 
@@ -265,7 +265,7 @@ class CloudRoutes:
         """
         body = fields(request)
         into, moves = body.get("into"), body.get("move_clock", True)
-        fake = None if into is None else handle_named(self._cloud, into)
+        fake = None if into is None else fake_named(self._cloud, into)
         with contract():
             differences = self._cloud.replay(body["archive"], into=fake, move_clock=moves)
         return {"differences": [str(difference) for difference in differences]}
@@ -328,7 +328,7 @@ class IsolatedClouds:
             {
                 "id": id,
                 "url": app.url,
-                "handles": [handle.name for handle in app.cloud.fakes()],
+                "fakes": [fake.name for fake in app.cloud.fakes()],
                 "test": test,
             }
             for id, (app, _, _, test) in served
@@ -369,7 +369,7 @@ class IsolatedClouds:
     def keep_cloud(self, request: Request) -> shapes.NewCloud:
         """Keep a copy of an isolated cloud whose test has failed: ``{"test": name}``.
 
-        The copy has the data, the journal, the problems and the time of now, and a console and
+        The copy has the data, the journal, the violations and the time of now, and a console and
         addresses of its own. Its clock is frozen, and it delivers nothing until the clock is moved.
         It remains until it is closed, or until 20 newer ones exist.
         """

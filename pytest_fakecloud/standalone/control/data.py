@@ -13,7 +13,7 @@ from typing import Any, cast
 from urllib.parse import unquote
 
 from ...cloud.cloud import Cloud
-from ...cloud.fake import Handle
+from ...cloud.fake import Fake
 from ...cloud.services import find, imported, report_part
 from ...core.calls import Call, Entry, Event
 from ...core.errors import ContractError, unknown_name
@@ -43,7 +43,7 @@ from .endpoints import PREFIX, Refused, contract, named
 
 class DataRoutes:
     """Endpoints that return the data of a fake, run what waits in a queue, and return the journal, as
-    a list or as a stream, and the problems.
+    a list or as a stream, and the violations.
     """
 
     def __init__(self, cloud: Cloud) -> None:
@@ -52,7 +52,7 @@ class DataRoutes:
 
     @classmethod
     def routes(cls) -> list[Route]:
-        base = f"{PREFIX}/handles/{{name}}"
+        base = f"{PREFIX}/fakes/{{name}}"
         return [
             Route("GET", f"{base}/view", "view", cls.get_view),
             Route("GET", f"{base}/lists", "lists", cls.lists),
@@ -65,22 +65,22 @@ class DataRoutes:
             Route("POST", f"{base}/dead-letters/{{id}}", "retry", cls.retry_dead_letter),
             Route("GET", f"{PREFIX}/journal", "journal", cls.journal_rows),
             Route("GET", f"{PREFIX}/journal/stream", "journal_stream", cls.stream, lingers=True),
-            Route("GET", f"{PREFIX}/problems", "problems", cls.get_problems),
+            Route("GET", f"{PREFIX}/violations", "violations", cls.get_violations),
         ]
 
     def get_view(self, request: Request) -> dict[str, Any]:
         """Return the data of a fake as plain JSON."""
-        handle = named(self._cloud, request)
-        if (module := report_part(handle.fixture, "data")) is not None:
-            content = module.content(handle)
+        fake = named(self._cloud, request)
+        if (module := report_part(fake.fixture, "data")) is not None:
+            content = module.content(fake)
         else:  # Of a service without a view, return only the identity.
-            show = find(handle.fixture).view
-            content = {} if show is None else imported(show)(handle)
+            show = find(fake.fixture).view
+            content = {} if show is None else imported(show)(fake)
         return {
-            "name": handle.name,
-            "service": handle.service,
-            "fixture": handle.fixture,
-            "fault_kinds": fault_kinds(type(handle.faults)),
+            "name": fake.name,
+            "service": fake.service,
+            "fixture": fake.fixture,
+            "fault_kinds": fault_kinds(type(fake.faults)),
             **content,
         }
 
@@ -88,8 +88,8 @@ class DataRoutes:
 
     def lists(self, request: Request) -> object:
         """Return the lists of a fake, each with its number of items."""
-        handle, module = self._browsed(request)
-        return module.counts(handle)
+        fake, module = self._browsed(request)
+        return module.counts(fake)
 
     def page(self, request: Request) -> object:
         """Return a page of a list: ``items``, counts (``total`` and ``matching``) and two cursors.
@@ -98,32 +98,32 @@ class DataRoutes:
         ``?limit=`` is at most 500, ``?after=`` and ``?before=`` take the ``next`` and ``previous``
         cursors of another page. Each list has its own filters.
         """
-        handle, listing = self._listing(request)
-        return listing.page(handle, _page_query(request, listing))
+        fake, listing = self._listing(request)
+        return listing.page(fake, _page_query(request, listing))
 
     def item(self, request: Request) -> object:
         """Return one item of a list in full. The elements of a key's value are paged."""
-        handle, listing = self._listing(request)
+        fake, listing = self._listing(request)
         if listing.item is None:
             raise NotFound(
                 f"the list {request.params['list']} has no views of single items: its pages are complete"
             )
         id = unquote(request.params["id"], errors="surrogateescape")
-        return listing.item(handle, id, _page_query(request, listing))
+        return listing.item(fake, id, _page_query(request, listing))
 
-    def _listing(self, request: Request) -> tuple[Handle, Listing]:
-        handle, module = self._browsed(request)
+    def _listing(self, request: Request) -> tuple[Fake, Listing]:
+        fake, module = self._browsed(request)
         name = request.params["list"]
         if name not in module.LISTS:
             raise NotFound(unknown_name("list", name, module.LISTS))
-        return handle, module.LISTS[name]
+        return fake, module.LISTS[name]
 
-    def _browsed(self, request: Request) -> tuple[Handle, Any]:
-        handle = named(self._cloud, request)
-        module = report_part(handle.fixture, "data")
+    def _browsed(self, request: Request) -> tuple[Fake, Any]:
+        fake = named(self._cloud, request)
+        module = report_part(fake.fixture, "data")
         if module is None:
-            raise NotFound(f"{handle.name} has no lists: use its `view`")
-        return handle, module
+            raise NotFound(f"{fake.name} has no lists: use its `view`")
+        return fake, module
 
     # -- queues ----------------------------------------------------------------------------------
 
@@ -157,9 +157,9 @@ class DataRoutes:
         return view
 
     def _queue(self, request: Request) -> tuple[Any, Any]:
-        handle = named(self._cloud, request)
-        if not find(handle.fixture).delivers:
-            raise Refused(422, f"{handle.name} is not a queue")
+        fake = named(self._cloud, request)
+        if not find(fake.fixture).delivers:
+            raise Refused(422, f"{fake.name} is not a queue")
         return self._browsed(request)
 
     # -- the journal -----------------------------------------------------------------------------
@@ -211,16 +211,16 @@ class DataRoutes:
         for signal in list(self._streams):
             signal.close()
 
-    def get_problems(self, request: Request) -> list[shapes.ProblemEntry]:
+    def get_violations(self, request: Request) -> list[shapes.ViolationEntry]:
         """Return the strict-mode violations."""
         return [
             {
-                "kind": problem.kind,
-                "what": problem.what,
-                "text": problem.text,
-                "facts": {k: str(v) for k, v in problem.facts.items()},
+                "kind": violation.kind,
+                "what": violation.what,
+                "text": violation.text,
+                "facts": {k: str(v) for k, v in violation.facts.items()},
             }
-            for problem in self._cloud.problems()
+            for violation in self._cloud.violations()
         ]
 
 
@@ -322,7 +322,7 @@ def _rows_of(cloud: Cloud, entries: Iterable[Entry], first: int = 0) -> list[sha
 
 def _progress_fields(entry: object) -> dict[str, Any]:
     assert isinstance(entry, Call | Event)  # Only reports have requests to the application.
-    return {"handle": entry.handle, "done": _is_done(entry)}
+    return {"fake": entry.fake, "done": _is_done(entry)}
 
 
 def _json(value: object) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...cloud.cloud import Cloud
-from ...cloud.fake import Handle
+from ...cloud.fake import Fake
 from ...core.errors import ContractError, ServiceError, unknown_name
 from ...core.json_schema import violations
 from ...http.messages import Request, json_value
@@ -20,16 +20,16 @@ class Refused(ServiceError):
     """Raised for a request that the control API rejects."""
 
 
-def handle_named(cloud: Cloud, name: str) -> Handle:
-    """Return the open handle with this name, or raise ``Refused`` with the valid names."""
-    for handle in cloud.fakes():
-        if handle.name == name:
-            return handle
-    raise Refused(404, unknown_name("fake", name, [handle.name for handle in cloud.fakes()]))
+def fake_named(cloud: Cloud, name: str) -> Fake:
+    """Return the open fake with this name, or raise ``Refused`` with the valid names."""
+    for fake in cloud.fakes():
+        if fake.name == name:
+            return fake
+    raise Refused(404, unknown_name("fake", name, [fake.name for fake in cloud.fakes()]))
 
 
-def named(cloud: Cloud, request: Request) -> Handle:
-    return handle_named(cloud, request.segment("name"))
+def named(cloud: Cloud, request: Request) -> Fake:
+    return fake_named(cloud, request.segment("name"))
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ...cloud.cloud import Cloud
-from ...cloud.fake import HANDLE_FIELDS, Handle
+from ...cloud.fake import FAKE_FIELDS, Fake
 from ...cloud.services import find
 from ...core.calls import Call, parts_of
 from ...core.errors import ContractError, shown, unknown_name
@@ -29,7 +29,7 @@ from ...reporting.data import whole_number
 from ..addresses import Hosts, has_public_credentials
 from ..state_file import inject
 from . import shapes
-from .endpoints import PREFIX, Refused, contract, fields, handle_named, named
+from .endpoints import PREFIX, Refused, contract, fake_named, fields, named
 
 _METHOD = re.compile(r"[A-Za-z]{1,20}")
 _TARGET = re.compile(r"/[!-~]*")
@@ -37,7 +37,7 @@ _MOST_USED_UP = 20
 _VALUE = re.compile(r"[\t -~\x80-\xff]*")
 
 
-class HandleRoutes:
+class FakeRoutes:
     """Endpoints that start, describe and close fakes, send them requests, inject faults, and call the
     methods that a test calls on its fixtures.
     """
@@ -53,20 +53,20 @@ class HandleRoutes:
 
     @classmethod
     def routes(cls) -> list[Route]:
-        handle = f"{PREFIX}/handles/{{name}}"
+        fake = f"{PREFIX}/fakes/{{name}}"
         return [
-            Route("POST", f"{PREFIX}/handles", "start_handle", cls.start_handle),
-            Route("GET", handle, "handle", cls.get_handle),
-            Route("DELETE", handle, "close_handle", cls.close_handle),
-            Route("POST", f"{handle}/requests", "send", cls.send_request, lingers=True),
-            Route("GET", f"{handle}/faults", "faults", cls.get_faults),
-            Route("POST", f"{handle}/faults", "add_fault", cls.add_fault),
-            Route("DELETE", f"{handle}/faults", "clear_faults", cls.clear_faults),
-            Route("DELETE", f"{handle}/faults/{{id}}", "remove_fault", cls.remove_fault),
+            Route("POST", f"{PREFIX}/fakes", "start_fake", cls.start_fake),
+            Route("GET", fake, "fake", cls.get_fake),
+            Route("DELETE", fake, "close_fake", cls.close_fake),
+            Route("POST", f"{fake}/requests", "send", cls.send_request, lingers=True),
+            Route("GET", f"{fake}/faults", "faults", cls.get_faults),
+            Route("POST", f"{fake}/faults", "add_fault", cls.add_fault),
+            Route("DELETE", f"{fake}/faults", "clear_faults", cls.clear_faults),
+            Route("DELETE", f"{fake}/faults/{{id}}", "remove_fault", cls.remove_fault),
             Route("POST", f"{PREFIX}/call", "call", cls.call, lingers=True),
         ]
 
-    def start_handle(self, request: Request) -> shapes.HandleEntry:
+    def start_fake(self, request: Request) -> shapes.FakeEntry:
         """Start another fake: ``{"fixture": "kv_server", "settings": {…}}``."""
         body = fields(request)
         fixture, settings = body["fixture"], body.get("settings", {})
@@ -76,11 +76,11 @@ class HandleRoutes:
             except OSError as error:
                 raise Refused(422, f"{fixture} cannot start at this address: {error}") from error
 
-    def get_handle(self, request: Request) -> shapes.HandleEntry:
+    def get_fake(self, request: Request) -> shapes.FakeEntry:
         """Return one fake: its address, credentials and environment variables."""
         return describe(named(self._cloud, request))
 
-    def close_handle(self, request: Request) -> shapes.Closed:
+    def close_fake(self, request: Request) -> shapes.Closed:
         """Close a fake."""
         named(self._cloud, request).close()
         return {"closed": True}
@@ -93,7 +93,7 @@ class HandleRoutes:
         JSON. Returns ``{"status", "headers", "body"}``, or ``{"broken"}`` for a broken connection.
         """
         body = fields(request)
-        handle = named(self._cloud, request)
+        fake = named(self._cloud, request)
         method, target = body.get("method", "POST"), body.get("target", "/")
         if not _METHOD.fullmatch(method):
             raise Refused(422, f"method must be a word such as 'POST', got {method!r:.100}")
@@ -102,10 +102,10 @@ class HandleRoutes:
                 422,
                 f"target must be a path that begins with / and is percent-encoded, got {target!r:.100}",
             )
-        headers, content = _headers(handle, body.get("headers", {})), _sent(body.get("body", ""))
+        headers, content = _headers(fake, body.get("headers", {})), _sent(body.get("body", ""))
         # The request goes through the fake's whole pipeline, but not through a socket.
         sent = Request(method, target, headers, content, ("127.0.0.1", 0))
-        answer = handle._app.answer(sent)
+        answer = fake._app.answer(sent)
         if isinstance(answer, Answer):
             raw_body = answer.body if isinstance(answer.body, bytes) else _sent(answer.body)
             return {
@@ -206,7 +206,7 @@ class HandleRoutes:
         """Return the object that has the named member, or the method that looks it up, and the
         member's name.
         """
-        owner: Any = self._cloud if fake_name is None else handle_named(self._cloud, fake_name)
+        owner: Any = self._cloud if fake_name is None else fake_named(self._cloud, fake_name)
         part, dot, rest = name.partition(".")
         if not dot:
             return owner, name
@@ -216,7 +216,7 @@ class HandleRoutes:
         return getattr(owner, part), rest
 
 
-def start(cloud: Cloud, hosts: Hosts, fixture: str, settings: Mapping[str, Any]) -> Handle:
+def start(cloud: Cloud, hosts: Hosts, fixture: str, settings: Mapping[str, Any]) -> Fake:
     """Start a fake for a client of the control API, guarded if its credentials are public.
 
     Raises ``ContractError`` for an address that only ``serve --host`` may open.
@@ -224,39 +224,39 @@ def start(cloud: Cloud, hosts: Hosts, fixture: str, settings: Mapping[str, Any])
     word = find(fixture).word
     if isinstance(settings, Mapping):  # The cloud reports other settings.
         hosts.check_fake(word, settings)
-    handle = cloud._start(fixture, settings)
+    fake = cloud._start(fixture, settings)
     if has_public_credentials(word, settings):
-        handle._app.chain.add(GUARD, hosts.guard)
-    return handle
+        fake._app.chain.add(GUARD, hosts.guard)
+    return fake
 
 
-def describe(handle: Any) -> shapes.HandleEntry:
+def describe(fake: Any) -> shapes.FakeEntry:
     """Return a fake's address and credentials without opening a port."""
     return {
-        "name": handle.name,
-        "fixture": handle.fixture,
-        "service": handle.service,
-        "url": handle.url,
-        "env": handle._env_variables(),
-        "headers": handle.headers,
-        "faults": len(handle.faults),
-        "dead_letters": len(handle.dead_letters()) if find(handle.fixture).delivers else 0,
+        "name": fake.name,
+        "fixture": fake.fixture,
+        "service": fake.service,
+        "url": fake.url,
+        "env": fake._env_variables(),
+        "headers": fake.headers,
+        "faults": len(fake.faults),
+        "dead_letters": len(fake.dead_letters()) if find(fake.fixture).delivers else 0,
     }
 
 
-def _kept(handle: Handle) -> list[Fault]:
-    used_up = [fault for fault in handle.faults._kept() if not fault.active]
-    return [*handle.faults, *used_up[-_MOST_USED_UP:]]
+def _kept(fake: Fake) -> list[Fault]:
+    used_up = [fault for fault in fake.faults._kept() if not fault.active]
+    return [*fake.faults, *used_up[-_MOST_USED_UP:]]
 
 
-def _headers(handle: Handle, extra: Mapping[str, str]) -> list[tuple[str, str]]:
+def _headers(fake: Fake, extra: Mapping[str, str]) -> list[tuple[str, str]]:
     for name, value in extra.items():
         if not re.fullmatch(TOKEN, name) or not _VALUE.fullmatch(value):
             raise ContractError(
                 f"{name!r:.100}: {value!r:.100} is not a header: pass strings without line breaks"
             )
     lower = {name.lower() for name in extra}
-    own = [pair for pair in handle.headers.items() if pair[0].lower() not in lower]
+    own = [pair for pair in fake.headers.items() if pair[0].lower() not in lower]
     return [*own, *extra.items()]
 
 
@@ -292,10 +292,8 @@ def _offered(kind: type) -> Mapping[str, bool]:
     public = next(
         (public_base for public_base in kind.__mro__ if public_base.__name__ in names), object
     )
-    members: dict[str, bool] = (
-        dict.fromkeys(HANDLE_FIELDS, False) if issubclass(kind, Handle) else {}
-    )
-    for owner in (kind if issubclass(kind, Handle) else public).__mro__:
+    members: dict[str, bool] = dict.fromkeys(FAKE_FIELDS, False) if issubclass(kind, Fake) else {}
+    for owner in (kind if issubclass(kind, Fake) else public).__mro__:
         if not owner.__module__.startswith(_PACKAGE):
             continue
         for name, member in vars(owner).items():

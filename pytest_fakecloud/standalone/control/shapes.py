@@ -53,7 +53,7 @@ class Moved(Clock):
 class _Planned(TypedDict):
     at: str
     what: str
-    handle: str | None
+    fake: str | None
     list: str | None
     item: str | None
 
@@ -74,7 +74,7 @@ class Seed(TypedDict):
     seed: int | str
 
 
-class HandleEntry(TypedDict):
+class FakeEntry(TypedDict):
     """A fake: its address, its environment variables, the headers with its credentials, and the numbers
     of its faults that may still fire and of its dead letters.
     """
@@ -96,8 +96,8 @@ class State(TypedDict):
 
     seed: int | str
     clock: Clock
-    handles: list[HandleEntry]
-    problems: int
+    fakes: list[FakeEntry]
+    violations: int
     latest: int
     clouds: int
     failed_clouds: int
@@ -158,7 +158,7 @@ class RowFault(TypedDict):
 class Row(TypedDict):
     """A call, a delivery or an event of the journal, as in the JSON of a test report.
 
-    ``handle`` is the name of the fake that recorded it; ``done`` is false until a call is answered.
+    ``fake`` is the name of the fake that recorded it; ``done`` is false until a call is answered.
     """
 
     number: int
@@ -167,7 +167,7 @@ class Row(TypedDict):
     at: str
     at_us: int
     kind: str
-    handle: str
+    fake: str
     actor: str
     peer: str
     service: str
@@ -201,7 +201,7 @@ class Session(TypedDict):
     token: str
 
 
-class ProblemEntry(TypedDict):
+class ViolationEntry(TypedDict):
     """A strict-mode violation; ``what`` is the part of ``text`` that is no Python."""
 
     kind: str
@@ -277,7 +277,7 @@ class CloudEntry(TypedDict):
 
     id: str
     url: str
-    handles: list[str]
+    fakes: list[str]
     test: str
 
 
@@ -347,7 +347,7 @@ class SignIn(TypedDict):
 class Reset(TypedDict, total=False):
     """The name of the fake to reset; by default all fakes are reset."""
 
-    handle: str
+    fake: str
 
 
 class Begin(TypedDict, total=False):
@@ -357,7 +357,7 @@ class Begin(TypedDict, total=False):
     clock: Mode
 
 
-class NewHandle(TypedDict):
+class NewFake(TypedDict):
     """The fake to start."""
 
     fixture: str
@@ -434,7 +434,7 @@ BODIES: Mapping[str, Any] = {
     "reset": Reset,
     "begin": Begin,
     "set_seed": Seed,
-    "start_handle": NewHandle,
+    "start_fake": NewFake,
     "send": ToSend,
     "add_fault": FaultOptions,
     "take_snapshot": SnapshotOptions,

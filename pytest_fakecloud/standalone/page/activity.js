@@ -85,7 +85,7 @@ export class ActivityPage {
     this.place.hidden = !all.length;
     if (all === this.shown && journal.older === this.older) return;
     Object.assign(this, {shown: all, older: journal.older});
-    const fakes = this.state().handles.map(({name, url, headers}) => ({name, url, headers}));
+    const fakes = this.state().fakes.map(({name, url, headers}) => ({name, url, headers}));
     this.trace.show({rows: inOrder(all), findings: [], fakes});
     if (this.id !== undefined) this.select();
   }

@@ -47,24 +47,24 @@ export async function ask(method, path, body) {
   return content;
 }
 
-export const path = (handle, rest = "") => `/handles/${encodeURIComponent(handle.name)}${rest}`;
+export const path = (fake, rest = "") => `/fakes/${encodeURIComponent(fake.name)}${rest}`;
 export const query = (values) => {
   const given = Object.entries(values).filter(([, value]) => value !== "" && value != null);
   return given.length ? "?" + given.map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&") : "";
 };
-export const list = (handle, name, values = {}) => ask("GET", path(handle, `/lists/${name}${query(values)}`));
-export const item = (handle, name, id, values = {}) => ask("GET", path(handle, `/lists/${name}/${id}${query(values)}`));
+export const list = (fake, name, values = {}) => ask("GET", path(fake, `/lists/${name}${query(values)}`));
+export const item = (fake, name, id, values = {}) => ask("GET", path(fake, `/lists/${name}/${id}${query(values)}`));
 // Calls a method of a fake that has no HTTP endpoint, such as creating a topic.
-export async function call(handle, name, ...args) {
-  const answer = await ask("POST", "/call", {object: handle.name, name, args});
+export async function call(fake, name, ...args) {
+  const answer = await ask("POST", "/call", {object: fake.name, name, args});
   if (answer.raise) throw new Error(answer.raise.text);
   return answer.value;
 }
 
 // Sends a request to a fake like a client; throws an Error for an error response.
-export const send = (handle, method, target, body, headers) => ask("POST", path(handle, "/requests"), {method, target, body, headers});
-export async function sendWell(handle, method, target, body, headers) {
-  const answer = await send(handle, method, target, body, headers);
+export const send = (fake, method, target, body, headers) => ask("POST", path(fake, "/requests"), {method, target, body, headers});
+export async function sendWell(fake, method, target, body, headers) {
+  const answer = await send(fake, method, target, body, headers);
   if (answer.broken) throw new Error(`A fault broke the connection: ${answer.broken}.`);
   if (answer.status >= 400) throw new Error(`${answer.status}: ${reason(answer.body)}`);
   try { return JSON.parse(answer.body); } catch { return answer.body; }

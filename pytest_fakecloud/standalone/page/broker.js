@@ -5,44 +5,44 @@ import {ask, call, item, list, sendWell} from "./api.js";
 import {offsets} from "./elements.js";
 import {ListPage} from "./lists.js";
 
-const names = (handle) => async () => (await list(handle, "topics", {limit: 500})).items.map((one) => one.name);
-const topicsOf = async (handle) => (await names(handle)()).map((name) => ({value: name, label: name}));
+const names = (fake) => async () => (await list(fake, "topics", {limit: 500})).items.map((one) => one.name);
+const topicsOf = async (fake) => (await names(fake)()).map((name) => ({value: name, label: name}));
 
-const create = (handle) => form("Create a topic", "Create", [{name: "name", label: "name", needed: true}, {name: "partitions", label: "partitions", kind: "number", value: "1"}],
-  async ({name, partitions}) => { await call(handle, "create_topic", name, Number(partitions || 1)); return done(`Created ${name}.`); }, {open: false});
-const produce = (handle, page) => form("Produce", "Produce", [{name: "topic", label: "topic", needed: true, list: names(handle), value: page.values?.topic}, {name: "value", label: "value", kind: "area", wide: true}, {name: "key", label: "key"},
+const create = (fake) => form("Create a topic", "Create", [{name: "name", label: "name", needed: true}, {name: "partitions", label: "partitions", kind: "number", value: "1"}],
+  async ({name, partitions}) => { await call(fake, "create_topic", name, Number(partitions || 1)); return done(`Created ${name}.`); }, {open: false});
+const produce = (fake, page) => form("Produce", "Produce", [{name: "topic", label: "topic", needed: true, list: names(fake), value: page.values?.topic}, {name: "value", label: "value", kind: "area", wide: true}, {name: "key", label: "key"},
   {name: "partition", label: "partition", kind: "number", note: "by key"}, {name: "headers", label: "headers, as JSON", note: '{"trace": "7"}'}],
 async ({topic, value, key, partition, headers}) => {
   const given = headers ? Object.entries(json(headers, "The headers")).map(([name, text]) => ({key: name, value: String(text)})) : null;
-  const made = await sendWell(handle, "POST", "/produce", {topic, value, ...(key ? {key} : {}), ...(partition ? {partition: Number(partition)} : {}), ...(given ? {headers: given} : {})});
+  const made = await sendWell(fake, "POST", "/produce", {topic, value, ...(key ? {key} : {}), ...(partition ? {partition: Number(partition)} : {}), ...(given ? {headers: given} : {})});
   const [one] = [made].flat();
   return done(`Written to partition ${one.partition} at offset ${one.offset}.`);
 }, {open: false});
-const consume = (handle) => form("Consume", "Consume", [{name: "group", label: "group", value: "console", needed: true}, {name: "instance", label: "instance", value: "one", needed: true},
-  {name: "topic", label: "topic", needed: true, list: names(handle)}, {name: "from", label: "a new group begins at", options: ["earliest", "latest"]}],
+const consume = (fake) => form("Consume", "Consume", [{name: "group", label: "group", value: "console", needed: true}, {name: "instance", label: "instance", value: "one", needed: true},
+  {name: "topic", label: "topic", needed: true, list: names(fake)}, {name: "from", label: "a new group begins at", options: ["earliest", "latest"]}],
 async ({group, instance, topic, from}) => {
-  const records = await sendWell(handle, "GET", `/consume/${[group, instance, topic].map(encodeURIComponent).join("/")}`, "", {"Kafka-Auto-Offset-Reset": from});
+  const records = await sendWell(fake, "GET", `/consume/${[group, instance, topic].map(encodeURIComponent).join("/")}`, "", {"Kafka-Auto-Offset-Reset": from});
   return records.length ? table("consumed records", ["partition", "offset", "key", "value"], records, (one) => [one.partition, one.offset, one.key, short(one.value, 300)]) : soft("No new records for this group.");
 }, {open: false});
 
 const topics = {
   list: "topics", noun: "topic", hasItem: true, key: (one) => one.name, columns: ["topic", "partitions", "records"], fields: ["name", null, "records"],
   row: (one) => [one.name, number(one.partitions.length), number(one.records)],
-  tools: (handle) => create(handle),
+  tools: (fake) => create(fake),
   empty: () => empty("No topics yet.", "Create one above, or start the server with: pytest-fakecloud serve --broker 'topics={\"orders\": 2}'"),
-  detail: (one, page) => [title(one.name), el("p", {}, el("a", {href: link(["fake", page.handle.name, "records"], {topic: one.name})}, `Show its ${count(one.records, "record")}`)),
-    table("partitions", ["partition", "first offset", "next offset", "records"], one.partitions, (each) => [el("a", {href: link(["fake", page.handle.name, "records"], {topic: one.name, partition: each.partition})}, String(each.partition)), number(each.start), number(each.end), number(each.end - each.start)]),
-    form("Add partitions", "Add", [{name: "count", label: "how many", kind: "number", value: "1"}], async ({count: many}) => { await call(page.handle, "topic.add_partitions", one.name, Number(many)); return done("Added."); }, {open: false}),
+  detail: (one, page) => [title(one.name), el("p", {}, el("a", {href: link(["fake", page.fake.name, "records"], {topic: one.name})}, `Show its ${count(one.records, "record")}`)),
+    table("partitions", ["partition", "first offset", "next offset", "records"], one.partitions, (each) => [el("a", {href: link(["fake", page.fake.name, "records"], {topic: one.name, partition: each.partition})}, String(each.partition)), number(each.start), number(each.end), number(each.end - each.start)]),
+    form("Add partitions", "Add", [{name: "count", label: "how many", kind: "number", value: "1"}], async ({count: many}) => { await call(page.fake, "topic.add_partitions", one.name, Number(many)); return done("Added."); }, {open: false}),
     tools(act("Delete all records…", `Delete all records of ${one.name}`, async () => {
-      for (const each of one.partitions) await ask("POST", "/call", {object: page.handle.name, name: "topic.delete_records", args: [one.name], kwargs: {before: each.end, partition: each.partition}});
+      for (const each of one.partitions) await ask("POST", "/call", {object: page.fake.name, name: "topic.delete_records", args: [one.name], kwargs: {before: each.end, partition: each.partition}});
     }, {question: `Delete all ${count(one.records, "record")} of ${one.name}? Offsets go on from where they are.`}),
-    act("Delete topic…", `Delete the topic ${one.name}`, async () => { await call(page.handle, "topic.delete", one.name); location.hash = page.address(); }, {question: `Delete the topic ${one.name} with its records and committed offsets?`}))],
+    act("Delete topic…", `Delete the topic ${one.name}`, async () => { await call(page.fake, "topic.delete", one.name); location.hash = page.address(); }, {question: `Delete the topic ${one.name} with its records and committed offsets?`}))],
 };
 
 const records = {
   list: "records", noun: "record", hasItem: true, itemFilters: ["topic"], needs: "topic", key: (one) => one.id, columns: ["record", "time", "key", "value"], fields: ["id", "at", "key", "value"],
   filters: [{name: "topic", label: "topic", options: topicsOf}, {name: "partition", label: "partition", note: "partition", type: "number"}, {name: "offset", label: "from offset", note: "from offset", type: "number"}, {name: "at", label: "from time", note: "from time, 2026-01-01T00:00Z"}],
-  tools: (handle, page) => el("div", {class: "forms"}, produce(handle, page), consume(handle)),
+  tools: (fake, page) => el("div", {class: "forms"}, produce(fake, page), consume(fake)),
   row: (one) => [one.id, when(one.at), one.key ?? "", short(one.value, 200)],
   empty: () => empty("No records yet.", "A record appears when your application produces one. Produce one above to try."),
   detail: (one) => [title(`${one.topic} ${one.id}`), facts({partition: String(one.partition), offset: number(one.offset), time: both(one.at) + " UTC", key: one.key ?? "no key"}),
@@ -51,34 +51,34 @@ const records = {
 };
 
 // Adds the first and the last offset of each partition, and its owner, to the offsets of a group.
-async function groupWithBounds(handle, id) {
-  const [group, topics] = await Promise.all([item(handle, "groups", id), list(handle, "topics", {limit: 500})]);
+async function groupWithBounds(fake, id) {
+  const [group, topics] = await Promise.all([item(fake, "groups", id), list(fake, "topics", {limit: 500})]);
   const bounds = new Map(topics.items.flatMap((topic) => topic.partitions.map((one) => [`${topic.name}-${one.partition}`, one])));
   const owner = (name) => group.members.find((member) => member.assignment.includes(name))?.name ?? "no member";
   return {...group, partitions: group.partitions.map((one) => ({...one, owner: owner(one.partition), start: bounds.get(one.partition)?.start ?? 0, end: bounds.get(one.partition)?.end ?? 0}))};
 }
 
 // A link to the records that a group has not committed.
-const recordsFrom = (handle, {partition, committed, start}) => { const at = partition.lastIndexOf("-"); return el("a", {href: link(["fake", handle.name, "records"], {topic: partition.slice(0, at), partition: partition.slice(at + 1), offset: committed ?? start})}, partition); };
+const recordsFrom = (fake, {partition, committed, start}) => { const at = partition.lastIndexOf("-"); return el("a", {href: link(["fake", fake.name, "records"], {topic: partition.slice(0, at), partition: partition.slice(at + 1), offset: committed ?? start})}, partition); };
 const groups = {
   list: "groups", noun: "group", item: groupWithBounds, key: (one) => one.name, columns: ["group", "state", "lag", "members"], fields: ["name", "state", "total_lag"],
   row: (one) => [one.name, pill(one.state), one.total_lag ? el("span", {class: "fault"}, number(one.total_lag)) : "0", number(one.members.length)],
   empty: () => empty("No consumer groups yet.", "A group appears when a client first consumes a topic. Consume one on the Records tab to try."),
   detail: (one, page) => {
-    const drop = (member) => act("Remove…", `Remove ${member.name} from ${one.name}`, () => call(page.handle, "group.leave", one.name, member.name), {question: `Remove the instance ${member.name}? Its partitions go to the others.`});
+    const drop = (member) => act("Remove…", `Remove ${member.name} from ${one.name}`, () => call(page.fake, "group.leave", one.name, member.name), {question: `Remove the instance ${member.name}? Its partitions go to the others.`});
     return [title(one.name), facts({state: pill(one.state), generation: number(one.generation), lag: number(one.total_lag)}),
       head("Members"), one.members.length ? table("members", ["instance", "state", "partitions", ""], one.members, (member) => [member.name, member.state, member.assignment.join(", "), drop(member)]) : soft("No members. Committed offsets stay until their retention ends."),
-      head("Offsets"), table("offsets", ["partition", "lag", "committed", "position", "end", "member"], one.partitions, (each) => [[recordsFrom(page.handle, each), offsets(each)], each.lag ? el("span", {class: "fault"}, number(each.lag)) : "0", each.committed ?? "none", each.position ?? "", number(each.end), each.owner]),
+      head("Offsets"), table("offsets", ["partition", "lag", "committed", "position", "end", "member"], one.partitions, (each) => [[recordsFrom(page.fake, each), offsets(each)], each.lag ? el("span", {class: "fault"}, number(each.lag)) : "0", each.committed ?? "none", each.position ?? "", number(each.end), each.owner]),
       form("Set a committed offset", "Set", [{name: "partition", label: "topic and partition", options: one.partitions.map((each) => each.partition)}, {name: "offset", label: "offset", kind: "number", value: "0"}],
-        async ({partition, offset}) => { const at = partition.lastIndexOf("-"); await call(page.handle, "commit", one.name, partition.slice(0, at), Number(partition.slice(at + 1)), Number(offset)); return done("Set."); }, {open: false, overwrites: async ({partition}) => {
-          const committed = ({partitions}) => partitions.find((each) => each.partition === partition)?.committed, now = committed(await item(page.handle, "groups", encodeURIComponent(one.name)));
+        async ({partition, offset}) => { const at = partition.lastIndexOf("-"); await call(page.fake, "commit", one.name, partition.slice(0, at), Number(partition.slice(at + 1)), Number(offset)); return done("Set."); }, {open: false, overwrites: async ({partition}) => {
+          const committed = ({partitions}) => partitions.find((each) => each.partition === partition)?.committed, now = committed(await item(page.fake, "groups", encodeURIComponent(one.name)));
           return now === committed(one) ? null : `The committed offset of ${partition} was changed meanwhile, to ${now}. Overwrite it?`;
         }})];
   },
 };
 
 export const tabs = [
-  {name: "topics", title: "Topics", counted: "topics", make: (handle) => new ListPage(handle, "topics", topics)},
-  {name: "records", title: "Records", make: (handle) => new ListPage(handle, "records", records)},
-  {name: "groups", title: "Consumer groups", counted: "groups", make: (handle) => new ListPage(handle, "groups", groups)},
+  {name: "topics", title: "Topics", counted: "topics", make: (fake) => new ListPage(fake, "topics", topics)},
+  {name: "records", title: "Records", make: (fake) => new ListPage(fake, "records", records)},
+  {name: "groups", title: "Consumer groups", counted: "groups", make: (fake) => new ListPage(fake, "groups", groups)},
 ];

@@ -32,9 +32,9 @@ const FIRST = {
     Python: 'import os\n\nfrom qstash import QStash\n\nclient = QStash(os.environ["QSTASH_TOKEN"], base_url=os.environ["QSTASH_URL"])\nprint(client.message.publish_json(url="http://127.0.0.1:3000/hook", body={"hello": "world"}))\n',
   },
 };
-const requestTo = (handle, [method, target, body]) => ({method, url: handle.url + target, headers: Object.entries(handle.headers), body});
+const requestTo = (fake, [method, target, body]) => ({method, url: fake.url + target, headers: Object.entries(fake.headers), body});
 // The official clients where there is one, otherwise the bare request.
-const written = (language, handle) => { const first = FIRST[handle.fixture]; return first[language] ?? LANGUAGES[language](requestTo(handle, first.request)); };
+const written = (language, fake) => { const first = FIRST[fake.fixture]; return first[language] ?? LANGUAGES[language](requestTo(fake, first.request)); };
 
 function choice(label, options, chosen, take, text = (one) => one) {
   return el("div", {class: "choice", role: "group", "aria-label": label}, options.map((one) => el("button", {type: "button", class: "facet", "aria-pressed": String(one === chosen), "data-key": `${label} ${one}`, onclick: () => take(one)}, text(one))));
@@ -51,24 +51,24 @@ export class ConnectPage {
   leave() { journal.listeners.delete(this.update); }
   async go() { await this.refresh(); }
   async refresh() {
-    const known = JSON.stringify(this.state().handles);
+    const known = JSON.stringify(this.state().fakes);
     if (known !== this.known) { this.env = await ask("GET", "/env"); this.known = known; }
     this.draw();
   }
   draw() {
     const state = this.state(), {env} = this;
     if (!env) return;
-    const known = state.handles.filter((one) => own(FIRST, one.fixture));
+    const known = state.fakes.filter((one) => own(FIRST, one.fixture));
     const many = entries.list.length, shape = JSON.stringify([env, known, this.format, this.language, this.fake, many > 0]);
     if (shape === this.shape) return;
     this.shape = shape;
-    const handle = known.find((one) => one.name === this.fake) ?? known[0], text = FORMATS[this.format](env);
+    const fake = known.find((one) => one.name === this.fake) ?? known[0], text = FORMATS[this.format](env);
     redraw(this.body,
       el("p", {class: many ? "banner good" : "banner", role: "status"}, many ? ["Requests arrive. ", el("a", {href: "#/activity"}, "See them in Activity")] : "No requests yet. This line changes when the first one arrives."),
       el("h2", {}, "1. Set the environment"), el("p", {class: "soft"}, "Official clients read these variables. Put them into the environment or the .env file of your application."),
       tools(choice("format", Object.keys(FORMATS), this.format, (one) => { this.format = one; this.draw(); }), copyButton(text, "Copy the environment")), code(text, "environment"),
-      handle ? [el("h2", {}, "2. Make a first request"), tools(choice("fake", known.map((one) => one.name), handle.name, (one) => { this.fake = one; this.draw(); }, (name) => `${product(known.find((one) => one.name === name))} · ${name}`), choice("language", Object.keys(LANGUAGES), this.language, (one) => { this.language = one; this.draw(); }),
-        copyButton(written(this.language, handle), "Copy the first request")), el("p", {class: "soft"}, `${FIRST[handle.fixture].does}:`), code(written(this.language, handle), "first request")] : null,
-      el("h2", {}, "3. Addresses"), el("dl", {class: "facts"}, state.handles.map((one) => el("div", {}, el("dt", {}, el("a", {href: `#/fake/${encodeURIComponent(one.name)}`}, product(one)), " ", el("small", {class: "mono"}, one.name)), el("dd", {class: "mono"}, one.url)))));
+      fake ? [el("h2", {}, "2. Make a first request"), tools(choice("fake", known.map((one) => one.name), fake.name, (one) => { this.fake = one; this.draw(); }, (name) => `${product(known.find((one) => one.name === name))} · ${name}`), choice("language", Object.keys(LANGUAGES), this.language, (one) => { this.language = one; this.draw(); }),
+        copyButton(written(this.language, fake), "Copy the first request")), el("p", {class: "soft"}, `${FIRST[fake.fixture].does}:`), code(written(this.language, fake), "first request")] : null,
+      el("h2", {}, "3. Addresses"), el("dl", {class: "facts"}, state.fakes.map((one) => el("div", {}, el("dt", {}, el("a", {href: `#/fake/${encodeURIComponent(one.name)}`}, product(one)), " ", el("small", {class: "mono"}, one.name)), el("dd", {class: "mono"}, one.url)))));
   }
 }

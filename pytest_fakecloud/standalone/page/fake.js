@@ -7,15 +7,15 @@ import {FaultsPage} from "./faults.js";
 const CODE = {kv_server: () => import("./kv.js"), vector_index: () => import("./vector.js"), broker: () => import("./broker.js"), queue: () => import("./queue.js")};
 
 // Loads the code for a kind of fake and returns the page of a fake. Others than these have no data to show.
-export async function open(handle) { return new FakePage(handle, (await own(CODE, handle.fixture)?.())?.tabs); }
+export async function open(fake) { return new FakePage(fake, (await own(CODE, fake.fixture)?.())?.tabs); }
 
 // A form for any request. It is sent like a client's: it meets faults and is recorded.
 class RequestPage {
-  constructor(handle) {
-    this.node = el("section", {class: "page"}, soft(`Send a request to ${handle.name} with its credentials. It meets injected faults and appears in Activity.`),
+  constructor(fake) {
+    this.node = el("section", {class: "page"}, soft(`Send a request to ${fake.name} with its credentials. It meets injected faults and appears in Activity.`),
       form("Any request", "Send", [{name: "method", label: "method", options: ["GET", "POST", "PUT", "PATCH", "DELETE"]}, {name: "target", label: "path", value: "/", wide: true, needed: true}, {name: "headers", label: "headers, as JSON", note: '{"X-Trace": "7"}', wide: true}, {name: "body", label: "body", kind: "area", wide: true}],
         async ({method, target, headers, body}) => {
-          const answer = await send(handle, method, target, body, headers ? json(headers, "The headers") : undefined);
+          const answer = await send(fake, method, target, body, headers ? json(headers, "The headers") : undefined);
           if (answer.broken) return el("p", {class: "fault"}, `A fault broke the connection: ${answer.broken}.`);
           const text = laidOut(answer.body);
           return [el("p", {class: answer.status < 400 ? "ok" : "bad"}, `Status ${answer.status}`), code(text.length > 50000 ? text.slice(0, 50000) + "…" : text, "answer"), el("details", {}, el("summary", {}, "Headers"), table("headers of the answer", ["header", "value"], answer.headers, (pair) => pair))];
@@ -24,14 +24,14 @@ class RequestPage {
 }
 
 class FakePage {
-  constructor(handle, tabs) {
-    this.handle = handle;
+  constructor(fake, tabs) {
+    this.fake = fake;
     this.hasLists = Boolean(tabs);
     this.tabs = [...tabs ?? [], {name: "faults", title: "Faults", counted: "faults", make: (one) => new FaultsPage(one)}, {name: "request", title: "Request", make: (one) => new RequestPage(one)}];
-    this.nav = el("nav", {class: "subtabs", "aria-label": `parts of ${handle.name}`});
+    this.nav = el("nav", {class: "subtabs", "aria-label": `parts of ${fake.name}`});
     this.place = el("div");
     this.counts = {};
-    this.node = el("div", {class: "page fake"}, el("div", {class: "tools head"}, el("h1", {}, product(handle), " ", el("small", {class: "mono soft"}, handle.name)), el("span", {class: "mono soft"}, handle.url), copyButton(handle.url, "Copy the address", "Copy")), this.nav, this.place);
+    this.node = el("div", {class: "page fake"}, el("div", {class: "tools head"}, el("h1", {}, product(fake), " ", el("small", {class: "mono soft"}, fake.name)), el("span", {class: "mono soft"}, fake.url), copyButton(fake.url, "Copy the address", "Copy")), this.nav, this.place);
   }
   leave() { this.inner?.leave?.(); }
 
@@ -40,7 +40,7 @@ class FakePage {
     if (name !== this.current) {
       this.inner?.leave?.();
       this.current = name;
-      this.inner = this.tabs.find((tab) => tab.name === name).make(this.handle);
+      this.inner = this.tabs.find((tab) => tab.name === name).make(this.fake);
       this.place.replaceChildren(this.inner.node);
       this.drawTabs();
     }
@@ -49,7 +49,7 @@ class FakePage {
   async refresh() { await Promise.all([this.inner.refresh?.(), this.count()]); }
 
   async count() {
-    const [lists, faults] = await Promise.all([this.hasLists ? ask("GET", path(this.handle, "/lists")) : {}, ask("GET", path(this.handle, "/faults"))]);
+    const [lists, faults] = await Promise.all([this.hasLists ? ask("GET", path(this.fake, "/lists")) : {}, ask("GET", path(this.fake, "/faults"))]);
     this.counts = {...lists, faults: faults.filter((one) => one.active).length};
     this.drawTabs();
   }
@@ -59,7 +59,7 @@ class FakePage {
     this.shape = shape;
     redraw(this.nav, this.tabs.map(({name, title, counted}) => {
       const many = this.counts[counted];
-      return el("a", {href: link(["fake", this.handle.name, name]), "data-key": name, "aria-current": name === this.current ? "page" : null}, title, many ? el("span", {class: name === "dead-letters" ? "many bad" : "many"}, number(many)) : null);
+      return el("a", {href: link(["fake", this.fake.name, name]), "data-key": name, "aria-current": name === this.current ? "page" : null}, title, many ? el("span", {class: name === "dead-letters" ? "many bad" : "many"}, number(many)) : null);
     }));
     showCurrent(this.nav);
   }

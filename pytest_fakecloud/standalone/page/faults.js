@@ -41,18 +41,18 @@ export function sentence(one) {
 }
 
 export class FaultsPage extends LivePage {
-  constructor(handle) {
+  constructor(fake) {
     const adding = el("div");
-    super(path(handle, "/faults"), (faults) => this.drawn(faults), adding);
-    Object.assign(this, {handle, adding});
+    super(path(fake, "/faults"), (faults) => this.drawn(faults), adding);
+    Object.assign(this, {fake, adding});
   }
   async go() {
-    const {fault_kinds: kinds} = await ask("GET", path(this.handle, "/view"));
+    const {fault_kinds: kinds} = await ask("GET", path(this.fake, "/view"));
     this.choose(kinds, kinds.includes("respond") ? "respond" : kinds[0]);
     await super.go();
   }
   choose(kinds, kind) {
-    const about = own(KINDS, kind) ?? {fields: [{name: "args", label: "arguments, as JSON", note: "[503]"}], args: ({args}) => args ? JSON.parse(args) : []}, matchers = own(MATCHERS, this.handle.fixture) ?? ["route"];
+    const about = own(KINDS, kind) ?? {fields: [{name: "args", label: "arguments, as JSON", note: "[503]"}], args: ({args}) => args ? JSON.parse(args) : []}, matchers = own(MATCHERS, this.fake.fixture) ?? ["route"];
     const made = form("Add a fault", "Add fault", [{name: "kind", label: "what it does", options: kinds.map((one) => ({value: one, label: own(KINDS, one)?.does ?? words(one)})), value: kind, wide: true}, ...(about.fields ?? []),
       ...matchers.map((name) => ({name: `only-${name}`, label: `only for ${name}`, note: NOTES[name]})), whole("times", "how often", "", "until removed"), whole("skip", "let pass first", "", "0")],
     async (values) => {
@@ -72,9 +72,9 @@ export class FaultsPage extends LivePage {
     this.adding.replaceChildren(made);
   }
   drawn(faults) {
-    return faults.length ? [el("ul", {class: "sentences"}, faults.map((one) => el("li", {}, el("span", {}, sentence(one)), " ", one.hits ? el("a", {href: link(["activity"], {fake: this.handle.name, status: "fault"})}, pill(`hit ${one.hits === 1 ? "once" : `${number(one.hits)} times`}`, "wait")) : pill("not hit yet"), " ", one.active ? null : pill("used up"),
+    return faults.length ? [el("ul", {class: "sentences"}, faults.map((one) => el("li", {}, el("span", {}, sentence(one)), " ", one.hits ? el("a", {href: link(["activity"], {fake: this.fake.name, status: "fault"})}, pill(`hit ${one.hits === 1 ? "once" : `${number(one.hits)} times`}`, "wait")) : pill("not hit yet"), " ", one.active ? null : pill("used up"),
       one.made ? [copies({method: "POST", path: this.path, body: one.made}, `the fault: ${sentence(one)}`), one.active ? null : act("Add again", `Add again: ${sentence(one)}`, () => ask("POST", this.path, one.made))] : null,
-      act("Remove", `Remove the fault: ${sentence(one)}`, () => ask("DELETE", path(this.handle, `/faults/${one.id}`)))))),
+      act("Remove", `Remove the fault: ${sentence(one)}`, () => ask("DELETE", path(this.fake, `/faults/${one.id}`)))))),
     faults.length > 1 ? act("Remove all…", "Remove all faults", () => ask("DELETE", this.path), {question: "Remove all faults of this fake?"}) : null]
       : empty("No faults.", "An injected fault makes this fake misbehave on purpose. Add one above; it applies to the next request.");
   }

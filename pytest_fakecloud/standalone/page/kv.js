@@ -4,12 +4,12 @@ import {$, act, attempt, bytes, code, copies, copyButton, count, day, done, el, 
 import {ask, call, item, list, path, send, sendWell} from "./api.js";
 import {ListPage} from "./lists.js";
 
-const run = (handle, ...line) => sendWell(handle, "POST", "/", line.map(String)).then((answer) => answer.result);
+const run = (fake, ...line) => sendWell(fake, "POST", "/", line.map(String)).then((answer) => answer.result);
 // A key as it is now, or null if it does not exist.
-async function current(handle, id, values) { try { return await item(handle, "keys", id, values); } catch (error) { if (error.status === 404) return null; throw error; } }
+async function current(fake, id, values) { try { return await item(fake, "keys", id, values); } catch (error) { if (error.status === 404) return null; throw error; } }
 // Returns the question before a change of a key that is not as it was shown: `same` compares the key of now.
-const meanwhile = (handle, one, same) => async () => {
-  const now = await current(handle, one.id);
+const meanwhile = (fake, one, same) => async () => {
+  const now = await current(fake, one.id);
   return !now ? `The key ${one.key} was deleted meanwhile. Write it again?` : now.type === one.type && same(now) ? null : `The key ${one.key} was changed meanwhile. Overwrite the change?`;
 };
 const ttl = (one) => one.ttl_ms == null ? "no TTL" : about(one.ttl_ms * 1000);
@@ -19,7 +19,7 @@ const keys = {
   list: "keys", noun: "key", folder: "namespace", facet: "type", rawId: true, hasItem: true, key: (one) => one.key,
   searchNote: "Search all keys, or a pattern: user:*", columns: ["key", "type", "TTL", "size", "value"], fields: ["key", "type", "ttl_ms", "bytes", "preview"],
   row: (one) => [short(one.key, 200), pill(words(one.type)), el("span", {class: one.ttl_ms == null ? "soft" : "", title: one.expires ?? ""}, ttl(one)), bytes(one.bytes ?? 0), short(one.preview || (one.type === "string" ? '""' : lengthOf(one)), 120)],
-  tools: (handle, page) => newKey(handle, page), above: (found, page) => [...tree(found, page), removeMatching(found, page)],
+  tools: (fake, page) => newKey(fake, page), above: (found, page) => [...tree(found, page), removeMatching(found, page)],
   empty: () => empty("No keys yet.", "A key appears when your application writes one. Add one above, or in the command box."),
   detail: (one, page) => [title(one.key), keyFacts(one), ...(one.is_text ? keyActs(one, page) : [soft("This key is not UTF-8. Use a client to change it.")]), ...valueOf(one, page)],
 };
@@ -35,7 +35,7 @@ function folders({folders: inner, items, matching}, page, under = "") {
   const all = (name) => link(page.base, {search: name.replace(/[*?[\]\\]/g, "\\$&") + "*"}), known = page.folders ??= new Map();
   const once = (name, make) => known.get(name) ?? (known.set(name, make()), known.get(name));
   return el("ul", {class: "folders"}, inner.toSorted((one, other) => one.name.localeCompare(other.name, "en", {numeric: true})).map(({name, keys: many}) => once(`${many} ${name}`, () => el("li", {}, el("details", {"data-key": name, ontoggle: async ({target}) => {
-    if (target.open && target.children.length === 1) target.append(folders(await list(page.handle, "keys", {view: "tree", under: name, limit: 500}), page, name));
+    if (target.open && target.children.length === 1) target.append(folders(await list(page.fake, "keys", {view: "tree", under: name, limit: 500}), page, name));
   }}, el("summary", {}, el("span", {class: "mono"}, name.slice(under.length)), el("span", {class: "many"}, number(many)), " ", el("a", {href: all(name), "aria-label": `List all of ${name}`}, "List all")))))),
   under ? items.map((one) => el("li", {}, el("a", {class: "mono", href: page.address(one.id)}, one.key.slice(under.length)))) : null,
   under && matching > items.length ? el("li", {}, el("a", {href: all(under)}, `${number(matching - items.length)} more`)) : null);
@@ -48,27 +48,27 @@ function removeMatching(found, page) {
   const question = async () => {
     names.length = 0;
     for (let after = ""; after !== null;) {
-      const {items, next} = await list(page.handle, "keys", {search, type, view, after, limit: 500});
+      const {items, next} = await list(page.fake, "keys", {search, type, view, after, limit: 500});
       names.push(...items.filter((one) => one.is_text).map((one) => one.key));
       after = next;
     }
     const more = names.length - 8;
     return [el("p", {id: "question"}, `Delete the ${count(names.length, "key")} that this search finds?`), code(names.slice(0, 8).map((name) => short(name, 60)).join("\n") + (more > 0 ? `\n… and ${number(more)} more` : ""), "keys that will be deleted")];
   };
-  return act(`Delete ${count(found.matching, "key")} found…`, "Delete all keys found", async () => { while (names.length) await run(page.handle, "DEL", ...names.splice(0, 500)); }, {question});
+  return act(`Delete ${count(found.matching, "key")} found…`, "Delete all keys found", async () => { while (names.length) await run(page.fake, "DEL", ...names.splice(0, 500)); }, {question});
 }
 
-function newKey(handle, page) {
+function newKey(fake, page) {
   const kinds = {string: (key, value) => ["SET", key, value], hash: (key, value) => ["HSET", key, ...pairs(value)], list: (key, value) => ["RPUSH", key, ...lines(value)],
     set: (key, value) => ["SADD", key, ...lines(value)], zset: (key, value) => ["ZADD", key, ...pairs(value).map((_, at, all) => all[at ^ 1])], json: (key, value) => ["JSON.SET", key, "$", value]};
   return form("New key", "Add key", [{name: "key", label: "key", needed: true}, {name: "type", label: "type", options: Object.keys(kinds)}, {name: "ttl", label: "TTL in seconds", kind: "number", note: "none"},
     {name: "value", label: "value; of a hash or sorted set a name and value, of a list or set an element on each line", kind: "area", wide: true}],
   async ({key, type, ttl: seconds, value}) => {
-    await run(handle, ...kinds[type](key, value));
-    if (seconds) await run(handle, "EXPIRE", key, seconds);
+    await run(fake, ...kinds[type](key, value));
+    if (seconds) await run(fake, "EXPIRE", key, seconds);
     location.hash = page.address(encodeURIComponent(key), {});
     return done("Added.");
-  }, {open: false, overwrites: async ({key, type}) => await current(handle, encodeURIComponent(key)) && `The key ${key} exists. ${/string|json/.test(type) ? "Overwrite it" : "Add to it"}?`});
+  }, {open: false, overwrites: async ({key, type}) => await current(fake, encodeURIComponent(key)) && `The key ${key} exists. ${/string|json/.test(type) ? "Overwrite it" : "Add to it"}?`});
 }
 const lines = (text) => text.split("\n").filter(Boolean);
 const pairs = (text) => lines(text).flatMap((line) => { const at = line.search(/[\s:=]/); return at < 0 ? [line, ""] : [line.slice(0, at), line.slice(at + 1).trim()]; });
@@ -84,10 +84,10 @@ function remade({key, type, value, ttl_ms, is_whole: whole, elements: part}) {
 const keyFacts = (one) => tools(pill(words(one.type)), el("span", {}, [/string|json/i.test(one.type) ? "" : lengthOf(one), one.bytes == null ? "" : bytes(one.bytes), one.ttl_ms == null ? "no TTL" : `TTL ${span(one.ttl_ms * 1000)}, until ${day(one.expires)} ${time(one.expires)} UTC`].filter(Boolean).join(" · ")));
 
 function keyActs(one, page) {
-  const {handle} = page;
+  const {fake} = page;
   return [tools(form("Change TTL", "Set TTL", [{name: "seconds", label: "TTL in seconds; empty removes it", kind: "number", value: one.ttl_ms == null ? "" : Math.ceil(one.ttl_ms / 1000)}],
-    async ({seconds}) => { await run(handle, ...(seconds ? ["EXPIRE", one.key, seconds] : ["PERSIST", one.key])); document.activeElement.blur(); return done("Changed."); }, {open: false, overwrites: meanwhile(handle, one, (now) => now.expires === one.expires)}),
-  copyButton(one.key, "Copy key", "Copy key"), remade(one) ? copies({method: "POST", path: path(handle, "/requests"), body: {body: remade(one)}}, "this key") : null, act("Delete…", `Delete the key ${one.key}`, async () => { await run(handle, "DEL", one.key); discard(".detail"); location.hash = page.address(); }, {question: `Delete the key ${one.key}?`}))];
+    async ({seconds}) => { await run(fake, ...(seconds ? ["EXPIRE", one.key, seconds] : ["PERSIST", one.key])); document.activeElement.blur(); return done("Changed."); }, {open: false, overwrites: meanwhile(fake, one, (now) => now.expires === one.expires)}),
+  copyButton(one.key, "Copy key", "Copy key"), remade(one) ? copies({method: "POST", path: path(fake, "/requests"), body: {body: remade(one)}}, "this key") : null, act("Delete…", `Delete the key ${one.key}`, async () => { await run(fake, "DEL", one.key); discard(".detail"); location.hash = page.address(); }, {question: `Delete the key ${one.key}?`}))];
 }
 
 function valueOf(one, page) {
@@ -95,15 +95,15 @@ function valueOf(one, page) {
   // JSON and control characters are shown readable, and edited on request.
   const escaped = /[\x00-\x08\x0e-\x1f\x7f-\x9f]/.test(one.value) ? JSON.stringify(one.value).replace(/[\x7f-\x9f]/g, (letter) => `\\x${letter.charCodeAt(0).toString(16)}`) : "", shown = escaped || (laidOut(one.value) !== one.value ? laidOut(one.value) : "");
   if (one.type === "string" && one.is_editable && one.is_whole) return [shown ? code(shown, escaped ? "value, escaped" : "value as JSON") : null, form(shown ? "Edit the value" : "Value", "Save", [{name: "value", label: "value", kind: "area", value: one.value, wide: true}],
-    async ({value}) => { await run(page.handle, "SET", one.key, value, "KEEPTTL"); document.activeElement.blur(); return done("Saved; the TTL stays."); }, {open: !shown, overwrites: meanwhile(page.handle, one, (now) => now.value === one.value)})];
+    async ({value}) => { await run(page.fake, "SET", one.key, value, "KEEPTTL"); document.activeElement.blur(); return done("Saved; the TTL stays."); }, {open: !shown, overwrites: meanwhile(page.fake, one, (now) => now.value === one.value)})];
   if (/json/i.test(one.type)) return [form("Document", "Save", [{name: "value", label: "JSON document", kind: "area", value: one.value, wide: true}],
-    async ({value}) => { json(value, "The document"); await run(page.handle, "JSON.SET", one.key, "$", value); document.activeElement.blur(); return done("Saved."); }, {overwrites: meanwhile(page.handle, one, (now) => now.value === one.value)})];
+    async ({value}) => { json(value, "The document"); await run(page.fake, "JSON.SET", one.key, "$", value); document.activeElement.blur(); return done("Saved."); }, {overwrites: meanwhile(page.fake, one, (now) => now.value === one.value)})];
   return [one.is_editable === false ? soft("The value is binary: only a client can change it.") : null, code(one.value, "value"), one.is_whole === false ? soft("The value is longer than what is shown.") : null];
 }
 
 // The elements of a hash, list, set, sorted set or stream, in pages.
 function elements(one, page) {
-  const {handle} = page, place = el("div"), state = {search: "", after: "", before: ""};
+  const {fake} = page, place = el("div"), state = {search: "", after: "", before: ""};
   const editors = {
     hash: {fields: ["field", "value"], put: (row) => ["HSET", one.key, row.field, row.value], drop: (row) => ["HDEL", one.key, row.field]},
     list: {fields: ["value"], put: (row) => row.index === undefined ? ["RPUSH", one.key, row.value] : ["LSET", one.key, row.index, row.value]},
@@ -113,13 +113,13 @@ function elements(one, page) {
   };
   const editor = editors[one.type], name = (row) => row.field ?? row.member ?? row.id ?? row.index;
   const search = el("input", {type: "search", placeholder: "Search elements", "aria-label": "search elements", oninput: () => { Object.assign(state, {search: search.value, after: "", before: ""}); attempt(load); }});
-  async function load() { show((await item(handle, "keys", one.id, state)).elements); }
+  async function load() { show((await item(fake, "keys", one.id, state)).elements); }
   function show(found) {
     const last = found.first + found.items.length - 1;
     redraw(place, el("p", {class: "soft", role: "status"}, found.items.length ? `${number(found.first)}–${number(last)} of ${number(found.matching)}` : "No element matches."),
       table("elements", [...one.columns, editor.drop || one.type === "list" ? "" : null].filter((text) => text !== null), found.items, (row) => [...one.columns.map((column) => column === "id" ? [row.id, el("br"), el("span", {class: "soft"}, new Date(Number(row.id.split("-")[0])).toISOString().slice(0, 19).replace("T", " "))] : short(row[column], 500)),
         el("span", {class: "tools"}, editor.fields.includes("value") || one.type === "zset" ? el("button", {type: "button", "aria-label": `Edit ${name(row)}`, onclick: async () => { if (!isTyped(adding) || await confirmed("Discard what you have typed? It was not sent.", "Discard")) edit(row); }}, "Edit") : null,
-          editor.drop ? act("Remove", `Remove ${name(row)}`, () => run(handle, ...editor.drop(row))) : null)]),
+          editor.drop ? act("Remove", `Remove ${name(row)}`, () => run(fake, ...editor.drop(row))) : null)]),
       found.previous || found.next ? tools([["← Previous", "before", found.previous], ["Next →", "after", found.next]].map(([text, which, cursor]) =>
         el("button", {type: "button", disabled: !cursor, onclick: () => { Object.assign(state, {after: "", before: "", [which]: cursor}); attempt(load); }}, text))) : null);
   }
@@ -130,7 +130,7 @@ function elements(one, page) {
     const [key, field] = {hash: ["field", "value"], zset: ["member", "score"], list: ["index", "value"]}[one.type], wanted = row?.[key] ?? values[key], search = one.type === "list" ? row.value : wanted;
     let now;
     for (let after = ""; after !== null && !now;) {
-      const page_ = (await current(handle, one.id, {search, after, limit: 500}))?.elements ?? {items: [], next: null};
+      const page_ = (await current(fake, one.id, {search, after, limit: 500}))?.elements ?? {items: [], next: null};
       now = page_.items.find((each) => each[key] === wanted);
       after = page_.next;
     }
@@ -139,13 +139,13 @@ function elements(one, page) {
   function edit(row) {
     const given = row ?? {};
     adding.replaceChildren(form(row ? `Edit ${name(row)}` : "Add an element", row ? "Save" : "Add", editor.fields.map((field) => ({name: field, label: field, value: row ? given[field] : undefined, wide: true, fixed: Boolean(row) && ["field", "member"].includes(field), note: field === "fields" ? '{"name": "value"}' : "", needed: field !== "value"})),
-      async (values) => { await run(handle, ...editor.put({...(row && one.type === "list" ? {index: row.index} : {}), ...values})); if (row) edit(); document.activeElement.blur(); return done(row ? "Saved." : "Added."); }, {open: Boolean(row), overwrites: (values) => overwrites(row, values)}));
+      async (values) => { await run(fake, ...editor.put({...(row && one.type === "list" ? {index: row.index} : {}), ...values})); if (row) edit(); document.activeElement.blur(); return done(row ? "Saved." : "Added."); }, {open: Boolean(row), overwrites: (values) => overwrites(row, values)}));
     if (row) adding.querySelector("input:not([readonly])").focus();
   }
   edit();
   show(one.elements);
   const readers = el("div");
-  if (one.type === "stream") call(handle, "execute", "XINFO", "GROUPS", one.key).then((found) => found.length && readers.replaceChildren(head("Consumer groups"), table("consumer groups", ["group", "consumers", "pending", "last delivered"], found, (each) => ["name", "consumers", "pending", "last-delivered-id"].map((name) => String(Array.isArray(each) ? each[each.indexOf(name) + 1] : each[name]))))).catch(() => {});
+  if (one.type === "stream") call(fake, "execute", "XINFO", "GROUPS", one.key).then((found) => found.length && readers.replaceChildren(head("Consumer groups"), table("consumer groups", ["group", "consumers", "pending", "last delivered"], found, (each) => ["name", "consumers", "pending", "last-delivered-id"].map((name) => String(Array.isArray(each) ? each[each.indexOf(name) + 1] : each[name]))))).catch(() => {});
   return el("section", {}, readers, el("div", {class: "forms"}, search, adding), place);
 }
 
@@ -157,7 +157,7 @@ const indexes = {
   detail: (one, page) => [title(one.name), facts({documents: number(one.documents), pending: number(one.pending)}),
     table("schema", ["field", "type", "options"], one.fields, (field) => [field.field, field.type, field.options.join(" ")]),
     form("Query", "Search", [{name: "filter", label: "filter, as JSON", kind: "area", value: JSON.stringify({[one.fields[0]?.field ?? "field"]: "word"}), wide: true, needed: true}, {name: "limit", label: "at most", kind: "number", value: "10"}],
-      async ({filter, limit}) => { json(filter, "The filter"); return typed(["SEARCH.QUERY"], await run(page.handle, "SEARCH.QUERY", one.name, filter, "LIMIT", limit || 10)); }, {edits: false})],
+      async ({filter, limit}) => { json(filter, "The filter"); return typed(["SEARCH.QUERY"], await run(page.fake, "SEARCH.QUERY", one.name, filter, "LIMIT", limit || 10)); }, {edits: false})],
 };
 
 // -- the command box --
@@ -191,9 +191,9 @@ function plain(value, indent = "") {
 
 const helps = new Map();
 // Returns the synopsis of each command and subcommand, from COMMAND DOCS.
-export async function help(handle) {
-  if (helps.has(handle.name)) return helps.get(handle.name);
-  const flat = await call(handle, "execute", "COMMAND", "DOCS"), docs = new Map();
+export async function help(fake) {
+  if (helps.has(fake.name)) return helps.get(fake.name);
+  const flat = await call(fake, "execute", "COMMAND", "DOCS"), docs = new Map();
   const object = (pairs_) => Object.fromEntries(Array.from({length: pairs_.length / 2}, (_, at) => [pairs_[2 * at], pairs_[2 * at + 1]]));
   const usage = (one) => {
     const {name, token, type, flags = [], arguments: inner = []} = object(one), [optional, multiple] = ["optional", "multiple"].map((flag) => flags.includes(flag));
@@ -207,20 +207,20 @@ export async function help(handle) {
     for (let at = 0; at < subcommands.length; at += 2) enter(subcommands[at], object(subcommands[at + 1]));
   };
   for (let at = 0; at < flat.length; at += 2) enter(flat[at], object(flat[at + 1]));
-  helps.set(handle.name, docs);
+  helps.set(fake.name, docs);
   return docs;
 }
 
 const EXAMPLES = ['SET greeting "hello you" EX 60', "HSET user:1 name Ada city London", "ZADD board 10 ada 7 bob", "SCAN 0 MATCH user:* COUNT 100"], boxes = new Map();
 // A box stays with its commands and replies while the page is open.
-function boxOf(handle) {
-  if (!boxes.has(handle.url)) boxes.set(handle.url, new CommandBox(handle));
-  return boxes.get(handle.url);
+function boxOf(fake) {
+  if (!boxes.has(fake.url)) boxes.set(fake.url, new CommandBox(fake));
+  return boxes.get(fake.url);
 }
 class CommandBox {
-  constructor(handle) {
-    this.said = JSON.parse(sessionStorage.getItem(`said ${handle.name}`) ?? "[]");
-    Object.assign(this, {handle, at: this.said.length});
+  constructor(fake) {
+    this.said = JSON.parse(sessionStorage.getItem(`said ${fake.name}`) ?? "[]");
+    Object.assign(this, {fake, at: this.said.length});
     this.log = el("div", {class: "log", role: "log", "aria-label": "replies", tabindex: 0}, tools("Try:", EXAMPLES.map((line) => el("button", {type: "button", class: "facet mono", onclick: () => { this.input.value = line; this.input.focus(); this.suggest(); }}, line))));
     this.hint = el("p", {class: "soft hint", id: "hint", "aria-live": "polite"}, "Type a command; Tab completes it, arrow up brings back earlier ones. Paste several lines to run them all.");
     this.options = el("div", {class: "options", id: "options", role: "listbox", "aria-label": "commands", hidden: true});
@@ -230,7 +230,7 @@ class CommandBox {
       el("div", {class: "prompt"}, this.input, el("button", {type: "submit", class: "primary"}, "Run")), this.options, this.hint), this.log);
     this.found = [];
   }
-  async go() { if (matchMedia("(min-width: 700px)").matches) this.input.focus(); this.docs = await help(this.handle); if (this.input.value) this.suggest(); }
+  async go() { if (matchMedia("(min-width: 700px)").matches) this.input.focus(); this.docs = await help(this.fake); if (this.input.value) this.suggest(); }
 
   nameIn(line) {
     const [first = "", second = ""] = line.trimStart().toUpperCase().split(/\s+/);
@@ -283,14 +283,14 @@ class CommandBox {
     if (/^FLUSH(ALL|DB)$/i.test(argv[0]) && !await confirmed("Delete all keys?", argv[0].toUpperCase())) return;
     if (!this.log.querySelector(".entry")) this.log.replaceChildren();
     this.at = this.said.push(line);
-    sessionStorage.setItem(`said ${this.handle.name}`, JSON.stringify(this.said.slice(-100)));
+    sessionStorage.setItem(`said ${this.fake.name}`, JSON.stringify(this.said.slice(-100)));
     this.input.value = "";
     this.suggest();
     const parts = [], entry = el("div", {class: "entry"}, el("p", {class: "mono tools"}, el("b", {}, `> ${line}`), el("span", {class: "soft"}, $("now").textContent)));
     this.log.prepend(entry);
     try {
-      const {latest} = await ask("GET", "/state"), answer = await send(this.handle, "POST", "/", argv);
-      const row = (await ask("GET", `/journal?after=${latest}`)).findLast((one) => one.handle === this.handle.name && one.kind === "call");
+      const {latest} = await ask("GET", "/state"), answer = await send(this.fake, "POST", "/", argv);
+      const row = (await ask("GET", `/journal?after=${latest}`)).findLast((one) => one.fake === this.fake.name && one.kind === "call");
       for (const {description} of row?.faults ?? []) parts.push(el("p", {class: "fault"}, `Injected fault: ${description}`));
       if (answer.broken) parts.push(el("p", {class: "bad"}, `The connection was broken: ${words(answer.broken)}.`));
       else {
@@ -304,7 +304,7 @@ class CommandBox {
 }
 
 export const tabs = [
-  {name: "keys", title: "Keys", counted: "keys", make: (handle) => new ListPage(handle, "keys", keys)},
+  {name: "keys", title: "Keys", counted: "keys", make: (fake) => new ListPage(fake, "keys", keys)},
   {name: "commands", title: "Command box", make: boxOf},
-  {name: "indexes", title: "Search indexes", counted: "indexes", make: (handle) => new ListPage(handle, "indexes", indexes)},
+  {name: "indexes", title: "Search indexes", counted: "indexes", make: (fake) => new ListPage(fake, "indexes", indexes)},
 ];

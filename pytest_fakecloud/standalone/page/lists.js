@@ -9,8 +9,8 @@ const LIMIT = 100;
 // `spec` is {list, noun, columns, row, detail, hasItem, filters, facet, tools, empty, bulk, key}:
 // `row` returns the cells of an item, `detail` the content of the panel beside the list.
 export class ListPage {
-  constructor(handle, tab, spec) {
-    Object.assign(this, {handle, tab, spec, turn: 0, chosen: new Set(), drawn: {}});
+  constructor(fake, tab, spec) {
+    Object.assign(this, {fake, tab, spec, turn: 0, chosen: new Set(), drawn: {}});
     this.body = el("div", {class: "list-body"});
     this.counted = el("span", {class: "soft", role: "status", id: "count"}, "Loading…");
     this.facets = el("div", {class: "facets", role: "group", "aria-label": "filter"});
@@ -24,13 +24,13 @@ export class ListPage {
     this.side = el("section", {class: "detail", "aria-label": "details", hidden: true});
     this.node = el("div", {class: "split"}, el("section", {class: "list", "aria-label": `${spec.noun}s`},
       tools(this.search, this.more ?? this.fields.map((field) => field.input), this.facets, this.counted),
-      spec.tools?.(handle, this), this.body), border("width of the list", 50), this.side);
+      spec.tools?.(fake, this), this.body), border("width of the list", 50), this.side);
     this.stop = new AbortController();
     addEventListener("keydown", (event) => this.step(event), {signal: this.stop.signal});
   }
 
   leave() { this.stop.abort(); clearTimeout(this.timer); }
-  get base() { return ["fake", this.handle.name, this.tab]; }
+  get base() { return ["fake", this.fake.name, this.tab]; }
   address(id, values = this.values) { return link(id === undefined ? this.base : [...this.base, {raw: id}], values); }
   close() { const id = this.id; go(this.address()); requestAnimationFrame(() => this.body.querySelector(`a[data-key="${CSS.escape(id)}"]`)?.focus({preventScroll: true})); }
   // Where the details take the place of the list, they begin at their top, and the list is found where it was left.
@@ -50,7 +50,7 @@ export class ListPage {
     if (document.activeElement !== this.search) this.search.value = route.query.search ?? "";
     for (const {name, options, input} of this.fields) {
       if (options) {
-        const known = await options(this.handle);
+        const known = await options(this.fake);
         input.replaceChildren(...known.map((one) => el("option", {value: one.value ?? one}, one.label ?? one)));
         if (route.query[name] === undefined && known.length && !input.dataset.any) { this.values = {...this.values, [name]: known[0].value ?? known[0]}; }
       }
@@ -65,14 +65,14 @@ export class ListPage {
     const turn = ++this.turn, {id, spec} = this;
     if (spec.needs && !this.values[spec.needs]) { this.counted.textContent = ""; redraw(this.body, spec.empty(this)); return; }
     let page;
-    try { page = await list(this.handle, spec.list, {limit: LIMIT, ...this.values}); }
+    try { page = await list(this.fake, spec.list, {limit: LIMIT, ...this.values}); }
     catch (error) { if (turn === this.turn && error.status) { this.drawn.list = this.counted.textContent = ""; redraw(this.body, empty("Nothing is shown.", error.message)); } throw error; }
     if (turn !== this.turn) return;
     this.page = page;
     this.drawList(page);
     if (id === undefined) { const was = !this.side.hidden; this.side.hidden = true; this.node.classList.remove("chosen"); this.drawn.item = ""; if (was) this.place(false); return; }
     let found;
-    try { found = spec.item ? await spec.item(this.handle, id) : spec.hasItem ? await item(this.handle, spec.list, id, this.itemValues()) : page.items.find((one) => spec.key(one) === decodeURIComponent(id)) ?? null; }
+    try { found = spec.item ? await spec.item(this.fake, id) : spec.hasItem ? await item(this.fake, spec.list, id, this.itemValues()) : page.items.find((one) => spec.key(one) === decodeURIComponent(id)) ?? null; }
     catch (error) { if (error.status !== 404) throw error; found = {gone: error.message}; }
     if (turn === this.turn) this.drawItem(id, found);
   }
@@ -139,7 +139,7 @@ export class ListPage {
       for (const id of here) this.chosen[event.target.checked ? "add" : "delete"](id);
       this.drawList(this.page);
     }}), `all ${here.length} on this page`), this.chosen.size ? this.spec.bulk.map(({text, work, question}) =>
-      act(text.endsWith("…") ? `${text.slice(0, -1)} ${this.chosen.size}…` : `${text} ${this.chosen.size}`, `${text} ${count(this.chosen.size, this.spec.noun)}`, async () => { const many = this.chosen.size; await work(this.handle, [...this.chosen]); this.chosen.clear(); say(`${text.replace("…", "")}: ${count(many, this.spec.noun)}.`, "good"); }, {question: question?.(this.chosen.size)})) : null);
+      act(text.endsWith("…") ? `${text.slice(0, -1)} ${this.chosen.size}…` : `${text} ${this.chosen.size}`, `${text} ${count(this.chosen.size, this.spec.noun)}`, async () => { const many = this.chosen.size; await work(this.fake, [...this.chosen]); this.chosen.clear(); say(`${text.replace("…", "")}: ${count(many, this.spec.noun)}.`, "good"); }, {question: question?.(this.chosen.size)})) : null);
   }
 
   drawItem(id, found) {
@@ -153,7 +153,7 @@ export class ListPage {
     this.node.classList.add("chosen");
     const parts = !found || found.gone ? [empty(`This ${this.spec.noun} is gone.`, found?.gone ?? "It was deleted, or the fake was reset.")] : this.spec.detail(found, this);
     const name = found && !found.gone && (this.spec.list === "dead-letters" ? found.message : found.public_id ?? this.spec.key(found)), kind = own(KINDS, this.spec.list);
-    redraw(this.side, detailBar(this.address(), name, kind ? {kind, name, of: this.handle.name} : undefined), ...parts);
+    redraw(this.side, detailBar(this.address(), name, kind ? {kind, name, of: this.fake.name} : undefined), ...parts);
     if (another) this.side.scrollTop = 0;
   }
 

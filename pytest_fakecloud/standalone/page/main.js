@@ -6,7 +6,7 @@ import {catchUp, entries, listen, startOver} from "./journal.js";
 import {oneAtATime} from "./rows.js";
 
 const EVERY = 2000;
-let state = {handles: [], problems: 0}, page = null, place = null, shown = null;
+let state = {fakes: [], violations: 0}, page = null, place = null, shown = null;
 const current = () => state;
 
 // The code of a page is loaded when the page is first visited.
@@ -24,7 +24,7 @@ const PAGES = {
 function drawNav() {
   const {parts} = read();
   const entry = (where, text, mark, about, letters) => el("a", {href: link(where), "data-key": where.join("/"), "aria-current": where.every((part, at) => part === parts[at]) ? "page" : null}, text, mark ? el("span", {class: "many bad", title: about}, about ? count(mark, about) : String(mark)) : null, letters ? el("span", {class: "many bad", title: "dead letters"}, `${number(letters)} dead`) : null);
-  redraw($("nav"), Object.entries(PAGES).filter(([name]) => name !== "isolated" || state.clouds).map(([name, {title}]) => entry([name], title, {problems: state.problems, isolated: state.failed_clouds}[name])), el("span", {class: "group", "aria-hidden": "true"}, "Fakes"), state.handles.map((handle) => entry(["fake", handle.name], [product(handle), el("small", {}, handle.name)], handle.faults, "fault", handle.dead_letters)));
+  redraw($("nav"), Object.entries(PAGES).filter(([name]) => name !== "isolated" || state.clouds).map(([name, {title}]) => entry([name], title, {problems: state.violations, isolated: state.failed_clouds}[name])), el("span", {class: "group", "aria-hidden": "true"}, "Fakes"), state.fakes.map((fake) => entry(["fake", fake.name], [product(fake), el("small", {}, fake.name)], fake.faults, "fault", fake.dead_letters)));
   showCurrent($("nav"));
 }
 
@@ -50,15 +50,15 @@ async function show() {
   address = location.hash;
   $("clock-more").setAttribute("aria-expanded", "false");
   const route = read(), [first, second] = route.parts;
-  const handle = first === "fake" && state.handles.find((one) => one.name === second);
-  if (!handle && !own(PAGES, first)) { if (first) say(first === "fake" ? `There is no fake named ${second}.` : `The console has no page ${first}.`); place = null; history.replaceState(null, "", link([entries.list.length ? "activity" : "connect"])); return show(); }
-  const wanted = handle ? `fake/${handle.name}` : first;
+  const fake = first === "fake" && state.fakes.find((one) => one.name === second);
+  if (!fake && !own(PAGES, first)) { if (first) say(first === "fake" ? `There is no fake named ${second}.` : `The console has no page ${first}.`); place = null; history.replaceState(null, "", link([entries.list.length ? "activity" : "connect"])); return show(); }
+  const wanted = fake ? `fake/${fake.name}` : first;
   if (wanted !== place) {
     // The notice of another page, unless it says why this page is shown.
     if (place !== null) say("");
     place = wanted;
     let made = null;
-    await settled(async () => { made = handle ? await (await import("./fake.js")).open(handle) : await PAGES[first].make(); });
+    await settled(async () => { made = fake ? await (await import("./fake.js")).open(fake) : await PAGES[first].make(); });
     // The address changed while the code was loaded, or the server has stopped.
     if (place !== wanted) return;
     if (!made) { place = null; return; }
@@ -70,7 +70,7 @@ async function show() {
   }
   // While the code of this page is loaded, the first call goes to the address when the code is there.
   if (shown !== wanted) return;
-  document.title = `${handle ? `${product(handle)} ${handle.name}` : PAGES[first].title} · fakecloud`;
+  document.title = `${fake ? `${product(fake)} ${fake.name}` : PAGES[first].title} · fakecloud`;
   drawNav();
   await settled(() => page.go(read()));
 }
@@ -83,8 +83,8 @@ async function settled(work) {
 
 // -- refreshing --
 export const refresh = oneAtATime(async () => {
-  const found = await ask("GET", "/state"), named = (one) => one.handles.map((handle) => [handle.name, handle.url, handle.faults, handle.dead_letters]).join();
-  const changed = named(found) !== named(state) || ["problems", "clouds", "failed_clouds"].some((name) => found[name] !== state[name]);
+  const found = await ask("GET", "/state"), named = (one) => one.fakes.map((fake) => [fake.name, fake.url, fake.faults, fake.dead_letters]).join();
+  const changed = named(found) !== named(state) || ["violations", "clouds", "failed_clouds"].some((name) => found[name] !== state[name]);
   state = found;
   // The journal was cleared elsewhere, by a reset or for another test.
   if (entries.list.length && found.latest < entries.list[0].number) { entries.clear(); catchUp().catch(() => {}); }
@@ -148,7 +148,7 @@ addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || isTyping() || document.querySelector("dialog[open]")) return;
   if (Date.now() - going < 1500) {
     going = 0;
-    const to = Object.keys(PAGES).find((name) => name[0] === event.key), fake = state.handles[Number(event.key) - 1];
+    const to = Object.keys(PAGES).find((name) => name[0] === event.key), fake = state.fakes[Number(event.key) - 1];
     if (to || fake) { event.preventDefault(); go(link(to ? [to] : ["fake", fake.name])); return; }
   }
   if (event.key === "g") going = Date.now();

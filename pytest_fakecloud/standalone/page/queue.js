@@ -8,8 +8,8 @@ import {ListPage} from "./lists.js";
 const STATES = {delivered: "good", dead_lettered: "bad", cancelled: "", pending: "wait", in_flight: "wait", success: "good", failed: "bad", canceled: "", started: "wait"};
 const state = (one) => pill(words(one.state), own(STATES, one.state));
 const running = (one) => one.paused ? pill("paused") : pill("active", "good");
-const pausing = ({paused}, name, handle, where) => { const text = paused ? "Resume" : "Pause"; return act(text, `${text} ${name}`, () => sendWell(handle, "POST", `${where}/${text.toLowerCase()}`)); };
-const at = (handle, tab, id) => link(["fake", handle.name, tab, id]);
+const pausing = ({paused}, name, fake, where) => { const text = paused ? "Resume" : "Pause"; return act(text, `${text} ${name}`, () => sendWell(fake, "POST", `${where}/${text.toLowerCase()}`)); };
+const at = (fake, tab, id) => link(["fake", fake.name, tab, id]);
 const status = (one) => one.status == null ? (one.attempts ? "no answer" : "") : el("span", {class: one.status < 300 ? "ok" : "bad"}, String(one.status));
 const next = (one) => one.next ? when(one.next) : one.state === "in_flight" ? "now" : one.waits_for ? `waits for ${one.waits_for}` : "";
 const several = (name, ids) => "?" + ids.map((id) => `${name}=${encodeURIComponent(id)}`).join("&");
@@ -20,8 +20,8 @@ const body = (one, label) => [one.body ? code(laidOut(one.body), label) : soft("
 // -- messages --
 // A form that publishes a message. `again` is a message whose fields the form starts with.
 // Returns the question before a schedule or a queue with the name of another replaces it.
-const replaces = (handle, name, field, noun) => async (values) => values[field] && (await list(handle, name, {search: values[field], limit: 500})).items.some((one) => one[field] === values[field]) && `The ${noun} ${values[field]} exists. Overwrite it?`;
-const publish = (handle, again) => form(again ? "Edit and send again" : "Publish a message", again ? "Send again" : "Publish", [
+const replaces = (fake, name, field, noun) => async (values) => values[field] && (await list(fake, name, {search: values[field], limit: 500})).items.some((one) => one[field] === values[field]) && `The ${noun} ${values[field]} exists. Overwrite it?`;
+const publish = (fake, again) => form(again ? "Edit and send again" : "Publish a message", again ? "Send again" : "Publish", [
   {name: "to", label: "destination", note: "https://app.example/hook", value: again?.url, wide: true, needed: true},
   {name: "body", label: "body", kind: "area", value: again?.body, wide: true},
   {name: "type", label: "content type", value: again ? contentType(again) : "application/json"},
@@ -31,9 +31,9 @@ const publish = (handle, again) => form(again ? "Edit and send again" : "Publish
 async ({to, body: text, type, headers: more, delay, retries, label, queue, callback}) => {
   const extra = Object.entries(more ? json(more, "The headers") : {}).map(([name, value]) => [`Upstash-Forward-${name}`, String(value)]);
   const given = {"Content-Type": type, "Upstash-Method": again?.method, "Upstash-Delay": delay, "Upstash-Retries": retries, "Upstash-Label": label, "Upstash-Callback": callback};
-  const made = await sendWell(handle, "POST", (queue ? `/v2/enqueue/${encodeURIComponent(queue)}/` : "/v2/publish/") + target(to), text,
+  const made = await sendWell(fake, "POST", (queue ? `/v2/enqueue/${encodeURIComponent(queue)}/` : "/v2/publish/") + target(to), text,
     {...Object.fromEntries(Object.entries(given).filter(([, value]) => value)), ...Object.fromEntries(extra)});
-  return done("Published ", [made].flat().map((one) => el("a", {href: at(handle, "messages", one.messageId)}, one.messageId)), ".");
+  return done("Published ", [made].flat().map((one) => el("a", {href: at(fake, "messages", one.messageId)}, one.messageId)), ".");
 }, {open: false});
 const contentType = (one) => Object.entries(one.headers).find(([name]) => name.toLowerCase() === "content-type")?.[1].toString() ?? "";
 const forwarded = (one) => Object.fromEntries(Object.entries(one.headers).filter(([name]) => name.toLowerCase() !== "content-type").map(([name, value]) => [name, value.toString()]));
@@ -44,23 +44,23 @@ const address = ({method, url}) => el("bdi", {class: "address", title: `${method
 const messageRow = (one) => [when(one.created), state(one), address(one), `${one.attempts} of ${one.max_retries + 1}`, status(one), next(one), short([one.label, one.preview].filter(Boolean).join(" · "), 40)];
 
 function messageDetail(one, page) {
-  const {handle} = page, name = one.public_id, pending = one.state === "pending";
+  const {fake} = page, name = one.public_id, pending = one.state === "pending";
   return [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)),
-    facts({state: state(one), id: el("span", {class: "mono"}, name), published: both(one.created) + " UTC", "next attempt": next(one), about: one.about && el("a", {href: at(handle, "messages", one.about)}, one.about), run: one.run && el("a", {href: at(handle, "runs", one.run)}, one.run), "dead letter": one.dlq_id && el("a", {href: at(handle, "dead-letters", one.dlq_id)}, one.dlq_id), ...linked(handle, one.settings)}),
-    tools(pending && one.next ? act("Deliver now", `Deliver ${name} now`, () => ask("POST", path(handle, `/messages/${encodeURIComponent(one.id)}/deliver`), {})) : null,
-      pending ? act("Cancel…", `Cancel ${name}`, () => sendWell(handle, "DELETE", `/v2/messages/${encodeURIComponent(name)}`), {question: "Cancel this message? It will not be delivered."}) : null,
-      one.dlq_id ? act("Retry", `Retry ${name}`, () => retryOne(handle, one.dlq_id)) : one.state === "dead_lettered" ? soft("Its dead letter has ended, so it cannot be retried.") : null,
+    facts({state: state(one), id: el("span", {class: "mono"}, name), published: both(one.created) + " UTC", "next attempt": next(one), about: one.about && el("a", {href: at(fake, "messages", one.about)}, one.about), run: one.run && el("a", {href: at(fake, "runs", one.run)}, one.run), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), ...linked(fake, one.settings)}),
+    tools(pending && one.next ? act("Deliver now", `Deliver ${name} now`, () => ask("POST", path(fake, `/messages/${encodeURIComponent(one.id)}/deliver`), {})) : null,
+      pending ? act("Cancel…", `Cancel ${name}`, () => sendWell(fake, "DELETE", `/v2/messages/${encodeURIComponent(name)}`), {question: "Cancel this message? It will not be delivered."}) : null,
+      one.dlq_id ? act("Retry", `Retry ${name}`, () => retryOne(fake, one.dlq_id)) : one.state === "dead_lettered" ? soft("Its dead letter has ended, so it cannot be retried.") : null,
       copyButton(name, "Copy id", "Copy id"), copyButton(one.body, "Copy body", "Copy body")),
-    one.is_whole === false || one.run ? null : publish(handle, one),
+    one.is_whole === false || one.run ? null : publish(fake, one),
     head(count(one.attempts.length, "attempt")), one.attempts.length + (one.next ? 1 : 0) > 1 ? attemptTrack(one, one.attempts) : null,
     one.attempts.length ? one.attempts.slice().reverse().map((each) => attemptPart(each)) : soft("Not attempted yet."),
     head("Body"), ...body(one, "body"), head("Headers"), headers("headers", one.headers),
-    one.callbacks.length ? [head("Callbacks"), table("callbacks", ["callback", "state", "to"], one.callbacks, (each) => [el("a", {href: at(handle, "callbacks", each.id)}, both(each.created)), state(each), each.url])] : null,
+    one.callbacks.length ? [head("Callbacks"), table("callbacks", ["callback", "state", "to"], one.callbacks, (each) => [el("a", {href: at(fake, "callbacks", each.id)}, both(each.created)), state(each), each.url])] : null,
     head("Timeline"), code(one.timeline, "timeline")].flat();
 }
 // The settings of a message, with links to what they name.
 const NAMED = {queue: "queues", "URL group": "url-groups", schedule: "schedules", "flow control": "flow-control"};
-const linked = (handle, given) => Object.fromEntries(Object.entries(given).map(([name, value]) => [name, own(NAMED, name) ? el("a", {href: at(handle, NAMED[name], value)}, value) : value]));
+const linked = (fake, given) => Object.fromEntries(Object.entries(given).map(([name, value]) => [name, own(NAMED, name) ? el("a", {href: at(fake, NAMED[name], value)}, value) : value]));
 const isGood = ({status: answered}) => answered >= 200 && answered < 300;
 // The attempts of a message and its planned next one on a line of time.
 function attemptTrack(one, attempts, {from = micros(attempts[0]?.at ?? one.next), until = micros(one.next ?? attempts.at(-1).at), bars = []} = {}) {
@@ -76,10 +76,10 @@ function attemptPart(one, open = false) {
 
 const messages = {
   list: "messages", noun: "message", facet: "state", hasItem: true, key: (one) => one.id, columns: messageColumns, kept: ["message", "state", "to", "body"], fields: ["created", "state", "url", "attempts", "status", "next", "preview"], row: messageRow, searchNote: "Search id, URL, label, body",
-  tools: (handle) => publish(handle), detail: messageDetail,
+  tools: (fake) => publish(fake), detail: messageDetail,
   moreFilters: true, filters: [{name: "since", label: "published since (UTC)", type: "datetime-local"}, {name: "until", label: "published before (UTC)", type: "datetime-local"},
     {name: "status", label: "status of the last answer", note: "503 or 5xx"}, {name: "label", label: "label", note: "mail"}, {name: "url", label: "part of the URL", note: "/hook"}],
-  bulk: [{text: "Cancel…", work: (handle, ids) => sendWell(handle, "DELETE", "/v2/messages" + several("messageIds", ids)), question: (many) => `Cancel ${count(many, "message")}? Those that are still pending will not be delivered.`}],
+  bulk: [{text: "Cancel…", work: (fake, ids) => sendWell(fake, "DELETE", "/v2/messages" + several("messageIds", ids)), question: (many) => `Cancel ${count(many, "message")}? Those that are still pending will not be delivered.`}],
   empty: () => empty("No messages yet.", "A message appears when your application publishes one. Publish one above to try.", "Deliveries go to loopback addresses; for others start the server with --forward https://app.example=http://127.0.0.1:3000."),
 };
 const callbacks = {
@@ -88,42 +88,42 @@ const callbacks = {
 };
 
 // -- dead letters --
-const retry = (handle, ids) => sendWell(handle, "POST", "/v2/dlq/retry" + several("dlqIds", ids));
+const retry = (fake, ids) => sendWell(fake, "POST", "/v2/dlq/retry" + several("dlqIds", ids));
 // Retries a dead letter and opens the new message.
-async function retryOne(handle, id) {
-  const {responses: [{messageId}]} = await retry(handle, [id]);
-  location.hash = at(handle, "messages", messageId);
+async function retryOne(fake, id) {
+  const {responses: [{messageId}]} = await retry(fake, [id]);
+  location.hash = at(fake, "messages", messageId);
   say("Retried: this is the new message.", "good");
 }
-const discard = (handle, ids) => sendWell(handle, "DELETE", "/v2/dlq" + several("dlqIds", ids));
+const discard = (fake, ids) => sendWell(fake, "DELETE", "/v2/dlq" + several("dlqIds", ids));
 const letters = {
   list: "dead-letters", noun: "dead letter", item: letterWithAnswer, key: (one) => one.id, columns: ["since", "to", "attempts", "last answer", "body"], kept: ["since", "to", "last answer", "body"], fields: ["at", "url", "attempts", "status", "preview"],
   row: (one) => [when(one.at), address(one), number(one.attempts), status(one), short(one.preview, 60)],
   bulk: [{text: "Retry", work: retry}, {text: "Delete…", work: discard, question: (many) => `Delete ${count(many, "dead letter")}? They cannot be retried afterwards.`}],
   empty: () => empty("No dead letters.", "A message appears here when it runs out of retries. Retry it once its destination works."),
-  detail: (one, page) => [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)), facts({since: both(one.at) + " UTC", attempts: number(one.attempts), "last answer": status(one), message: el("a", {href: at(page.handle, "messages", one.message)}, one.message), id: el("span", {class: "mono"}, one.id)}),
-    tools(act("Retry", `Retry ${one.id}`, () => retryOne(page.handle, one.id)), act("Delete…", `Delete ${one.id}`, async () => { await discard(page.handle, [one.id]); location.hash = page.address(); }, {question: "Delete this dead letter?"})),
-    one.last ? attemptPart(one.last, true) : null, head("Body"), code(laidOut(one.preview), "body"), el("p", {}, el("a", {href: at(page.handle, "messages", one.message)}, "Show the message with its attempts and answers"))],
+  detail: (one, page) => [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)), facts({since: both(one.at) + " UTC", attempts: number(one.attempts), "last answer": status(one), message: el("a", {href: at(page.fake, "messages", one.message)}, one.message), id: el("span", {class: "mono"}, one.id)}),
+    tools(act("Retry", `Retry ${one.id}`, () => retryOne(page.fake, one.id)), act("Delete…", `Delete ${one.id}`, async () => { await discard(page.fake, [one.id]); location.hash = page.address(); }, {question: "Delete this dead letter?"})),
+    one.last ? attemptPart(one.last, true) : null, head("Body"), code(laidOut(one.preview), "body"), el("p", {}, el("a", {href: at(page.fake, "messages", one.message)}, "Show the message with its attempts and answers"))],
 };
 
 // A dead letter with the last attempt of its message.
-async function letterWithAnswer(handle, id) {
-  const {items} = await list(handle, "dead-letters", {search: decodeURIComponent(id)}), one = items.find((each) => each.id === decodeURIComponent(id));
-  return one ? {...one, last: await item(handle, "messages", encodeURIComponent(one.message)).then(({attempts}) => attempts.at(-1), () => null)} : null;
+async function letterWithAnswer(fake, id) {
+  const {items} = await list(fake, "dead-letters", {search: decodeURIComponent(id)}), one = items.find((each) => each.id === decodeURIComponent(id));
+  return one ? {...one, last: await item(fake, "messages", encodeURIComponent(one.message)).then(({attempts}) => attempts.at(-1), () => null)} : null;
 }
 
 // -- schedules --
 const schedules = {
   list: "schedules", noun: "schedule", key: (one) => one.id, columns: ["to", "state", "cron", "next run", "schedule"], fields: ["destination", "paused", "cron", "next", "id"],
   row: (one) => [address({method: one.method ?? "", url: one.destination}), running(one), one.cron, one.paused ? "" : both(one.next[0]), one.id],
-  tools: (handle) => form("Create a schedule", "Create", [{name: "to", label: "destination", note: "https://app.example/nightly", wide: true, needed: true}, {name: "cron", label: "cron", note: "0 3 * * *", needed: true}, {name: "id", label: "id", note: "generated"}, {name: "body", label: "body", kind: "area", wide: true}],
-    async ({to, cron, id, body: text}) => { const made = await sendWell(handle, "POST", `/v2/schedules/${target(to)}`, text, {"Upstash-Cron": cron, ...(id ? {"Upstash-Schedule-Id": id} : {})}); return done(`Created ${made.scheduleId}.`); }, {open: false, overwrites: replaces(handle, "schedules", "id", "schedule")}),
+  tools: (fake) => form("Create a schedule", "Create", [{name: "to", label: "destination", note: "https://app.example/nightly", wide: true, needed: true}, {name: "cron", label: "cron", note: "0 3 * * *", needed: true}, {name: "id", label: "id", note: "generated"}, {name: "body", label: "body", kind: "area", wide: true}],
+    async ({to, cron, id, body: text}) => { const made = await sendWell(fake, "POST", `/v2/schedules/${target(to)}`, text, {"Upstash-Cron": cron, ...(id ? {"Upstash-Schedule-Id": id} : {})}); return done(`Created ${made.scheduleId}.`); }, {open: false, overwrites: replaces(fake, "schedules", "id", "schedule")}),
   empty: () => empty("No schedules yet.", "Create one above. A schedule publishes a message at each time of its cron expression, as the clock moves."),
   detail: (one, page) => {
-    const where = `/v2/schedules/${encodeURIComponent(one.id)}`, {handle} = page;
+    const where = `/v2/schedules/${encodeURIComponent(one.id)}`, {fake} = page;
     return [title(one.id), facts({state: running(one), cron: el("span", {class: "mono"}, one.cron), to: one.destination, "last run": one.last_run ? both(one.last_run) : "none yet", error: one.error && el("span", {class: "bad"}, one.error)}),
-      tools(act("Run now", `Run ${one.id} now`, () => ask("POST", path(handle, `/schedules/${encodeURIComponent(one.id)}/run`), {})), pausing(one, one.id, handle, where),
-        act("Delete…", `Delete ${one.id}`, async () => { await sendWell(handle, "DELETE", where); location.hash = page.address(); }, {question: `Delete the schedule ${one.id}?`})),
+      tools(act("Run now", `Run ${one.id} now`, () => ask("POST", path(fake, `/schedules/${encodeURIComponent(one.id)}/run`), {})), pausing(one, one.id, fake, where),
+        act("Delete…", `Delete ${one.id}`, async () => { await sendWell(fake, "DELETE", where); location.hash = page.address(); }, {question: `Delete the schedule ${one.id}?`})),
       head("Next runs"), el("ul", {}, one.next.map((run) => el("li", {class: "mono"}, both(run), " UTC"))), head("Body"), ...body(one, "body")];
   },
 };
@@ -133,20 +133,20 @@ const doing = ({now, until}) => now ? `${now}${until ? ` until ${until.slice(5, 
 const runs = {
   list: "runs", noun: "run", facet: "state", item: runWithProblems, key: (one) => one.id, columns: ["workflow", "state", "now", "steps", "started", "took", "run"], kept: ["workflow", "state", "now"], fields: ["url", "state", "now", "steps", "created", null, "id"],
   row: (one) => [address({method: "", url: one.url}), state(one), doing(one), number(one.steps), when(one.created), one.completed ? about(micros(one.completed) - micros(one.created)) : "", shortName(one.id)],
-  tools: (handle) => form("Start a run", "Start", [{name: "to", label: "workflow URL", note: "http://127.0.0.1:3000/api/workflow", wide: true, needed: true}, {name: "input", label: "input", kind: "area", wide: true}],
-    async ({to, input}) => { const made = await sendWell(handle, "POST", `/v2/trigger/${target(to)}`, input, {"Content-Type": "application/json"}); return done("Started ", el("a", {href: at(handle, "runs", made.workflowRunId)}, made.workflowRunId), "."); }, {open: false}),
+  tools: (fake) => form("Start a run", "Start", [{name: "to", label: "workflow URL", note: "http://127.0.0.1:3000/api/workflow", wide: true, needed: true}, {name: "input", label: "input", kind: "area", wide: true}],
+    async ({to, input}) => { const made = await sendWell(fake, "POST", `/v2/trigger/${target(to)}`, input, {"Content-Type": "application/json"}); return done("Started ", el("a", {href: at(fake, "runs", made.workflowRunId)}, made.workflowRunId), "."); }, {open: false}),
   empty: () => empty("No workflow runs yet.", "A run appears when your application triggers a workflow. Start one above with the URL of a workflow that you serve."),
-  detail: (one, {handle}) => {
+  detail: (one, {fake}) => {
     const {record} = one, steps = Map.groupBy(record.steps.flatMap((group) => group.steps), (step) => step.messageId), ends = one.messages.flatMap((each) => [each.created, ...each.tries.map((attempt) => attempt.at), one.completed]).filter(Boolean).map(micros);
     ends.push(...one.completed ? [] : one.messages.flatMap(({next: due}) => due ? [micros(due)] : []));
-    const time = {from: Math.min(...ends), until: Math.max(...ends)}, again = (text, where) => act(text, `${text} ${one.id}`, async () => { const [made] = [await sendWell(handle, "POST", `/v2/workflows/dlq/${where}/${encodeURIComponent(one.dlq_id)}`)].flat(); location.hash = at(handle, "runs", made.workflowRunId); say(`${text}: this is the new run.`, "good"); }), waits = one.messages.filter((each) => each.state === "pending" && each.step.waitTimeout && each.step.waitEventId);
-    return [title(withoutScheme(one.url)), facts({state: state(one), [one.state === "failed" ? "error" : "now"]: doing(one), run: el("span", {class: "mono"}, one.id), "dead letter": one.dlq_id && el("a", {href: at(handle, "dead-letters", one.dlq_id)}, one.dlq_id), started: both(one.created) + " UTC", took: one.completed ? span(micros(one.completed) - micros(one.created)) : "", label: record.label}),
+    const time = {from: Math.min(...ends), until: Math.max(...ends)}, again = (text, where) => act(text, `${text} ${one.id}`, async () => { const [made] = [await sendWell(fake, "POST", `/v2/workflows/dlq/${where}/${encodeURIComponent(one.dlq_id)}`)].flat(); location.hash = at(fake, "runs", made.workflowRunId); say(`${text}: this is the new run.`, "good"); }), waits = one.messages.filter((each) => each.state === "pending" && each.step.waitTimeout && each.step.waitEventId);
+    return [title(withoutScheme(one.url)), facts({state: state(one), [one.state === "failed" ? "error" : "now"]: doing(one), run: el("span", {class: "mono"}, one.id), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), started: both(one.created) + " UTC", took: one.completed ? span(micros(one.completed) - micros(one.created)) : "", label: record.label}),
       one.problems.map(({kind, text}) => el("div", {class: "banner bad"}, el("b", {}, `${words(kind)}: the run may not continue.`), el("p", {}, text))),
       waits.map((each) => form(`Waits for the event ${each.step.waitEventId}`, "Notify", [{name: "data", label: `event data, as JSON; without it the wait ends at ${both(each.next)}`, note: '{"clicked": true}', wide: true}],
-        async ({data}) => { if (data) json(data, "The event data"); await sendWell(handle, "POST", `/v2/notify/${encodeURIComponent(each.step.waitEventId)}`, data); return done("Notified."); })),
-      tools(one.until ? act("Go there", `Go there: ${one.now} until ${one.until}`, () => move({action: "move_to", to: one.until})) : null, one.state === "started" ? act("Cancel…", `Cancel ${one.id}`, () => sendWell(handle, "DELETE", `/v2/workflows/runs/${encodeURIComponent(one.id)}`), {question: "Cancel this run? Its steps stop where they are."}) : null,
+        async ({data}) => { if (data) json(data, "The event data"); await sendWell(fake, "POST", `/v2/notify/${encodeURIComponent(each.step.waitEventId)}`, data); return done("Notified."); })),
+      tools(one.until ? act("Go there", `Go there: ${one.now} until ${one.until}`, () => move({action: "move_to", to: one.until})) : null, one.state === "started" ? act("Cancel…", `Cancel ${one.id}`, () => sendWell(fake, "DELETE", `/v2/workflows/runs/${encodeURIComponent(one.id)}`), {question: "Cancel this run? Its steps stop where they are."}) : null,
         one.dlq_id ? [again("Resume", "resume"), again("Restart", "restart")] : one.state === "failed" ? soft("Its dead letter has ended, so it cannot be resumed or restarted.") : null, copyButton(one.id, "Copy id", "Copy id")),
-      head("Steps"), soft(`Over ${span(time.until - time.from)}, drawn on a logarithmic scale.`), one.messages.filter((each) => isStep(each, one)).map((each) => stepPart(each, steps.get(each.id) ?? [], one, time, handle)),
+      head("Steps"), soft(`Over ${span(time.until - time.from)}, drawn on a logarithmic scale.`), one.messages.filter((each) => isStep(each, one)).map((each) => stepPart(each, steps.get(each.id) ?? [], one, time, fake)),
       head("Input"), one.input ? code(laidOut(one.input), "input") : soft("The run was started without input."),
       record.workflowRunResponse ? [head(one.state === "failed" ? "Error" : "Result"), code(failure(record.workflowRunResponse), "result")] : null].flat(2);
   },
@@ -156,9 +156,9 @@ function failure(text) {
   try { const {error, message, stack} = JSON.parse(text); if (message) return stack?.includes(message) ? stack : [`${error}: ${message}`, stack].filter(Boolean).join("\n"); } catch { /* Not JSON. */ }
   return laidOut(text);
 }
-async function runWithProblems(handle, id) {
-  const [run, problems] = await Promise.all([item(handle, "runs", id), ask("GET", "/problems")]);
-  return {...run, problems: problems.filter(({facts: {handle: name, run_id: about}}) => name === handle.name && about === run.id)};
+async function runWithProblems(fake, id) {
+  const [run, problems] = await Promise.all([item(fake, "runs", id), ask("GET", "/violations")]);
+  return {...run, problems: problems.filter(({facts: {fake: name, run_id: about}}) => name === fake.name && about === run.id)};
 }
 // A parallel step that has its result, and the callback of a call that has its own, say nothing more.
 const isStep = ({kind, step}, {messages}) => !(step.targetStep && messages.some((other) => other.step.stepName === step.stepName && !other.step.targetStep)) && !(kind === "callback" && messages.some((other) => other.step.stepType === "Call"));
@@ -168,7 +168,7 @@ const fromBase64 = (out) => { try { return new TextDecoder().decode(Uint8Array.f
 // A retried dead letter brings the result of a step again, which did not run again.
 const isAgain = (one, {messages}) => one.step.stepId !== undefined && messages.some((other) => other !== one && other.step.stepId === one.step.stepId && other.step.stepName === one.step.stepName && other.step.targetStep === one.step.targetStep && other.created < one.created);
 // A message of a run: its step, its waits and attempts on the time of the run, and both bodies.
-function stepPart(one, records, run, {from, until}, handle) {
+function stepPart(one, records, run, {from, until}, fake) {
   const {step} = one, ran = records.find(({out}) => out !== undefined) ?? {}, after = records.find(({stepName, out}) => stepName && out === undefined && stepName !== step.stepName);
   const calls = one.url !== run.url, name = step.stepName ?? (calls ? run.record.steps.flatMap((group) => group.steps).find(({callUrl}) => callUrl === one.url)?.stepName : null) ?? (calls ? `${one.method} ${one.url}` : one.kind === "message" ? one.id === run.messages[0].id ? "start" : "next step" : words(one.kind));
   const does = step.targetStep ? "starts in parallel" : DOES.get(step.stepType)?.(step) ?? step.stepType ?? (calls ? "call" : ""), out = step.stepType === "Wait" ? fromBase64(ran.out) : typeof ran.out === "string" ? ran.out : ran.out == null ? "" : JSON.stringify(ran.out);
@@ -177,35 +177,35 @@ function stepPart(one, records, run, {from, until}, handle) {
   const failed = (what) => el("span", {class: "bad"}, ` ${one.errors.length} failed${what}`), errors = one.errors.map((error) => [el("h4", {class: "bad"}, `Attempt ${error.number} at ${fine(error.at)}: ${error.status ?? "no answer"}`), code(failure(error.reason), `error of attempt ${error.number} of ${name}`)]);
   // A delivery brings the result of one step and runs the next one, in which it can fail.
   const apart = one.errors.length && (after ?? (step.stepName && one.errors.every((error) => error.status != null) && (run.record.steps.flatMap((group) => group.steps).find(({stepName, out}) => stepName && out === undefined && stepName !== step.stepName) ?? {stepName: "next step"}))), tried = one.next ? `, next at ${both(one.next)}` : "";
-  const facts_ = facts({message: el("a", {href: at(handle, "messages", one.id)}, one.id), state: apart ? "" : state(one), created: fine(one.created), next: next(one), waited: begun > micros(one.created) ? span(begun - micros(one.created)) : "", "waits for event": step.waitEventId, calls: calls ? `${one.method} ${one.url}` : "", answered: ran.callResponseStatus, retries: String(one.max_retries)});
+  const facts_ = facts({message: el("a", {href: at(fake, "messages", one.id)}, one.id), state: apart ? "" : state(one), created: fine(one.created), next: next(one), waited: begun > micros(one.created) ? span(begun - micros(one.created)) : "", "waits for event": step.waitEventId, calls: calls ? `${one.method} ${one.url}` : "", answered: ran.callResponseStatus, retries: String(one.max_retries)});
   if (isAgain(one, run)) return [part(apart ? apart.stepName : name, one.tries, ["after a retry", one.errors.length ? failed(tried) : null], facts_, errors)];
   return [part(name, apart ? [{at: one.created, status: 200}] : one.tries, [el("span", {class: "soft"}, does), one.errors.length && !apart ? failed("") : null],
     facts_, apart ? null : errors,
-    calls && one.preview ? [el("h4", {}, "Input"), code(laidOut(one.preview), "input of the step")] : null, out ? [el("h4", {}, one.id === run.messages[0].id ? "Input of the run" : "Output"), code(laidOut(out), "output of the step")] : null), apart ? part(apart.stepName, one.tries, failed(tried), facts({message: el("a", {href: at(handle, "messages", one.id)}, one.id), state: state(one)}), errors) : null];
+    calls && one.preview ? [el("h4", {}, "Input"), code(laidOut(one.preview), "input of the step")] : null, out ? [el("h4", {}, one.id === run.messages[0].id ? "Input of the run" : "Output"), code(laidOut(out), "output of the step")] : null), apart ? part(apart.stepName, one.tries, failed(tried), facts({message: el("a", {href: at(fake, "messages", one.id)}, one.id), state: state(one)}), errors) : null];
 }
 
 // -- queues, URL groups, flow control --
-const held = (handle, ids) => ids.length ? el("ol", {}, ids.map((id) => el("li", {}, el("a", {class: "mono", href: at(handle, "messages", id)}, id)))) : soft("No messages are waiting.");
+const held = (fake, ids) => ids.length ? el("ol", {}, ids.map((id) => el("li", {}, el("a", {class: "mono", href: at(fake, "messages", id)}, id)))) : soft("No messages are waiting.");
 const queues = {
   list: "queues", noun: "queue", key: (one) => one.name, columns: ["queue", "state", "parallelism", "messages"], fields: ["name", "paused", "parallelism", "lag"],
   row: (one) => [one.name, running(one), number(one.parallelism), number(one.lag)],
-  tools: (handle) => form("Create a queue", "Create", [{name: "name", label: "name", needed: true}, {name: "parallelism", label: "parallelism", kind: "number", value: "1"}], async ({name, parallelism}) => { await sendWell(handle, "POST", "/v2/queues", {queueName: name, parallelism: Number(parallelism)}); return done("Created."); }, {open: false, overwrites: replaces(handle, "queues", "name", "queue")}),
+  tools: (fake) => form("Create a queue", "Create", [{name: "name", label: "name", needed: true}, {name: "parallelism", label: "parallelism", kind: "number", value: "1"}], async ({name, parallelism}) => { await sendWell(fake, "POST", "/v2/queues", {queueName: name, parallelism: Number(parallelism)}); return done("Created."); }, {open: false, overwrites: replaces(fake, "queues", "name", "queue")}),
   empty: () => empty("No queues yet.", "A queue delivers its messages in order. It appears when your application enqueues a message, or create one above."),
   detail: (one, page) => {
     const where = `/v2/queues/${encodeURIComponent(one.name)}`;
     return [title(one.name), facts({state: running(one), parallelism: number(one.parallelism), messages: number(one.lag)}),
-      tools(pausing(one, one.name, page.handle, where),
-        act("Delete…", `Delete ${one.name}`, async () => { await sendWell(page.handle, "DELETE", where); location.hash = page.address(); }, {question: `Delete the queue ${one.name}?`})), head("Waiting, in order"), held(page.handle, one.waiting)];
+      tools(pausing(one, one.name, page.fake, where),
+        act("Delete…", `Delete ${one.name}`, async () => { await sendWell(page.fake, "DELETE", where); location.hash = page.address(); }, {question: `Delete the queue ${one.name}?`})), head("Waiting, in order"), held(page.fake, one.waiting)];
   },
 };
 const groups = {
   list: "url-groups", noun: "URL group", key: (one) => one.name, columns: ["group", "endpoints"], fields: ["name"],
   row: (one) => [one.name, one.endpoints.map((each) => each.url).join("\n")],
-  tools: (handle) => form("Add an endpoint", "Add", [{name: "group", label: "group", needed: true}, {name: "url", label: "URL", needed: true, wide: true}, {name: "name", label: "name of the endpoint"}],
-    async ({group, url, name}) => { await sendWell(handle, "POST", `/v2/topics/${encodeURIComponent(group)}/endpoints`, {endpoints: [{url, ...(name ? {name} : {})}]}); return done("Added."); }, {open: false}),
+  tools: (fake) => form("Add an endpoint", "Add", [{name: "group", label: "group", needed: true}, {name: "url", label: "URL", needed: true, wide: true}, {name: "name", label: "name of the endpoint"}],
+    async ({group, url, name}) => { await sendWell(fake, "POST", `/v2/topics/${encodeURIComponent(group)}/endpoints`, {endpoints: [{url, ...(name ? {name} : {})}]}); return done("Added."); }, {open: false}),
   empty: () => empty("No URL groups yet.", "A message that is published to a group goes to each of its endpoints. Add the first endpoint above."),
-  detail: (one, page) => [title(one.name), table("endpoints", ["name", "URL", ""], one.endpoints, (each) => [each.name ?? "", each.url, act("Remove", `Remove ${each.url}`, () => sendWell(page.handle, "DELETE", `/v2/topics/${encodeURIComponent(one.name)}/endpoints`, {endpoints: [each.name ? {name: each.name} : {url: each.url}]}))]),
-    tools(act("Delete group…", `Delete ${one.name}`, async () => { await sendWell(page.handle, "DELETE", `/v2/topics/${encodeURIComponent(one.name)}`); location.hash = page.address(); }, {question: `Delete the URL group ${one.name}?`}))],
+  detail: (one, page) => [title(one.name), table("endpoints", ["name", "URL", ""], one.endpoints, (each) => [each.name ?? "", each.url, act("Remove", `Remove ${each.url}`, () => sendWell(page.fake, "DELETE", `/v2/topics/${encodeURIComponent(one.name)}/endpoints`, {endpoints: [each.name ? {name: each.name} : {url: each.url}]}))]),
+    tools(act("Delete group…", `Delete ${one.name}`, async () => { await sendWell(page.fake, "DELETE", `/v2/topics/${encodeURIComponent(one.name)}`); location.hash = page.address(); }, {question: `Delete the URL group ${one.name}?`}))],
 };
 const flow = {
   list: "flow-control", noun: "key", key: (one) => one.key, columns: ["key", "state", "waiting", "parallelism", "rate"], fields: ["key", "paused", "waits", "active", "started"],
@@ -214,12 +214,12 @@ const flow = {
   detail: (one, page) => {
     const where = `/v2/flowControl/${encodeURIComponent(one.key)}`;
     return [title(one.key), facts({state: running(one), running: `${one.active} of ${one.parallelism ?? "∞"}`, "this period": one.rate == null ? "no rate limit" : `${one.started} of ${one.rate} in ${one.period} s`, pinned: one.pinned ? "yes" : ""}),
-      tools(pausing(one, one.key, page.handle, where),
-        act("Reset rate", `Reset the rate of ${one.key}`, () => sendWell(page.handle, "POST", where + "/resetRate"))), head(`${count(one.waits, "message")} waiting`), held(page.handle, one.waiting)];
+      tools(pausing(one, one.key, page.fake, where),
+        act("Reset rate", `Reset the rate of ${one.key}`, () => sendWell(page.fake, "POST", where + "/resetRate"))), head(`${count(one.waits, "message")} waiting`), held(page.fake, one.waiting)];
   },
 };
 
-const tab = (name, title, spec) => ({name, title, counted: name, make: (handle) => new ListPage(handle, name, spec)});
+const tab = (name, title, spec) => ({name, title, counted: name, make: (fake) => new ListPage(fake, name, spec)});
 export const tabs = [
   tab("messages", "Messages", messages), tab("dead-letters", "Dead letters", letters), tab("schedules", "Schedules", schedules), tab("runs", "Workflow runs", runs),
   tab("callbacks", "Callbacks", callbacks), tab("queues", "Queues", queues), tab("url-groups", "URL groups", groups), tab("flow-control", "Flow control", flow),

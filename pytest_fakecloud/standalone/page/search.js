@@ -10,15 +10,15 @@ const LISTS = {kv_server: ["keys", "indexes"], vector_index: ["vectors"], broker
   queue: ["messages", "dead-letters", "runs", "callbacks", "schedules", "queues", "url-groups", "flow-control"]};
 const PARTS = {vectors: ["namespaces", "namespace"], records: ["topics", "topic"]};
 
-// Returns the hits of one list, by part, as {handle, name, part, page}.
-async function hitsIn(handle, name, search) {
-  const [names, field] = own(PARTS, name) ?? [], parts = names ? (await list(handle, names, {limit: 50})).items.map((one) => ({[field]: one.name})) : [{}];
-  return Promise.all(parts.map(async (part) => ({handle, name, part, page: await list(handle, name, {search, limit: HITS, ...part})})));
+// Returns the hits of one list, by part, as {fake, name, part, page}.
+async function hitsIn(fake, name, search) {
+  const [names, field] = own(PARTS, name) ?? [], parts = names ? (await list(fake, names, {limit: 50})).items.map((one) => ({[field]: one.name})) : [{}];
+  return Promise.all(parts.map(async (part) => ({fake, name, part, page: await list(fake, name, {search, limit: HITS, ...part})})));
 }
-function hitElement({handle, name, part}, one) {
+function hitElement({fake, name, part}, one) {
   const id = one.key && name === "keys" ? {raw: one.id} : name === "flow-control" ? one.key : one.id ?? one.name;
   const about = [one.method, one.url ?? one.destination, one.preview ?? one.value ?? one.metadata, one.data].filter(Boolean).map((text) => short(text, 160)).join(" ");
-  return el("li", {}, el("a", {class: "mono", href: link(["fake", handle.name, name, id], part)}, short(one.key && name !== "records" ? one.key : one.name ?? one.id, 80)), el("span", {class: "soft mono"}, about));
+  return el("li", {}, el("a", {class: "mono", href: link(["fake", fake.name, name, id], part)}, short(one.key && name !== "records" ? one.key : one.name ?? one.id, 80)), el("span", {class: "soft mono"}, about));
 }
 
 export class SearchPage {
@@ -45,11 +45,11 @@ export class SearchPage {
     Object.assign(this, {route, partial: !journal.loaded || journal.older});
     if (document.activeElement !== this.input) { this.input.value = search; this.input.focus(); }
     if (!words) { redraw(this.found, empty("Search all fakes at once.", "The search looks at names, values, addresses, labels, bodies and recorded calls.")); return; }
-    const jobs = this.state().handles.flatMap((handle) => (own(LISTS, handle.fixture) ?? []).map((name) => hitsIn(handle, name, words)));
+    const jobs = this.state().fakes.flatMap((fake) => (own(LISTS, fake.fixture) ?? []).map((name) => hitsIn(fake, name, words)));
     const found = (await Promise.all(jobs)).flat().filter(({page}) => page.matching), calls = entries.list.filter((row) => JSON.stringify([row.text, row.request, row.response]).toLowerCase().includes(words.toLowerCase())).length;
     if (turn !== this.turn) return;
     redraw(this.found, calls ? el("p", {}, el("a", {href: link(["activity"], {search: words})}, `${count(calls, "recorded call")}`)) : null, this.partial ? soft("Older calls are still being loaded…") : null, found.map((hit) => {
-      const where = link(["fake", hit.handle.name, hit.name], {search: words, ...hit.part}), title = [product(hit.handle), hit.name.replaceAll("-", " "), ...Object.values(hit.part)].filter(Boolean).join(" · ");
+      const where = link(["fake", hit.fake.name, hit.name], {search: words, ...hit.part}), title = [product(hit.fake), hit.name.replaceAll("-", " "), ...Object.values(hit.part)].filter(Boolean).join(" · ");
       return [el("h2", {}, el("a", {href: where}, title), el("span", {class: "many"}, number(hit.page.matching))), el("ul", {class: "sentences"}, hit.page.items.map((one) => hitElement(hit, one)))];
     }), found.length || calls || this.partial ? null : soft("Nothing was found."));
   }

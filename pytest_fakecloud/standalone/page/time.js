@@ -32,7 +32,7 @@ function strip(now, due) {
 const go = (one) => act("Go there", `Go there: ${one.what} at ${one.at}`, () => move({action: "move_to", to: one.at}));
 export const timePage = () => new LivePage("/due", ({now, count: many, due}) => [copies({method: "POST", path: "/clock", body: {action: "move_to", to: now}}, "this moment"), el("h2", {}, many ? `${count(many, "event")} planned` : "Nothing is planned"),
   many ? [strip(now, due), due.length < many ? soft(`The next ${due.length} of ${number(many)}:`) : null,
-    table("due events", ["in", "at", "event"], due, (one) => [el("span", {class: "nowrap"}, about(micros(one.at) - micros(now))), [el("span", {class: "nowrap"}, day(one.at)), " ", time(one.at)], tools(one.item ? el("a", {href: link(["fake", one.handle, one.list, one.item])}, short(one.what, 120)) : short(one.what, 120), go(one))])]
+    table("due events", ["in", "at", "event"], due, (one) => [el("span", {class: "nowrap"}, about(micros(one.at) - micros(now))), [el("span", {class: "nowrap"}, day(one.at)), " ", time(one.at)], tools(one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, short(one.what, 120)) : short(one.what, 120), go(one))])]
     : empty("No timers.", "Delayed messages, retries, schedules and consumer sessions appear here with their due times.")],
 el("h1", {}, "Time"), soft("Retries, delays, schedules and TTLs use this clock, not the wall clock."),
 form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { await moved({action: "move_to", to}); return done("Moved."); }, {open: false}));
@@ -65,7 +65,7 @@ function differences({count: many, sums, changes, not_compared: missing}) {
 // -- isolated clouds --
 const openConsole = async (id) => { open((await ask("POST", `/clouds/${id}/codes`, {})).url, "_blank", "noopener"); };
 export const cloudsPage = () => new LivePage("/clouds", (found) => !found.length ? empty("No isolated clouds.", "")
-  : table("isolated clouds", ["cloud", "", "fakes", "", ""], found, (one) => [one.id, one.test ? el("span", {class: "bad"}, one.test) : "running", one.handles.join(", "), act("Open", `Open ${one.id}`, () => openConsole(one.id)), act("Close", `Close ${one.id}`, () => ask("DELETE", `/clouds/${one.id}`))]),
+  : table("isolated clouds", ["cloud", "", "fakes", "", ""], found, (one) => [one.id, one.test ? el("span", {class: "bad"}, one.test) : "running", one.fakes.join(", "), act("Open", `Open ${one.id}`, () => openConsole(one.id)), act("Close", `Close ${one.id}`, () => ask("DELETE", `/clouds/${one.id}`))]),
 el("h1", {}, "Isolated clouds"), soft("Those of failed tests are kept."));
 
 // -- problems --
@@ -82,19 +82,19 @@ const ADVICE = {
 const origin = (url) => { try { return new URL(url).origin; } catch { return "https://app.example"; } };
 
 // Violations with the same cause: of one kind, fake and site. Which message or run met it does not matter.
-const causeOf = ({kind, text, facts: {handle, url, message_id: id, run_id: run}}) => JSON.stringify([kind, handle, url ? origin(url) : id || run ? "" : text]);
+const causeOf = ({kind, text, facts: {fake, url, message_id: id, run_id: run}}) => JSON.stringify([kind, fake, url ? origin(url) : id || run ? "" : text]);
 const isAbout = (row, {url, path, message_id: id, run_id: run}) => row.subjects.some(({name}) => name === id || name === run) || [url, path].some((one) => one && `${row.request?.line} ${row.request?.body}`.includes(one));
 // A fault that has not fired yet may still fire; the Faults tab shows it.
-export const problemsPage = (state) => Object.assign(new LivePage("/problems", (found) => {
+export const problemsPage = (state) => Object.assign(new LivePage("/violations", (found) => {
   const causes = Map.groupBy(found.filter(({kind}) => kind !== "unused_fault"), causeOf), failed = entries.list.filter((row) => row.done && hasFailed(row)).length;
   return [causes.size ? [...causes.values()].map(problem) : empty("No problems.", "Strict-mode violations appear here, such as a delivery to an address that nothing answers."), failed ? el("p", {}, el("a", {href: link(["activity"], {status: "failed"})}, count(failed, "failed call")), journal.older ? " so far: older ones are being loaded" : "") : null,
-    state().handles.filter((one) => one.dead_letters).map((one) => el("p", {}, el("a", {href: link(["fake", one.name, "dead-letters"])}, `${count(one.dead_letters, "dead letter")} of ${one.name}`)))];
-}, el("h1", {}, "Problems")), {version: () => [entries.list.length, journal.older, state().handles.map((one) => one.dead_letters)]});
+    state().fakes.filter((one) => one.dead_letters).map((one) => el("p", {}, el("a", {href: link(["fake", one.name, "dead-letters"])}, `${count(one.dead_letters, "dead letter")} of ${one.name}`)))];
+}, el("h1", {}, "Problems")), {version: () => [entries.list.length, journal.older, state().fakes.map((one) => one.dead_letters)]});
 
 function problem(all) {
   const [{kind, text, facts: known}] = all, rows = entries.list.filter((row) => hasFailed(row) && all.some(({facts}) => isAbout(row, facts))), ats = rows.map((row) => both(new Date(row.at_us / 1000).toISOString()));
   const places = [...Map.groupBy(all, ({facts: {url, method, path}}) => url ?? [method, path].filter(Boolean).join(" "))], runs = new Set(all.map(({facts}) => facts.run_id).filter(Boolean));
-  return el("article", {class: "problem"}, el("h2", {class: "bad"}, words(kind), all.length > 1 ? el("span", {class: "many"}, `${number(all.length)} times`) : null), " ", el("span", {class: "soft"}, `${known.handle ?? ""}${ats.length ? ` · ${ats[0]}${ats.at(-1) === ats[0] ? "" : ` to ${ats.at(-1)}`} UTC` : ""}`),
+  return el("article", {class: "problem"}, el("h2", {class: "bad"}, words(kind), all.length > 1 ? el("span", {class: "many"}, `${number(all.length)} times`) : null), " ", el("span", {class: "soft"}, `${known.fake ?? ""}${ats.length ? ` · ${ats[0]}${ats.at(-1) === ats[0] ? "" : ` to ${ats.at(-1)}`} UTC` : ""}`),
     el("ul", {}, places.filter(([place]) => place).slice(0, 20).map(([place, some]) => el("li", {class: "mono"}, el("a", {href: link(["activity"], {search: place, problems: "yes"})}, place), some.length > 1 ? ` ${number(some.length)} times` : ""))),
-    el("details", {open: kind !== "unstubbed"}, el("summary", {}, "As a test reports it"), el("p", {class: "mono"}, text)), (own(ADVICE, kind)?.(known) ?? []).map((line) => el("p", {}, line)), [...runs].slice(0, 20).map((run) => el("p", {}, el("a", {href: link(["fake", known.handle ?? "queue", "runs", run])}, `Show the run ${run}`))));
+    el("details", {open: kind !== "unstubbed"}, el("summary", {}, "As a test reports it"), el("p", {class: "mono"}, text)), (own(ADVICE, kind)?.(known) ?? []).map((line) => el("p", {}, line)), [...runs].slice(0, 20).map((run) => el("p", {}, el("a", {href: link(["fake", known.fake ?? "queue", "runs", run])}, `Show the run ${run}`))));
 }

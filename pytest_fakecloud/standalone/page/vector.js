@@ -35,29 +35,29 @@ function plot(space) {
 const inside = (namespace) => namespace ? "/" + encodeURIComponent(namespace) : "";
 const numbers = (text) => json(/^\s*\[/.test(text) ? text : `[${text}]`, "The vector");
 const namespaceOf = (page) => page.values?.namespace ?? "";
-const known = async (handle) => (await list(handle, "namespaces", {limit: 500})).items.map((one) => ({value: one.name, label: `${one.name || "(default)"} · ${number(one.count)}`}));
+const known = async (fake) => (await list(fake, "namespaces", {limit: 500})).items.map((one) => ({value: one.name, label: `${one.name || "(default)"} · ${number(one.count)}`}));
 
 function hits(found, page) {
   if (!found.length) return soft("Nothing was found. Check the filter and the namespace.");
   return table("hits", ["id", "score", "metadata", "data"], found, (one) => [el("a", {href: page.address(encodeURIComponent(one.id))}, one.id), one.score.toFixed(4), short(one.metadata ?? "", 200), short(one.data ?? "", 200)]);
 }
-const query = (handle, page) => form("Query", "Query", [{name: "by", label: "by", options: ["vector", "text"]}, {name: "what", label: "vector or text", note: "0.1, 0.2", wide: true, needed: true},
+const query = (fake, page) => form("Query", "Query", [{name: "by", label: "by", options: ["vector", "text"]}, {name: "what", label: "vector or text", note: "0.1, 0.2", wide: true, needed: true},
   {name: "most", label: "at most", kind: "number", value: "5"}, {name: "filter", label: "metadata filter", note: "genre = 'drama'"}],
-async ({by, what, most, filter}) => hits((await sendWell(handle, "POST", (by === "text" ? "/query-data" : "/query") + inside(namespaceOf(page)),
+async ({by, what, most, filter}) => hits((await sendWell(fake, "POST", (by === "text" ? "/query-data" : "/query") + inside(namespaceOf(page)),
   {...(by === "text" ? {data: what} : {vector: numbers(what)}), topK: Number(most), includeMetadata: true, includeData: true, ...(filter ? {filter} : {})})).result, page), {open: false, edits: false});
-const upsert = (handle, page) => form("Upsert", "Upsert", [{name: "id", label: "id", needed: true}, {name: "by", label: "from", options: ["vector", "text"]}, {name: "what", label: "vector or text", note: "0.1, 0.2", wide: true, needed: true},
+const upsert = (fake, page) => form("Upsert", "Upsert", [{name: "id", label: "id", needed: true}, {name: "by", label: "from", options: ["vector", "text"]}, {name: "what", label: "vector or text", note: "0.1, 0.2", wide: true, needed: true},
   {name: "metadata", label: "metadata, as JSON", note: '{"genre": "drama"}'}, {name: "namespace", label: "namespace", note: "the one that is shown"}],
 async ({id, by, what, metadata, namespace}) => {
-  await sendWell(handle, "POST", (by === "text" ? "/upsert-data" : "/upsert") + inside(namespace || namespaceOf(page)), {id, ...(by === "text" ? {data: what} : {vector: numbers(what)}), ...(metadata ? {metadata: json(metadata, "The metadata")} : {})});
+  await sendWell(fake, "POST", (by === "text" ? "/upsert-data" : "/upsert") + inside(namespace || namespaceOf(page)), {id, ...(by === "text" ? {data: what} : {vector: numbers(what)}), ...(metadata ? {metadata: json(metadata, "The metadata")} : {})});
   return done("Upserted.");
 }, {open: false, overwrites: async ({id, namespace}) => {
-  try { await item(handle, "vectors", encodeURIComponent(id), {namespace: namespace || namespaceOf(page)}); return `The vector ${id} exists. Overwrite it?`; } catch (error) { if (error.status === 404) return null; throw error; }
+  try { await item(fake, "vectors", encodeURIComponent(id), {namespace: namespace || namespaceOf(page)}); return `The vector ${id} exists. Overwrite it?`; } catch (error) { if (error.status === 404) return null; throw error; }
 }});
 
 const vectors = {
   list: "vectors", noun: "vector", hasItem: true, itemFilters: ["namespace"], key: (one) => one.id, columns: ["id", "metadata", "data"], fields: ["id"],
   filters: [{name: "namespace", label: "namespace", options: known}, {name: "filter", label: "metadata filter", note: "price < 10"}],
-  tools: (handle, page) => el("div", {class: "forms"}, query(handle, page), upsert(handle, page)),
+  tools: (fake, page) => el("div", {class: "forms"}, query(fake, page), upsert(fake, page)),
   row: (one) => [one.id, one.metadata, one.data],
   above: (page) => plot({vectors: page.items, query: page.query}),
   empty: () => empty("No vectors in this namespace yet.", "A vector appears when your application upserts one. Upsert one above to try."),
@@ -65,9 +65,9 @@ const vectors = {
     const near = el("div");
     return [title(one.id), facts({namespace: one.namespace || "(default)", dimension: one.vector ? number(one.vector.length) : ""}),
       tools(one.vector ? act("Nearest neighbours", `Find the nearest neighbours of ${one.id}`, async () => {
-        const found = (await sendWell(page.handle, "POST", "/query" + inside(one.namespace), {vector: one.vector, topK: 11, includeMetadata: true, includeData: true})).result;
+        const found = (await sendWell(page.fake, "POST", "/query" + inside(one.namespace), {vector: one.vector, topK: 11, includeMetadata: true, includeData: true})).result;
         redraw(near, head("Nearest neighbours"), hits(found.filter((hit) => hit.id !== one.id).slice(0, 10), page));
-      }) : null, act("Delete…", `Delete the vector ${one.id}`, async () => { await sendWell(page.handle, "POST", "/delete" + inside(one.namespace), {ids: [one.id]}); location.hash = page.address(); }, {question: `Delete the vector ${one.id}?`})),
+      }) : null, act("Delete…", `Delete the vector ${one.id}`, async () => { await sendWell(page.fake, "POST", "/delete" + inside(one.namespace), {ids: [one.id]}); location.hash = page.address(); }, {question: `Delete the vector ${one.id}?`})),
       near, head("Metadata"), one.metadata ? code(JSON.stringify(one.metadata, null, 2), "metadata") : soft("This vector has no metadata."),
       one.data ? [head("Data"), code(one.data, "data")] : null, one.vector ? [head("Vector"), code(one.vector.map((value) => Number(value.toPrecision(6))).join(", "), "vector")] : null,
       one.sparseVector ? [head("Sparse vector"), code(JSON.stringify(one.sparseVector), "sparse vector")] : null].flat();
@@ -78,12 +78,12 @@ const namespaces = {
   list: "namespaces", noun: "namespace", key: (one) => one.name || "(default)", columns: ["namespace", "vectors"], fields: ["name", "count"],
   row: (one) => [one.name || "(default)", number(one.count)],
   empty: () => empty("No namespaces."),
-  detail: (one, page) => [title(one.name || "(default)"), el("p", {}, el("a", {href: link(["fake", page.handle.name, "vectors"], {namespace: one.name})}, `Show its ${count(one.count, "vector")}`)),
-    tools(act("Delete all vectors…", `Delete all vectors of ${one.name || "the default namespace"}`, () => sendWell(page.handle, "POST", "/reset" + inside(one.name)), {question: `Delete all ${count(one.count, "vector")} of ${one.name || "the default namespace"}?`}),
-      one.name ? act("Delete namespace…", `Delete the namespace ${one.name}`, async () => { await sendWell(page.handle, "POST", "/delete-namespace" + inside(one.name)); location.hash = page.address(); }, {question: `Delete the namespace ${one.name} with its vectors?`}) : null)],
+  detail: (one, page) => [title(one.name || "(default)"), el("p", {}, el("a", {href: link(["fake", page.fake.name, "vectors"], {namespace: one.name})}, `Show its ${count(one.count, "vector")}`)),
+    tools(act("Delete all vectors…", `Delete all vectors of ${one.name || "the default namespace"}`, () => sendWell(page.fake, "POST", "/reset" + inside(one.name)), {question: `Delete all ${count(one.count, "vector")} of ${one.name || "the default namespace"}?`}),
+      one.name ? act("Delete namespace…", `Delete the namespace ${one.name}`, async () => { await sendWell(page.fake, "POST", "/delete-namespace" + inside(one.name)); location.hash = page.address(); }, {question: `Delete the namespace ${one.name} with its vectors?`}) : null)],
 };
 
 export const tabs = [
-  {name: "vectors", title: "Vectors", counted: "vectors", make: (handle) => new ListPage(handle, "vectors", vectors)},
-  {name: "namespaces", title: "Namespaces", counted: "namespaces", make: (handle) => new ListPage(handle, "namespaces", namespaces)},
+  {name: "vectors", title: "Vectors", counted: "vectors", make: (fake) => new ListPage(fake, "vectors", vectors)},
+  {name: "namespaces", title: "Namespaces", counted: "namespaces", make: (fake) => new ListPage(fake, "namespaces", namespaces)},
 ];

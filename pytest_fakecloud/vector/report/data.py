@@ -36,20 +36,20 @@ _NUMBERS = 16
 """Maximum number of components of a vector in a row."""
 
 
-def state(handle: VectorIndex) -> State:
+def state(fake: VectorIndex) -> State:
     """Return the vectors by namespace and id, also pending ones, and the resumable queries."""
     sections: State = {}
-    for name in handle.namespaces():
+    for name in fake.namespaces():
         sections[_section_of(name)] = {
-            str(item["id"]): {**_folded(item), "state": "ready"} for item in handle.vectors(name)
+            str(item["id"]): {**_folded(item), "state": "ready"} for item in fake.vectors(name)
         }
-    for item in handle.pending():
+    for item in fake.pending():
         fields = {**_folded(item), "state": "pending"}
         section = _section_of(fields.pop("namespace"))
         sections.setdefault(section, {})[str(fields["id"])] = fields
     sections["resumable queries"] = {
         cursor.uuid: {"namespace": cursor.namespace, "returned": sorted(cursor.handed_out)}
-        for cursor in handle._engine.cursors()
+        for cursor in fake._engine.cursors()
     }
     return sections
 
@@ -74,23 +74,23 @@ def _section_of(namespace: str) -> str:
     return f"namespace {namespace}" if namespace else "default namespace"
 
 
-def namespaces(handle: VectorIndex, page_query: PageQuery) -> View:
+def namespaces(fake: VectorIndex, page_query: PageQuery) -> View:
     def show(name: str) -> View:
-        return {"name": name, "count": handle._engine.count(name)}
+        return {"name": name, "count": fake._engine.count(name)}
 
-    return page_of_names(handle.namespaces(), page_query, show)
+    return page_of_names(fake.namespaces(), page_query, show)
 
 
-def vectors(handle: VectorIndex, page_query: PageQuery) -> View:
+def vectors(fake: VectorIndex, page_query: PageQuery) -> View:
     """Return a page of a namespace's vectors, sorted by id, each projected onto a plane.
 
     ``filter`` is a metadata filter in the syntax of queries. The page also contains the projection
     of the namespace's last query vector and the ids that the query returned.
     """
-    engine, namespace = handle._engine, page_query.filters.get("namespace", "")
+    engine, namespace = fake._engine, page_query.filters.get("namespace", "")
     matching = every = list(_scan(engine, namespace))
     if text := page_query.filters.get("filter"):
-        matching = [record for record in every if handle.matches(text, record.metadata)]
+        matching = [record for record in every if fake.matches(text, record.metadata)]
     page = page_of(
         matching,
         page_query,
@@ -104,7 +104,7 @@ def vectors(handle: VectorIndex, page_query: PageQuery) -> View:
     )
     shown = page["items"]
     dense = list(map(_components, engine.fetch(namespace, [row["id"] for row in shown])))
-    places, query = _places(handle, namespace, dense)
+    places, query = _places(fake, namespace, dense)
     rows = [
         {**row, "vector": [round(component, 6) for component in components[:_NUMBERS]], **place}
         for row, components, place in zip(shown, dense, places, strict=True)
@@ -112,18 +112,18 @@ def vectors(handle: VectorIndex, page_query: PageQuery) -> View:
     return page | {"items": rows, "total": len(every), "query": query}
 
 
-def vector(handle: VectorIndex, id: str, page_query: PageQuery) -> View:
+def vector(fake: VectorIndex, id: str, page_query: PageQuery) -> View:
     namespace = page_query.filters.get("namespace", "")
-    (record,) = handle._engine.fetch(namespace, [id])
+    (record,) = fake._engine.fetch(namespace, [id])
     if record is None:
         raise NotFound(f"namespace {namespace!r:.100} has no vector {id!r:.200}")
     url = quote(id, safe="")
-    return {"id": id, "namespace": namespace, "url": url, **handle._plain(record)}
+    return {"id": id, "namespace": namespace, "url": url, **fake._plain(record)}
 
 
-def counts(handle: VectorIndex) -> dict[str, Any]:
+def counts(fake: VectorIndex) -> dict[str, Any]:
     """Return the numbers of vectors and namespaces, and information about the index."""
-    engine, names = handle._engine, handle.namespaces()
+    engine, names = fake._engine, fake.namespaces()
     return {
         "vectors": sum(map(engine.count, names)),
         "namespaces": len(names),
@@ -131,14 +131,14 @@ def counts(handle: VectorIndex) -> dict[str, Any]:
             "dimension": engine.dimension or 0,
             "similarity": str(engine.identity.similarity.value),
             "kind": str(engine.kind.value),
-            "pending": len(handle.pending()),
+            "pending": len(fake.pending()),
         },
     }
 
 
-def content(handle: VectorIndex) -> dict[str, Any]:
+def content(fake: VectorIndex) -> dict[str, Any]:
     """Return the vectors by namespace, each projected onto a plane like the last query."""
-    engine = handle._engine
+    engine = fake._engine
     # Not `info()`, which would make pending changes visible.
     info = {
         "kind": engine.identity.kind,
@@ -148,7 +148,7 @@ def content(handle: VectorIndex) -> dict[str, Any]:
         "dense_model": engine.identity.dense_model,
         "sparse_model": engine.identity.sparse_model,
     }
-    views = [_namespace_view(handle, name) for name in handle.namespaces()]
+    views = [_namespace_view(fake, name) for name in fake.namespaces()]
     return {"info": plain(info), "namespaces": views}
 
 
@@ -158,11 +158,11 @@ LISTS = {
 }
 
 
-def _namespace_view(handle: VectorIndex, name: str) -> View:
-    count = handle._engine.count(name)
-    items = handle._records(name, MOST_IN_VIEW)
+def _namespace_view(fake: VectorIndex, name: str) -> View:
+    count = fake._engine.count(name)
+    items = fake._records(name, MOST_IN_VIEW)
     dense = [item.get("vector") or [] for item in items]
-    places, query = _places(handle, name, dense)
+    places, query = _places(fake, name, dense)
     rows = [
         {**plain({key: item[key] for key in item if key != "vector"}), **place}
         for item, place in zip(items, places, strict=True)
@@ -199,10 +199,10 @@ def _short(text: str) -> str:
 
 
 def _places(
-    handle: VectorIndex, namespace: str, dense: list[list[float]]
+    fake: VectorIndex, namespace: str, dense: list[list[float]]
 ) -> tuple[list[View], View | None]:
     """Return the dimension and the point of each vector, and the last query with its point."""
-    query_vector, hit_ids = _last_query(handle, namespace)
+    query_vector, hit_ids = _last_query(fake, namespace)
     *points, query = projected(dense, query_vector)
     places = [
         {"dimension": len(components), "point": point}
@@ -211,24 +211,24 @@ def _places(
     return places, None if query is None else {"point": query, "found": hit_ids}
 
 
-def _last_query(handle: VectorIndex, namespace: str) -> tuple[list[float], list[str]]:
+def _last_query(fake: VectorIndex, namespace: str) -> tuple[list[float], list[str]]:
     """Return the vector of the last successful query and the ids it returned, or empty lists."""
-    for call in reversed(handle.journal.calls()):
+    for call in reversed(fake.journal.calls()):
         is_query = call.route in ("query", "query-data") and call.status == 200
         if is_query and call.facts.get("namespace") == namespace:
             # Skip a batch of queries, and a query that was recorded without its whole body.
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 hits = json.loads(call.response_body)["result"]
-                return _query_vector(handle, call), [str(hit["id"]) for hit in hits]
+                return _query_vector(fake, call), [str(hit["id"]) for hit in hits]
     return [], []
 
 
-def _query_vector(handle: VectorIndex, call: Call) -> list[float]:
+def _query_vector(fake: VectorIndex, call: Call) -> list[float]:
     """Return the vector of a query, or that of its text; raise ``TypeError`` for a batch."""
-    body, embedder = json.loads(call.request_body), handle._embedder
+    body, embedder = json.loads(call.request_body), fake._embedder
     components: Any
     if call.route == "query-data" and embedder is not None:
-        dimension = handle._engine.dimension
+        dimension = fake._engine.dimension
         components = embedder.embed(body["data"], dimension=dimension, query=True)[0]
     else:
         components = body["vector"]

@@ -41,8 +41,8 @@ class _ExecutedQuery:
         return about_namespace(kind, self.call, self.namespace, evidence, **values)
 
 
-def _queries(test: ObservedTest, handle: Any) -> Iterator[_ExecutedQuery]:
-    for call in _calls(test, handle):
+def _queries(test: ObservedTest, fake: Any) -> Iterator[_ExecutedQuery]:
+    for call in _calls(test, fake):
         if call.route not in QUERIES or not executed(call):
             continue
         items, answer = items_of(call.request_body), parsed(call.response_body)
@@ -56,9 +56,9 @@ def _queries(test: ObservedTest, handle: Any) -> Iterator[_ExecutedQuery]:
                 yield _ExecutedQuery(call, _namespace(call), options, hits)
 
 
-def _calls(test: ObservedTest, handle: Any) -> list[Call]:
+def _calls(test: ObservedTest, fake: Any) -> list[Call]:
     """Return the calls of an index; none if a write, and thus its records, is not known in full."""
-    calls = test.calls_of(handle)
+    calls = test.calls_of(fake)
     unknown = any(call.cut and call.reached and call.route not in _READS for call in calls)
     return [] if unknown else calls
 
@@ -73,11 +73,11 @@ def _written(call: Call, routes: Collection[str] = UPSERTS) -> list[dict[str, An
 
 
 def _written_after(
-    test: ObservedTest, handle: Any, query: _ExecutedQuery, namespace: str
+    test: ObservedTest, fake: Any, query: _ExecutedQuery, namespace: str
 ) -> set[str] | None:
     """Return the IDs written to a namespace after a query; None if records were removed since."""
     written: set[str] = set()
-    for call in _calls(test, handle):
+    for call in _calls(test, fake):
         if call.number <= query.call.number:
             continue
         if call.route in _REMOVALS:
@@ -87,28 +87,28 @@ def _written_after(
     return written
 
 
-def _unchanged_metadata(test: ObservedTest, handle: Any, query: _ExecutedQuery) -> dict[str, Any]:
+def _unchanged_metadata(test: ObservedTest, fake: Any, query: _ExecutedQuery) -> dict[str, Any]:
     """Return the metadata of records not written after a query, by ID; empty if it is unknown."""
-    if query.namespace not in handle.namespaces():
+    if query.namespace not in fake.namespaces():
         return {}
-    written = _written_after(test, handle, query, query.namespace)
+    written = _written_after(test, fake, query, query.namespace)
     if written is None:
         return {}
     return {
         record_id: record.get("metadata")
-        for record in handle.vectors(namespace=query.namespace)
+        for record in fake.vectors(namespace=query.namespace)
         if (record_id := str(record["id"])) not in written
     }
 
 
-def filter_rejected(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def filter_rejected(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find records that a filter rejected for the same reason, in a query without hits."""
-    for query in _queries(test, handle):
+    for query in _queries(test, fake):
         condition = query.options.get("filter")
         if not condition or query.hits:
             continue
         with suppress(ServiceError):
-            unchanged = _unchanged_metadata(test, handle, query)
+            unchanged = _unchanged_metadata(test, fake, query)
             reasons = {
                 record_id: why_not(condition, metadata) for record_id, metadata in unchanged.items()
             }
@@ -118,11 +118,11 @@ def filter_rejected(test: ObservedTest, handle: Any) -> Iterator[Finding]:
                 yield query.finding("filter_rejected", ids=ids, why=first)
 
 
-def lacks_records(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def lacks_records(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find queries with fewer hits than requested that lack records which were still pending."""
-    if handle._engine.identity.kind.has_sparse:
+    if fake._engine.identity.kind.has_sparse:
         return  # a query returns only records that have a dimension in common with it
-    for query in _queries(test, handle):
+    for query in _queries(test, fake):
         most = query.options.get("topK") or query.options.get("k") or 10
         if query.call.route == "resumable-query" or len(query.hits) >= most:
             continue
@@ -130,12 +130,12 @@ def lacks_records(test: ObservedTest, handle: Any) -> Iterator[Finding]:
         with suppress(ServiceError):
             missing = {
                 record_id
-                for record_id, metadata in _unchanged_metadata(test, handle, query).items()
+                for record_id, metadata in _unchanged_metadata(test, fake, query).items()
                 if record_id not in query.ids and not (condition and why_not(condition, metadata))
             }
             upserts = [
                 call.number
-                for call in _calls(test, handle)
+                for call in _calls(test, fake)
                 if _namespace(call) == query.namespace
                 and any(str(item.get("id")) in missing for item in _written(call))
             ]
@@ -146,30 +146,30 @@ def lacks_records(test: ObservedTest, handle: Any) -> Iterator[Finding]:
 _OPERATOR = re.compile(r"'[^']*'|\"[^\"]*\"|\([^()]*\)|\b(AND|OR)\b", re.IGNORECASE)
 
 
-def mixed_operators(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def mixed_operators(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find filters with AND and OR side by side, in a query that found something."""
-    for query in _queries(test, handle):
+    for query in _queries(test, fake):
         condition = query.options.get("filter") or ""
         operators = {match[1].upper() for match in _OPERATOR.finditer(condition) if match[1]}
         if query.hits and len(operators) > 1:
             yield query.finding("mixed_operators", filter=condition, severity="hint")
 
 
-def empty_namespace(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def empty_namespace(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find queries in a namespace without vectors, while another namespace has some."""
-    _, spaces = handle._engine.info()
+    _, spaces = fake._engine.info()
     full = {
         name: namespace.vector_count for name, namespace in spaces.items() if namespace.vector_count
     }
     in_use = full.keys() | {
         name for name, namespace in spaces.items() if namespace.pending_vector_count
     }
-    for query in _queries(test, handle):
+    for query in _queries(test, fake):
         if query.hits or query.namespace in in_use:
             continue
         others = {}
         for name, count in full.items():
-            written = _written_after(test, handle, query, name)
+            written = _written_after(test, fake, query, name)
             # All vectors may be newer than the query.
             if written is not None and count > len(written):
                 others[name] = count
@@ -177,10 +177,10 @@ def empty_namespace(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             yield query.finding("empty_namespace", others=others)
 
 
-def metadata_replaced(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def metadata_replaced(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find upserts and updates that replaced the metadata of earlier ones with other metadata."""
     earlier_metadata: dict[tuple[str, str], Any] = {}
-    for call in _calls(test, handle):
+    for call in _calls(test, fake):
         if call.route in _REMOVALS:
             earlier_metadata.clear()
         namespace, replaced = _namespace(call), []
@@ -203,25 +203,25 @@ def metadata_replaced(test: ObservedTest, handle: Any) -> Iterator[Finding]:
             yield about_namespace("metadata_replaced", call, namespace, **values)
 
 
-def none_in_id(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def none_in_id(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find upserts of records whose ID contains the word ``None``."""
-    for call in _calls(test, handle):
+    for call in _calls(test, fake):
         for item in _written(call):
             if NONE.search(str(item.get("id") or "")):
                 yield about_namespace("none_in_id", call, _namespace(call), id=str(item["id"]))
 
 
-def ids_elsewhere(test: ObservedTest, handle: Any) -> Iterator[Finding]:
+def ids_elsewhere(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find deletions and fetches of IDs that only another namespace contains."""
-    for call in _calls(test, handle):
+    for call in _calls(test, fake):
         if call.route not in ("delete", "fetch") or not executed(call):
             continue
         body, answer = parsed(call.request_body), parsed(call.response_body)
         ids_in_request = (body.get("ids") or []) if isinstance(body, dict) else body
         result = answer.get("result") if isinstance(answer, dict) else None
         there = result.get("deleted") if isinstance(result, dict) else any(result or ())
-        for name in handle.namespaces() if isinstance(ids_in_request, list) and not there else ():
-            every = [str(vector["id"]) for vector in handle.vectors(namespace=name)]
+        for name in fake.namespaces() if isinstance(ids_in_request, list) and not there else ():
+            every = [str(vector["id"]) for vector in fake.vectors(namespace=name)]
             ids_there = [
                 record_id for record_id in every if record_id in set(map(str, ids_in_request))
             ]
@@ -256,4 +256,4 @@ def addition(call: Call) -> tuple[object, set[str]] | None:
 
 def subjects(call: Call) -> Iterator[ReportSubject]:
     """Yield the namespace of a request."""
-    yield ReportSubject("namespace", str(call.facts.get("namespace") or ""), call.handle)
+    yield ReportSubject("namespace", str(call.facts.get("namespace") or ""), call.fake)

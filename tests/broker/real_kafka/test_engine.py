@@ -443,7 +443,7 @@ class TestGroups:
         assert monotonic() - started < 20
 
 
-class TestHandle:
+class TestFake:
     def test_looking(self, broker: Broker, rest: Rest) -> None:
         rest.produce("orders", "x", key="city", partition=1, headers=[{"key": "h", "value": "1"}])
         broker.produce("orders", {"n": 1}, partition=0)
@@ -645,7 +645,7 @@ class TestCopies:
 
 
 class TestSharing:
-    def test_handles_see_only_their_own(self, make_broker: Make) -> None:
+    def test_fakes_see_only_their_own(self, make_broker: Make) -> None:
         first, second = PatientRest(make_broker()), PatientRest(make_broker())
         first.produce("orders", "first", partition=0)
         second.produce("orders", "second", partition=0)

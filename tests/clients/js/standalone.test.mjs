@@ -70,6 +70,6 @@ test("a message is delivered to a server of this process", async () => {
 
 test("the journal tells what happened", async () => {
   const rows = await control("/journal");
-  assert.deepEqual(new Set(rows.map((row) => row.handle)),
+  assert.deepEqual(new Set(rows.map((row) => row.fake)),
     new Set(["kv_server", "vector_index", "broker", "queue"]));
 });

@@ -69,8 +69,8 @@ def _face(name: str, resp: int, version: str) -> tuple[Face, Callable[[], None]]
     from pytest_fakecloud import Cloud
 
     cloud = Cloud()
-    handle = cloud.kv_server(dialect="redis", max_request_size=None)
-    face = Rest(handle.url, handle.token) if name == "rest" else Port(handle.database_url, resp)
+    fake = cloud.kv_server(dialect="redis", max_request_size=None)
+    face = Rest(fake.url, fake.token) if name == "rest" else Port(fake.database_url, resp)
 
     def finish() -> None:
         face.close()

@@ -41,9 +41,9 @@ def _face(way: str, version: str) -> Iterator[Face]:
         yield InProcess(resp=resp, version=version)
         return
     with Cloud() as cloud:
-        handle = cloud.kv_server(dialect="redis", max_request_size=None)
+        fake = cloud.kv_server(dialect="redis", max_request_size=None)
         face: Face
-        face = Rest(handle.url, handle.token) if way == "rest" else Port(handle.database_url, resp)
+        face = Rest(fake.url, fake.token) if way == "rest" else Port(fake.database_url, resp)
         yield face
         face.close()
 

@@ -94,8 +94,8 @@ def real(share: tuple[str, str]) -> Iterator[Server]:
     left = real.call([b"KEYS", b"*"]), set(real.call([b"ACL", b"USERS"]))
     real.close()
     if share[1] != "none":
-        assert left[0] == [], "handles left something behind"
-        assert left[1] <= {b"default", b"default_ro"}, "handles left something behind"
+        assert left[0] == [], "fakes left something behind"
+        assert left[1] <= {b"default", b"default_ro"}, "fakes left something behind"
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def server(make: Callable[..., KVServer], context: Context) -> Iterator[KVServer
         if server._engine.settings.isolation == "none":  # type: ignore[attr-defined]
             server.set_baseline()
         yield server
-        assert [problem.text for problem in context.problems if problem.kind == "bug"] == []
+        assert [violation.text for violation in context.violations if violation.kind == "bug"] == []
 
 
 def at_once(cls: type) -> type:
@@ -243,7 +243,7 @@ class TestStreams(test_routes.TestStreams):
 
     def test_keys_expire_while_clients_listen(self, server: KVServer) -> None:
         if server._engine.settings.isolation != "none":  # type: ignore[attr-defined]
-            pytest.skip("CONFIG SET reaches beyond a handle's share of a real server")
+            pytest.skip("CONFIG SET reaches beyond a fake's share of a real server")
         server.execute("CONFIG", "SET", "notify-keyspace-events", "Ex")
         with listening(server, "/psubscribe/__keyevent*") as lines:
             next(lines)
@@ -283,7 +283,7 @@ class TestAnyInput:
             answer = server._app.answer(Request("POST", path, headers, body))
             assert isinstance(answer, Answer)
             assert answer.status in (200, 400), (body, answer.body)
-            assert "bug" not in [problem.kind for problem in server._app.problems]
+            assert "bug" not in [violation.kind for violation in server._app.violations]
 
         check()
         httpx.get(server.url + "/flushall", headers=server.headers)
@@ -309,12 +309,12 @@ class TestDatabasePort:
         with pytest.raises(ContractError, match="has no database port: connect to that server"):
             _ = server.database_url
 
-    @pytest.mark.skip("the server in front of which the handle is has the port, and no fake of it")
+    @pytest.mark.skip("the server in front of which the fake is has the port, and no fake of it")
     def test_redis_py(self) -> None:
         """`tests/clients/test_redis_py.py` tests the in-memory engine's port."""
 
 
-class TestHandle:
+class TestFake:
     DATA: ClassVar[dict[str, Any]] = {
         "text": "v",
         "bytes": b"\xff\x00",
@@ -716,7 +716,7 @@ class TestWholeServer:
     @pytest.fixture(autouse=True)
     def whole(self, isolation: str) -> None:
         if isolation != "none":
-            pytest.skip("reaches beyond a handle's share of a real server")
+            pytest.skip("reaches beyond a fake's share of a real server")
 
     def test_snapshots_hold_functions_and_every_user(self, server: KVServer) -> None:
         def library(name: str) -> list[str]:

@@ -76,7 +76,7 @@ class TestFaults:
                 line = ["EVAL", "return redis.call('GET', KEYS[1])", 1, "k"]
                 assert http.post("/", json=line).json() == {"result": "w"}
                 assert http.post("/multi-exec", json=[line]).json() == [{"result": "w"}]
-            assert cloud.problems() == []
+            assert cloud.violations() == []
 
     def test_a_server_that_hangs_is_given_up(self, process: Process) -> None:
         url = f"redis://127.0.0.1:{process.port}?socket_timeout=1"
@@ -182,7 +182,7 @@ class TestCluster:
     def cloud(self) -> Iterator[Cloud]:
         with Cloud() as cloud:
             yield cloud
-            assert cloud.problems() == []
+            assert cloud.violations() == []
 
     def test_every_handle_has_one_slot(self, nodes: list[Process], cloud: Cloud) -> None:
         url = f"redis+cluster://127.0.0.1:1,127.0.0.1:{nodes[0].port}"
@@ -450,7 +450,7 @@ class TestSentinel:
                 # The subscription continues.
                 with publishing(server, "news", "again"):
                     assert next(lines) == "data: message,news,again"
-            assert cloud.problems() == []
+            assert cloud.violations() == []
 
 
 def eventually_made(cloud: Cloud, url: str) -> KVServer:

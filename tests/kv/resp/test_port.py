@@ -99,7 +99,7 @@ Connect = Callable[..., Client]
 def server(context: Context) -> Iterator[KVServer]:
     with KVServer(context) as server:
         yield server
-        assert context.problems == []
+        assert context.violations == []
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ def test_dialogue(name: str) -> None:
     settings, lines = DIALOGUES[name]
     with KVServer(context, **settings) as server, ExitStack() as stack:
         Dialogue(server, stack, lines).play(lines)
-        assert context.problems == []
+        assert context.violations == []
 
 
 def say(client: Client, words: str, expected: str, *, raw: bool) -> None:
@@ -212,7 +212,7 @@ class TestAddress:
         assert "@127.0.0.1:" in url
         assert str(url.rsplit(":", 1)[1]) not in server.url
 
-    def test_it_closes_with_the_handle(self) -> None:
+    def test_it_closes_with_the_fake(self) -> None:
         with KVServer(Context.alone()) as server:
             client = Client(server)
         assert client.ended()
@@ -693,9 +693,9 @@ class TestJournalAndFaults:
         client("MULTI")
         assert b"QUEUED" in client("GET k").text
         assert client("EXEC").text.startswith(b"EXECABORT")
-        (problem,) = context.problems
-        assert "inject an error" in problem.text
-        context.problems.clear()
+        (violation,) = context.violations
+        assert "inject an error" in violation.text
+        context.violations.clear()
 
     def test_replies_that_are_switched_off_stay_off(self, server: KVServer, client: Client) -> None:
         server.faults.respond(503, command="INCR")
@@ -715,7 +715,7 @@ class TestJournalAndFaults:
         assert b"cannot arrive twice" in client("INCR n").text
         once_again()
         assert server.value("n") == "1"
-        assert "use lose_response" in context.problems.pop().text
+        assert "use lose_response" in context.violations.pop().text
 
     def test_drop_and_lose(self, server: KVServer, connect: Connect) -> None:
         server.faults.drop(command="INCR", times=1)
@@ -747,7 +747,7 @@ class TestJournalAndFaults:
             client.raw(wire.pack([b"ECHO", b"hello"]) + wire.pack([b"GET", b"key"]))
             wait_until(lambda: len(server.journal.calls(command="GET")) == 1)
             wait_until(lambda: not server._app.clients)
-        assert not context.problems
+        assert not context.violations
 
     def test_truncate(self, server: KVServer, client: Client) -> None:
         server.faults.truncate(keep=4, command="ECHO")
@@ -763,7 +763,7 @@ class TestJournalAndFaults:
 
         server.faults._inject("shorten", "shorten", {"command": "ECHO"}, shorten)
         assert b"the fault shorten changes the bytes of a reply" in client("ECHO hello").text
-        assert "use truncate" in context.problems.pop().text
+        assert "use truncate" in context.violations.pop().text
         assert client("PING") == Status(b"PONG")
         answer = httpx.post(server.url, json=["ECHO", "hello"], headers=server.headers)
         assert answer.content == b'{"resu'
@@ -797,7 +797,7 @@ class TestJournalAndFaults:
         server.faults.up()
         assert connect()("PING") == Status(b"PONG")
 
-    def test_a_bug_of_ours_is_an_error_and_a_problem(
+    def test_a_bug_of_ours_is_an_error_and_a_violation(
         self, context: Context, server: KVServer, client: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def broken(*args: Any) -> None:
@@ -807,8 +807,8 @@ class TestJournalAndFaults:
         assert client("PING") == Error(b"ERR internal error: ValueError('broken')")
         monkeypatch.undo()
         assert client("PING") == Status(b"PONG")
-        assert [problem.kind for problem in context.problems] == ["bug"]
-        context.problems.clear()
+        assert [violation.kind for violation in context.violations] == ["bug"]
+        context.violations.clear()
 
     def test_limits(self) -> None:
         with KVServer(Context.alone(), max_request_size=100, daily_limit=3) as server:

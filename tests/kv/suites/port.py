@@ -13,7 +13,7 @@ from pytest_fakecloud import Cloud
 def main() -> None:
     """Serve without the limits of the vendor's plans and without a password."""
     with Cloud() as cloud:
-        handle = cloud.kv_server(
+        fake = cloud.kv_server(
             dialect="redis",
             modules=["ReJSON"],
             debug_command=True,
@@ -23,8 +23,8 @@ def main() -> None:
             max_data_size=None,
             max_connections=None,
         )
-        handle.execute("ACL", "SETUSER", "default", "nopass")
-        print(handle.database_url.rpartition(":")[2], flush=True)
+        fake.execute("ACL", "SETUSER", "default", "nopass")
+        print(fake.database_url.rpartition(":")[2], flush=True)
         sys.stdin.read()
 
 

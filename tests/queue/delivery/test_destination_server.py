@@ -96,10 +96,12 @@ def test_a_failing_assertion_in_a_handler(destination: Destination) -> None:
 
     destination.server.expect_request("/").respond_with_handler(handler)
     assert requests.get(destination.url + "/").status_code == 500
-    (problem,) = destination._left_behind()
-    assert problem.kind == "assertion"
-    assert "destination: a callback of the test raised AssertionError: wrong order" in problem.text
-    assert destination._context.problems == []
+    (violation,) = destination._left_behind()
+    assert violation.kind == "assertion"
+    assert (
+        "destination: a callback of the test raised AssertionError: wrong order" in violation.text
+    )
+    assert destination._context.violations == []
     with pytest.raises(AssertionError, match="wrong order"):
         destination.server.check()
     assert destination._left_behind() == []
@@ -134,7 +136,7 @@ def test_the_wait_of_pytest_httpserver_works(destination: Destination) -> None:
     assert waiting.result
 
 
-def test_start_and_stop_are_those_of_a_handle(destination: Destination) -> None:
+def test_start_and_stop_are_those_of_a_fake(destination: Destination) -> None:
     destination.server.start()
     assert destination.server.is_running()
     destination.server.stop()
@@ -216,7 +218,7 @@ def test_a_host_that_is_none_is_a_bad_request(fixture: str, host: str) -> None:
         assert status == 400
         assert f"the Host header {host!r} names no host" in text
         assert receiver.server.log == []
-        assert cloud.problems() == []
+        assert cloud.violations() == []
 
 
 @pytest.mark.parametrize(
@@ -227,4 +229,4 @@ def test_a_host_of_any_name_is_taken(host: str) -> None:
         receiver = cloud.callback_capture()
         assert post_with_host(receiver, host)[0] == 200
         assert len(receiver.callbacks()) == 1
-        assert cloud.problems() == []
+        assert cloud.violations() == []

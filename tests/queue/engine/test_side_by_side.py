@@ -56,7 +56,7 @@ def history_of(
                 lambda request: world.receive(request.path, request.retried, request.message_id),
             )
             run(APP, world)
-    assert cloud.problems() == []
+    assert cloud.violations() == []
     return world.history
 
 
@@ -214,7 +214,7 @@ def test_a_delivery_does_not_wait_for_destinations_that_are_slow(
         # Closing the queue ends the hanging connection without waiting for its cap.
         queue.close()
     assert [thread.name for thread in threading.enumerate() if "fakecloud-d" in thread.name] == []
-    assert cloud.problems() == []
+    assert cloud.violations() == []
 
 
 def test_time_passes_by_itself_for_what_the_queue_does_by_itself() -> None:
@@ -249,8 +249,8 @@ def test_a_handler_that_publishes_without_end_is_told(asynchronous: bool) -> Non
 
         queue.destinations.call(APP, later if asynchronous else again)
         queue.publish(APP)
-        assert until(lambda: cloud.problems())
-        assert "endless loop: 30 deliveries caused each other" in cloud.problems().only().text
+        assert until(lambda: cloud.violations())
+        assert "endless loop: 30 deliveries caused each other" in cloud.violations().only().text
 
 
 @pytest.mark.parametrize("clock", ["frozen", "running"])
@@ -268,9 +268,9 @@ def test_handlers_that_publish_to_each_other_over_http_are_stopped(clock: Mode, 
 
         queue.destinations.call(APP, handler)
         queue.publish(APP + "/a")
-        assert until(lambda: cloud.problems())
+        assert until(lambda: cloud.violations())
         assert until(lambda: not queue._engine.under_way and queue._engine.next_due_us() is None)
-        assert "endless loop" in cloud.problems().only().text
+        assert "endless loop" in cloud.violations().only().text
         # 30 returned in a span of time without a pause, and some were being delivered.
         assert len(deliveries) < 60 * count
 
@@ -296,7 +296,7 @@ def test_a_fault_that_cannot_be_judged_fails_the_attempt() -> None:
         message = queue.publish(APP, retries=0)
         assert until(lambda: message.state == "dead_lettered")
         assert "a predicate of" in str(message.attempts.only().exception)
-        told = [one.text for one in cloud.problems() if one.kind == "unmet"]
+        told = [one.text for one in cloud.violations() if one.kind == "unmet"]
         assert len(told) == 1
         assert f"a background delivery to {APP}: ContractError" in told[0]
 

@@ -11,7 +11,7 @@ is the list of its steps, `steps first, second`. `! DEST 500 after 10 | X-A: 1 <
 destination answer with a status, after ten seconds; `*` are all destinations, and `500 200` answers
 with each status in turn. `states $m => CREATED ACTIVE` are the states in the log of a message, `waits
 $m => <reason>` is why a message without a due time waits, and `timeline $m => <text>` a part of its
-timeline. `problems => [{"kind": ...}]` are the strict-mode violations since the last such line. `ids
+timeline. `violations => [{"kind": ...}]` are the strict-mode violations since the last such line. `ids
 /v2/dlq => $a $b` are the ids of the messages in a listing, and `runs <query> => s r` the ids of
 workflow runs. `start r` and `run r` send the headers of the first and of a later step of a run at
 `APP`, and `flow rate=1` the headers of flow control with the key `k`.
@@ -90,10 +90,10 @@ class _Player(RequestPlayer):
         elif line.startswith("waits "):
             record = self.scene.queue.message(line[6:])._record
             assert (record.due_us, record.wait_reason) == (None, reply)
-        elif line == "problems":
-            problems = self.scene.queue._context.problems
-            found = [{"kind": one.kind, **one.facts} for one in problems]
-            problems.clear()
+        elif line == "violations":
+            violations = self.scene.queue._context.violations
+            found = [{"kind": one.kind, **one.facts} for one in violations]
+            violations.clear()
             self.compare(found, json.loads(reply), part=False)
         elif line.startswith("timeline "):
             assert reply in self.scene.queue.message(line[9:]).timeline

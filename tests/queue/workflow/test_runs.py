@@ -145,7 +145,7 @@ def test_a_callback_is_tried_as_often_as_the_run_says(scene: RunScene) -> None:
     assert [one.max_retries for one in scene.queue.messages(kind="failure_callback")] == [5, 2]
 
 
-def test_a_rejected_step_in_a_batch_is_a_problem(scene: RunScene) -> None:
+def test_a_rejected_step_in_a_batch_is_a_violation(scene: RunScene) -> None:
     scene.start()
     of_run = {"Upstash-Workflow-RunId": "r", "Upstash-Workflow-Init": "false"}
     answers = scene.ask(
@@ -158,12 +158,12 @@ def test_a_rejected_step_in_a_batch_is_a_problem(scene: RunScene) -> None:
         ],
     )
     assert ["error" in one for one in answers] == [False, True, True]
-    (problem,) = scene.queue._context.problems
-    assert (problem.kind, problem.facts) == (
+    (violation,) = scene.queue._context.violations
+    assert (violation.kind, violation.facts) == (
         "rejected_step",
-        {"run_id": "r", "url": APP, "handle": "queue"},
+        {"run_id": "r", "url": APP, "fake": "queue"},
     )
-    assert problem.text.startswith(
+    assert violation.text.startswith(
         f"queue: rejected item 2 of a batch, a step of workflow run r at {APP}:"
         f" 400 {answers[1]['error']}"
     )
@@ -172,8 +172,8 @@ def test_a_rejected_step_in_a_batch_is_a_problem(scene: RunScene) -> None:
 def test_a_rejected_step_with_half_a_character_can_be_reported(scene: RunScene) -> None:
     body = b'[{"destination": "\\ud800", "headers": {"Upstash-Workflow-RunId": "\\ud800"}}]'
     scene.ask("POST", "/v2/batch", body=body)
-    (problem,) = scene.queue._context.problems
-    assert problem.text.encode()
+    (violation,) = scene.queue._context.violations
+    assert violation.text.encode()
 
 
 def test_callbacks_about_a_cancelled_run_are_dropped(scene: RunScene) -> None:
@@ -437,9 +437,9 @@ def test_a_run_ends_even_where_its_invoker_cannot_be_told() -> None:
         scene.ask("DELETE", "/v2/workflows/runs/child?cancel=false")
         assert [run["workflowState"] for run in scene.runs()] == ["RUN_SUCCESS", "RUN_STARTED"]
         assert "daily rate limit" in scene.queue.messages()[1].timeline
-        (problem,) = scene.queue._context.problems
-        assert problem.facts == {"run_id": "parent", "url": APP, "handle": "queue"}
-        assert problem.text.startswith(
+        (violation,) = scene.queue._context.violations
+        assert violation.facts == {"run_id": "parent", "url": APP, "fake": "queue"}
+        assert violation.text.startswith(
             "queue: rejected the result of a run that it invoked, a step of workflow run parent at"
             f" {APP}: 429 Exceeded daily rate limit."
         )
@@ -561,8 +561,8 @@ TRIGGERS: list[tuple[str, dict[str, str], Any]] = [
 
 
 def no_workflows(scene: RunScene) -> list[dict[str, Any]]:
-    problems = scene.queue._context.problems
-    return [one.facts for one in problems if one.kind == "no_workflow"]
+    violations = scene.queue._context.violations
+    return [one.facts for one in violations if one.kind == "no_workflow"]
 
 
 @pytest.mark.parametrize("status", [200, 202, 204, 299])
@@ -590,10 +590,10 @@ def test_a_trigger_of_something_else_than_a_workflow_fails_the_run(
     assert (letter["dlqId"], letter["responseStatus"]) == (run["dlqId"], status)
     assert [one.url for one in scene.came] == ([FAILURE] if failing else [])
     assert "detected a non-workflow destination" in scene.queue.messages(url=APP)[0].timeline
-    (problem,) = scene.queue._context.problems
-    facts = {"run_id": run["workflowRunId"], "url": APP, "handle": "queue"}
-    assert (problem.kind, problem.facts) == ("no_workflow", facts)
-    assert problem.text.startswith(f"queue: {APP} is not a workflow: it answered {status} ")
+    (violation,) = scene.queue._context.violations
+    facts = {"run_id": run["workflowRunId"], "url": APP, "fake": "queue"}
+    assert (violation.kind, violation.facts) == ("no_workflow", facts)
+    assert violation.text.startswith(f"queue: {APP} is not a workflow: it answered {status} ")
 
 
 @pytest.mark.parametrize("again", ["restart", "resume", "retry"])
@@ -705,7 +705,7 @@ def test_no_body_makes_the_queue_fail(asked: dict[str, Any]) -> None:
             answer = queue._app.answer(Request("POST", f"/v2/{path}", [*headers.items()], sent))
             assert isinstance(answer, Answer)
             assert answer.status < 500, answer
-        assert queue._context.problems == []
+        assert queue._context.violations == []
 
 
 def test_a_run_can_have_many_former_ones() -> None:

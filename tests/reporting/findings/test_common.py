@@ -61,7 +61,7 @@ def test_a_404_of_a_fault_says_nothing_about_the_application(cloud: Cloud) -> No
 
 
 def unused_faults(cloud: Cloud) -> list[Finding]:
-    return [one for one in report_of(cloud).problems if one.values["problem"] == "unused_fault"]
+    return [one for one in report_of(cloud).violations if one.values["violation"] == "unused_fault"]
 
 
 def test_a_fault_that_missed_is_a_violation_in_the_report(cloud: Cloud) -> None:

@@ -12,7 +12,7 @@ DENSE, SPARSE = floats(1, 2), sparse({1: 1.0})
 
 
 @pytest.mark.parametrize(
-    ("kind", "record", "problem"),
+    ("kind", "record", "violation"),
     [
         (IndexKind.DENSE, VectorRecord("a", DENSE), None),
         (IndexKind.DENSE, VectorRecord("a", DENSE, SPARSE),
@@ -32,11 +32,11 @@ DENSE, SPARSE = floats(1, 2), sparse({1: 1.0})
          "This index requires dense vectors: the vector with id 'a' has no field vector"),
     ],
 )  # fmt: skip
-def test_records_of_each_kind(kind: IndexKind, record: VectorRecord, problem: str | None) -> None:
+def test_records_of_each_kind(kind: IndexKind, record: VectorRecord, violation: str | None) -> None:
     index = engine(kind=kind, dimension=None)
-    if problem is None:
+    if violation is None:
         index.upsert("", [record])
         assert index.dimension == (2 if kind.has_dense else None)
     else:
-        with rejects(422, problem):
+        with rejects(422, violation):
             index.upsert("", [record])
