@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest_fakecloud
+from pytest_fakecloud import _PUBLIC_NAMES
 from pytest_fakecloud.core.settings import Settings, settings_of
-from pytest_fakecloud.public_names import PUBLIC_NAMES
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -97,5 +97,5 @@ _INTERNAL = {
     for file in Path(pytest_fakecloud.__file__).parent.rglob("*.py")
     for node in ast.parse(file.read_text(encoding="utf-8")).body
     if isinstance(node, ast.ClassDef)
-} - {*PUBLIC_NAMES, *dir(collections.abc), "Path"}
+} - {*_PUBLIC_NAMES, *dir(collections.abc), "Path"}
 """The classes of the package that cannot be imported from its top level."""

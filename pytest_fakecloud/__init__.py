@@ -28,7 +28,7 @@ The package for contributors::
     kv  vector  broker  queue        the services: fake, settings, model, errors, engine in each
     faults  http  core               faults; server and pipeline; clock, journal, ids, errors
 
-Only the names imported below are public; everything else may change.
+Only the names listed below are public; everything else may change.
 
 PYTEST_DONT_REWRITE: tells pytest not to rewrite assertions here, because none belong to tests.
 """
@@ -36,110 +36,84 @@ PYTEST_DONT_REWRITE: tells pytest not to rewrite assertions here, because none b
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-# The list of public names, from which `python -m tests.surface` derives everything else. The aliases
-# re-export the names to type checkers. isort would put each name on a line of its own.
-# isort: off
-if TYPE_CHECKING:
-    from .broker.errors import BrokerError as BrokerError
-    from .broker.fake import Broker as Broker, BrokerSettings as BrokerSettings
-    from .broker.faults import BrokerFaults as BrokerFaults
-    from .broker.model import (
-        ProducerRecord as ProducerRecord,
-        Record as Record,
-        TopicPartition as TopicPartition,
-    )
-    from .broker.views import GroupView as GroupView, TopicView as TopicView
-    from .broker.settings import BrokerLimits as BrokerLimits
-    from .cloud.cloud import Cloud as Cloud
-    from .core.calls import Call as Call, Event as Event
-    from .core.clock import Clock as Clock
-    from .core.errors import (
-        ContractError as ContractError,
-        FakecloudError as FakecloudError,
-        ServiceError as ServiceError,
-    )
-    from .core.journal import Results as Results
-    from .core.journal import Journal as Journal
-    from .core.violations import Violation as Violation
-    from .core.timers import Duration as Duration, Instant as Instant
-    from .explore.programs import observed as observed, replay_schedule as replay_schedule
-    from .explore.result.exploration import (
-        BrokenPromiseError as BrokenPromiseError,
-        Exploration as Exploration,
-    )
-    from .explore.promises import (
-        always as always,
-        at_most_one as at_most_one,
-        eventually as eventually,
-        follows as follows,
-        linearizable as linearizable,
-        monotonic_reads as monotonic_reads,
-        never as never,
-        nothing_lost as nothing_lost,
-        once as once,
-        sometimes as sometimes,
-    )
-    from .explore.run import History as History
-    from .cloud.every_failure import BrokenRunsError as BrokenRunsError
-    from .faults.fault import Fault as Fault
-    from .faults.plan import FaultPlan as FaultPlan
-    from .faults.answers import Response as Response
-    from .cloud.fake import Fake as Fake, Snapshot as Snapshot
-    from .kv.errors import CommandError as CommandError, RestError as RestError
-    from .kv.fake import KVServer as KVServer, KVSettings as KVSettings
-    from .kv.search.index import Search as Search
-    from .kv.search.views import SearchIndexView as SearchIndexView
-    from .cloud.session.warning import FakecloudWarning as FakecloudWarning
-    from .queue.actions import Attempts as Attempts, FlowControl as FlowControl
-    from .queue.actions import NotIdleError as NotIdleError
-    from .queue.capture.callbacks import Callback as Callback
-    from .queue.capture.fake import (
-        CallbackCapture as CallbackCapture,
-        CallbackCaptureSettings as CallbackCaptureSettings,
-    )
-    from .queue.delivery.destination_server import Destination as Destination
-    from .queue.delivery.destinations import Destinations as Destinations
-    from .queue.delivery.faults import QueueFaults as QueueFaults
-    from .queue.delivery.routes import DeliveredRequest as DeliveredRequest
-    from .queue.delivery.applications import DestinationTimeoutError as DestinationTimeoutError
-    from .queue.delivery.destinations import UnstubbedDestinationError as UnstubbedDestinationError
-    from .queue.errors import LoopError as LoopError, QueueError as QueueError
-    from .queue.fake import Queue as Queue, QueueSettings as QueueSettings
-    from .queue.model import Attempt as Attempt
-    from .queue.settings import DestinationSettings as DestinationSettings
-    from .queue.views import (
-        DeadLetterView as DeadLetterView,
-        PublishedMessage as PublishedMessage,
-        ScheduleView as ScheduleView,
-    )
-    from .recordings.archives import Difference as Difference
-    from .vector.errors import VectorError as VectorError
-    from .vector.fake import VectorIndex as VectorIndex, VectorSettings as VectorSettings
-    from .vector.settings import VectorLimits as VectorLimits
-
-    # The classes of values that tests get from the names above and need not import.
-    from .core.calls import Headers  # noqa: F401
-    from .core.timers import Fired  # noqa: F401
-    from .cloud.every_failure import Failure  # noqa: F401
-    from .explore.run import Operation  # noqa: F401
-    from .kv.races import Between  # noqa: F401
-    from .queue.delivery.routes import DestinationRoute  # noqa: F401
+_PUBLIC_NAMES = {
+    name: module
+    for module, names in {
+        "broker.errors": "BrokerError",
+        "broker.fake": "Broker BrokerSettings",
+        "broker.faults": "BrokerFaults",
+        "broker.model": "ProducerRecord Record TopicPartition",
+        "broker.settings": "BrokerLimits",
+        "broker.views": "GroupView TopicView",
+        "cloud.cloud": "Cloud",
+        "cloud.every_failure": "BrokenRunsError",
+        "cloud.fake": "Fake Snapshot",
+        "cloud.session.warning": "FakecloudWarning",
+        "core.calls": "Call Event",
+        "core.clock": "Clock",
+        "core.errors": "ContractError FakecloudError ServiceError",
+        "core.journal": "Journal Results",
+        "core.timers": "Duration Instant",
+        "core.violations": "Violation",
+        "explore.programs": "observed replay_schedule",
+        "explore.promises": "always at_most_one eventually follows linearizable monotonic_reads "
+        "never nothing_lost once sometimes",
+        "explore.result.exploration": "BrokenPromiseError Exploration",
+        "explore.run": "History",
+        "faults.answers": "Response",
+        "faults.fault": "Fault",
+        "faults.plan": "FaultPlan",
+        "kv.errors": "CommandError RestError",
+        "kv.fake": "KVServer KVSettings",
+        "kv.search.index": "Search",
+        "kv.search.views": "SearchIndexView",
+        "queue.actions": "Attempts FlowControl NotIdleError",
+        "queue.capture.callbacks": "Callback",
+        "queue.capture.fake": "CallbackCapture CallbackCaptureSettings",
+        "queue.delivery.applications": "DestinationTimeoutError",
+        "queue.delivery.destination_server": "Destination",
+        "queue.delivery.destinations": "Destinations UnstubbedDestinationError",
+        "queue.delivery.faults": "QueueFaults",
+        "queue.delivery.routes": "DeliveredRequest",
+        "queue.errors": "LoopError QueueError",
+        "queue.fake": "Queue QueueSettings",
+        "queue.model": "Attempt",
+        "queue.settings": "DestinationSettings",
+        "queue.views": "DeadLetterView PublishedMessage ScheduleView",
+        "recordings.archives": "Difference",
+        "vector.errors": "VectorError",
+        "vector.fake": "VectorIndex VectorSettings",
+        "vector.settings": "VectorLimits",
+    }.items()
+    for name in names.split()
+}
+"""The module of each public name. This is their only list: `python -m tests.surface` writes
+``__init__.pyi``, which type checkers read, from it."""
+_PART_NAMES = {
+    name: module
+    for module, names in {
+        "cloud.every_failure": "Failure",
+        "core.calls": "Headers",
+        "core.timers": "Fired",
+        "explore.run": "Operation",
+        "kv.races": "Between",
+        "queue.delivery.routes": "DestinationRoute",
+    }.items()
+    for name in names.split()
+}
+"""Documented classes whose objects tests get from public names, and that they need not import."""
 
 
-if not TYPE_CHECKING:
-    # Hidden from type checkers, which would accept any name of a module with ``__getattr__``.
+def __getattr__(name: str) -> Any:
+    # Import names on first use: every pytest run in an environment imports this package.
+    if name == "__all__":
+        return sorted(_PUBLIC_NAMES)
+    if name not in _PUBLIC_NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_PUBLIC_NAMES[name]}"), name)
 
-    def __getattr__(name: str) -> Any:
-        # Import names on first use: every pytest run in an environment imports this package.
-        from .public_names import PUBLIC_NAMES
 
-        if name == "__all__":
-            return sorted(PUBLIC_NAMES)
-        if name not in PUBLIC_NAMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(f"{__name__}.{PUBLIC_NAMES[name]}"), name)
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__getattr__("__all__")})
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PUBLIC_NAMES})

@@ -1,7 +1,6 @@
-"""The public surface, generated from the imports in ``pytest_fakecloud/__init__.py``.
+"""The public surface, generated from the list of public names in ``pytest_fakecloud/__init__.py``.
 
-``python -m tests.surface`` writes ``pytest_fakecloud/public_names.py``, which the package reads when
-a name is used, and the stubs of ``tests.stubs``.
+``python -m tests.surface`` writes ``__init__.pyi`` for type checkers, and the stubs of ``tests.stubs``.
 """
 
 from __future__ import annotations
@@ -17,32 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest_fakecloud
+from pytest_fakecloud import _PART_NAMES, _PUBLIC_NAMES
 
 from .stubs import stubs, type_text
 
-PACKAGE = Path(pytest_fakecloud.__file__)
-NAMES_FILE = PACKAGE.with_name("public_names.py")
-_NAMES_SOURCE = '''"""The module of each public name, which the package imports when the name is used.
-
-Written by ``python -m tests.surface``.
-"""
-
-from __future__ import annotations
-
-
-def _by_name(text: str) -> dict[str, str]:
-    lines = map(str.split, text.strip().splitlines())
-    return {{name: module for module, *names in lines for name in names}}
-
-
-PUBLIC_NAMES = _by_name("""
-{public}
-""")
-PART_NAMES = _by_name("""
-{parts}
-""")
-"""Documented classes whose objects tests get from public names, and that they need not import."""
-'''
+STUB = Path(pytest_fakecloud.__file__).with_suffix(".pyi")
 _PROTOCOLS = (
     "__enter__",
     "__exit__",
@@ -55,39 +33,26 @@ _PROTOCOLS = (
 
 
 def public_names() -> str:
-    """Return the source of ``public_names.py``: the imports that type checkers see, by module."""
-    return _NAMES_SOURCE.format(
-        public=_by_module(_imports(True)), parts=_by_module(_imports(False))
+    """Return ``__init__.pyi``: imports of the public names, which their aliases re-export."""
+    lines = [
+        f"from .{module} import {name} as {name}" for name, module in sorted(_PUBLIC_NAMES.items())
+    ]
+    return "\n".join(
+        [
+            "# Written by `python -m tests.surface` from `_PUBLIC_NAMES` of `__init__.py`.",
+            *lines,
+            "",
+            "_PUBLIC_NAMES: dict[str, str]",
+            "_PART_NAMES: dict[str, str]",
+            "__all__: list[str]",
+            "",
+        ]
     )
-
-
-def _imports(public: bool) -> dict[str, list[str]]:
-    """Return the names that the package imports for type checkers, by module.
-
-    A name that is imported as itself is public, any other is the class of a part.
-    """
-    modules: dict[str, list[str]] = {}
-    for block in ast.walk(ast.parse(PACKAGE.read_text(encoding="utf-8"))):
-        for node in block.body if isinstance(block, ast.If) else ():
-            if isinstance(node, ast.ImportFrom) and node.level:
-                for one in node.names:
-                    if public is (one.asname is not None):
-                        modules.setdefault(str(node.module), []).append(one.name)
-    return modules
-
-
-def _by_module(modules: dict[str, list[str]]) -> str:
-    lines: list[str] = []
-    for module, names in sorted(modules.items()):
-        # A module with many names has several lines.
-        lines += [f"{module} {part}" for part in textwrap.wrap(" ".join(sorted(names)), 80)]
-    return "\n".join(lines)
 
 
 def surface() -> str:
     """All public names and the classes of parts in order, the members of each below it."""
-    modules = [*_imports(True).items(), *_imports(False).items()]
-    names = {name: module for module, several in modules for name in several}
+    names = _PUBLIC_NAMES | _PART_NAMES
     return "\n".join(line for name in sorted(names) for line in _lines(name, names[name]))
 
 
@@ -189,6 +154,6 @@ def _assigned(kind: type) -> set[str]:
 
 
 if __name__ == "__main__":
-    NAMES_FILE.write_text(public_names(), encoding="utf-8")
+    STUB.write_text(public_names(), encoding="utf-8")
     for path, text in stubs().items():
         path.write_text(text, encoding="utf-8")

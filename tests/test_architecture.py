@@ -27,7 +27,7 @@ REPORTS = tuple(f"{name}.report" for name in NAMES)
 """The folders of the services that have a floor of their own, above `reporting`."""
 
 FLOORS = (
-    ("core", "cloud", "public_names"),
+    ("core", "cloud"),
     ("http",),
     ("faults",),
     ("process",),

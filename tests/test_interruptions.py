@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud import Cloud
+from pytest_fakecloud import _PART_NAMES, _PUBLIC_NAMES, Cloud
 from pytest_fakecloud.kv.engine.limits import Sizes
 from pytest_fakecloud.process.surroundings import changes_for
-from pytest_fakecloud.public_names import PART_NAMES, PUBLIC_NAMES
 from pytest_fakecloud.vector.model import VectorQuery
 
 from . import interrupted_calls
@@ -187,7 +186,7 @@ def test_an_interruption_arrives_and_leaves_the_fakes_usable(world: World, kind:
 
 def public_calls() -> Iterator[str]:
     """Yield the names of the public functions, and of the methods of public classes."""
-    names = {**PUBLIC_NAMES, **PART_NAMES, **AWAITABLE}
+    names = {**_PUBLIC_NAMES, **_PART_NAMES, **AWAITABLE}
     for name, module in names.items():
         value = getattr(import_module(f"pytest_fakecloud.{module}"), name)
         if inspect.isfunction(value):

@@ -17,21 +17,20 @@ from typing import Any
 import pytest
 
 import pytest_fakecloud
-from pytest_fakecloud import Cloud, ContractError, Fake, ServiceError, plugin
+from pytest_fakecloud import _PART_NAMES, Cloud, ContractError, Fake, ServiceError, plugin
 from pytest_fakecloud.cloud.base import fixture_fake
 from pytest_fakecloud.cloud.services import SERVICES
 from pytest_fakecloud.core.calls import CALL_FIELDS
-from pytest_fakecloud.public_names import PART_NAMES
 
 from .harness import check_each
 from .stubs import FAKES, ITEMS, stubs
-from .surface import NAMES_FILE, PACKAGE, public_names, surface
+from .surface import STUB, public_names, surface
 
 ROOT = Path(__file__).parent.parent
 
 
 def test_the_module_of_each_name_is_as_type_checkers_see_it() -> None:
-    assert NAMES_FILE.read_text(encoding="utf-8") == public_names(), "run `python -m tests.surface`"
+    assert STUB.read_text(encoding="utf-8") == public_names(), "run `python -m tests.surface`"
 
 
 def test_what_a_client_is_refused_has_one_base() -> None:
@@ -232,7 +231,7 @@ def test_type_checkers_know_the_fields_of_every_class_of_items() -> None:
     """A list of anything else has a ``where()`` that takes no fields."""
     listed = {
         word
-        for path in PACKAGE.parent.rglob("*.py")
+        for path in STUB.parent.rglob("*.py")
         for word in re.findall(r"\bResults\[(\w+)\]", path.read_text(encoding="utf-8"))
     }
     known = {kind.__name__ for items in ITEMS.values() for kind, _ in items.values()}
@@ -262,7 +261,7 @@ def test_what_a_method_of_a_fake_returns_can_be_named() -> None:
         for name, word in _returned(owner)
         # Awaitables are used immediately, and named tuples are read by their fields.
         if word not in public
-        and word not in PART_NAMES
+        and word not in _PART_NAMES
         and name != "aio"
         and not _is_named_tuple(owner, word)
     }

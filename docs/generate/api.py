@@ -8,8 +8,8 @@ from importlib import import_module
 from types import FunctionType
 from typing import Any
 
+from pytest_fakecloud import _PART_NAMES, _PUBLIC_NAMES
 from pytest_fakecloud.cloud.services import SERVICES, fake_class
-from pytest_fakecloud.public_names import PART_NAMES, PUBLIC_NAMES
 
 from .markdown import HEAD, alias_docs, first_sentence, inline, table
 
@@ -35,7 +35,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
     "Violations and errors": ("",),
 }
 """Headings, each with the modules whose names it contains. The first match wins."""
-_MODULES = PUBLIC_NAMES | PART_NAMES
+_MODULES = _PUBLIC_NAMES | _PART_NAMES
 
 
 def index() -> str:
@@ -44,7 +44,7 @@ def index() -> str:
         f"{HEAD}\n# API\n\nThe names that can be imported from `pytest_fakecloud`. Everything "
         "else may change without notice. `help(pytest_fakecloud)` prints an overview.\n\n"
         "Tests get objects of "
-        + ", ".join(f"`{name}`" for name in sorted(PART_NAMES))
+        + ", ".join(f"`{name}`" for name in sorted(_PART_NAMES))
         + " from these and need not import their classes.\n\n"
         "```{toctree}\n:hidden:\n\n"
         + "".join(f"api/{_slug(title)}\n" for title in _GROUPS)
@@ -109,7 +109,7 @@ def _about(name: str) -> str:
 def _told(name: str) -> str:
     """Return the Sphinx directive for a name's docstring; for a type alias, its text."""
     value = _value(name)
-    place = f"{_MODULES[name]}.{name}" if name in PART_NAMES else name
+    place = f"{_MODULES[name]}.{name}" if name in _PART_NAMES else name
     if isinstance(value, FunctionType):
         return f"```{{eval-rst}}\n.. autofunction:: pytest_fakecloud.{place}\n```\n"
     if not isinstance(value, type):

@@ -17,10 +17,10 @@ from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from .. import _PUBLIC_NAMES
 from ..cloud.base import BaseCloud
 from ..cloud.files import local_path, working_folder
 from ..core.errors import counted, did_you_mean
-from ..public_names import PUBLIC_NAMES
 from .missing_requests import (
     FAKE_ADDRESS,
     chain,
@@ -134,7 +134,7 @@ def _misspelt(error: BaseException) -> Iterator[str]:
         kind = type(value)
         if not kind.__module__.startswith(_OURS) or not isinstance(name, str):
             return
-        kind = next((base for base in kind.__mro__ if base.__name__ in PUBLIC_NAMES), kind)
+        kind = next((base for base in kind.__mro__ if base.__name__ in _PUBLIC_NAMES), kind)
         names = _public(kind)
         instead = _INSTEAD.get((kind.__name__, name), "") or ", ".join(_elsewhere(value, name))
         near = "" if instead else did_you_mean(name, names)
@@ -181,7 +181,7 @@ def _parts(value: object) -> Iterator[tuple[str, str, type]]:
                 way = f"{name}(…)" if inspect.isfunction(member) else name
                 yield name, f"{way}.only()" if returned["listed"] else way, kind
     for name, part in getattr(value, "__dict__", {}).items():
-        if not name.startswith("_") and type(part).__name__ in PUBLIC_NAMES:
+        if not name.startswith("_") and type(part).__name__ in _PUBLIC_NAMES:
             yield name, name, type(part)
 
 

@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from pytest_fakecloud.public_names import PART_NAMES, PUBLIC_NAMES
+from pytest_fakecloud import _PART_NAMES, _PUBLIC_NAMES
 
 from .blocks import DOCS
 
@@ -30,12 +30,12 @@ def test_page_is_current(place: str) -> None:
 def test_every_public_name_has_its_place() -> None:
     pages = [page() for place, page in PAGES.items() if place.startswith("reference/api/")]
     headings = re.findall(r"^## `(\w+)`$", "".join(pages), re.M)
-    assert sorted(headings) == sorted(PUBLIC_NAMES | PART_NAMES)
+    assert sorted(headings) == sorted(_PUBLIC_NAMES | _PART_NAMES)
 
 
 def test_public_docstrings_name_no_class_without_a_page() -> None:
     """The name of an internal class leads a reader of the API pages nowhere."""
-    documented = PUBLIC_NAMES | PART_NAMES
+    documented = _PUBLIC_NAMES | _PART_NAMES
     internal = {
         node.name
         for _, module in modules()

@@ -14,6 +14,7 @@ from types import MemberDescriptorType
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from ... import _PART_NAMES, _PUBLIC_NAMES
 from ...cloud.cloud import Cloud
 from ...cloud.fake import FAKE_FIELDS, Fake
 from ...cloud.services import find
@@ -24,7 +25,6 @@ from ...faults.fault import Fault
 from ...faults.plan import fault_kinds
 from ...http.app import GUARD, Route
 from ...http.messages import Answer, Effect, Request
-from ...public_names import PART_NAMES, PUBLIC_NAMES
 from ...reporting.data import whole_number
 from ..addresses import Hosts, has_public_credentials
 from ..state_file import inject
@@ -288,7 +288,7 @@ def _offered(kind: type) -> Mapping[str, bool]:
     They are what the classes of this package declare publicly: those of a fake, and the public class
     of anything else with its bases.
     """
-    names = PUBLIC_NAMES | PART_NAMES
+    names = _PUBLIC_NAMES | _PART_NAMES
     public = next(
         (public_base for public_base in kind.__mro__ if public_base.__name__ in names), object
     )
