@@ -63,14 +63,3 @@ def test_a_first_answer_imports_no_other_service_and_no_library_of_others(servic
     assert loaded & LIBRARIES == NEEDED.get(service, set())
     rooms = {name.split(".")[1] for name in loaded if name.startswith("pytest_fakecloud.")}
     assert rooms & FIRSTS.keys() == {service}
-
-
-def test_every_command_finds_its_function_whichever_is_asked_first() -> None:
-    code = (
-        "import subprocess, sys, pytest_fakecloud.kv\n"
-        "from pytest_fakecloud.kv.table.registry import COMMANDS, function_of\n"
-        "specs = reversed([*COMMANDS.values()])\n"
-        "print(*(one.name for one in specs if not (function_of(one) or one.subcommands)))\n"
-        "print(function_of(COMMANDS['COMMAND']) is not None, function_of(COMMANDS['XGROUP']))"
-    )
-    assert told(code) == "\nTrue None\n"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pytest_fakecloud.kv.commands.server.introspection import summary
 from pytest_fakecloud.kv.engine import engine as _engine  # noqa: F401 - binds every command's function
-from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec, function_of
+from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec
 
 _TITLES = {
     "string": "String", "bitmap": "Bitmap", "hash": "Hash", "list": "List", "set": "Set",
@@ -58,7 +58,7 @@ _CONDITIONS = dict.fromkeys(("MULTI", "EXEC"), "yes, within one pipeline")
 
 
 def _available(spec: CommandSpec) -> str:
-    if function_of(spec) is None:
+    if spec.function is None:
         return "missing"
     if not spec.over_rest:
         return "no"
@@ -87,7 +87,7 @@ def page() -> str:
         specs = [
             spec
             for spec in COMMANDS.values()
-            if spec.group == group and not (spec.subcommands and function_of(spec) is None)
+            if spec.group == group and not (spec.subcommands and spec.function is None)
         ]
         specs.sort(key=lambda spec: spec.name)
         parts.append(f"\n## {title}\n")

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from pytest_fakecloud.kv.table.registry import COMMANDS, function_of
+from pytest_fakecloud.kv.table.registry import COMMANDS
 
 kv_commands = pytest.importorskip("docs.generate.kv_commands")  # not in an installed package
 
@@ -16,14 +16,10 @@ def test_every_command_has_a_row_and_a_sentence() -> None:
         re.findall(r"^\| ([A-Z._\- 0-9]+) \|.*\| ([^|]*) \|$", kv_commands.page(), re.MULTILINE)
     )
     named = {
-        spec.name
-        for spec in COMMANDS.values()
-        if not (spec.subcommands and function_of(spec) is None)
+        spec.name for spec in COMMANDS.values() if not (spec.subcommands and spec.function is None)
     }
     assert set(rows) == named
-    assert [
-        name for name, text in rows.items() if function_of(COMMANDS[name]) and len(text) < 10
-    ] == []
+    assert [name for name, text in rows.items() if COMMANDS[name].function and len(text) < 10] == []
 
 
 def test_reasons_are_given() -> None:

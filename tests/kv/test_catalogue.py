@@ -12,7 +12,7 @@ import pytest
 
 from pytest_fakecloud.kv.engine import engine  # noqa: F401 - binds the functions
 from pytest_fakecloud.kv.table.registry import COMMANDS as TABLE
-from pytest_fakecloud.kv.table.registry import CommandSpec, function_of
+from pytest_fakecloud.kv.table.registry import CommandSpec
 from tests.harness import QUIET, check_each
 from tests.kv import catalogue
 from tests.kv.comparison.templates import NOT_COMPARED, TEMPLATES
@@ -22,7 +22,7 @@ from tests.notations import complete
 
 
 def bound(spec: CommandSpec) -> bool:
-    return function_of(spec) is not None or spec.subcommands is not None
+    return spec.function is not None or spec.subcommands is not None
 
 
 class TestTable:

@@ -25,13 +25,7 @@ from ..reply import QUEUED, Blocked, Reply, with_17_digits
 from ..scripting.scripts import Scripting
 from ..settings import VERSION, KVConfig
 from ..table.config import Config
-from ..table.registry import (
-    CommandSpec,
-    check_family_over_rest,
-    check_over_rest,
-    command_table,
-    function_of,
-)
+from ..table.registry import CommandSpec, check_family_over_rest, check_over_rest, command_table
 from ..table.versions import SHORTEST_DOUBLES
 from ..values.types import type_name
 from .keyspace import Frequencies, Keyspace, KeyspaceCopy
@@ -85,7 +79,6 @@ class Engine:
         self.version = settings.version or VERSION[dialect]
         self.table = command_table(dialect, self.version, tuple(settings.modules))
         """The command table of the reported version, which also lists the changes that apply to it."""
-        self._lookup = self.table.lookup
         self.print_double = None if self.table.knows[SHORTEST_DOUBLES] else with_17_digits
         """Function that formats floating-point numbers for replies; None to leave them unchanged."""
         self.searches: deque[Search] = deque(maxlen=1000)
@@ -123,8 +116,6 @@ class Engine:
         self.users = Users(self.connected, self.streaming, dialect, self.table)
         self.tracking = Tracking(self.connected, self.config, self.databases)
         self._needs_replicas = False
-        self._may_reject = settings.documented_only
-        """Whether a setting or a parameter can cause a valid command line to be rejected."""
         self._measures_keys = False
         self._records_changes = False
         """Whether keyspaces record changed keys, because a client or an index depends on them."""
@@ -223,22 +214,9 @@ class Engine:
 
     def execute_locked(self, session: Session, argv: list[bytes]) -> Reply:
         """Do what ``execute()`` does once it holds the lock; the caller holds it."""
-        spec = self._lookup.get(argv[0])
-        if (
-            spec is None
-            or not spec.is_plain
-            or session.queue is not None
-            or not session.user.unrestricted
-            or session.subscriptions
-            or session.monitor is not None
-            or self._may_reject
-            or self.memory.left < 0
-            or not spec.least <= len(argv) <= spec.most
-        ):
-            # Otherwise, ``_admit()`` would find nothing to reject.
-            spec = self._admit(session, argv)
-            if spec is None:
-                return QUEUED
+        spec = self._admit(session, argv)
+        if spec is None:
+            return QUEUED
         # All commands of a transaction or script share this budget of steps.
         steps = of_thread.own
         steps.left = budget.STEPS
@@ -256,7 +234,7 @@ class Engine:
         if not is_inner:
             self.now_us = start_us
             self.now_ms = db.now_ms = start_us // 1000
-        function = spec.function or function_of(spec)
+        function = spec.function
         assert function is not None
         self.running, self.line = spec, argv
         for observer in self.observers.items:
@@ -269,10 +247,8 @@ class Engine:
         waits = False
         try:
             if spec.write and transport != "local":
-                # Call the check only if needed: most commands have one key, which is short.
-                at, capacity = spec.only_key, self._capacity
-                if capacity is not None and (not at or len(argv[at]) > capacity.unchecked_size):
-                    capacity.check(db, spec, argv)
+                if self._capacity is not None:
+                    self._capacity.check(db, spec, argv)
                 if spec.derives:
                     self.memory.check_derived(db, spec, argv)
             if transport != "port":
@@ -303,16 +279,11 @@ class Engine:
             if spec.hidden and self.pauses.command_sleep_us:
                 usec += self.pauses.command_sleep_us
                 self.pauses.command_sleep_us = 0
-            count = self.statistics.commands[spec]
             if waits:
                 # The duration is recorded when the wait ends.
-                count.unmeasured += 1
+                self.statistics.commands[spec].unmeasured += 1
             else:
-                # This repeats `record_wait()`, because calls cost 3 % of a SET each.
-                count.usec += usec
-                count.calls_by_bits[usec.bit_length()] += 1
-                if usec >= self.config.slow_threshold_us:
-                    self.statistics.note_slow(session, spec, argv, start_us, usec)
+                self.statistics.record(session, spec, argv, start_us, usec)
             if monitors and not spec.hidden:
                 for monitor in monitors:
                     monitor(start_us, session, argv)
@@ -367,7 +338,7 @@ class Engine:
         spec = self._admit(session, argv, during_script=True)
         if spec is None:
             return QUEUED
-        function = function_of(spec)
+        function = spec.function
         assert function is not None
         return function(session, argv[spec.arguments])
 
@@ -702,9 +673,6 @@ class Engine:
         self.memory.limit = number("maxmemory")
         self._needs_replicas = bool(
             number("min-replicas-to-write") and number("min-replicas-max-lag")
-        )
-        self._may_reject = bool(
-            self.settings.documented_only or self.memory.limit or self._needs_replicas
         )
         if self.memory.limit:
             # Evict keys immediately if the memory limit was lowered.

@@ -89,17 +89,20 @@ class Statistics:
 
     def record_wait(self, spec: CommandSpec, waiter: Waiter, usec: int) -> None:
         """Record the duration of a command that blocked, when its wait has ended."""
-        count = self.commands[spec]
-        count.unmeasured -= 1
-        count.usec += usec
-        count.calls_by_bits[usec.bit_length()] += 1
-        if usec >= self._config.slow_threshold_us:
-            self.note_slow(waiter.session, spec, waiter.line, waiter.begun_us, usec)
+        self.commands[spec].unmeasured -= 1
+        self.record(waiter.session, spec, waiter.line, waiter.begun_us, usec)
 
-    def note_slow(
+    def record(
         self, session: Session, spec: CommandSpec, argv: list[bytes], at_us: int, usec: int
     ) -> None:
-        """Add a command to the slow log and the latency events if it reaches their thresholds."""
+        """Record the duration of a command, also in the slow log and the latency events if it reaches
+        their thresholds.
+        """
+        count = self.commands[spec]
+        count.usec += usec
+        count.calls_by_bits[usec.bit_length()] += 1
+        if usec < self._config.slow_threshold_us:
+            return
         threshold = self._config.number("slowlog-log-slower-than")
         if 0 <= threshold <= usec and "skip_slowlog" not in spec.flags:
             self._add_slow(session, argv, at_us, usec)

@@ -24,8 +24,6 @@ from functools import cache, cached_property, lru_cache
 from itertools import chain, groupby, pairwise
 from typing import Any, NamedTuple
 
-from Stemmer import Stemmer
-
 from ..errors import CommandError, one_line
 from ..table.syntax import encoded
 from ..values.containers import HashValue
@@ -211,6 +209,8 @@ def analyzer(language: str, stemmed: bool = True, whole: bool = False) -> Analyz
     if whole:
         return Analyzer(None, whole=True)
     # Disable the stemmer's own cache, which would store the stems a second time.
+    from Stemmer import Stemmer
+
     return Analyzer(Stemmer(language, 0).stemWord if stemmed else None)
 
 

@@ -10,11 +10,9 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, partial, update_wrapper
 from importlib import import_module
-from itertools import islice, pairwise
-from threading import Lock
-from types import FunctionType
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ...core.assets import asset
@@ -217,10 +215,6 @@ GROUP_CATEGORIES = {"sorted-set": "sortedset", "generic": "keyspace", "transacti
 """ACL categories of command groups, if the names differ."""
 
 
-# What a column says is cached, because many of the 400 commands have equal ones.
-
-
-@cache
 def _keys(texts: str) -> tuple[tuple[KeySpec, ...], int, bool]:
     """Return the key specs, the position of the only key, and whether a key is only read."""
     specs = tuple(KeySpec(text) for text in texts.split(";") if text)
@@ -233,7 +227,6 @@ def _keys(texts: str) -> tuple[tuple[KeySpec, ...], int, bool]:
 _LITERAL = r"(?<![^\s\[(|])(?:[A-Z][A-Z0-9-]*|[*~=$])(?![^\s\])|])"
 
 
-@cache
 def _options(arguments: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(re.findall(_LITERAL, synopsis(arguments))))
 
@@ -244,7 +237,6 @@ REST = -1
 """Number of arguments of an option that takes all arguments after it."""
 
 
-@cache
 def _option_sizes(arguments: str) -> dict[bytes, int]:
     sizes: dict[bytes, int] = {}
     word, repeats = b"", False
@@ -263,10 +255,6 @@ def _option_sizes(arguments: str) -> dict[bytes, int]:
     return sizes
 
 
-_effects = cache(Effects)
-
-
-@cache
 def _flags_and_categories(text: str, group: str) -> tuple[frozenset[str], frozenset[str]]:
     words = text.split()
     flags = frozenset(word for word in words if "@" not in word)
@@ -299,15 +287,13 @@ class CommandSpec:
     ``readonly`` say whether the row has this flag. The others:
 
     - ``container`` is the command of a subcommand, and ``subcommands`` are those of a container.
-    - ``function`` runs the command. It is None for a container, and until the command's module is
-      imported; use ``registry.function_of()``.
+    - ``function`` runs the command; None for a container. ``kv.commands`` sets it.
     - ``least`` and ``most`` limit the number of words of a command line.
     - ``arguments`` are all words of a command line except the name, as a slice.
     - ``options`` are the literal words in the row's synopsis, ``option_words`` the same as bytes.
     - ``only_key`` is the position of the key, or 0 unless there is exactly one at a fixed position.
     - ``may_wait``: the command has the option BLOCK.
     - ``over_rest``: the command is available over REST, at least without BLOCK.
-    - ``is_plain``: no argument affects the choice of a subcommand or the availability over REST.
     - ``protection``: the parameter that has to allow the command, or None.
     - ``derives``: the command stores data that it derives from other keys.
     - ``reads_keys``: looking up a key counts as a hit or a miss.
@@ -326,7 +312,7 @@ class CommandSpec:
         self.since = row.since
         self.flags, self.categories = _flags_and_categories(row.flags, row.group)
         self.keys, self.only_key, only_reads_a_key = _keys(row.keys)
-        self.effects = _effects(row.effects)
+        self.effects = Effects(row.effects)
         self.write = "write" in self.flags
         self.readonly = "readonly" in self.flags
         self.derives = "denyoom" in self.flags and any(not key.writes for key in self.keys)
@@ -343,7 +329,6 @@ class CommandSpec:
         if self.effects.over_rest is not None:
             self.over_rest = self.effects.over_rest
         self.protection = _PROTECTIONS.get(row.name)
-        self.is_plain = self.over_rest and not self.may_wait and not self.protection
 
     @cached_property
     def options(self) -> tuple[str, ...]:
@@ -397,58 +382,23 @@ class CommandSpec:
 F = TypeVar("F", bound=Callable[..., Reply])
 
 
-class Commands(Mapping[str, CommandSpec]):
-    """Commands and subcommands by their upper-case names, in the order of their rows.
-
-    The specs of a command and of its subcommands are made when one of them is first read, because
-    most processes need few of them.
+def _specs_of(rows: Iterable[Row]) -> dict[str, CommandSpec]:
+    """Return the specs of rows by their upper-case names. The rows of subcommands follow that of their
+    container.
     """
-
-    def __init__(self, names: Iterable[str], row_of: Callable[[str], Row]) -> None:
-        self._places = {name: at for at, name in enumerate(names)}
-        self._row_of = row_of
-        self._made: dict[str, CommandSpec] = {}
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._places
-
-    def __getitem__(self, name: str) -> CommandSpec:
-        found = self._made.get(name)
-        if found is None:
-            family = name.partition(" ")[0]
-            with _making_specs:
-                if family not in self._made:
-                    self._made |= self._family(family)
-            found = self._made[name]
-        return found
-
-    def _family(self, first: str) -> dict[str, CommandSpec]:
-        """Return a command and its subcommands, whose rows follow."""
-        command = CommandSpec(self._row_of(first))
-        made = {first: command}
-        for name in islice(self._places, self._places[first] + 1, None):
-            parent, _, child = name.partition(" ")
-            if parent != first:
-                break
-            made[name] = subcommand = CommandSpec(self._row_of(name))
-            subcommand.container = command
-            if command.subcommands is None:
-                command.subcommands = {}
-                command.is_plain = False
+    specs: dict[str, CommandSpec] = {}
+    for row in rows:
+        spec = specs[row.name] = CommandSpec(row)
+        parent, _, child = row.name.partition(" ")
+        if child:
+            spec.container = container = specs[parent]
+            if container.subcommands is None:
+                container.subcommands = {}
                 # A container command itself does not access its group's data.
-                own = GROUP_CATEGORIES.get(command.group, command.group)
-                command.categories -= {"@" + own}
-            command.subcommands[child.encode()] = subcommand
-        return made
-
-
-_making_specs = Lock()
+                own = GROUP_CATEGORIES.get(container.group, container.group)
+                container.categories -= {"@" + own}
+            container.subcommands[child.encode()] = spec
+    return specs
 
 
 class Table:
@@ -458,9 +408,7 @@ class Table:
     modules that a server with a version has loaded, by their names in ``versions.MODULES``.
 
     ``commands`` maps the upper-case names of all commands and subcommands (``"XGROUP CREATE"``) to
-    their specs. ``lookup`` maps the names of the top-level commands that ``find_family()`` has
-    found, as they were spelled. ``knows`` maps each entry of ``versions.LATER`` to whether the
-    version has it.
+    their specs. ``knows`` maps each entry of ``versions.LATER`` to whether the version has it.
     """
 
     def __init__(self, version: str | None = None, modules: tuple[str, ...] = ()) -> None:
@@ -469,11 +417,11 @@ class Table:
         }
         self._members: dict[str, frozenset[CommandSpec]] = {}
         if version is None:
-            self.commands = Commands(_LINES, row_of)
+            self.commands = _specs_of(map(row_of, _LINES))
         else:
-            rows = {row.name: row for row in self._rows_of(version, modules)}
-            self.commands = Commands(rows, rows.__getitem__)
-        self.lookup: dict[bytes, CommandSpec] = {}
+            self.commands = _specs_of(self._rows_of(version, modules))
+            for name, spec in self.commands.items():
+                spec.function = COMMANDS[name].function
 
     def _rows_of(self, version: str, modules: tuple[str, ...]) -> Iterator[Row]:
         loaded = {MODULES[module] for module in modules}
@@ -481,7 +429,7 @@ class Table:
             if row.group in MODULES.values():
                 if row.group not in loaded:
                     continue
-            elif _effects(row.effects).is_vendors or is_later(row.since, version):
+            elif Effects(row.effects).is_vendors or is_later(row.since, version):
                 continue
             if earlier := EARLIER.get(row.name):
                 since, flags, effects = earlier
@@ -497,14 +445,7 @@ class Table:
 
     def find_family(self, argv: list[bytes]) -> CommandSpec | None:
         """Return the command or container command that the first word of ``argv`` names."""
-        word = argv[0]
-        found = self.lookup.get(word)
-        if found is None and b" " not in word:
-            found = self.commands.get(word.upper().decode("latin-1"))
-            # Other spellings are not kept, because a client could send any number of them.
-            if found is not None and (word.isupper() or word.islower()):
-                self.lookup[word] = found
-        return found
+        return self.commands.get(argv[0].upper().decode("latin-1")) if b" " not in argv[0] else None
 
     def find(self, argv: list[bytes]) -> CommandSpec | None:
         """Return the command or subcommand that ``argv`` calls, or None if it is unknown."""
@@ -550,16 +491,8 @@ def spec_of(line: Sequence[str]) -> CommandSpec | None:
 @cache
 def command_table(dialect: str, version: str, modules: tuple[str, ...] = ()) -> Table:
     """Return the table of a server. The vendor has more commands than the version it announces."""
+    import_module("..commands", __package__)  # gives the commands their functions
     return EVERYTHING if dialect == "vendor" else Table(version, modules)
-
-
-_NAMES = {"cluster": "server", "connection": "server", "generic": "keys"}
-"""Maps each command group to its module or folder in ``kv/commands``, if the names differ."""
-_ELSEWHERE = {"MIGRATE": "server", "RESTORE-ASKING": "keys"}
-"""The module or folder of each command that is not defined in the one of its group."""
-_FOLDERS = {"server": "acl client info introspection server", "stream": "entries groups"}
-"""Maps each folder to its modules that contain commands."""
-_functions: dict[str, Function] = {}
 
 
 def command(*names: str) -> Callable[[F], F]:
@@ -567,46 +500,28 @@ def command(*names: str) -> Callable[[F], F]:
 
     def register(function: F) -> F:
         for name in names:
-            assert name in COMMANDS, name
-            assert name not in _functions, name
-            _functions[name] = function
+            spec = COMMANDS[name]
+            assert spec.function is None, name
+            spec.function = function
         return function
 
     return register
 
 
-def variant(name: str, summary: str, **given: object) -> Callable[[F], F]:
+def variant(name: str, summary: str, **arguments: object) -> Callable[[F], F]:
     """Return a decorator that adds a command to those that share a function.
 
-    The command ``name`` calls the function with the keyword-only arguments ``given``. Its summary in
+    The command ``name`` calls the function with the keyword-only ``arguments``. Its summary in
     ``COMMAND DOCS`` is ``summary``, not the docstring of the function.
     """
 
     def register(function: F) -> F:
-        # A copy with other defaults: calls of a `functools.partial` make an INCR 5 % longer.
-        run = FunctionType(function.__code__, function.__globals__, closure=function.__closure__)
-        run.__kwdefaults__ = {**(function.__kwdefaults__ or {}), **given}
+        run = update_wrapper(partial(function, **arguments), function)
         run.__doc__ = summary
         command(name)(run)
         return function
 
     return register
-
-
-def function_of(spec: CommandSpec) -> Function | None:
-    """Return the function of a command, after importing its module; None for a container.
-
-    Importing all groups would add 10 ms to the first fake of a test run.
-    """
-    if spec.function is None:
-        if spec.name not in _functions:
-            group = "server" if spec.name.endswith(" HELP") else spec.group.replace("-", "_")
-            name = _ELSEWHERE.get(spec.name) or _NAMES.get(group, group)
-            modules = [f"{name}.{module}" for module in _FOLDERS.get(name, "").split()] or [name]
-            for module in modules:
-                import_module(f"..commands.{module}", __package__)
-        spec.function = _functions.get(spec.name)
-    return spec.function
 
 
 # -- what a command line sets or needs -------------------------------------------------------------

@@ -14,7 +14,7 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.settings import KVConfig
-from pytest_fakecloud.kv.table.registry import COMMANDS, function_of
+from pytest_fakecloud.kv.table.registry import COMMANDS
 from tests.budget import cases
 from tests.harness import check_each
 from tests.kv.conftest import NOW
@@ -126,7 +126,7 @@ def test_any_document_is_indexed_or_left_out(shop: Searching, seed: int) -> None
 
 def test_every_command_meets_an_index() -> None:
     """Each command gets an index in place of a key, under limits that measure the data."""
-    check_each(meets_an_index, [(name,) for name, spec in COMMANDS.items() if function_of(spec)])
+    check_each(meets_an_index, [(name,) for name, spec in COMMANDS.items() if spec.function])
 
 
 def meets_an_index(name: str) -> None:

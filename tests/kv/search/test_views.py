@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from unittest.mock import ANY
 
@@ -188,23 +186,6 @@ class TestSettings:
             server.execute(*CREATE.split())
             with pytest.raises(Exception, match="Exceeded max index count of 1"):
                 server.execute(*CREATE.replace(" i ", " j ").split())
-
-
-def test_nothing_is_imported_before_a_search() -> None:
-    code = (
-        "import sys\n"
-        "from pytest_fakecloud.cloud.fake import Context\n"
-        "from pytest_fakecloud.kv.fake import KVServer\n"
-        "server = KVServer(Context.alone())\n"
-        "def loaded():\n"
-        "    return sorted(n for n in sys.modules if 'kv.search' in n or n == 'Stemmer')\n"
-        "server.execute('SET', 'k', 'v'); server.contents(); server.snapshot(); server.reset()\n"
-        "assert loaded() == [], loaded()\n"
-        "server.execute('SEARCH.LISTINDEXES')\n"
-        "assert loaded() != []\n"
-        "server.close()\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 class TestFaults:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from pytest_fakecloud.kv import commands
-from pytest_fakecloud.kv.table.registry import COMMANDS, function_of
+from pytest_fakecloud.kv.table.registry import COMMANDS
 from tests.harness import check_each
 
 HERE = Path(__file__).parents[1] / "commands"
@@ -15,10 +15,14 @@ VENDOR = REAL / "vendor"
 MODULES = sorted(
     {
         function.__module__.partition(".kv.commands.")[2]
-        for function in map(function_of, COMMANDS.values())
+        for function in (spec.function for spec in COMMANDS.values())
         if function
     }
 )
+
+
+def test_each_command_has_a_function_or_subcommands() -> None:
+    assert not [name for name, spec in COMMANDS.items() if not (spec.function or spec.subcommands)]
 
 
 def test_a_module_of_commands_has_its_module_of_cases() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from docs.generate.differences import VALKEYS
 from pytest_fakecloud.kv.settings import VERSION
-from pytest_fakecloud.kv.table.registry import COMMANDS, Table, command_table, function_of, row_of
+from pytest_fakecloud.kv.table.registry import COMMANDS, Table, command_table, row_of
 from pytest_fakecloud.kv.table.versions import (
     ARITIES,
     EARLIER,
@@ -114,7 +114,7 @@ def test_a_command_looks_as_it_did_before_its_later_words() -> None:
     assert (STOCK.commands["WAIT"].flags, COMMANDS["WAIT"].flags) == ({"noscript"}, {"blocking"})
     assert "IFEQ" in COMMANDS["SET"].options
     assert "IFEQ" not in STOCK.commands["SET"].options
-    assert function_of(STOCK.commands["GET"]) is function_of(COMMANDS["GET"])
+    assert STOCK.commands["GET"].function is COMMANDS["GET"].function
     assert b"SETINFO" not in (STOCK.commands["CLIENT"].subcommands or {})
     assert STOCK.commands["CLIENT ID"].container is STOCK.commands["CLIENT"]
 

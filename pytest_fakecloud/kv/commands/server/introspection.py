@@ -20,7 +20,6 @@ from ...table.registry import (
     CommandSpec,
     KeySpec,
     command,
-    function_of,
     options,
     row_of,
     sort_destination,
@@ -435,8 +434,7 @@ def command_getkeysandflags(session: Session, args: Args) -> Reply:
 
 def summary(spec: CommandSpec) -> str:
     """Return a command's summary, which is the first line of its function's docstring."""
-    function = function_of(spec)
-    docstring = function.__doc__ if function is not None else None
+    docstring = spec.function.__doc__ if spec.function is not None else None
     return (docstring or "").strip().split("\n")[0]
 
 

@@ -1,1 +1,4 @@
 """Stream commands."""
+
+from . import entries as entries
+from . import groups as groups
