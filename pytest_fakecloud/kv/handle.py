@@ -280,7 +280,7 @@ class KVServer(Handle):
 
         Strings are ``str`` (``bytes`` if they are not UTF-8); lists, sets and hashes are ``list``,
         ``set`` and ``dict``. A sorted set is a list of ``(member, score)``, a stream is a list of
-        ``(id, fields)``, and JSON is the parsed document.
+        ``(id, fields)``, an array is a ``dict`` by index, and JSON is the parsed document.
         """
         with self._engine.reading() as keyspace:
             return python_value(keyspace.peek(encode(key)))
@@ -316,6 +316,10 @@ class KVServer(Handle):
     def entries(self, key: str | bytes) -> list[tuple[str, dict[Word, Word]]]:
         """Return the entries of a stream as ``(id, fields)``; otherwise like ``elements()``."""
         return self._read(key, "stream", [])
+
+    def array(self, key: str | bytes) -> dict[int, Word]:
+        """Return the values of an array by index, in ascending order; otherwise like ``hash()``."""
+        return self._read(key, "array", {})
 
     def _read(self, key: str | bytes, wanted: str, missing: T) -> T:
         with self._engine.reading() as keyspace:

@@ -133,7 +133,7 @@ def test_a_server_without_the_module_has_no_json(
     with KVServer(Context.alone(), dialect="redis", version="7.4") as stock:
         engine = stock._engine
         monkeypatch.delitem(engine.table.commands, "JSON.SET", raising=False)
-        with pytest.warns(UserWarning, match="skipped keys: 1 of module type ReJSON-RL$"):
+        with pytest.warns(UserWarning, match="skipped keys: 1 of type ReJSON-RL$"):
             stock.load(file)
         assert stock.contents() == {"k": "v"}
         session = server._engine.session()
