@@ -368,9 +368,10 @@ class KVServer(Handle):
         changes, except that a real server keeps the keys it received from a file before the error.
 
         - A mapping: strings, bytes and numbers become strings, dicts become hashes, lists of scalars
-          become lists, sets become sets, lists of ``(member, score)`` become sorted sets, and lists of
-          ``(id, fields)`` become streams. The result of ``contents()`` can be loaded again, except for
-          JSON documents, which only ``JSON.SET`` creates.
+          become lists, sets become sets, lists of ``(member, score)`` become sorted sets, lists of
+          ``(id, fields)`` become streams, and dicts whose keys are integers become arrays. The result
+          of ``contents()`` can be loaded again, except for JSON documents, which only ``JSON.SET``
+          creates.
         - An iterable of commands, which run in order: ``[["ZADD", "board", 1, "ann"], …]``. Raises
           ``CommandError`` if one fails; the commands before it have run.
         - The path of a file that ``dump_rdb()`` or a real server wrote (``"dump.rdb"``, by ``SAVE``

@@ -340,7 +340,7 @@ KVValue: TypeAlias = (
     | dict[str | bytes, str | bytes]
     | list[tuple[str | bytes, float]]
     | list[tuple[str, dict[str | bytes, str | bytes]]]
-    | dict[int, str | bytes]
+    | dict[Any, str | bytes]  # With int, type checkers would require it of the fields of a hash.
     | JsonDocument
 )
 """The value of a key in plain Python; None for a missing key.

@@ -1,18 +1,21 @@
 """Array commands.
 
-The vendor's documentation describes them. Decided here, because it does not say:
+The vendor's documentation describes them. Decided here, because it does not answer these questions:
 
-- An error changes nothing, also if only the last of several indexes is out of range.
-- ARSCAN rejects a start after its end, because the vendor excludes the reversed order that Redis
-  documents. ARGREP returns it reversed, AROP and ARDELRANGE do not care about the order.
-- ARGREP: AND and OR exclude each other, NOCASE affects ASCII letters outside of regular expressions,
-  and `linear_regex` matches these.
-- AROP: integers of 64 bits are exact, other decimal numbers are doubles; infinities, hexadecimal
-  numbers and, for bits, numbers of more than 64 bits count as other text.
-- An array that was not filled by ARRING is a ring of another size for it. Holes do not become part of
-  a new ring.
-- ARLASTITEMS without an append begins at the end of the array.
+- A command with an error changes nothing. Indexes have no sign and no leading zeros.
+- ARSCAN rejects a start after its end: unlike Redis, the vendor excludes the reversed order. ARGREP
+  returns the reversed order; for AROP and ARDELRANGE the order of the bounds does not matter.
+- AND and OR of ARGREP exclude each other. NOCASE ignores the case of ASCII letters and, in regular
+  expressions, of all letters. The expressions have the syntax of search filters.
+- AROP adds and compares integers of 64 bits exactly, and all other decimal numbers as doubles. AND,
+  OR and XOR skip numbers outside 64 bits. Infinities and hexadecimal numbers are not numbers.
+- An array that ARRING has not filled is a ring of another size for ARRING. A new ring has no holes.
+- Before the first append, ARLASTITEMS begins at the end of the array.
 - ARSEEK accepts 18446744073709551615, after which no append is possible.
+- Indexes and lengths up to 2^63-1 are integers in every reply, also over REST; higher ones in lists
+  are bulk strings, or big numbers in RESP3, like those that are documented.
+- The events of a key have the names of its commands (that of ARMSET is `arset`) and belong to the
+  class `d`.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ _CLASSES = {  # for each letter of the parameter, the events it selects
     "xgroup-createconsumer xgroup-delconsumer",
     "d": "json.set json.mset json.merge json.del json.numincrby json.nummultby json.strappend "
     "json.toggle json.clear json.arrappend json.arrinsert json.arrpop json.arrtrim "
-    "arset ardel ardelrange arinsert arring arseek",  # Arrays have no documented events: decided here.
+    "arset ardel ardelrange arinsert arring arseek",
     "m": "keymiss",
     "n": "new",
 }

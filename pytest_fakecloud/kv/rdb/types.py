@@ -221,10 +221,7 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
 ARRAY_MODULE = "fakearray"
-"""The name under which arrays are written, as values of a module.
-
-Decided here: how the vendor's server writes arrays is not documented, so only fakes can read them.
-"""
+"""The name of the module as whose values arrays are written, because their own form is not public."""
 
 
 def _module(source: Source) -> JsonValue | ArrayValue:

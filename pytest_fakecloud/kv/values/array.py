@@ -1,4 +1,9 @@
-"""Arrays: sparse maps from unsigned indexes to strings, with a cursor for appending."""
+"""Arrays: sparse maps from unsigned indexes to strings, with a cursor for appending.
+
+The name of the type (`array`) is decided here, like the form of its payloads: those of DUMP and `.rdb`
+files are values of a module `fakearray`, which only fakes can read, with the cursor and the size of a
+ring. The name of the encoding is from the documentation of Redis 8.8.
+"""
 
 from __future__ import annotations
 
