@@ -324,6 +324,15 @@ class TestIdentity:
 
 
 class TestBaseline:
+    def test_a_snapshot_has_the_cursor_of_an_array(self, server: KVServer) -> None:
+        server.execute("ARRING", "ring", 2, "a", "b", "c")
+        saved = server.snapshot()
+        server.execute("ARRING", "ring", 5, "d", "e")
+        for _ in range(2):
+            server.restore(saved)
+            assert server.array("ring") == {0: "c", 1: "b"}
+            assert server.execute("ARRING", "ring", 2, "d") == 1
+
     def test_reset(self, server: KVServer) -> None:
         server.load({"base": "1"})
         server.set_baseline()

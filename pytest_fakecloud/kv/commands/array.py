@@ -184,7 +184,7 @@ def arscan(session: Session, args: Args) -> Reply:
     """Return the indexes between two indexes that are not empty, with their values."""
     start, end = map(_parse_index, args[1:3])
     if start > end:
-        raise CommandError(errors.ARRAY_INDEX)
+        raise CommandError(errors.START_AFTER_END)
     limit = None
     for _, (text,) in options(args, 3, running(session).option_sizes):
         limit = _parse_limit(text)
