@@ -51,6 +51,7 @@ class World:
         kv.load({"text": "v", "n": "7", "cart": {"a": "1"}, "list": ["a"], "set": {"a", "b"}})
         kv.execute("ZADD", "scores", "1", "a")
         kv.execute("XADD", "stream", "1-1", "a", "1")
+        kv.execute("ARINSERT", "array", "a")
         kv.execute("JSON.SET", "book:1", "$", DOCUMENT)
         kv.execute(
             *("SEARCH.CREATE", "books", "ON", "JSON", "PREFIX", "1", "book:", "SCHEMA"),
@@ -437,6 +438,7 @@ CALLS: dict[str, dict[str, Entry]] = {
         "assert_not_searched": lambda world: partial(world.kv.assert_not_searched, "none"),
         "assert_searched": lambda world: searched(world),
         "between": between,
+        "array": lambda world: partial(world.kv.array, "array"),
         "client": lambda world: closed(world.kv.client),
         "contents": lambda world: world.kv.contents,
         "dump_rdb": lambda world: dump(world),
@@ -458,6 +460,9 @@ CALLS: dict[str, dict[str, Entry]] = {
         "execute XADD": kv("XADD", "stream", "MAXLEN", "1", "*", "a", "1"),
         "execute XGROUP": kv("XGROUP", "CREATE", "stream", "g", "0"),
         "execute INCRBYFLOAT": kv("INCRBYFLOAT", "n", "0.5"),
+        "execute ARSET": kv("ARSET", "array", "1", "b", "c"),
+        "execute ARDELRANGE": kv("ARDELRANGE", "array", "0", "1"),
+        "execute ARRING": kv("ARRING", "array", "2", "d"),
         "execute JSON.SET": kv("JSON.SET", "book:2", "$", DOCUMENT),
         "execute JSON.DEL": kv("JSON.DEL", "book:1"),
         "execute SEARCH.QUERY": kv("SEARCH.QUERY", "books", '{"title": "book"}'),

@@ -69,6 +69,10 @@ def check_kv(world: World) -> None:
                 assert len(kv.entries(key)) == kv.execute("XLEN", key)
             case "list":
                 assert len(kv.elements(key)) == kv.execute("LLEN", key) > 0
+            case "array":
+                array = engine.databases[0].values[key.encode()]
+                assert dict(array) == array.values
+                assert sum(array.slices.values()) == kv.execute("ARCOUNT", key) > 0
             case "hash":
                 fields = engine.databases[0].values[key.encode()]
                 assert set(fields.expires) <= set(fields.fields)

@@ -133,6 +133,7 @@ def test_kv(loaded: KVServer) -> None:
     assert_type(loaded.integer("k"), int | Any)
     assert loaded.integer("k") + 1 == 2
     assert_type(loaded.entries("k")[0][0], str)
+    assert_type([*loaded.array("k")], list[int])
     assert loaded.value("h") == {"field": "value"}
     assert loaded.value("board") == [("ann", 1.5)]
     print(loaded.value("h")["field"])  # wrong

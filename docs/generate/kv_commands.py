@@ -11,9 +11,9 @@ from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec
 _TITLES = {
     "string": "String", "bitmap": "Bitmap", "hash": "Hash", "list": "List", "set": "Set",
     "sorted-set": "Sorted set", "geo": "Geo", "hyperloglog": "HyperLogLog", "stream": "Streams",
-    "json": "JSON", "search": "Search", "generic": "Generic", "scripting": "Scripting",
-    "transactions": "Transactions", "pubsub": "Pub/Sub", "connection": "Connection",
-    "server": "Server", "cluster": "Cluster",
+    "array": "Array", "json": "JSON", "search": "Search", "generic": "Generic",
+    "scripting": "Scripting", "transactions": "Transactions", "pubsub": "Pub/Sub",
+    "connection": "Connection", "server": "Server", "cluster": "Cluster",
 }  # fmt: skip
 
 _HEAD = """\

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _OVERWRITES = frozenset({
     "SET", "SETEX", "PSETEX", "GETSET", "MSET", "HSET", "HMSET", "JSON.SET", "DEL", "UNLINK",
-    "GETDEL", "HDEL",
+    "GETDEL", "HDEL", "ARSET", "ARMSET", "ARDEL",
 })  # fmt: skip
 """Commands whose effect does not depend on the value that they replace."""
 _REPEATABLE = _OVERWRITES | {
@@ -39,6 +39,7 @@ _RELATIVE = frozenset({
     "INCR", "DECR", "INCRBY", "DECRBY", "INCRBYFLOAT", "HINCRBY", "HINCRBYFLOAT", "ZINCRBY",
     "APPEND", "LPUSH", "RPUSH", "LPUSHX", "RPUSHX", "LINSERT", "XADD", "BITFIELD", "JSON.NUMINCRBY",
     "JSON.NUMMULTBY", "JSON.STRAPPEND", "JSON.ARRAPPEND", "JSON.ARRINSERT", "JSON.TOGGLE",
+    "ARINSERT", "ARRING",
 })  # fmt: skip
 """Commands that have a second effect the second time."""
 _TAKES = frozenset({"LPOP", "RPOP", "BLPOP", "BRPOP", "SPOP", "ZPOPMIN", "ZPOPMAX"})
@@ -48,14 +49,14 @@ _MOVES = frozenset({"LMOVE", "BLMOVE", "RPOPLPUSH", "BRPOPLPUSH", "SMOVE"})
 _CLAIMS = frozenset({"XCLAIM", "XAUTOCLAIM", "XPENDING"})
 """Commands that look for entries which a consumer of a stream has read and not acknowledged."""
 _DELETIONS = frozenset({"DEL", "UNLINK", "GETDEL"})
-_REMOVALS = frozenset({"HDEL", "SREM", "ZREM", "LREM"})
+_REMOVALS = frozenset({"HDEL", "SREM", "ZREM", "LREM", "ARDEL"})
 _CONSUMES = _TAKES | {"XACK", "XDEL"}
 """Commands after which nobody gets what they took again."""
-_APPENDS = frozenset({"RPUSH", "LPUSH", "XADD"})
+_APPENDS = frozenset({"RPUSH", "LPUSH", "XADD", "ARINSERT"})
 _ADDS = frozenset({"RPUSH", "LPUSH", "SADD", "ZADD"})
 _OF_QUEUES = _TAKES | _MOVES | _CLAIMS | {"LTRIM", "LREM", "XACK", "XDEL", "XTRIM", "XREADGROUP"}
 """Commands that take known elements from a list or a stream, whatever others append to it."""
-_COUNTS = frozenset({"SCARD", "ZCARD", "HLEN", "LLEN", "XLEN", "ZCOUNT", "ZLEXCOUNT"})
+_COUNTS = frozenset({"SCARD", "ZCARD", "HLEN", "LLEN", "XLEN", "ZCOUNT", "ZLEXCOUNT", "ARCOUNT"})
 _EXPIRIES = frozenset({"EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"})
 _FIELDS = {
     **dict.fromkeys(("HSET", "HMSET"), slice(2, None, 2)),
@@ -63,9 +64,11 @@ _FIELDS = {
     **dict.fromkeys(("HGET", "HSETNX", "HINCRBY", "HINCRBYFLOAT", "HEXISTS"), slice(2, 3)),
     **dict.fromkeys(("HSTRLEN", "SISMEMBER", "ZSCORE"), slice(2, 3)),
     **dict.fromkeys(("ZMSCORE", "GEOPOS", "GEOHASH"), slice(2, None)), "GEODIST": slice(2, 4),
+    "ARGET": slice(2, 3), "ARSET": slice(2, 3), "ARMSET": slice(2, None, 2),
+    **dict.fromkeys(("ARMGET", "ARDEL"), slice(2, None)),
     "ZINCRBY": slice(3, 4), "ZADD": slice(3, None, 2), "GEOADD": slice(4, None, 3),
 }  # fmt: skip
-"""The words of a command that are the fields or members which it accesses."""
+"""The words of a command that are the fields, members or indexes which it accesses."""
 _CONDITIONS = frozenset({"NX", "XX", "GT", "LT"})
 _FLAGS = _CONDITIONS | {"CH", "INCR"}
 _SCORES = frozenset({"ZADD", "ZINCRBY", "GEOADD"})
@@ -180,6 +183,8 @@ class Access:
     def _has(self, field: str) -> bool:
         """Return whether the first key had a field or member before the command."""
         known: Any = self.before[0]
+        if getattr(known, "type_name", "") == "array":
+            return field.isdecimal() and int(field) in known.values
         is_known = getattr(known, "type_name", "") in ("hash", "set", "zset")
         return is_known and field.encode() in known
 
@@ -312,7 +317,10 @@ class Access:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields or members that a command accesses, if its words name them."""
+        """The fields, members or indexes that a command accesses, if its words name them."""
+        if self.name == "ARSET" and self.words[2].isdecimal():
+            first = int(self.words[2])
+            return tuple(map(str, range(first, first + len(self.words) - 3)))
         if self.name in _FIELDS:
             return self._without_flags()[_FIELDS[self.name]]
         words = [*map(str.upper, self.words)] if self.name.startswith("H") else []

@@ -250,8 +250,8 @@ def _with_history(check: Callable[..., object]) -> Callable[[History], object]:
 def once(key: str) -> Check:
     """Check that an effect that is recorded under a key happened exactly once.
 
-    The key holds a counter, or a list, set, hash, sorted set or stream with one element for each
-    effect. If a client gave up or a message became a dead letter, no effect is also correct; more
+    The key holds a counter, or a list, set, hash, sorted set, stream or array with one element for
+    each effect. If a client gave up or a message became a dead letter, no effect is also correct; more
     than one never is.
     """
     expect(isinstance(key, str), "once", "the name of a key", key)

@@ -308,8 +308,8 @@ CATEGORIES = (
     "connection", "transaction", "scripting",
 )  # fmt: skip
 """The categories of commands in the order of ACL CAT, without the ``@`` sign."""
-_MORE_CATEGORIES = ("json", "search")
-"""Categories of commands that only servers with modules have."""
+_MORE_CATEGORIES = ("json", "search", "array")
+"""Categories of commands that Redis 7.0 does not have without modules."""
 
 
 def categories_of(table: Table) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from .rdb.payloads import Contents, Record, dump, read_file, write_file
 from .rdb.source import RdbError
 from .rdb.types import OLDEST
 from .table.config import Config
+from .values.array import ArrayValue
 from .values.json import JsonValue, write_json
 from .values.types import type_name
 
@@ -78,10 +79,11 @@ def _send(contents: Contents, execute: Callable[[list[bytes]], object]) -> Count
         key, expires_ms = record.key, record.expires_ms
         if record.database > 0:
             skipped[_OTHER_DATABASES] += 1
-        elif isinstance(record.value, JsonValue):
-            # JSON.SET alone would keep an existing TTL, and fail for a value of another type.
+        elif isinstance(record.value, ArrayValue | JsonValue):
+            # Without DEL, a TTL would stay, and so would other elements of an array.
             execute([b"DEL", key])
-            execute([b"JSON.SET", key, b"$", write_json(record.value.root)])
+            for line in _commands_for(key, record.value):
+                execute(line)
             if expires_ms is not None:
                 execute([b"PEXPIREAT", key, b"%d" % expires_ms])
         else:
@@ -90,6 +92,15 @@ def _send(contents: Contents, execute: Callable[[list[bytes]], object]) -> Count
             data = dump(record.value, config, OLDEST)
             execute([b"RESTORE", key, b"%d" % until_ms, data, b"REPLACE", b"ABSTTL"])
     return skipped
+
+
+def _commands_for(key: bytes, value: ArrayValue | JsonValue) -> Iterator[list[bytes]]:
+    """Yield the commands that create a value of a type whose payloads only some servers can read."""
+    if isinstance(value, JsonValue):
+        yield [b"JSON.SET", key, b"$", write_json(value.root)]
+        return
+    yield [b"ARMSET", key, *(word for index, item in value for word in (b"%d" % index, item))]
+    yield [b"ARSEEK", key, b"%d" % value.next_index]
 
 
 def dump_to_file(engine: Engine, path: str | PathLike[str]) -> None:
@@ -142,7 +153,7 @@ def _adopt(engine: Engine, contents: Contents) -> Counter[str]:
                 skipped[_OTHER_DATABASES] += 1
                 continue
             if not engine.can_hold(value):
-                skipped[f"of module type {JsonValue.type_name}"] += 1
+                skipped[f"of type {type_name(value)}"] += 1
                 continue
             if expires_ms is not None and expires_ms <= engine.now_ms:
                 skipped["that have expired by the clock of the fake"] += 1

@@ -348,6 +348,21 @@ wrong_json_type = Template(
     "WRONGTYPE wrong type of path value - expected <expected> but found <found>"
 )
 
+# -- arrays ----------------------------------------------------------------------------------------
+
+ARRAY_INDEX = b"ERR invalid array index"
+ARRAY_RANGE = b"ERR range exceeds maximum of 1000000 items"
+ARRAY_OVERFLOW = b"ERR insert index overflow"
+"""This error and the two above are from the vendor's documentation."""
+START_AFTER_END = b"ERR start must not be greater than end"
+RING_SIZE = b"ERR size must be greater than 0"
+LIMIT_NOT_POSITIVE = b"ERR LIMIT must be greater than 0"
+NO_PREDICATE = b"ERR at least one of EXACT, MATCH, GLOB and RE is required"
+TOO_MANY_PREDICATES = b"ERR too many predicates: at most 250 are allowed"
+LONG_REGEX = b"ERR the regular expression is too long: at most 2048 bytes are allowed"
+invalid_regex = Template("ERR invalid regular expression: it <reason>")
+"""The wording of this error and the six above is decided here."""
+
 # -- generic -------------------------------------------------------------------------------------
 
 BUSYKEY = b"BUSYKEY Target key name already exists."

@@ -280,7 +280,7 @@ class KVServer(Fake):
 
         Strings are ``str`` (``bytes`` if they are not UTF-8); lists, sets and hashes are ``list``,
         ``set`` and ``dict``. A sorted set is a list of ``(member, score)``, a stream is a list of
-        ``(id, fields)``, and JSON is the parsed document.
+        ``(id, fields)``, an array is a ``dict`` by index, and JSON is the parsed document.
         """
         with self._engine.reading() as keyspace:
             return python_value(keyspace.peek(encode(key)))
@@ -316,6 +316,10 @@ class KVServer(Fake):
     def entries(self, key: str | bytes) -> list[tuple[str, dict[Word, Word]]]:
         """Return the entries of a stream as ``(id, fields)``; otherwise like ``elements()``."""
         return self._read(key, "stream", [])
+
+    def array(self, key: str | bytes) -> dict[int, Word]:
+        """Return the values of an array by index, in ascending order; otherwise like ``hash()``."""
+        return self._read(key, "array", {})
 
     def _read(self, key: str | bytes, wanted: str, missing: T) -> T:
         with self._engine.reading() as keyspace:
@@ -364,9 +368,10 @@ class KVServer(Fake):
         changes, except that a real server keeps the keys it received from a file before the error.
 
         - A mapping: strings, bytes and numbers become strings, dicts become hashes, lists of scalars
-          become lists, sets become sets, lists of ``(member, score)`` become sorted sets, and lists of
-          ``(id, fields)`` become streams. The result of ``contents()`` can be loaded again, except for
-          JSON documents, which only ``JSON.SET`` creates.
+          become lists, sets become sets, lists of ``(member, score)`` become sorted sets, lists of
+          ``(id, fields)`` become streams, and dicts whose keys are integers become arrays. The result
+          of ``contents()`` can be loaded again, except for JSON documents, which only ``JSON.SET``
+          creates.
         - An iterable of commands, which run in order: ``[["ZADD", "board", 1, "ann"], …]``. Raises
           ``CommandError`` if one fails; the commands before it have run.
         - The path of a file that ``dump_rdb()`` or a real server wrote (``"dump.rdb"``, by ``SAVE``

@@ -340,13 +340,14 @@ KVValue: TypeAlias = (
     | dict[str | bytes, str | bytes]
     | list[tuple[str | bytes, float]]
     | list[tuple[str, dict[str | bytes, str | bytes]]]
+    | dict[Any, str | bytes]  # With int, type checkers would require it of the fields of a hash.
     | JsonDocument
 )
 """The value of a key in plain Python; None for a missing key.
 
 Strings are ``str`` (``bytes`` if they are not UTF-8); lists, sets and hashes are ``list``, ``set``
 and ``dict``. A sorted set is a list of ``(member, score)``, a stream is a list of ``(id, fields)``,
-and JSON is the parsed document.
+an array is a ``dict`` by index, and JSON is the parsed document.
 """
 
 
@@ -416,6 +417,7 @@ def python_value(value: Any) -> KVValue:
 
 
 _CONVERTERS: dict[str, Callable[[Any], KVValue]] = {
+    "array": lambda value: {index: word(item) for index, item in value},
     "hash": lambda value: {word(field): word(text) for field, text in value.fields.items()},
     "list": lambda value: [word(item) for item in value],
     "set": lambda value: {word(member) for member in value},
@@ -426,7 +428,7 @@ _CONVERTERS: dict[str, Callable[[Any], KVValue]] = {
 }
 _READERS = {
     "string": "string()", "hash": "hash()", "list": "elements()", "set": "members()",
-    "zset": "scores()", "stream": "entries()",
+    "zset": "scores()", "stream": "entries()", "array": "array()",
 }  # fmt: skip
 """The ``KVServer`` method that reads each type. Error messages suggest it."""
 
@@ -477,7 +479,8 @@ def commands_for(data: Mapping[Any, Any] | Iterable[Sequence[Scalar]]) -> Iterat
 def _fill(key: bytes, value: Any) -> Iterator[list[bytes]]:
     if isinstance(value, Mapping):
         if value:
-            yield [b"HSET", key, *(encode(item) for pair in value.items() for item in pair)]
+            name = b"ARMSET" if all(type(index) is int for index in value) else b"HSET"
+            yield [name, key, *(encode(item) for pair in value.items() for item in pair)]
     elif isinstance(value, set | frozenset):
         if value:
             yield [b"SADD", key, *sorted(map(encode, value))]

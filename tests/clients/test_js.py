@@ -28,9 +28,9 @@ from . import node
 # -- the key-value service ------------------------------------------------------------------------
 
 NAMES = ("single", "scripts", "several", "auto", "messages", "limits")
-NEEDED = ("HEXPIRE", "JSON.SET")
+NEEDED = ("ARSET", "HEXPIRE", "JSON.SET")
 """Commands that some servers lack; tests that need one name it."""
-TESTS = 19
+TESTS = 23
 IN_MEMORY = "memory"
 ENGINES = [IN_MEMORY, OWN, *(BINARIES or [pytest.param("none", marks=MISSING)])]
 

@@ -61,6 +61,15 @@ def rename_field(redis: Redis) -> Clients:
     return both(lambda name: redis.hset("user", "name", f"{redis.hget('user', 'name')}{name}"))
 
 
+def count_in_array(redis: Redis) -> Clients:
+    def add(_: str) -> None:
+        count = int(redis.execute(["ARGET", "counts", "7"]))
+        redis.execute(["ARSET", "counts", "6", "x", str(count + 1)])
+
+    redis.execute(["ARSET", "counts", "7", "1"])
+    return both(add)
+
+
 def append_in_document(redis: Redis) -> Clients:
     return both(lambda name: redis.mset({"doc": f"{redis.get('doc')} {name}"}))
 
@@ -450,6 +459,15 @@ def add_by_script(redis: Redis) -> Clients:
     return both(lambda _: redis.eval(ADD, keys=["views"]))
 
 
+def set_other_indexes(redis: Redis) -> Clients:
+    def double(index: int) -> None:
+        value = redis.execute(["ARGET", "counts", str(index)])
+        redis.execute(["ARSET", "counts", str(index), f"{value}!", f"{value}?"])
+
+    redis.execute(["ARSET", "counts", "0", "a", "b", "c", "d"])
+    return {"ann": lambda: double(0), "bob": lambda: double(2)}
+
+
 def set_other_fields(redis: Redis) -> Clients:
     return both(lambda name: redis.hset("user", name, f"{redis.hget('user', name)}!"))
 
@@ -802,6 +820,7 @@ FIRE: dict[str, tuple[Callable[[Redis], Clients], ...]] = {
         add_view,
         rename_field,
         append_in_document,
+        count_in_array,
         raise_score,
         take_from_bucket,
         settle_orders,
@@ -859,7 +878,7 @@ SILENT = (
     peek_and_pop, rebuild_aside, rebuild_at_once, sell_at_once, count_versions, add_themselves,
     write_own_field, count_slots, rank_players, reset_password_once, reset_if_removed,
     archive_bonus, raise_score_at_once, register_once, hand_over_several,
-    write_fields_beside, write_read_field_beside, write_paths_beside,
+    set_other_indexes, write_fields_beside, write_read_field_beside, write_paths_beside,
     remove_same_score, take_by_time, remind_by_time, count_attempts, sell_with_entry,
 )  # fmt: skip
 

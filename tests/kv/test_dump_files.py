@@ -18,6 +18,7 @@ from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.fake import KVServer
 from pytest_fakecloud.kv.rdb.payloads import Record, write_file
 from pytest_fakecloud.kv.table.config import Config
+from pytest_fakecloud.kv.values.array import ArrayValue
 from pytest_fakecloud.kv.values.json import JsonValue
 
 from .backing import OwnServer
@@ -125,6 +126,19 @@ def test_what_is_not_supported_is_skipped_with_one_line(server: KVServer, file: 
         assert stock.execute("GET", "there") == "v"
 
 
+def test_arrays_are_loaded_with_their_cursor(server: KVServer, file: Path) -> None:
+    server.load([["ARINSERT", "k", "a", "b"], ["ARSET", "k", 9, "c"], ["SET", "s", "v"]])
+    server.dump_rdb(file)
+    server.execute("FLUSHALL")
+    server.load(file)
+    assert server.array("k") == {0: "a", 1: "b", 9: "c"}
+    assert server.execute("ARNEXT", "k") == 2
+    with KVServer(Context.alone(), dialect="redis") as stock:
+        with pytest.warns(UserWarning, match="skipped keys: 1 of type array$"):
+            stock.load(file)
+        assert stock.contents() == {"s": "v"}
+
+
 def test_a_server_without_the_module_has_no_json(
     server: KVServer, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,7 +147,7 @@ def test_a_server_without_the_module_has_no_json(
     with KVServer(Context.alone(), dialect="redis", version="7.4") as stock:
         engine = stock._engine
         monkeypatch.delitem(engine.table.commands, "JSON.SET", raising=False)
-        with pytest.warns(UserWarning, match="skipped keys: 1 of module type ReJSON-RL$"):
+        with pytest.warns(UserWarning, match="skipped keys: 1 of type ReJSON-RL$"):
             stock.load(file)
         assert stock.contents() == {"k": "v"}
         session = server._engine.session()
@@ -235,7 +249,8 @@ def test_a_real_server_is_loaded_by_restoring(file: Path) -> None:
 
 def test_keys_of_a_real_server_are_replaced_with_their_expiries(file: Path) -> None:
     records = [Record(0, b"j", JsonValue([1]), 5), Record(0, b"s", b"v", 0), Record(0, b"t", b"v")]
-    records += [Record(1, b"other", b"v"), Record(0, b"d", JsonValue({}))]
+    records += [Record(1, b"other", b"v"), Record(0, b"a", ArrayValue([(7, b"x"), (9, b"y")]))]
+    records.append(Record(0, b"d", JsonValue({})))
     file.write_bytes(write_file(records, [], Config("redis"), "7.0.15", 0))
     lines: list[list[bytes]] = []
     real: Any = None
@@ -244,9 +259,11 @@ def test_keys_of_a_real_server_are_replaced_with_their_expiries(file: Path) -> N
     assert lines[-2:] == [[b"DEL", b"d"], [b"JSON.SET", b"d", b"$", b"{}"]]
     assert lines[:2] == [[b"DEL", b"j"], [b"JSON.SET", b"j", b"$", b"[1]"]]
     assert lines[2] == [b"PEXPIREAT", b"j", b"5"]
-    assert [line[:3] for line in lines[3:-2]] == [
-        [b"RESTORE", b"s", b"1"],
-        [b"RESTORE", b"t", b"0"],
+    assert [line[:3] for line in lines[3:5]] == [[b"RESTORE", b"s", b"1"], [b"RESTORE", b"t", b"0"]]
+    assert lines[5:-2] == [
+        [b"DEL", b"a"],
+        [b"ARMSET", b"a", b"7", b"x", b"9", b"y"],
+        [b"ARSEEK", b"a", b"0"],
     ]
 
 

@@ -28,6 +28,7 @@ CONTENT: dict[str, Any] = {
     "set": {"x", "y"},
     "zset": [("b", 1.0), ("a", 2.5)],
     "stream": [("1-1", {"k": "v"})],
+    "array": {0: "a", 2**64 - 2: "b"},
 }
 
 
@@ -43,7 +44,7 @@ def ask(server: KVServer, *line: object) -> Any:
 
 MISSING = {
     "value": None, "string": None, "integer": None, "hash": {}, "elements": [], "members": set(),
-    "scores": {}, "entries": [],
+    "scores": {}, "entries": [], "array": {},
 }  # fmt: skip
 
 
@@ -72,6 +73,7 @@ class TestContents:
         assert server.members("set") == CONTENT["set"]
         assert list(server.scores("board").items()) == [("ann", 1.5), ("bob", 2.5)]
         assert server.entries("stream") == CONTENT["stream"]
+        assert server.array("array") == CONTENT["array"]
 
     @pytest.mark.parametrize(("reader", "missing"), MISSING.items())
     def test_readers_return_for_a_missing_key_what_a_server_answers(
@@ -92,7 +94,7 @@ class TestContents:
         server.execute("JSON.SET", "document", "$", "{}")
         types = {"integer": "string", "elements": "list", "members": "set", "scores": "zset"}
         own = {"entries": "stream"}.get(reader) or types.get(reader, reader)
-        for key in ("string", "hash", "list", "set", "zset", "stream", "document"):
+        for key in ("string", "hash", "list", "set", "zset", "stream", "array", "document"):
             if key != own:
                 held = "ReJSON-RL" if key == "document" else key
                 with pytest.raises(
@@ -322,6 +324,15 @@ class TestIdentity:
 
 
 class TestBaseline:
+    def test_a_snapshot_has_the_cursor_of_an_array(self, server: KVServer) -> None:
+        server.execute("ARRING", "ring", 2, "a", "b", "c")
+        saved = server.snapshot()
+        server.execute("ARRING", "ring", 5, "d", "e")
+        for _ in range(2):
+            server.restore(saved)
+            assert server.array("ring") == {0: "c", 1: "b"}
+            assert server.execute("ARRING", "ring", 2, "d") == 1
+
     def test_reset(self, server: KVServer) -> None:
         server.load({"base": "1"})
         server.set_baseline()
@@ -411,7 +422,7 @@ def test_completion_lists_only_what_a_test_uses(server: KVServer) -> None:
         *("read_only_token", "database_url", "rotate_token", "rotate_password"),
         *("client", "aio", "execute", "between", "intercept"),
         *("load", "dump_rdb", "keys", "contents", "value", "ttl", "search_index", "searches"),
-        *("string", "integer", "hash", "elements", "members", "scores", "entries"),
+        *("string", "integer", "hash", "elements", "members", "scores", "entries", "array"),
         *("clock", "faults", "journal", "on_close", "close"),
         *("reset", "set_baseline", "snapshot", "restore"),
         *("assert_called", "assert_not_called", "assert_searched", "assert_not_searched"),

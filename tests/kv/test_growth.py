@@ -47,6 +47,7 @@ GROUPS = {
         "geo",
         "hyperloglog",
         "stream",
+        "array",
         "json",
     ),
     *("search", "generic"),
@@ -122,11 +123,15 @@ class Filled:
         elements = [Element(b"e%d" % n) for n in range(self.size)]
         numbers = [b"%d" % n for n in range(self.size)]
         pairs = [word for pair in zip(elements, numbers, strict=True) for word in pair]
+        sparse = [word for n, each in enumerate(elements) for word in (b"%d" % (9999 * n), each)]
         scores = [word for pair in zip(numbers, elements, strict=True) for word in pair]
         self.fill(b"RPUSH", b"list", *elements)
         self.fill(b"SADD", b"set", *elements)
         self.fill(b"ZADD", b"zset", *scores)
         self.fill(b"HSET", b"hash", *pairs)
+        self.fill(b"ARSET", b"array", b"0", *elements)
+        self.fill(b"ARMSET", b"sparse", *sparse)
+        self.fill(b"ARRING", b"ring", b"%d" % self.size, *elements)
         self.fill(b"HSET", b"ttls", *pairs)
         self.fill(b"SET", b"string", b"x" * self.size)
         self.fill(b"ZADD", b"same", *(word for each in elements for word in (b"0", each)))

@@ -62,7 +62,8 @@ def ask() -> Asked:
 KEYS = (
     "SET string text", "SET number 12345", "RPUSH list a b 3", "SADD ints 1 2 3", "SADD set a b c",
     "ZADD zset 1 a 2.5 b", "HSET hash f v g 2", "XADD stream 1-1 a 1", "XADD stream 2-1 b 2",
-    "XGROUP CREATE stream g 0", "PFADD hll a b c", "JSON.SET json $ {\"a\":[1,2,{\"b\":null}]}",
+    "XGROUP CREATE stream g 0", "PFADD hll a b c", "ARRING array 3 a b c d",
+    "JSON.SET json $ {\"a\":[1,2,{\"b\":null}]}",
 )  # fmt: skip
 
 
@@ -88,6 +89,7 @@ def restore_damaged(ask: Asked, seed: int, rounds: int) -> tuple[int, int]:
         assert not isinstance(ask(*line.split(" ")), CommandError), line
     ask("FUNCTION", "LOAD", "#!lua name=lib\nredis.register_function('f', function() return 1 end)")
     names = ["string", "number", "list", "ints", "set", "zset", "hash", "stream", "hll", "json"]
+    names += ["array"]
     dumps = [ask("DUMP", name) for name in names]
     functions = ask("FUNCTION", "DUMP")
     refused = taken = 0
@@ -152,6 +154,7 @@ CONTENT = {
     "hash": {"a": "1"},
     "set": {"a", "b"},
     "stream": [("1-1", {"a": "b"})],
+    "array": {0: "a", 5: "b"},
 }
 
 
@@ -242,7 +245,10 @@ MEMORY USAGE text SAMPLES N|JSON.ARRTRIM doc $.none N N|JSON.ARRINSERT doc $.a N
 JSON.ARRPOP none $.a N|JSON.ARRINDEX doc $.a 1 N N|JSON.NUMINCRBY doc $.a[0] N
 JSON.NUMMULTBY doc $.a[0] N|JSON.GET doc $.a[N]|JSON.GET doc $.a[N:N:N]|SORT list LIMIT N N
 COPY text new DB N|XAUTOCLAIM stream g c N 0 COUNT N|XPENDING stream g - + N|XSETID added N-0
-XGROUP CREATE stream gN $ ENTRIESREAD N|BITOP NOT new none|OBJECT FREQ text
+ARGET array N|ARSET new N a|ARDEL array N|ARDELRANGE none N N|ARGETRANGE array N N|ARSCAN array 0 N
+ARSCAN array 0 9 LIMIT N|ARGREP array N + MATCH a LIMIT N|AROP array 0 N SUM|ARSEEK array N
+ARRING new N a b|ARLASTITEMS array N|XGROUP CREATE stream gN $ ENTRIESREAD N
+BITOP NOT new none|OBJECT FREQ text
 """
 
 

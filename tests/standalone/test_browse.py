@@ -244,6 +244,7 @@ SADD set kettle b
 ZADD zset 1.5 kettle inf above -inf below
 GEOADD places 13.4 52.5 Berlin
 XADD stream 1-1 name kettle
+ARSET array 18446744073709551614 kettle
 XGROUP CREATE stream readers 0
 XREADGROUP GROUP readers ada STREAMS stream >
 JSON.SET doc $ {"name":"kettle","numbers":[1,2.5,null,true]}
@@ -327,7 +328,7 @@ def test_every_list_is_paged_sorted_searched_and_shows_its_items(full: Lists, fa
 
 def test_a_search_looks_through_values_of_every_type(full: Lists) -> None:
     found = ids(full.get("kv_server/lists/keys", search="KETTLE"), "key")
-    assert found == ["doc", "hash", "list", "set", "stream", "text", "zset"]
+    assert found == ["array", "doc", "hash", "list", "set", "stream", "text", "zset"]
     for search, name in {'"name": "kettle"': "doc", "2.5": "doc", "field": "hash"}.items():
         assert name in ids(full.get("kv_server/lists/keys", search=search), "key")
     # A pattern is one for keys: "Delete all keys found" must not depend on values.
@@ -404,6 +405,8 @@ CHANGES: list[tuple[list[list[str]], list[list[str]], str, str]] = [
      '[… 299 equal, ["v299", 1.0]]', '[… 299 equal, ["v299", 2.0]]'),
     ([["XADD", "k", f"{number}-1", "f", "v"] for number in range(1, 300)],
      [["XADD", "k", "300-1", "f", "NEW"]], "[… 299 equal]", '["300-1", {"f": "NEW"}]]'),
+    ([["ARSET", "k", "0", *MEMBERS]], [["ARSET", "k", "299", "NEW"]],
+     '{… 299 equal, "299": "v299"}', '{… 299 equal, "299": "NEW"}'),
     ([["JSON.SET", "k", "$", DOCUMENT]], [["JSON.SET", "k", "$.deep.b[1].c", '"NEW"']],
      '{… 2 equal, "deep": {"b": [… 1 equal, {"c": "old"}]}}',
      '{… 2 equal, "deep": {"b": [… 1 equal, {"c": "NEW"}]}}'),

@@ -119,6 +119,7 @@ def test_a_key_is_added_edited_given_a_ttl_and_deleted(page: Any, server: Server
     [
         (["HSET", "k", "f", "1"], {"value": "2"}, ["f", "2"], ["HGETALL", "k"]),
         (["RPUSH", "k", "a"], {"value": "b"}, ["b"], ["LRANGE", "k", "0", "-1"]),
+        (["ARSET", "k", "7", "a"], {"value": "b"}, [[7, "b"]], ["ARSCAN", "k", "0", "9"]),
         (
             ["ZADD", "k", "1", "m"],
             {"score": "2"},
@@ -150,6 +151,17 @@ def test_elements_are_added_and_removed(page: Any, server: Server) -> None:
     page.locator(".detail td", has_text="blue").wait_for()
     page.click("button[aria-label='Remove red']")
     wait_until(lambda: kv(server, "SMEMBERS", "tags") == ["blue"])
+
+
+def test_an_array_is_created_extended_and_shrunk(page: Any, server: Server) -> None:
+    at(page, "fake/kv_server/keys", ".empty")
+    typed(page, "New key", key="log", type="array", value="a\nb")
+    page.locator(".detail td", has_text="b").wait_for()
+    typed(page, "Add an element", index="18446744073709551614", value="z")
+    page.locator(".detail td", has_text="18446744073709551614").wait_for()
+    page.click("button[aria-label='Remove 0']")
+    pairs = [[1, "b"], ["18446744073709551614", "z"]]
+    wait_until(lambda: kv(server, "ARSCAN", "log", "0", "18446744073709551614") == pairs)
 
 
 def test_a_command_is_completed_explained_and_its_reply_typed(page: Any, server: Server) -> None:

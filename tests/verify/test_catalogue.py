@@ -20,7 +20,7 @@ from .page import PAGE, TARGETS, page
 
 CATALOGUE = Path(str(catalogue.__file__)).parent
 DATA = {"string", "bitmap", "hash", "list", "set", "sorted-set", "geo", "hyperloglog", "stream"} | {
-    "json", "generic", "scripting"
+    "array", "json", "generic", "scripting"
 }  # fmt: skip
 NOT_ASKED = {
     "RANDOMKEY": "names keys of others",

@@ -28,7 +28,7 @@ _QUANTIFIERS: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None
 _COUNTS = re.compile(r"\{([0-9]+)(,?)([0-9]*)\}")
 _GROUP_START = re.compile(r"\((?:\?:|\?P<[A-Za-z_][A-Za-z0-9_]*>|(?!\?))")
 _STEPS_PER_STATE = 3
-_MAX_STATES = 2000
+_MAX_STATES = 4096
 
 Test = Callable[[str], bool]
 """A condition on a character."""

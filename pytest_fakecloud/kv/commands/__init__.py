@@ -3,6 +3,7 @@
 Importing this package gives each command of the table its function.
 """
 
+from . import array as array
 from . import bitmap as bitmap
 from . import geo as geo
 from . import hash as hash

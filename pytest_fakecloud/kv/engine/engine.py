@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from ..scripting.scripts import Script, Scripting
     from ..search.index import Search
 
+_NEEDED_COMMANDS = {"ReJSON-RL": "JSON.SET", "array": "ARSET"}
+"""For each type that not every server has, one of its commands."""
 _SEARCHES = {b"SEARCH." + name for name in b"QUERY COUNT AGGREGATE DESCRIBE WAITINDEXING".split()}
 """Commands that update the search index before they run."""
 _ASK_SECONDS = 0.02
@@ -610,7 +612,9 @@ class Engine:
             yield self.databases[0]
 
     def can_hold(self, value: object) -> bool:
-        return type_name(value) != "ReJSON-RL" or "JSON.SET" in self.table.commands
+        """Return whether the server has the commands of a value's type."""
+        needed = _NEEDED_COMMANDS.get(type_name(value))
+        return needed is None or needed in self.table.commands
 
     def snapshot(self) -> EngineCopy:
         """Return a copy of all that commands can change: keys, scripts, users, tokens, parameters."""

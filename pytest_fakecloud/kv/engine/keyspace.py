@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from ..errors import WRONGTYPE, CommandError
+from ..values.array import ArrayValue
 from ..values.containers import Deadlines, HashValue, QuickList, ScanOrder, SetValue
 from ..values.stream import Stream
 from ..values.types import type_name
@@ -47,7 +48,7 @@ Counters = dict[bytes, tuple[int, int]]
 """The counter of each key, and the minute since the Unix epoch in which the key was last accessed."""
 
 
-_NEVER_EMPTY = frozenset({"hash", "list", "set", "zset"})
+_NEVER_EMPTY = frozenset({"array", "hash", "list", "set", "zset"})
 """Types whose keys are deleted with their last element."""
 
 
@@ -528,7 +529,7 @@ class Keyspace:
         }
         values = self.values
         for value in values.values():
-            if isinstance(value, SortedSet | Stream):
+            if isinstance(value, ArrayValue | SortedSet | Stream):
                 value.mend()
         self.expires = Deadlines({key: at for key, at in self.expires.items() if key in values})
         self.accessed = {key: at for key, at in self.accessed.items() if key in values}

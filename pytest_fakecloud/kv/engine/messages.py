@@ -108,7 +108,8 @@ _CLASSES = {  # for each letter of the parameter, the events it selects
     "t": "xadd xdel xtrim xsetid xgroup-create xgroup-destroy xgroup-setid "
     "xgroup-createconsumer xgroup-delconsumer",
     "d": "json.set json.mset json.merge json.del json.numincrby json.nummultby json.strappend "
-    "json.toggle json.clear json.arrappend json.arrinsert json.arrpop json.arrtrim",
+    "json.toggle json.clear json.arrappend json.arrinsert json.arrpop json.arrtrim "
+    "arset ardel ardelrange arinsert arring arseek",
     "m": "keymiss",
     "n": "new",
 }

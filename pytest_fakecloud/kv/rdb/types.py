@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Self
 
 from ..table.config import Config
 from ..table.syntax import format_double, try_int
+from ..values.array import MAX_INDEX, ArrayValue
 from ..values.containers import NODE_BYTES, HashValue, QuickList, SetValue
 from ..values.json import JsonError, JsonValue, parse_json, write_json
 from ..values.measures import LISTPACK_OVERHEAD, entry_size
@@ -219,11 +220,17 @@ def _expiring_hash(fields: list[tuple[bytes, bytes, int]], never: int = 0) -> Ha
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
-def _module(source: Source) -> JsonValue:
-    """Read a RedisJSON value. Its first item is the JSON document as a string."""
+ARRAY_MODULE = "fakearray"
+"""The name of the module as whose values arrays are written, because their own form is not public."""
+
+
+def _module(source: Source) -> JsonValue | ArrayValue:
+    """Read an array or a RedisJSON value, whose first item is the JSON document as a string."""
     number = source.length()
     name = "".join(_LETTERS[number >> 10 + 6 * place & 63] for place in range(8, -1, -1))
     items = module_items(source)
+    if name == ARRAY_MODULE:
+        return _array_of(items)
     if name != JsonValue.type_name:
         raise ForeignType(f"module type {name}")
     if not items or not isinstance(items[0], bytes):
@@ -232,6 +239,20 @@ def _module(source: Source) -> JsonValue:
         return JsonValue(parse_json(items[0], deepest=512))
     except JsonError as error:
         raise RdbError(f"a JSON document is damaged: {error}") from None
+
+
+def _array_of(items: list[bytes | int]) -> ArrayValue:
+    """Build an array of what ``Writer._array()`` describes."""
+    numbers = [item for item in items[:2] + items[2::2] if isinstance(item, int)]
+    values = [item for item in items[3::2] if isinstance(item, bytes)]
+    next_index, ring_size, *indexes = numbers if values else [0, 0]
+    array = ArrayValue(zip(indexes, values, strict=False))
+    if not len(array) == len(indexes) == len(values) > 0 or 2 + 2 * len(array) != len(items):
+        raise RdbError("an array has items of a wrong type, or an index twice")
+    if array.length > MAX_INDEX + 1:
+        raise RdbError("an array has an index that is too high")
+    array.cursor, array.ring_size = next_index - 1 if next_index else None, ring_size
+    return array
 
 
 def module_id(name: str, version: int) -> int:
@@ -610,6 +631,21 @@ class Writer:
         self.string(write_json(value.root))
         self.length(ModuleItem.END)
 
+    def _array(self, key: tuple[bytes, ...], value: ArrayValue) -> None:
+        self.entry(RdbType.MODULE_2, *key)
+        self.length(module_id(ARRAY_MODULE, version=1))
+        for number in (value.next_index, value.ring_size):
+            self._module_number(number)
+        for index, item in value:
+            self._module_number(index)
+            self.length(ModuleItem.STRING)
+            self.string(item)
+        self.length(ModuleItem.END)
+
+    def _module_number(self, number: int) -> None:
+        self.length(ModuleItem.UNSIGNED)
+        self.length(number)
+
     _WRITERS: ClassVar[dict[type, Callable[[Writer, tuple[bytes, ...], Any], None]]] = {
         QuickList: _list,
         SetValue: _set,
@@ -617,6 +653,7 @@ class Writer:
         HashValue: _hash,
         Stream: _stream,
         JsonValue: _json,
+        ArrayValue: _array,
     }
 
 

@@ -21,6 +21,7 @@ from ..acl import make_token
 from ..errors import CommandError
 from ..reply import Converted, Reply, Status, word, word_pairs
 from ..settings import Isolation
+from ..values.array import MAX_INDEX
 from ..values.json import JsonValue
 from .links import Link, Login, Unreachable, open_link
 from .rewriting import Prefixes, escaped
@@ -334,6 +335,10 @@ _READERS: dict[str, tuple[list[bytes], Callable[[Any], Any]]] = {
     "stream": (
         [b"XRANGE", b"-", b"+"],
         lambda reply: [(word(entry), dict(word_pairs(fields))) for entry, fields in reply],
+    ),
+    "array": (
+        [b"ARSCAN", b"0", b"%d" % MAX_INDEX],
+        lambda reply: {int(index): word(value) for index, value in reply},
     ),
     "ReJSON-RL": ([b"JSON.GET"], json.loads),
 }

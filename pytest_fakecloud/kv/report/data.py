@@ -32,6 +32,7 @@ from ..engine.keyspace import Keyspace
 from ..fake import KVServer
 from ..reply import Converted, encode, python_value, word
 from ..search.index import SearchIndex
+from ..values.array import ArrayValue
 from ..values.containers import HashValue
 from ..values.measures import usage
 from ..values.stream import Stream, format_id
@@ -143,6 +144,8 @@ def _beside_value(value: Any) -> Item:
                 _text(name): shown_time(at_ms * 1000) for name, at_ms in value.expires.items()
             }
         }
+    if isinstance(value, ArrayValue) and value.cursor is not None:
+        return {"last append": str(value.cursor)}
     if not isinstance(value, Stream):
         return {}
     groups = {
@@ -379,6 +382,11 @@ def _content(value: Any, page_query: PageQuery) -> View:
 
 
 _ELEMENTS: dict[str, tuple[tuple[str, ...], Callable[[Any], Sequence[Sequence[Any]]]]] = {
+    # Indexes are strings, because JavaScript has no integers of more than 53 bits.
+    "array": (
+        ("index", "value"),
+        lambda value: [(str(at), plain(item)) for at, item in value.items()],
+    ),
     "hash": (("field", "value"), lambda value: [plain(pair) for pair in value.items()]),
     "list": (("index", "value"), lambda value: list(enumerate(map(plain, value)))),
     "set": (("member",), lambda value: sorted((plain(member),) for member in value)),

@@ -21,6 +21,7 @@ UNKNOWN: Any = object()
 """The result of a command that may have been executed, but whose response is not known."""
 _WRITING_EVENTS = {
     "set", "hset", "lpush", "rpush", "sadd", "zadd", "incrby", "append", "json.set",
+    "arset", "arinsert", "arring",
 }  # fmt: skip
 _UNSURE = {"LPUSHX", "RPUSHX", "HSETEX", "MSETEX", "MSETNX"}
 """Commands that may write nothing, so that their key need not exist afterwards."""
@@ -31,10 +32,13 @@ WRITES = {
 COUNTING = {name for name, spec in COMMANDS.items() if spec.event in ("incrby", "incrbyfloat")}
 ADDING = {
     name for name, spec in COMMANDS.items()
-    if spec.event in ("rpush", "lpush", "xadd", "hincrby", "hincrbyfloat", "zincr", "append")
+    if spec.event in (
+        *("rpush", "lpush", "xadd", "hincrby", "hincrbyfloat", "zincr", "append"),
+        *("arinsert", "arring"),
+    )
 } | COUNTING  # fmt: skip
 """Commands that change the data again each time they are repeated."""
-READS = {"GET", "HGET", "HGETALL", "EXISTS", "LRANGE", "SMEMBERS", "JSON.GET"}
+READS = {"GET", "HGET", "HGETALL", "EXISTS", "LRANGE", "SMEMBERS", "ARGET", "ARSCAN", "JSON.GET"}
 """Reads of a key whose absence is worth a finding; their results are then empty."""
 SCRIPTS = {
     name for name, spec in COMMANDS.items()

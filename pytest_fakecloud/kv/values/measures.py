@@ -22,6 +22,7 @@ _HEADER = 56
 _STRING = 8
 """Average size that the header, the terminator and the allocator add to a string in a collection."""
 _ELEMENT = {
+    "array": 8 + _STRING,
     "hash": ENTRY + 2 * _STRING,
     "list": 3,
     "set": ENTRY + _STRING,
@@ -171,4 +172,7 @@ def value_digest(value: Any, expires: bool, digest: int = EMPTY) -> int:
             case "stream":
                 for entry_id, words in value.written():
                     digest = mixed(digest, entry_id.replace(b"-", b"."), *words)
+            case "array":
+                for index, item in value:
+                    digest = mixed(digest, b"%d" % index, item)
     return digest ^ _sum(b"!!expire!!") if expires else digest

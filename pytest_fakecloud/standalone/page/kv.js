@@ -60,9 +60,9 @@ function removeMatching(found, page) {
 
 function newKey(fake, page) {
   const kinds = {string: (key, value) => ["SET", key, value], hash: (key, value) => ["HSET", key, ...pairs(value)], list: (key, value) => ["RPUSH", key, ...lines(value)],
-    set: (key, value) => ["SADD", key, ...lines(value)], zset: (key, value) => ["ZADD", key, ...pairs(value).map((_, at, all) => all[at ^ 1])], json: (key, value) => ["JSON.SET", key, "$", value]};
+    set: (key, value) => ["SADD", key, ...lines(value)], array: (key, value) => ["ARINSERT", key, ...lines(value)], zset: (key, value) => ["ZADD", key, ...pairs(value).map((_, at, all) => all[at ^ 1])], json: (key, value) => ["JSON.SET", key, "$", value]};
   return form("New key", "Add key", [{name: "key", label: "key", needed: true}, {name: "type", label: "type", options: Object.keys(kinds)}, {name: "ttl", label: "TTL in seconds", kind: "number", note: "none"},
-    {name: "value", label: "value; of a hash or sorted set a name and value, of a list or set an element on each line", kind: "area", wide: true}],
+    {name: "value", label: "value; of a hash or sorted set a name and value, of a list, set or array an element on each line", kind: "area", wide: true}],
   async ({key, type, ttl: seconds, value}) => {
     await run(fake, ...kinds[type](key, value));
     if (seconds) await run(fake, "EXPIRE", key, seconds);
@@ -76,7 +76,7 @@ const pairs = (text) => lines(text).flatMap((line) => { const at = line.search(/
 // The command that makes a key with this value, or null if the whole value is not here.
 function remade({key, type, value, ttl_ms, is_whole: whole, elements: part}) {
   if (part) {
-    const [name, ...fields] = {hash: ["HSET", "field", "value"], list: ["RPUSH", "value"], set: ["SADD", "member"], zset: ["ZADD", "score", "member"]}[type] ?? [];
+    const [name, ...fields] = {hash: ["HSET", "field", "value"], list: ["RPUSH", "value"], set: ["SADD", "member"], zset: ["ZADD", "score", "member"], array: ["ARMSET", "index", "value"]}[type] ?? [];
     return name && part.items.length === part.total ? [name, key, ...part.items.flatMap((row) => fields.map((field) => String(row[field])))] : null;
   }
   return whole === false ? null : type === "string" ? ["SET", key, value, ...ttl_ms == null ? [] : ["PX", String(ttl_ms)]] : /json/i.test(type) ? ["JSON.SET", key, "$", value] : null;
@@ -101,7 +101,7 @@ function valueOf(one, page) {
   return [one.is_editable === false ? soft("The value is binary: only a client can change it.") : null, code(one.value, "value"), one.is_whole === false ? soft("The value is longer than what is shown.") : null];
 }
 
-// The elements of a hash, list, set, sorted set or stream, in pages.
+// The elements of a hash, list, set, sorted set, stream or array, in pages.
 function elements(one, page) {
   const {fake} = page, place = el("div"), state = {search: "", after: "", before: ""};
   const editors = {
@@ -109,6 +109,7 @@ function elements(one, page) {
     list: {fields: ["value"], put: (row) => row.index === undefined ? ["RPUSH", one.key, row.value] : ["LSET", one.key, row.index, row.value]},
     set: {fields: ["member"], put: (row) => ["SADD", one.key, row.member], drop: (row) => ["SREM", one.key, row.member]},
     zset: {fields: ["member", "score"], put: (row) => ["ZADD", one.key, row.score, row.member], drop: (row) => ["ZREM", one.key, row.member]},
+    array: {fields: ["index", "value"], put: (row) => ["ARSET", one.key, row.index, row.value], drop: (row) => ["ARDEL", one.key, row.index]},
     stream: {fields: ["fields"], put: (row) => ["XADD", one.key, "*", ...Object.entries(json(row.fields, "The fields")).flat()], drop: (row) => ["XDEL", one.key, row.id]},
   };
   const editor = editors[one.type], name = (row) => row.field ?? row.member ?? row.id ?? row.index;
@@ -126,8 +127,8 @@ function elements(one, page) {
   const adding = el("div");
   // The question before an element is overwritten: one that is not as it was shown, or one that exists when another is added.
   async function overwrites(row, values) {
-    if (!["hash", "zset", "list"].includes(one.type) || (one.type === "list" && !row)) return null;
-    const [key, field] = {hash: ["field", "value"], zset: ["member", "score"], list: ["index", "value"]}[one.type], wanted = row?.[key] ?? values[key], search = one.type === "list" ? row.value : wanted;
+    if (!["hash", "zset", "list", "array"].includes(one.type) || (one.type === "list" && !row)) return null;
+    const [key, field] = {hash: ["field", "value"], zset: ["member", "score"], list: ["index", "value"], array: ["index", "value"]}[one.type], wanted = row?.[key] ?? values[key], search = one.type === "list" ? row.value : wanted;
     let now;
     for (let after = ""; after !== null && !now;) {
       const page_ = (await current(fake, one.id, {search, after, limit: 500}))?.elements ?? {items: [], next: null};
@@ -138,7 +139,7 @@ function elements(one, page) {
   }
   function edit(row) {
     const given = row ?? {};
-    adding.replaceChildren(form(row ? `Edit ${name(row)}` : "Add an element", row ? "Save" : "Add", editor.fields.map((field) => ({name: field, label: field, value: row ? given[field] : undefined, wide: true, fixed: Boolean(row) && ["field", "member"].includes(field), note: field === "fields" ? '{"name": "value"}' : "", needed: field !== "value"})),
+    adding.replaceChildren(form(row ? `Edit ${name(row)}` : "Add an element", row ? "Save" : "Add", editor.fields.map((field) => ({name: field, label: field, value: row ? given[field] : undefined, wide: true, fixed: Boolean(row) && ["field", "member", "index"].includes(field), note: field === "fields" ? '{"name": "value"}' : "", needed: field !== "value"})),
       async (values) => { await run(fake, ...editor.put({...(row && one.type === "list" ? {index: row.index} : {}), ...values})); if (row) edit(); document.activeElement.blur(); return done(row ? "Saved." : "Added."); }, {open: Boolean(row), overwrites: (values) => overwrites(row, values)}));
     if (row) adding.querySelector("input:not([readonly])").focus();
   }
@@ -170,7 +171,7 @@ export function split(line) {
   return (line.match(WORD) ?? []).map((word) => word.replace(/"((?:\\.|[^"\\])*)"|'([^']*)'/g, (_, double, single) => single ?? plain_(double)));
 }
 
-const PAIRED = new Set(["HGETALL", "CONFIG GET", "HRANDFIELD", "XINFO STREAM"]), SCORED = /WITHSCORES/i, MOST = 200;
+const PAIRED = new Set(["ARINFO", "HGETALL", "CONFIG GET", "HRANDFIELD", "XINFO STREAM"]), SCORED = /WITHSCORES/i, MOST = 200;
 // Shows a reply like redis-cli, which distinguishes integers, nil and arrays from strings.
 export function typed(line, value) {
   const name = line[0].toUpperCase(), both = `${name} ${(line[1] ?? "").toUpperCase()}`;

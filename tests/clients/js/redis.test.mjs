@@ -90,6 +90,80 @@ describe("single commands", () => {
     assert.equal(await redis.json.del("j", "$.a"), 1);
   });
 
+  test("arrays: values, ranges and holes", needs("ARSET"), async () => {
+    assert.equal(await redis.arset("array", 0, "a", { b: 1 }), 2);
+    assert.equal(await redis.armset("array", { 0: "A", 5: 7 }), 1);
+    assert.equal(await redis.armset("array", [[1, "b"], ["6", "g"]]), 1);
+    assert.equal(await redis.arget("array", 5), 7);
+    assert.equal(await redis.arget("array", 3), null);
+    assert.deepEqual(await redis.armget("array", 6, 3, 0), ["g", null, "A"]);
+    assert.deepEqual(await redis.argetrange("array", 6, 4), ["g", 7, null]);
+    assert.deepEqual(await redis.argetrange("none", 0, 1), [null, null]);
+    assert.deepEqual(await redis.arscan("array", 1, 100), [["1", "b"], ["5", 7], ["6", "g"]]);
+    assert.deepEqual(await redis.arscan("array", 0, 100, { limit: 1 }), [["0", "A"]]);
+    assert.equal(await redis.arcount("array"), 4);
+    assert.equal(await redis.arlen("array"), "7");
+    assert.equal(await redis.type("array"), "array");
+    assert.equal(await redis.ardel("array", 6, 6, 99), 1);
+    assert.equal(await redis.ardelrange("array", [0, 2], [4, 9]), 3);
+    assert.equal(await redis.exists("array"), 0);
+    await assert.rejects(redis.argetrange("array", 0, 1000000), /range exceeds maximum of 1000000/);
+    await assert.rejects(redis.arset("array", -1, "x"), /ERR invalid array index/);
+  });
+
+  test("arrays: appending", needs("ARSET"), async () => {
+    assert.equal(await redis.arinsert("log", "a", "b"), "1");
+    assert.equal(await redis.arnext("log"), "2");
+    assert.equal(await redis.arseek("log", 5), 1);
+    assert.equal(await redis.arseek("none", 5), 0);
+    assert.equal(await redis.arinsert("log", "f"), "5");
+    assert.deepEqual(await redis.arlastitems("log", 2), [null, "f"]);
+    assert.equal(await redis.arring("ring", 3, "a", "b", "c"), "2");
+    assert.equal(await redis.arring("ring", 3, "d"), "0");
+    assert.deepEqual(await redis.arlastitems("ring", 3, { rev: true }), ["d", "c", "b"]);
+    const info = await redis.arinfo("ring");
+    assert.deepEqual(info, {
+      len: "3", count: 3, sliceSize: 4096, slices: 1, directorySize: 1, superDirEntries: 0,
+      nextInsertIndex: "1",
+    });
+    const full = await redis.arinfo("ring", { full: true });
+    assert.deepEqual([full.denseSlices, full.sparseSlices, full.avgSparseSize], [0, 1, 3]);
+    await assert.rejects(redis.arinfo("none"), /no such key/);
+  });
+
+  test("arrays: large indexes are strings", needs("ARSET"), async () => {
+    const high = "18446744073709551613";
+    assert.equal(await redis.arset("high", high, "x"), 1);
+    assert.equal(await redis.arlen("high"), "18446744073709551614");
+    assert.deepEqual(await redis.arscan("high", 0, "18446744073709551614"), [[high, "x"]]);
+    assert.deepEqual(await redis.argrep("high", "-", "+", { predicates: [{ exact: "x" }] }), [high]);
+    assert.equal(await redis.arseek("high", high), 1);
+    assert.equal(await redis.arnext("high"), high);
+    assert.equal(await redis.arinsert("high", "y"), high);
+    assert.equal(await redis.arinsert("high", "z"), "18446744073709551614");
+    assert.equal(await redis.arnext("high"), null);
+    await assert.rejects(redis.arinsert("high", "q"), /insert index overflow/);
+    assert.equal((await redis.arinfo("high")).len, "18446744073709551615");
+  });
+
+  test("arrays: searching and arithmetic", needs("ARSET"), async () => {
+    await redis.arset("lines", 0, "error: disk", "ok", "ERROR: net", "apricot");
+    const found = (options) => redis.argrep("lines", "-", "+", options);
+    assert.deepEqual(await found({ predicates: [{ match: "error" }], noCase: true }), ["0", "2"]);
+    assert.deepEqual(await found({ predicates: [{ exact: "ok" }, { exact: "apricot" }], limit: 1 }), ["1"]);
+    assert.deepEqual(await found({ predicates: [{ re: "^[a-z]+$" }], withValues: true }), [["1", "ok"], ["3", "apricot"]]);
+    assert.deepEqual(await found({ predicates: [{ glob: "a*" }, { match: "cot" }], combine: "and" }), ["3"]);
+    await redis.arset("numbers", 0, 1, 2, "x", 4.5);
+    assert.equal(await redis.arop("numbers", 0, 3, "SUM"), 7.5);
+    assert.equal(await redis.arop("numbers", 0, 1, "max"), 2);
+    assert.equal(await redis.arop("numbers", 0, 1, "xor"), 3);
+    assert.equal(await redis.arop("numbers", 0, 3, { match: "x" }), 1);
+    assert.equal(await redis.arop("numbers", 2, 2, "SUM"), null);
+    const pipeline = redis.pipeline();
+    pipeline.arinsert("piped", "a").arscan("piped", 0, 9).arop("piped", 0, 9, "USED").arlen("piped");
+    assert.deepEqual(await pipeline.exec(), ["0", [["0", "a"]], 1, "1"]);
+  });
+
   test("errors say which command", async () => {
     await redis.set("word", "x");
     await assert.rejects(redis.incr("word"), /ERR value is not an integer.*command was/);

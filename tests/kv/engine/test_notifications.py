@@ -101,6 +101,15 @@ class TestClasses:
         run("SET k v")
         assert listener.heard == []
 
+    def test_arrays_have_the_events_of_their_commands(self, run: Run, listen: Listen) -> None:
+        listener = listen("Kdgn")
+        run.each("ARSET a 0 x", "ARMSET a 0 y 9 z", "ARSET a 0 y", "ARINSERT a x", "ARRING a 2 y")
+        run.each("ARSEEK a 9", "ARSEEK none 9", "ARDEL a 1", "ARDEL a 1", "ARDELRANGE a 0 5")
+        assert listener.heard == [
+            *("a:new", "a:arset", "a:arset", "a:arset", "a:arinsert", "a:arring", "a:arseek"),
+            *("a:ardel", "a:ardelrange", "a:del"),
+        ]
+
     def test_json_has_events_of_its_own(self, run: Run, listen: Listen) -> None:
         listener = listen("Kd")
         run("JSON.SET", "j", "$", '{"a": [1]}')

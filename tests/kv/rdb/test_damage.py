@@ -15,7 +15,7 @@ from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.rdb import payloads, source
 from pytest_fakecloud.kv.rdb.payloads import read_file, write_file
 from pytest_fakecloud.kv.rdb.source import RdbError, lzf_compress, write_listpack
-from pytest_fakecloud.kv.rdb.types import module_id
+from pytest_fakecloud.kv.rdb.types import ARRAY_MODULE, module_id
 from pytest_fakecloud.kv.settings import KVConfig
 from pytest_fakecloud.kv.values.measures import value_digest
 from tests.budget import cases
@@ -26,7 +26,7 @@ LINES = """SET s hello|SET n 12345|SET z aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
 RPUSH l a b -7 1000|SADD i 1 2 70000|SADD m a b|ZADD zs 1.5 a 2 b
 HSET h f v n 10|HPEXPIREAT h 9000000000000 FIELDS 1 f
 XADD x 1-1 f v|XADD x 2-0 g w h 1|XGROUP CREATE x g 0|XREADGROUP GROUP g ann COUNT 1 STREAMS x >
-JSON.SET j $ {"a":[1]}|PEXPIREAT s 9000000000000"""
+JSON.SET j $ {"a":[1]}|ARRING r 3 a b c d|ARSET sparse 9 x|PEXPIREAT s 9000000000000"""
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def values(engine: Engine) -> list[bytes]:
 
 def test_the_sample_is_in_order(sample: bytes) -> None:
     found = read_file(sample)
-    assert len(found.records) == 10
+    assert len(found.records) == 12
     assert found.libraries == [LIBRARY]
 
 
@@ -92,7 +92,25 @@ def test_damage_under_a_valid_checksum(engine: Engine, values: list[bytes]) -> N
 
 HUGE = b"\x81" + (1 << 62).to_bytes(8, "big")
 JSON_ID = module_id("ReJSON-RL", 3).to_bytes(8, "big")
+ARRAY_ID = module_id(ARRAY_MODULE, 1).to_bytes(8, "big")
+
+
+def array_of(*items: int | bytes) -> bytes:
+    parts = (
+        b"\x02\x81" + item.to_bytes(8, "big") if isinstance(item, int) else b"\x05" + text(item)
+        for item in items
+    )
+    return b"\x07\x81" + ARRAY_ID + b"".join(parts) + b"\x00"
+
+
 HOSTILE = {
+    "an array without values": array_of(0, 0),
+    "an array without anything": array_of(),
+    "an array with an index twice": array_of(0, 0, 7, b"a", 7, b"b"),
+    "an array with an index that is too high": array_of(0, 0, 2**64 - 1, b"a"),
+    "an array with an index without a value": array_of(0, 0, 7, b"a", 8),
+    "an array with a value without an index": array_of(0, 0, b"a", 7),
+    "an array with another item": array_of(0, 0, 7, b"a", b"b", b"c"),
     "a string of 2^62 bytes": b"\x00" + HUGE,
     "a list of 2^62 strings": b"\x01" + HUGE + b"\x01a",
     "a set of a million strings": b"\x02" + count(10**6) + b"\x01a" * 99,

@@ -74,6 +74,14 @@ class TestModules:
         run("RESTORE", "copy", "0", payload)
         assert run("JSON.GET copy") == b'{"a":[1,2.5,"x"]}'
 
+    def test_arrays_keep_the_cursor_and_the_size_of_a_ring(self, run: Run) -> None:
+        run("ARRING k 3 a b c d")
+        payload = run("DUMP k")
+        run("RESTORE", "copy", "0", payload)
+        assert run("ARGETRANGE copy 0 2") == [b"d", b"b", b"c"]
+        assert run("ARRING copy 3 e") == 1
+        assert run("DUMP k") == payload
+
     @pytest.mark.dialect("redis")
     def test_restoring_an_unknown_type_is_refused(self, run: Run) -> None:
         for name in (bytes(8), module_id("ReJSON-RL", 2).to_bytes(8, "big")):

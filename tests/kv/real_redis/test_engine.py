@@ -344,6 +344,14 @@ class TestFake:
         with pytest.raises(ContractError, match=r"holds a zset, not a hash: read it with scores"):
             server.hash("board")
 
+    def test_arrays_can_be_read(self, server: KVServer) -> None:
+        if server.execute("COMMAND", "INFO", "ARSET") == [None]:
+            pytest.skip("the server has no arrays")
+        values = {"array": {0: "a", 2**64 - 2: "b"}}
+        server.load(values)
+        assert server.contents() == values
+        assert server.array("array") == values["array"]
+
     def test_ttl(self, server: KVServer) -> None:
         server.execute("SET", "k", "v", "EX", 100)
         assert 98 < server.ttl("k") <= 100

@@ -35,7 +35,7 @@ import pytest
 
 from pytest_fakecloud.kv.engine.sessions import Waiter
 from pytest_fakecloud.kv.errors import WRONGTYPE, CommandError
-from pytest_fakecloud.kv.reply import NIL_ARRAY, Blocked, Status, Verbatim, double_text
+from pytest_fakecloud.kv.reply import NIL_ARRAY, BigNumber, Blocked, Status, Verbatim, double_text
 from tests import notations
 from tests.kv.conftest import Run, argv
 
@@ -145,12 +145,12 @@ def _value(value: Any) -> Any:
 
 
 def shown(reply: Any) -> Any:
-    """Return a reply in the shapes of RESP2: doubles as strings."""
+    """Return a reply in the shapes of RESP2: doubles and big numbers as strings."""
     if isinstance(reply, float):
         return double_text(reply)
     if isinstance(reply, list):
         return [shown(item) for item in reply]
-    return reply.text if isinstance(reply, Verbatim) else reply
+    return reply.text if isinstance(reply, BigNumber | Verbatim) else reply
 
 
 class _Play:

@@ -22,6 +22,7 @@ from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.reply import Blocked
 from pytest_fakecloud.kv.report.history import Command, Expiries
 from pytest_fakecloud.kv.table.registry import CommandSpec, spec_of
+from pytest_fakecloud.kv.values.array import ArrayValue
 from pytest_fakecloud.kv.values.containers import HashValue, QuickList, SetValue
 from pytest_fakecloud.kv.values.measures import ENTRY, content_size, usage
 from pytest_fakecloud.kv.values.stream import Stream
@@ -179,6 +180,8 @@ def measured(value: Any) -> int:
         return sum(8 + sum(map(len, words)) for _, words in value.range())
     if isinstance(value, QuickList | SetValue):
         return sum(map(len, value))
+    if isinstance(value, ArrayValue):
+        return sum(len(item) for _, item in value)
     return content_size(value)
 
 
@@ -200,11 +203,15 @@ def test_no_command_changes_the_shared_empty_values(
     for line in sorted({line for scenario in played for line, _ in scenario}):
         words = argv((line,))
         spec = spec_of([word.decode("latin-1") for word in words])
-        if spec is None or spec.group not in ("geo", "hash", "list", "set", "sorted-set", "stream"):
+        if spec is None or spec.group not in (
+            *("array", "geo", "hash", "list", "set", "sorted-set", "stream"),
+        ):
             continue
         run("FLUSHALL")
         with suppress(CommandError):
             run.engine.execute(run.session, words)
         for kind, value in shared.items():
             assert pickle.dumps(value) == pickle.dumps(kind()), line
-    assert {kind.type_name for kind in shared} == {"hash", "list", "set", "stream", "zset"}
+    assert {kind.type_name for kind in shared} == {
+        *("array", "hash", "list", "set", "stream", "zset")
+    }
