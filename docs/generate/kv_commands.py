@@ -11,8 +11,8 @@ from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec, function_o
 _TITLES = {
     "string": "String", "bitmap": "Bitmap", "hash": "Hash", "list": "List", "set": "Set",
     "sorted-set": "Sorted set", "geo": "Geo", "hyperloglog": "HyperLogLog", "stream": "Streams",
-    "json": "JSON", "search": "Search", "generic": "Generic", "scripting": "Scripting",
-    "transactions": "Transactions", "pubsub": "Pub/Sub", "connection": "Connection",
+    "json": "JSON", "search": "Search", "vector": "Vector", "generic": "Generic",
+    "scripting": "Scripting", "transactions": "Transactions", "pubsub": "Pub/Sub", "connection": "Connection",
     "server": "Server", "cluster": "Cluster",
 }  # fmt: skip
 

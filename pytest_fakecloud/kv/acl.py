@@ -308,7 +308,7 @@ CATEGORIES = (
     "connection", "transaction", "scripting",
 )  # fmt: skip
 """The categories of commands in the order of ACL CAT, without the ``@`` sign."""
-_MORE_CATEGORIES = ("json", "search")
+_MORE_CATEGORIES = ("json", "search", "vector")
 """Categories of commands that only servers with modules have."""
 
 

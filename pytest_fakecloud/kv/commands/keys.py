@@ -181,7 +181,7 @@ def dump_(session: Session, args: Args) -> Reply:
     value = session.db.lookup(args[0])
     if value is None:
         return None
-    if type_name(value) == "search":
+    if type_name(value) in ("search", "vector"):
         raise CommandError(errors.NO_DUMP_OF_INDEX)
     from ..rdb import payloads  # imported here because it is rarely needed
 

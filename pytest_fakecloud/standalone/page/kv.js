@@ -109,6 +109,7 @@ function elements(one, page) {
     list: {fields: ["value"], put: (row) => row.index === undefined ? ["RPUSH", one.key, row.value] : ["LSET", one.key, row.index, row.value]},
     set: {fields: ["member"], put: (row) => ["SADD", one.key, row.member], drop: (row) => ["SREM", one.key, row.member]},
     zset: {fields: ["member", "score"], put: (row) => ["ZADD", one.key, row.score, row.member], drop: (row) => ["ZREM", one.key, row.member]},
+    vector: {fields: ["id", "vector"], put: (row) => { const numbers = json(row.vector, "The vector"); return ["VECTOR.ADD", one.key, row.id, "VALUES", String(numbers.length), ...numbers.map(String)]; }, drop: (row) => ["VECTOR.DEL", one.key, row.id]},
     stream: {fields: ["fields"], put: (row) => ["XADD", one.key, "*", ...Object.entries(json(row.fields, "The fields")).flat()], drop: (row) => ["XDEL", one.key, row.id]},
   };
   const editor = editors[one.type], name = (row) => row.field ?? row.member ?? row.id ?? row.index;
@@ -117,7 +118,7 @@ function elements(one, page) {
   function show(found) {
     const last = found.first + found.items.length - 1;
     redraw(place, el("p", {class: "soft", role: "status"}, found.items.length ? `${number(found.first)}–${number(last)} of ${number(found.matching)}` : "No element matches."),
-      table("elements", [...one.columns, editor.drop || one.type === "list" ? "" : null].filter((text) => text !== null), found.items, (row) => [...one.columns.map((column) => column === "id" ? [row.id, el("br"), el("span", {class: "soft"}, new Date(Number(row.id.split("-")[0])).toISOString().slice(0, 19).replace("T", " "))] : short(row[column], 500)),
+      table("elements", [...one.columns, editor.drop || one.type === "list" ? "" : null].filter((text) => text !== null), found.items, (row) => [...one.columns.map((column) => column === "id" && one.type === "stream" ? [row.id, el("br"), el("span", {class: "soft"}, new Date(Number(row.id.split("-")[0])).toISOString().slice(0, 19).replace("T", " "))] : short(row[column], 500)),
         el("span", {class: "tools"}, editor.fields.includes("value") || one.type === "zset" ? el("button", {type: "button", "aria-label": `Edit ${name(row)}`, onclick: async () => { if (!isTyped(adding) || await confirmed("Discard what you have typed? It was not sent.", "Discard")) edit(row); }}, "Edit") : null,
           editor.drop ? act("Remove", `Remove ${name(row)}`, () => run(handle, ...editor.drop(row))) : null)]),
       found.previous || found.next ? tools([["← Previous", "before", found.previous], ["Next →", "after", found.next]].map(([text, which, cursor]) =>
@@ -138,7 +139,7 @@ function elements(one, page) {
   }
   function edit(row) {
     const given = row ?? {};
-    adding.replaceChildren(form(row ? `Edit ${name(row)}` : "Add an element", row ? "Save" : "Add", editor.fields.map((field) => ({name: field, label: field, value: row ? given[field] : undefined, wide: true, fixed: Boolean(row) && ["field", "member"].includes(field), note: field === "fields" ? '{"name": "value"}' : "", needed: field !== "value"})),
+    adding.replaceChildren(form(row ? `Edit ${name(row)}` : "Add an element", row ? "Save" : "Add", editor.fields.map((field) => ({name: field, label: field, value: row ? given[field] : undefined, wide: true, fixed: Boolean(row) && ["field", "member"].includes(field), note: {fields: '{"name": "value"}', vector: "[0.5, 1]"}[field] ?? "", needed: field !== "value"})),
       async (values) => { await run(handle, ...editor.put({...(row && one.type === "list" ? {index: row.index} : {}), ...values})); if (row) edit(); document.activeElement.blur(); return done(row ? "Saved." : "Added."); }, {open: Boolean(row), overwrites: (values) => overwrites(row, values)}));
     if (row) adding.querySelector("input:not([readonly])").focus();
   }
