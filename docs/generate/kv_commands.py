@@ -12,8 +12,8 @@ _TITLES = {
     "string": "String", "bitmap": "Bitmap", "hash": "Hash", "list": "List", "set": "Set",
     "sorted-set": "Sorted set", "geo": "Geo", "hyperloglog": "HyperLogLog", "stream": "Streams",
     "json": "JSON", "search": "Search", "vector": "Vector", "generic": "Generic",
-    "scripting": "Scripting", "transactions": "Transactions", "pubsub": "Pub/Sub", "connection": "Connection",
-    "server": "Server", "cluster": "Cluster",
+    "scripting": "Scripting", "transactions": "Transactions", "pubsub": "Pub/Sub",
+    "connection": "Connection", "server": "Server", "cluster": "Cluster",
 }  # fmt: skip
 
 _HEAD = """\
