@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from .buckets import BUCKETS, Aggregations
+from .composite import composite
 from .index import SearchIndex
 from .metrics import METRICS, Arguments, Compute
 from .schema import SearchError
+
+_BUCKETS = {**BUCKETS, "$composite": composite}
 
 
 def parse_aggregations(
@@ -26,7 +29,7 @@ def _read(index: SearchIndex, alias: str, aggregation: Any, is_top: bool) -> Com
         raise SearchError(f"Aggregation '{alias}' must have exactly one operator")
     operator = operators[0]
     arguments = aggregation[operator]
-    if operator not in METRICS and operator not in BUCKETS:
+    if operator not in METRICS and operator not in _BUCKETS:
         raise SearchError(f"Aggregation '{alias}' has unknown operator '{operator}'")
     if not isinstance(arguments, dict):
         raise SearchError(f"Aggregation '{alias}' operator '{operator}' must be a JSON object")
@@ -41,6 +44,6 @@ def _read(index: SearchIndex, alias: str, aggregation: Any, is_top: bool) -> Com
             raise SearchError(f"Aggregation '{alias}' $aggs must be a JSON object")
         if operator == "$facet" and ("$aggs" in aggregation or not is_top):
             raise args.error("cannot be used with $aggs")
-        compute = BUCKETS[operator](index, args, parse_aggregations(index, below, is_top=False))
+        compute = _BUCKETS[operator](index, args, parse_aggregations(index, below, is_top=False))
     args.reject_rest()
     return compute

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from ...core.budget import spend
 from ..algorithms.linear_regex import LinearRegex, RegexError
+from ..reply import Bool
 from .index import SearchIndex
 from .metrics import (
     NUMERIC,
@@ -31,7 +32,7 @@ from .schema import FROM_JSON, FieldSpec, date_ms
 _MAX_BUCKETS = 65_000
 """Maximum number of buckets in a reply, as in Tantivy."""
 _STEPS_PER_BUCKET = 20
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Aggregations: TypeAlias = dict[str, Compute]
 _Groups: TypeAlias = dict[Any, DocumentNumbers]
@@ -54,12 +55,12 @@ def _parse_order(args: Arguments, allowed: Callable[[str], bool]) -> tuple[str, 
     return key, word == "desc"
 
 
-def _check_count(args: Arguments, buckets: int) -> None:
+def check_count(args: Arguments, buckets: int) -> None:
     if buckets > _MAX_BUCKETS:
         raise args.error(f"makes more than {_MAX_BUCKETS} buckets")
 
 
-def _bucket_reply(head: list[Any], numbers: DocumentNumbers, subs: Aggregations) -> list[Any]:
+def bucket_reply(head: list[Any], numbers: DocumentNumbers, subs: Aggregations) -> list[Any]:
     return [*head, b"docCount", len(numbers), *_sub_replies(numbers, subs)]
 
 
@@ -70,7 +71,7 @@ def _sub_replies(numbers: DocumentNumbers, subs: Aggregations) -> list[Any]:
 
 def _rfc3339(ms: float) -> bytes:
     try:
-        moment = _EPOCH + timedelta(milliseconds=ms)
+        moment = EPOCH + timedelta(milliseconds=ms)
     except OverflowError:
         return b""
     return moment.isoformat(timespec="milliseconds").replace(".000+", "+").replace(
@@ -153,7 +154,7 @@ def _term_filter(
         expression = LinearRegex(wanted)
     except RegexError as error:
         raise args.error(f"has a regular expression as '{name}' that {error}") from None
-    return lambda term: expression.fullmatch(_term_head(spec, term)[-1].decode())
+    return lambda term: expression.fullmatch(term_head(spec, term)[-1].decode())
 
 
 _MISSING = {"DATE": "an RFC 3339 string", "BOOL": "true or false", "KEYWORD": "a string"}
@@ -171,10 +172,10 @@ def _missing(args: Arguments, spec: FieldSpec) -> Any:
     return float(value) if spec.kind == "F64" and is_number(value) else value
 
 
-def _term_head(spec: FieldSpec, term: Any) -> list[Any]:
+def term_head(spec: FieldSpec, term: Any) -> list[Any]:
     """Return the start of a bucket: its key, which for booleans is followed by a readable form."""
     if spec.kind == "BOOL":
-        return [b"key", b"1" if term else b"0", b"keyAsString", b"true" if term else b"false"]
+        return [b"key", Bool(term), b"keyAsString", b"true" if term else b"false"]
     if spec.kind == "DATE":
         return [b"key", _rfc3339(term)]
     return [b"key", term.encode() if isinstance(term, str) else format_number(term)]
@@ -201,10 +202,10 @@ def _terms(index: SearchIndex, args: Arguments, subs: Aggregations) -> Compute:
         chosen = [term for term in frequent if includes(term) and not excludes(term)]
         chosen.sort(key=_rank_of(order_key, groups, subs), reverse=descends)
         shown = chosen[:size]
-        _check_count(args, len(shown))
+        check_count(args, len(shown))
         return [
             b"buckets",
-            [_bucket_reply(_term_head(spec, term), groups[term], subs) for term in shown],
+            [bucket_reply(term_head(spec, term), groups[term], subs) for term in shown],
             *(b"sumOtherDocCount", sum(len(groups[term]) for term in chosen[size:])),
             *(b"docCountErrorUpperBound", 0),
         ]
@@ -250,7 +251,7 @@ def _ranges(index: SearchIndex, args: Arguments, subs: Aggregations) -> Compute:
     given = args.take("ranges", "an array of {key?, from?, to?}", _is_ranges, REQUIRED)
     keyed = args.take_flag("keyed", False)
     bounds = _without_holes(args, given)
-    _check_count(args, len(bounds))
+    check_count(args, len(bounds))
     lows = [low for _, low, _ in bounds]
 
     def compute(numbers: DocumentNumbers) -> list[Any]:
@@ -330,12 +331,12 @@ def _histogram_of(
             if extended is not None:
                 ends += [at for at in map(interval_of, extended) if at is not None]
             if ends:
-                _check_count(args, max(ends) - min(ends) + 1)
+                check_count(args, max(ends) - min(ends) + 1)
                 steps = list(range(min(ends), max(ends) + 1))
         steps = [at for at in steps if len(groups.get(at, ())) >= least]
-        _check_count(args, len(steps))
+        check_count(args, len(steps))
         buckets = [
-            _bucket_reply(head(at * interval + offset), groups.get(at, []), subs) for at in steps
+            bucket_reply(head(at * interval + offset), groups.get(at, []), subs) for at in steps
         ]
         return _buckets_reply(buckets, keyed)
 
@@ -355,7 +356,7 @@ _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SPAN = re.compile(r"([+-]?)(\d{1,15})(ms|s|m|h|d)", re.ASCII)
 
 
-def _span_ms(text: Any) -> int | None:
+def span_ms(text: Any) -> int | None:
     found = _SPAN.fullmatch(text) if isinstance(text, str) else None
     if found is None:
         return None
@@ -368,13 +369,13 @@ def _date_histogram(index: SearchIndex, args: Arguments, subs: Aggregations) -> 
     span = args.take(
         "fixedInterval",
         "a span such as 30s, 1m, 1h or 1d",
-        lambda value: (_span_ms(value) or 0) > 0,
+        lambda value: (span_ms(value) or 0) > 0,
         REQUIRED,
     )
     shift = args.take(
-        "offset", "a span such as 6h or -30m", lambda value: _span_ms(value) is not None, "0ms"
+        "offset", "a span such as 6h or -30m", lambda value: span_ms(value) is not None, "0ms"
     )
-    interval, offset = _span_ms(span) or 1, _span_ms(shift) or 0
+    interval, offset = span_ms(span) or 1, span_ms(shift) or 0
     return _histogram_of(args, column, interval, offset, subs, is_date=True)
 
 

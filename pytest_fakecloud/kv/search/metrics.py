@@ -73,6 +73,10 @@ class Arguments:
     def take_number(self, name: str, default: Any = None) -> Any:
         return self.take(name, "a number", is_number, default)
 
+    def take_choice(self, name: str, words: tuple[str, ...]) -> Any:
+        """Consume an argument that is one of some words, by default the first."""
+        return self.take(name, " or ".join(words), lambda value: value in words, words[0])
+
     def take_flag(self, name: str, default: bool) -> Any:
         return self.take(name, "true or false", lambda value: isinstance(value, bool), default)
 
@@ -99,9 +103,15 @@ def is_number(value: Any) -> bool:
 
 
 def column_of(
-    index: SearchIndex, args: Arguments, allowed: tuple[str, ...]
+    index: SearchIndex,
+    args: Arguments,
+    allowed: tuple[str, ...],
+    always_fast: tuple[str, ...] = ("KEYWORD", "FACET"),
 ) -> tuple[FieldSpec, dict[int, tuple[Any, ...]]]:
-    """Return the field of an aggregation and its values by document, or raise an error."""
+    """Return the field of an aggregation and its values by document, or raise an error.
+
+    ``always_fast`` are the types of fields that need no option FAST.
+    """
     name = args.take_string("field")
     if name is None:
         # This is the vendor's error message.
@@ -114,7 +124,7 @@ def column_of(
             f"Aggregation '{args.alias}' field '{name}' of type {spec.kind} cannot be used with "
             f"{args.operator}"
         )
-    if "FAST" not in spec.options and spec.kind not in ("KEYWORD", "FACET"):
+    if "FAST" not in spec.options and spec.kind not in always_fast:
         # This is the vendor's error message.
         raise args.error(f"requires field '{name}' to be FAST")
     return spec, index.values(name).of
@@ -166,6 +176,18 @@ def _average(values: Values) -> float | None:
 
 def _total(values: Values) -> float:
     return sum(values) if all(value.__class__ is int for value in values) else _fsum(values)
+
+
+def _sum(index: SearchIndex, args: Arguments) -> Compute:
+    collect = _values(index, args, (*NUMERIC, "BOOL"))
+    is_null_without_values = args.take_flag("nullIfNoMatch", False)
+
+    def compute(numbers: DocumentNumbers) -> list[Any]:
+        values = collect(numbers)
+        is_null = is_null_without_values and not values
+        return [b"value", None if is_null else format_number(_total(values))]
+
+    return compute
 
 
 def _extreme(pick: Callable[[Values], Any]) -> Callable[[Values], float | None]:
@@ -257,7 +279,7 @@ def _percentiles(index: SearchIndex, args: Arguments) -> Compute:
 
 METRICS: dict[str, Callable[[SearchIndex, Arguments], Compute]] = {
     "$avg": _single(_average, (*NUMERIC, "BOOL")),
-    "$sum": _single(lambda values: _total(values) if values else None, (*NUMERIC, "BOOL")),
+    "$sum": _sum,
     "$min": _single(_extreme(min), (*NUMERIC, "BOOL")),
     "$max": _single(_extreme(max), (*NUMERIC, "BOOL")),
     "$count": _single(len, (*NUMERIC, "BOOL", "KEYWORD")),

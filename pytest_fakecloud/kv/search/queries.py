@@ -159,31 +159,44 @@ def _ranked(index: SearchIndex, query: Query, columns: list[_Column], found: Mat
     return heapq.nsmallest(count, scores.items(), key=lambda match: (-match[1], match[0]))
 
 
-def _by_field(postings: ValuePostings, found: Matches, count: int, ascending: bool) -> _Ranked:
+def _by_field(postings: ValuePostings, matches: Matches, count: int, ascending: bool) -> _Ranked:
     """Return the first matches by the value of a field. Documents without a value come last."""
-    walks = len(found) * _WALK_RATIO > len(postings.of)
-    ranked = (_by_walking if walks else _by_sorting)(postings, found, count, ascending)
+    walks = len(matches) * _WALK_RATIO > len(postings.of)
+    ranked = (_by_walking if walks else _by_sorting)(postings, matches, count, ascending)
     if len(ranked) < count:
-        without = (number for number in found if number not in postings.of)
+        without = (number for number in matches if number not in postings.of)
         ranked += [(number, 0.0) for number in heapq.nsmallest(count - len(ranked), without)]
     return ranked
 
 
-def _by_sorting(postings: ValuePostings, found: Matches, count: int, ascending: bool) -> _Ranked:
-    sign, values = 1 if ascending else -1, postings.of
+def _by_sorting(postings: ValuePostings, matches: Matches, count: int, ascending: bool) -> _Ranked:
+    values = postings.of
     # Compare the values themselves, because large integers are not exact as floats.
-    numbers = (number for number in found if number in values)
-    ranked = heapq.nsmallest(count, numbers, key=lambda number: (sign * values[number][0], number))
-    return [(number, float(values[number][0])) for number in ranked]
+    numbers = [number for number in matches if number in values]
+    if ascending:
+        ranked = heapq.nsmallest(count, numbers, key=lambda number: (values[number][0], number))
+    else:
+        ranked = heapq.nlargest(count, numbers, key=lambda number: (values[number][0], -number))
+    return [(number, _order_score(values[number][0])) for number in ranked]
 
 
-def _by_walking(postings: ValuePostings, found: Matches, count: int, ascending: bool) -> _Ranked:
+def _order_score(value: Any) -> float:
+    """Return the score of a hit that is ordered by a value: the value itself, or 0 for a string.
+
+    The latter is decided here.
+    """
+    return 0.0 if isinstance(value, str) else float(value)
+
+
+def _by_walking(postings: ValuePostings, matches: Matches, count: int, ascending: bool) -> _Ranked:
     values = postings.in_order()
     ranked: _Ranked = []
     for value in values if ascending else reversed(values):
         documents = postings.numbers[value]
-        here = (each for each in documents if each in found and postings.of[each][0] == value)
-        ranked += [(number, float(value)) for number in sorted(here)]
+        having = (
+            number for number in documents if number in matches and postings.of[number][0] == value
+        )
+        ranked += [(number, _order_score(value)) for number in sorted(having)]
         if len(ranked) >= count:
             break
     return ranked[:count]

@@ -34,7 +34,8 @@ from ..values.json import JsonError, JsonValue, parse_json
 KEY_TYPES = {"JSON": "ReJSON-RL", "HASH": "hash", "STRING": "string"}
 """Maps the words that can follow ``ON`` in SEARCH.CREATE to types of keys."""
 _KINDS_WITH = {
-    "FAST": ("U64", "I64", "F64", "DATE", "BOOL"), "NOSTEM": ("TEXT",), "NOTOKENIZE": ("TEXT",),
+    "FAST": ("U64", "I64", "F64", "DATE", "BOOL", "KEYWORD"), "NOSTEM": ("TEXT",),
+    "NOTOKENIZE": ("TEXT",),
 }  # fmt: skip
 RANGED = frozenset({"U64", "I64", "F64", "DATE", "KEYWORD"})
 """Types of fields that support range operators such as ``$gt``."""

@@ -38,12 +38,12 @@ OPERATORS = ["$eq", "$in", "$smart", "$phrase", "$fuzzy", "$regex", "$gt", "$gte
 BOOLEAN = ["$must", "$and", "$should", "$or", "$mustNot"]
 AGGREGATIONS = [
     "$avg", "$sum", "$min", "$max", "$count", "$cardinality", "$stats", "$extendedStats",
-    "$percentiles", "$terms", "$range", "$histogram", "$dateHistogram", "$facet", "$no",
+    "$percentiles", "$terms", "$range", "$histogram", "$dateHistogram", "$facet", "$composite", "$no",
 ]  # fmt: skip
 PROPERTIES = [
     "missing", "sigma", "percents", "keyed", "size", "segmentSize", "minDocCount", "order", "include",
     "exclude", "ranges", "interval", "offset", "hardBounds", "extendedBounds", "fixedInterval", "path",
-    "depth", "showTermDocCountError",
+    "depth", "showTermDocCountError", "sources", "after", "nullIfNoMatch",
 ]  # fmt: skip
 WORDS = [
     "LIMIT", "OFFSET", "ORDERBY", "ASC", "DESC", "SELECT", "NOCONTENT", "HIGHLIGHT", "FIELDS", "TAGS",
