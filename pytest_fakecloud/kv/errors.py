@@ -353,6 +353,10 @@ wrong_json_type = Template(
 BUSYKEY = b"BUSYKEY Target key name already exists."
 NO_DUMP_OF_INDEX = b"ERR an index cannot be dumped: create the index again"
 """The wording is decided here."""
+indexed_stream = Template(
+    "ERR the stream <key> has a search index: drop the index before renaming or copying"
+)
+"""The wording is decided here."""
 BAD_DUMP = b"ERR DUMP payload version or checksum are wrong"
 BAD_DUMP_FORMAT = b"ERR Bad data format"
 DB_INDEX = b"ERR DB index is out of range"

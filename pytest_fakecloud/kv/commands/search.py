@@ -22,7 +22,9 @@ from ..table.syntax import decoded, encoded, parse_float, try_int
 
 @command("SEARCH.CREATE")
 def search_create(session: Session, args: Args) -> Reply:
-    """Create an index of the keys with the given prefixes, including existing keys.
+    """Create an index of the keys with the given prefixes, or of the entries of a stream.
+
+    Existing keys and entries are indexed unless SKIPINITIALSCAN is given.
 
     Returns 1 or, with EXISTSOK, 0 if an index with the same definition exists.
     """
@@ -41,20 +43,26 @@ def search_create(session: Session, args: Args) -> Reply:
     most = session.engine.settings.max_search_indexes
     if most is not None and len(indexes.named) >= most:
         raise SearchError(f"Exceeded max index count of {most}")
+    if definition.stream is not None and indexes.has_stream(definition.stream):
+        raise SearchError(f"Stream {definition.prefixes[0]} already has an index: drop it first")
     index = SearchIndex(definition)
     keyspace.set(name, index, event="")
-    if "SKIPINITIALSCAN" not in flags:
+    if "SKIPINITIALSCAN" in flags:
+        index.follow(keyspace)
+    else:
         index.scan(keyspace, *indexes.delay_from(keyspace.now_ms))
     return 1
 
 
 def _read_definition(words: Words) -> tuple[Definition, set[str]]:
-    kind, language = "", "english"
+    kind, stream, language = "", "", "english"
     prefixes: list[str] = []
     flags: set[str] = set()
     while (word := words.take("SCHEMA").upper()) != "SCHEMA":
         if word == "ON":
             kind = words.one_of("index type", tuple(KEY_TYPES))
+            if kind == "STREAM":
+                stream = words.take("the key of the stream")
         elif word == "PREFIX":
             prefixes = words.counted("prefixes")
         elif word == "LANGUAGE":
@@ -65,7 +73,11 @@ def _read_definition(words: Words) -> tuple[Definition, set[str]]:
             raise SearchError(f"syntax error: unexpected '{word}'")
     if not kind:
         raise SearchError("syntax error: ON is missing")
-    if not prefixes:
+    if kind == "STREAM":
+        if prefixes:
+            raise SearchError("syntax error: ON STREAM takes the key of a stream instead of PREFIX")
+        prefixes = [stream]
+    elif not prefixes:
         raise SearchError("syntax error: PREFIX is missing or has no prefixes")
     fields = []
     while words:
@@ -120,7 +132,7 @@ def search_describe(session: Session, args: Args) -> Reply:
         return None
     index.refresh(session.db, is_read=False)
     definition = index.definition
-    fields = [list(map(encoded, each.words())) for each in definition.fields]
+    fields = [list(map(encoded, spec.words())) for spec in definition.fields]
     return Map([
         b"name", indexes.name_of(args[0]), b"type", definition.kind.encode(),
         b"prefixes", list(map(encoded, definition.prefixes)),

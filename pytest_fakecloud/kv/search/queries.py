@@ -14,7 +14,7 @@ from ..table.syntax import decoded, encoded
 from ..values.json import copy_json, write_json
 from .clauses import Clause, Matches
 from .index import SearchIndex, ValuePostings
-from .schema import Analyzer, Definition, SearchError, source_of, spans
+from .schema import Analyzer, Definition, SearchError, array_in, source_of, spans
 
 MODIFIERS: Mapping[str, Callable[[float], float]] = {
     "NONE": lambda x: x,
@@ -118,12 +118,12 @@ def run_query(
         key = index.documents[number].key
         content = None
         if not query.no_content:
-            value = keyspace.values.get(key)
+            value = index.value_of(keyspace, key)
             source = source_of(definition.kind, value)
             if source is None:
                 # The key was deleted or changed its type, and the index is not refreshed yet.
                 continue
-            if definition.kind == "HASH":
+            if definition.kind in ("HASH", "STREAM"):
                 content = list(_hash_content(source, query.select, markers))
             else:
                 content = list(_json_content(source, value, query.select, markers))
@@ -209,7 +209,16 @@ def _hash_content(
         if name in source:
             mark = markers.get(decoded(name))
             text = bytes(source[name])
-            yield name, text if mark is None else encoded(mark(decoded(text)))
+            yield name, text if mark is None else _marked_string(decoded(text), mark)
+
+
+def _marked_string(text: str, mark: Callable[[str], str]) -> bytes:
+    """Highlight a string of a hash or stream or, if it is a JSON array, the strings in it."""
+    items = array_in(text)
+    if items is None:
+        return encoded(mark(text))
+    marked = _highlight_at_path(copy_json(items), [], mark)
+    return encoded(text) if marked == items else write_json(marked)
 
 
 def _json_content(

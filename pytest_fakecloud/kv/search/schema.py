@@ -2,7 +2,8 @@
 
 If a field of a document is missing or has a value of the wrong type, only that field is left out,
 without an error (specification of the vendor). Decided here: each scalar in an array, at any depth,
-is a separate value.
+is a separate value, also in a string of a hash or a stream that is a JSON array, unless the field is
+BOOL or FACET; of a field that an entry of a stream has twice, the last value is indexed.
 
 Text is tokenized, folded to lower case and stemmed in the steps of Tantivy, which the vendor uses. A
 token is a run of letters and digits. A token of 40 bytes or more is dropped. Other tokens are
@@ -31,7 +32,7 @@ from ..table.syntax import encoded
 from ..values.containers import HashValue
 from ..values.json import JsonError, JsonValue, parse_json
 
-KEY_TYPES = {"JSON": "ReJSON-RL", "HASH": "hash", "STRING": "string"}
+KEY_TYPES = {"JSON": "ReJSON-RL", "HASH": "hash", "STRING": "string", "STREAM": "stream"}
 """Maps the words that can follow ``ON`` in SEARCH.CREATE to types of keys."""
 _KINDS_WITH = {
     "FAST": ("U64", "I64", "F64", "DATE", "BOOL", "KEYWORD"), "NOSTEM": ("TEXT",),
@@ -90,7 +91,10 @@ class FieldSpec:
 
 @dataclass(frozen=True)
 class Definition:
-    """The definition of an index; the constructor raises `SearchError` for contradictions."""
+    """The definition of an index; the constructor raises `SearchError` for contradictions.
+
+    ``prefixes`` are those of its keys or, for an index of a stream's entries, the stream's key.
+    """
 
     kind: str
     prefixes: tuple[str, ...]
@@ -103,32 +107,41 @@ class Definition:
                 f"syntax error: unknown language '{self.language}', expected one of "
                 f"{', '.join(LANGUAGES)}"
             )
-        for one, other in pairwise(sorted(self.prefixes)):
-            if other.startswith(one):
-                raise SearchError(f"prefix '{one}' covers prefix '{other}': pass only the first")
+        for prefix, next_prefix in pairwise(sorted(self.prefixes)):
+            if next_prefix.startswith(prefix):
+                raise SearchError(
+                    f"prefix '{prefix}' covers prefix '{next_prefix}': pass only the first"
+                )
         if len(self.fields) > _MOST_FIELDS:
             raise SearchError(
                 f"an index can have at most {_MOST_FIELDS} fields, not {len(self.fields)}"
             )
-        for name, times in Counter(each.name for each in self.fields).items():
+        for name, times in Counter(spec.name for spec in self.fields).items():
             if times > 1:
                 raise SearchError(f"syntax error: field '{name}' is declared twice")
 
     @cached_property
     def by_name(self) -> dict[str, FieldSpec]:
-        return {each.name: each for each in self.fields}
+        return {spec.name: spec for spec in self.fields}
+
+    @cached_property
+    def stream(self) -> bytes | None:
+        """The key of the stream whose entries are the documents, or None if keys are."""
+        return encoded(self.prefixes[0]) if self.kind == "STREAM" else None
 
     @cached_property
     def _starts(self) -> list[bytes]:
         return sorted(encoded(prefix) for prefix in self.prefixes)
 
     def covers(self, key: bytes) -> bool:
+        if self.stream is not None:
+            return key == self.stream
         # No prefix covers another one, so only the last one that sorts before the key can match.
         at = bisect_right(self._starts, key)
         return at > 0 and key.startswith(self._starts[at - 1])
 
     def described(self) -> dict[str, list[str]]:
-        return {each.name: each.words()[1:] for each in self.fields}
+        return {spec.name: spec.words()[1:] for spec in self.fields}
 
     def analyzer(self, spec: FieldSpec) -> Analyzer:
         return analyzer(self.language, "NOSTEM" not in spec.options, "NOTOKENIZE" in spec.options)
@@ -227,7 +240,10 @@ _NUMBER = re.compile(r"[+-]?(\d++\.?\d*+|\.\d++)([eE][+-]?\d{1,4})?", re.ASCII)
 
 
 class Document(NamedTuple):
-    """The values of a key's fields, for TEXT tuples of tokens; ``size`` is an estimate in bytes."""
+    """The values of a key's fields, for TEXT tuples of tokens; ``size`` is an estimate in bytes.
+
+    The document of an entry of a stream has the entry's ID as its key.
+    """
 
     key: bytes
     fields: dict[str, tuple[Any, ...]]
@@ -235,10 +251,15 @@ class Document(NamedTuple):
 
 
 def source_of(kind: str, value: Any) -> dict[Any, Any] | None:
-    """Return a key's content as a mapping (of a string, its JSON object), or None."""
+    """Return the content of a key, or of an entry's fields, as a mapping, or None.
+
+    Of a string, that is its JSON object.
+    """
     root: Any = None
     if kind == "HASH":
         root = value.fields if isinstance(value, HashValue) else None
+    elif kind == "STREAM":
+        root = None if value is None else dict(zip(value[::2], value[1::2], strict=True))
     elif kind == "JSON":
         root = value.root if isinstance(value, JsonValue) else None
     elif isinstance(value, bytes | bytearray):
@@ -258,28 +279,53 @@ def values_at(root: Any, steps: list[str]) -> Iterator[Any]:
         yield root
 
 
+def array_in(text: str) -> list[Any] | None:
+    """Return the JSON array that a string contains, or None if it contains something else."""
+    if text[:1] != "[":
+        return None
+    try:
+        parsed = parse_json(text.encode("utf-8", "surrogateescape"))
+    except JsonError:
+        return None
+    return parsed if isinstance(parsed, list) else None
+
+
+def _values_in(kind: str, text: str) -> Iterable[Any]:
+    """Return the values in a string of a hash or a stream for a type of field, None for invalid ones."""
+    items = None if kind in ("BOOL", "FACET") else array_in(text)
+    if items is None:
+        return (_FROM_STRING[kind](text),)
+    return map(FROM_JSON[kind], values_at(items, []))
+
+
 def make_document(definition: Definition, key: bytes, value: Any) -> Document | None:
-    """Return the document for a key, or None if the key's value cannot be indexed."""
+    """Return the document for a key, or for the ID and the fields of a stream's entry.
+
+    Returns None if the value cannot be indexed. An entry without a valid field is not a document,
+    and an empty string in it is not a value (the vendor's documentation).
+    """
     source = source_of(definition.kind, value)
     if source is None:
         return None
+    is_entry = definition.stream is not None
     fields: dict[str, tuple[Any, ...]] = {}
     items = 0
     for spec in definition.fields:
-        found: Iterable[Any]
-        if definition.kind == "HASH":
+        converted: Iterable[Any] = ()
+        if is_entry or definition.kind == "HASH":
             raw = source.get(encoded(spec.path))
-            found = () if raw is None else (bytes(raw).decode("utf-8", "replace"),)
-            convert = _FROM_STRING[spec.kind]
+            if raw is not None and (raw or not is_entry):
+                converted = _values_in(spec.kind, bytes(raw).decode("utf-8", "replace"))
         else:
-            found = values_at(source, spec.path.split("."))
-            convert = FROM_JSON[spec.kind]
-        values = tuple(value for value in map(convert, found) if value is not None)
+            converted = map(FROM_JSON[spec.kind], values_at(source, spec.path.split(".")))
+        values = tuple(value for value in converted if value is not None)
         if spec.is_text:
             values = tuple(map(definition.analyzer(spec).tokens, values))
         if values:
             fields[spec.name] = values
             items += sum(map(len, values)) if spec.is_text else len(values)
+    if is_entry and not fields:
+        return None
     return Document(key, fields, len(key) + 8 * items)
 
 

@@ -104,14 +104,19 @@ def _values(values: tuple[Any, ...]) -> list[Any]:
 
 def _not_indexed(keyspace: Keyspace, index: SearchIndex, key: bytes) -> str:
     definition = index.definition
-    value = keyspace.values.get(key)
+    value = index.value_of(keyspace, key)
     if value is None:
-        return "the key does not exist"
-    if not definition.covers(key):
+        is_key = definition.stream is None
+        return (
+            "the key does not exist" if is_key else f"{definition.prefixes[0]!r} has no such entry"
+        )
+    if definition.stream is None and not definition.covers(key):
         return f"its name starts with none of the prefixes {', '.join(definition.prefixes)}"
     if key in index.waiting:
         return "it is not indexed yet; run SEARCH.WAITINDEXING"
     if make_document(definition, key, value) is None:
+        if definition.stream is not None:
+            return "none of its fields could be indexed"
         kind = type_name(value)
         if kind == KEY_TYPES[definition.kind]:
             return "its value is not a JSON object"
@@ -142,7 +147,7 @@ def _key_type(reading: Reading, searches: list[Search], name: object) -> FieldTy
     """
     with reading() as keyspace:
         index = find_index(keyspace, name) if isinstance(name, str) else None
-        if index is None:
+        if index is None or index.definition.stream is not None:
             return TEXT
         prefixes = index.definition.prefixes
     for search in searches:

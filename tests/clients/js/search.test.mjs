@@ -180,6 +180,37 @@ test("hashes have fields of the top only", async () => {
   assert.deepEqual(hits.map((hit) => hit.data), [{ name: "other words", score: 3 }, { name: "Some words", score: 7.5 }]);
 });
 
+test("entries of a stream are searched, and aggregated in pages", async () => {
+  const index = await redis.search.createIndex({
+    name: "ev", dataType: "stream", stream: "events", existsOk: true,
+    schema: s.object({ message: s.string(), severity: s.number("U64"), service: s.keyword() }),
+  });
+  await redis.xadd("events", "1-0", { message: "Payment authorization failed", severity: 4, service: "checkout" });
+  await redis.xadd("events", "2-0", { message: "Order completed", severity: 1, service: ["checkout", "orders"] });
+  await index.waitIndexing();
+  const found = await index.query({ filter: { message: "authorization", severity: { $gte: 3 } } });
+  assert.deepEqual(found.map((hit) => [hit.key, hit.data.severity]), [["1-0", 4]]);
+  assert.deepEqual(keys(await index.query({ filter: { service: "orders" } })), ["2-0"]);
+  const ordered = await index.query({ orderBy: { severity: "ASC" }, select: { message: true } });
+  assert.deepEqual(ordered.map((hit) => [hit.key, hit.data]), [["2-0", { message: "Order completed" }], ["1-0", { message: "Payment authorization failed" }]]);
+  const described = await index.describe();
+  assert.deepEqual([described.dataType, described.prefixes], ["stream", ["events"]]);
+  assert.deepEqual(described.schema, { message: { type: "TEXT" }, severity: { type: "U64", fast: true }, service: { type: "KEYWORD" } });
+
+  const severities = [];
+  for (let after; ;) {
+    const sources = [{ severity: { $terms: { field: "severity" } } }];
+    const { pages } = await index.aggregate({ filter: {}, aggregations: { pages: { $composite: { sources, size: 1, after } } } });
+    if (!pages.buckets.length) break;
+    severities.push(pages.buckets[0].key.severity);
+    after = pages.afterKey;
+  }
+  assert.deepEqual(severities, [1, 4]);
+  await redis.xdel("events", "1-0");
+  await index.waitIndexing();
+  assert.deepEqual(await index.count({ filter: {} }), { count: 1 });
+});
+
 test("an index that is not there", async () => {
   const index = redis.search.index({ name: "none" });
   assert.equal(await index.query({ filter: {} }), null);

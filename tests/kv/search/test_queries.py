@@ -169,6 +169,19 @@ class TestHighlight:
                            "HIGHLIGHT", "FIELDS", 2, "t", "k")  # fmt: skip
         assert to_json(found)[0][2] == [["t", "a <em>Word</em>"], ["k", "<em>a Word</em>"]]
 
+    def test_an_array_in_a_hash(self, bare: Searching) -> None:
+        bare.run("SEARCH.CREATE i ON HASH PREFIX 1 p: SCHEMA a TEXT k KEYWORD")
+        written = '["hello world", "foo & bar", 7]'
+        bare.run("HSET", "p:1", "a", written, "k", '["x","y"]')
+        assert bare.found({"k": "y"}) == bare.found({"a": {"$eq": "bar"}}) == {"p:1"}
+        [[_, _, content]] = to_json(
+            bare.query({"a": {"$eq": "hello"}}, "HIGHLIGHT", "FIELDS", 1, "a")
+        )
+        assert content == [["a", '["<em>hello</em> world","foo & bar",7]'], ["k", '["x","y"]']]
+        [[_, _, content]] = to_json(bare.query({"k": "x"}, "HIGHLIGHT", "FIELDS", 1, "a"))
+        assert content[0] == ["a", written]
+        assert bare.run("HGET p:1 a").decode() == written
+
 
 class TestScoreFunctions:
     def score(self, shop: Searching, line: str, key: str = "p:2") -> float:
