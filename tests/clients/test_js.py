@@ -98,7 +98,7 @@ def test_the_key_value_clients(make: Make, engine: str) -> None:
         assert servers["messages"].execute("PUBSUB", "CHANNELS") == []
 
 
-@pytest.mark.parametrize(("file", "tests"), [("search", 18), ("redis-vector", 3)])
+@pytest.mark.parametrize(("file", "tests"), [("search", 19), ("redis-vector", 3)])
 def test_the_search_and_vector_clients(file: str, tests: int) -> None:
     node.need("@upstash/redis")
     context = Context.alone(seed=1)

@@ -11,10 +11,11 @@ from ..engine.sessions import Session
 from ..errors import WRONGTYPE, CommandError
 from ..reply import Map, Reply
 from ..search.aggregations import parse_aggregations
-from ..search.filters import parse_filter, parse_object
+from ..search.filters import parse_object
 from ..search.index import Indexes, Search, SearchIndex
 from ..search.metrics import format_number
 from ..search.queries import MODIFIERS, FieldValue, Hit, Query, ScoreFunction, run_query
+from ..search.retrievers import parse_query
 from ..search.schema import FIELD_TYPES, KEY_TYPES, Definition, FieldSpec, SearchError
 from ..table.registry import Args, command
 from ..table.syntax import decoded, encoded, parse_float, try_int
@@ -205,42 +206,42 @@ _MOST_HITS, _FARTHEST = 1000, 10_000
 @command("SEARCH.QUERY")
 def search_query(session: Session, args: Args) -> Reply:
     """Return the key, score and content of each document that matches a filter."""
-    found = _find(session, args[0])
+    index = _find(session, args[0])
     options = _read_query(Words(args[2:]))
     if (session.in_exec or session.in_script) and not options.no_content:
         raise SearchError("SEARCH.QUERY needs NOCONTENT in a transaction or a script")
-    if found is None:
+    if index is None:
         return None
-    clause = parse_filter(found.definition, args[1])
-    hits, total = run_query(session.db, found, clause, options)
-    _remember(session, "query", args, found, [decoded(hit.key) for hit in hits], total)
+    clause = parse_query(index.definition, args[1], options.limit, options.offset)
+    hits, total = run_query(session.db, index, clause, options)
+    _remember(session, "query", args, index, [decoded(hit.key) for hit in hits], total)
     return [_shown(hit) for hit in hits]
 
 
 @command("SEARCH.COUNT")
 def search_count(session: Session, args: Args) -> Reply:
     """Return the number of documents that match a filter, or -1 if the index does not exist."""
-    found = _find(session, args[0])
-    if found is None:
+    index = _find(session, args[0])
+    if index is None:
         return -1
-    total = len(parse_filter(found.definition, args[1]).find(found))
-    _remember(session, "count", args, found, [], total)
+    total = len(parse_query(index.definition, args[1], allows_ann=False).find(index))
+    _remember(session, "count", args, index, [], total)
     return total
 
 
 @command("SEARCH.AGGREGATE")
 def search_aggregate(session: Session, args: Args) -> Reply:
     """Return aggregations of the matching documents by alias, or nil if the index does not exist."""
-    found = _find(session, args[0])
-    if found is None:
+    index = _find(session, args[0])
+    if index is None:
         return None
-    clause = parse_filter(found.definition, args[1])
-    wanted = parse_aggregations(found, parse_object(args[2], "aggregations"))
-    numbers = sorted(clause.find(found))
+    clause = parse_query(index.definition, args[1], allows_ann=False)
+    aggregations = parse_aggregations(index, parse_object(args[2], "aggregations"))
+    numbers = sorted(clause.find(index))
     reply = Map()
-    for alias, compute in wanted.items():
+    for alias, compute in aggregations.items():
         reply += [alias.encode(), Map(compute(numbers))]
-    _remember(session, "aggregate", args, found, [], len(numbers))
+    _remember(session, "aggregate", args, index, [], len(numbers))
     return reply
 
 
@@ -256,14 +257,14 @@ def _remember(
 ) -> None:
     """Record a search of the code under test for reports; searches by the test do not count."""
     if session.transport != "local":
-        asked = parse_object(args[1], "filter")
+        filter = parse_object(args[1], "filter")
         pending = len(index.waiting)
-        search = Search(command, decoded(args[0]), asked, keys, total, pending)
+        search = Search(command, decoded(args[0]), filter, keys, total, pending)
         session.engine.searches.append(search)
 
 
 def _shown(hit: Hit) -> Reply:
-    score = shortest_float32(hit.score) if hit.relevance else format_number(hit.score)
+    score = shortest_float32(hit.score) if hit.rounds_score else format_number(hit.score)
     if hit.content is None:
         return [hit.key, score]
     return [hit.key, score, [[path, value] for path, value in hit.content]]

@@ -13,6 +13,7 @@ cached for all words.
 
 from __future__ import annotations
 
+import heapq
 import math
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -59,8 +60,24 @@ def _bm25(weight: float, often: int, length: int, average: float) -> float:
     return weight * (1 + _K1) * often / (often + norm)
 
 
+def best(matches: Matches, count: int | None) -> list[tuple[int, float]]:
+    """Return the best matches, equal ones in indexing order; all of them if the count is None."""
+
+    def rank(match: tuple[int, float]) -> tuple[float, int]:
+        return -match[1], match[0]
+
+    if count is None:
+        return sorted(matches.items(), key=rank)
+    return heapq.nsmallest(count, matches.items(), key=rank)
+
+
 class Clause:
-    """A part of a filter."""
+    """A part of a filter, or a retriever."""
+
+    ranks = False
+    """Whether it determines the order of the documents, so that no option may."""
+    rounds_scores = True
+    """Whether its scores are written as 32-bit floats."""
 
     def find(self, index: SearchIndex) -> Matches:
         """Return the matching documents with their scores. The caller may change the mapping."""

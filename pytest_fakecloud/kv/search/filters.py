@@ -47,8 +47,9 @@ def parse_object(text: bytes, what: str) -> dict[str, Any]:
     return value
 
 
-def parse_filter(definition: Definition, text: bytes) -> Clause:
-    return _Reader(definition).level(parse_object(text, "filter"))
+def filter_of(definition: Definition, parsed: dict[str, Any]) -> Clause:
+    """Convert the parsed JSON of a filter into clauses; raise `SearchError` if it is invalid."""
+    return _Reader(definition).level(parsed)
 
 
 class _Reader:
@@ -108,7 +109,7 @@ class _Reader:
     def _operator(self, spec: FieldSpec, operator: str, operand: Any) -> Clause:
         if operator not in ("$eq", "$in", *_TEXT_OPERATORS):
             raise SearchError(f"Unknown field operator: {operator}")
-        description = f"{spec.name} {operator} {_brief(operand)}"
+        description = f"{spec.name} {operator} {brief_json(operand)}"
         boosted: dict[str, Any] = {}
         if isinstance(operand, dict):
             # Only operators of text can have a boost. The others reject objects below.
@@ -136,7 +137,7 @@ class _Reader:
         if spec.kind not in RANGED:
             raise _unsupported(next(iter(ranges)), spec)
         bounds = {word: _typed(spec, operand) for word, operand in ranges.items()}
-        operators = ", ".join(f"{word} {_brief(operand)}" for word, operand in ranges.items())
+        operators = ", ".join(f"{word} {brief_json(operand)}" for word, operand in ranges.items())
         return Operator(InRange(spec, bounds), f"{spec.name} {operators}")
 
     def _tokens(self, spec: FieldSpec, text: str) -> tuple[str | None, ...]:
@@ -256,7 +257,7 @@ def _typed(spec: FieldSpec, operand: Any) -> Any:
 
 def _string(spec: FieldSpec, operator: str, operand: Any) -> str:
     if not isinstance(operand, str):
-        raise _wrong(f"{operator} of TEXT field '{spec.name}'", "a string", operand)
+        raise _wrong(f"{operator} of {spec.kind} field '{spec.name}'", "a string", operand)
     return operand
 
 
@@ -284,9 +285,10 @@ def _unsupported(operator: str, spec: FieldSpec) -> SearchError:
 
 
 def _wrong(where: str, expected: str, value: Any) -> SearchError:
-    return SearchError(f"{where} takes {expected}; got {_brief(value)}")
+    return SearchError(f"{where} takes {expected}; got {brief_json(value)}")
 
 
-def _brief(value: Any) -> str:
+def brief_json(value: Any) -> str:
+    """Return a value as JSON for a message, cut if it is long."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 80 else text[:77] + "..."

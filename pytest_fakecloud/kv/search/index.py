@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ...core.budget import Budgeted, OverBudget, spend
 from ..engine.keyspace import Keyspace
@@ -20,6 +20,9 @@ from ..table.syntax import encoded
 from ..values.stream import Stream, format_id, make_id
 from ..values.types import type_name
 from .schema import KEY_TYPES, Definition, Document, SearchError, make_document
+
+if TYPE_CHECKING:
+    from ...similarity.table import VectorTable
 
 _STEPS, _STEPS_PER_BYTE = 100, 3
 """Budget steps for a document, and for each byte of its size, where a word has eight bytes."""
@@ -50,6 +53,8 @@ class SearchIndex:
         """The number of each key's document."""
         self._changed: OrderedDict[bytes, None] = OrderedDict()
         self._postings: dict[str, TextPostings | ValuePostings] = {}
+        self._vectors: dict[str, VectorTable[int]] = {}
+        """The embeddings of HYBRID fields by document number, changed together with the postings."""
         self._unposted: deque[int] = deque()
         """The numbers of the newest documents, whose terms and values are not in the postings yet."""
         self._next = 0
@@ -136,6 +141,7 @@ class SearchIndex:
         self._changed.clear()
         self.waiting.clear()
         self._postings = {}
+        self._vectors = {}
         self._unposted.clear()
 
     def release_all(self) -> None:
@@ -164,6 +170,11 @@ class SearchIndex:
                 spec.name: _POSTINGS.get(spec.kind, ValuePostings)()
                 for spec in self.definition.fields
             }
+            self._vectors = {
+                spec.name: _vector_table()
+                for spec in self.definition.fields
+                if spec.kind == "HYBRID"
+            }
             self._unposted.extend(self.documents)
         while self._unposted:
             number = self._unposted.popleft()
@@ -171,6 +182,8 @@ class SearchIndex:
             if document is not None:
                 for name, values in document.fields.items():
                     self._postings[name].add(number, values)
+                for name, vector in document.vectors.items():
+                    self._vectors[name].put(number, vector)
                 spend(_STEPS_PER_BYTE * document.size)
 
     def _add(self, document: Document) -> None:
@@ -192,6 +205,8 @@ class SearchIndex:
         if self._postings and (not self._unposted or number < self._unposted[0]):
             for name, values in document.fields.items():
                 self._postings[name].remove(number, values)
+            for name in document.vectors:
+                self._vectors[name].remove(number)
 
     def text(self, name: str) -> TextPostings:
         found = self._postings[name]
@@ -202,6 +217,10 @@ class SearchIndex:
         found = self._postings[name]
         assert isinstance(found, ValuePostings)
         return found
+
+    def vectors(self, name: str) -> VectorTable[int]:
+        """Return the embeddings of a HYBRID field by document number."""
+        return self._vectors[name]
 
     def column(self, name: str) -> dict[int, tuple[Any, ...]]:
         """Return the values of a fast field by document number; raise `SearchError` for others."""
@@ -219,6 +238,15 @@ class SearchIndex:
             texts = (" ".join(token for token in tokens if token) for tokens in values)
             return f"its '{name}' was indexed as [{' | '.join(texts)}]"
         return f"its '{name}' is {', '.join(map(repr, values))}"
+
+
+def _vector_table() -> VectorTable[int]:
+    # Imported here, because few indexes have embeddings and NumPy takes long to import.
+    from ...similarity.dense import Similarity
+    from ...similarity.hashing import DEFAULT_DIMENSION
+    from ...similarity.table import VectorTable
+
+    return VectorTable(DEFAULT_DIMENSION, Similarity.COSINE)
 
 
 def _entry_id(name: bytes) -> int:
@@ -508,6 +536,7 @@ class FacetPostings(ValuePostings):
 
 _POSTINGS: dict[str, type[TextPostings | ValuePostings]] = {
     "TEXT": TextPostings,
+    "HYBRID": TextPostings,
     "FACET": FacetPostings,
 }
 """The postings of each type of fields; all other types have ``ValuePostings``."""

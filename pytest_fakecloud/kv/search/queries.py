@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from ..engine.keyspace import Keyspace
 from ..table.syntax import decoded, encoded
 from ..values.json import copy_json, write_json
-from .clauses import Clause, Matches
+from .clauses import Clause, Matches, best
 from .index import SearchIndex, ValuePostings
 from .schema import Analyzer, Definition, SearchError, array_in, source_of, spans
 
@@ -92,12 +92,15 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A matching document, with pairs of a path and its JSON. ``relevance``: it has a search score."""
+    """A matching document, with pairs of a path and its JSON.
+
+    The score of a search is written as a 32-bit float, that of an option or a retriever may not be.
+    """
 
     key: bytes
     score: float
     content: list[tuple[bytes, bytes]] | None
-    relevance: bool
+    rounds_score: bool
 
 
 def run_query(
@@ -112,6 +115,9 @@ def run_query(
         columns = [index.column(query.order[0])]
     elif query.function is not None:
         columns = [_numbers(index, each.field) for each in query.function.values]
+    if clause.ranks and (query.order is not None or query.function is not None):
+        raise SearchError(f"{clause} cannot be combined with ORDERBY or SCOREFUNC")
+    rounds_scores = clause.rounds_scores and query.order is None and query.function is None
     found = clause.find(index)
     hits = []
     for number, score in _ranked(index, query, columns, found)[query.offset :]:
@@ -127,7 +133,7 @@ def run_query(
                 content = list(_hash_content(source, query.select, markers))
             else:
                 content = list(_json_content(source, value, query.select, markers))
-        hits.append(Hit(key, score, content, query.order is None and query.function is None))
+        hits.append(Hit(key, score, content, rounds_scores))
     return hits, len(found)
 
 
@@ -156,7 +162,7 @@ def _ranked(index: SearchIndex, query: Query, columns: list[_Column], found: Mat
         for number, relevance in found.items():
             values = [float(column[number][0]) if number in column else None for column in columns]
             scores[number] = query.function.score(relevance, values)
-    return heapq.nsmallest(count, scores.items(), key=lambda match: (-match[1], match[0]))
+    return best(scores, count)
 
 
 def _by_field(postings: ValuePostings, matches: Matches, count: int, ascending: bool) -> _Ranked:

@@ -3,7 +3,8 @@
 If a field of a document is missing or has a value of the wrong type, only that field is left out,
 without an error (specification of the vendor). Decided here: each scalar in an array, at any depth,
 is a separate value, also in a string of a hash or a stream that is a JSON array, unless the field is
-BOOL or FACET; of a field that an entry of a stream has twice, the last value is indexed.
+BOOL or FACET; a HYBRID field has the options of a TEXT field, and one embedding of all its values;
+of a field that an entry of a stream has twice, the last value is indexed.
 
 Text is tokenized, folded to lower case and stemmed in the steps of Tantivy, which the vendor uses. A
 token is a run of letters and digits. A token of 40 bytes or more is dropped. Other tokens are
@@ -17,13 +18,13 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property, lru_cache
 from itertools import chain, groupby, pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from Stemmer import Stemmer
 
@@ -32,15 +33,18 @@ from ..table.syntax import encoded
 from ..values.containers import HashValue
 from ..values.json import JsonError, JsonValue, parse_json
 
+if TYPE_CHECKING:
+    from ...similarity.dense import Floats
+
 KEY_TYPES = {"JSON": "ReJSON-RL", "HASH": "hash", "STRING": "string", "STREAM": "stream"}
 """Maps the words that can follow ``ON`` in SEARCH.CREATE to types of keys."""
 _KINDS_WITH = {
-    "FAST": ("U64", "I64", "F64", "DATE", "BOOL", "KEYWORD"), "NOSTEM": ("TEXT",),
-    "NOTOKENIZE": ("TEXT",),
+    "FAST": ("U64", "I64", "F64", "DATE", "BOOL", "KEYWORD"), "NOSTEM": ("TEXT", "HYBRID"),
+    "NOTOKENIZE": ("TEXT", "HYBRID"),
 }  # fmt: skip
 RANGED = frozenset({"U64", "I64", "F64", "DATE", "KEYWORD"})
 """Types of fields that support range operators such as ``$gt``."""
-FIELD_TYPES = ("TEXT", "U64", "I64", "F64", "BOOL", "DATE", "KEYWORD", "FACET")
+FIELD_TYPES = ("TEXT", "U64", "I64", "F64", "BOOL", "DATE", "KEYWORD", "FACET", "HYBRID")
 
 _MOST_FIELDS = 1000
 """Maximum number of fields of an index (decided here)."""
@@ -77,7 +81,7 @@ class FieldSpec:
 
     @property
     def is_text(self) -> bool:
-        return self.kind == "TEXT"
+        return self.kind in ("TEXT", "HYBRID")
 
     @property
     def is_number(self) -> bool:
@@ -242,12 +246,15 @@ _NUMBER = re.compile(r"[+-]?(\d++\.?\d*+|\.\d++)([eE][+-]?\d{1,4})?", re.ASCII)
 class Document(NamedTuple):
     """The values of a key's fields, for TEXT tuples of tokens; ``size`` is an estimate in bytes.
 
+    ``vectors`` are the embeddings of HYBRID fields.
+
     The document of an entry of a stream has the entry's ID as its key.
     """
 
     key: bytes
     fields: dict[str, tuple[Any, ...]]
     size: int
+    vectors: Mapping[str, Floats] = {}
 
 
 def source_of(kind: str, value: Any) -> dict[Any, Any] | None:
@@ -309,6 +316,7 @@ def make_document(definition: Definition, key: bytes, value: Any) -> Document | 
         return None
     is_entry = definition.stream is not None
     fields: dict[str, tuple[Any, ...]] = {}
+    vectors: dict[str, Floats] = {}
     items = 0
     for spec in definition.fields:
         converted: Iterable[Any] = ()
@@ -319,6 +327,10 @@ def make_document(definition: Definition, key: bytes, value: Any) -> Document | 
         else:
             converted = map(FROM_JSON[spec.kind], values_at(source, spec.path.split(".")))
         values = tuple(value for value in converted if value is not None)
+        text = "\n".join(values).strip() if spec.kind == "HYBRID" else ""
+        if text:
+            vectors[spec.name] = embedding(text)
+            items += len(vectors[spec.name])
         if spec.is_text:
             values = tuple(map(definition.analyzer(spec).tokens, values))
         if values:
@@ -326,7 +338,15 @@ def make_document(definition: Definition, key: bytes, value: Any) -> Document | 
             items += sum(map(len, values)) if spec.is_text else len(values)
     if is_entry and not fields:
         return None
-    return Document(key, fields, len(key) + 8 * items)
+    return Document(key, fields, len(key) + 8 * items, vectors)
+
+
+def embedding(text: str) -> Floats:
+    """Return the vector of a text, which HYBRID fields are searched by."""
+    # Imported here, because few indexes have such fields and NumPy takes long to import.
+    from ...similarity.hashing import hash_dense
+
+    return hash_dense(text)
 
 
 def date_ms(text: str) -> int | None:
@@ -358,6 +378,7 @@ def _whole(low: int, high: int) -> Callable[[Any], int | None]:
 
 FROM_JSON: dict[str, Callable[[Any], Any]] = {
     "TEXT": _string(),
+    "HYBRID": _string(),
     "KEYWORD": _string(),
     "U64": _whole(0, 2**64 - 1),
     "I64": _whole(-(2**63), 2**63 - 1),

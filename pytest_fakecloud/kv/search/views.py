@@ -14,8 +14,8 @@ from ...core.matching import Field, Query
 from ..engine.keyspace import Keyspace
 from ..table.syntax import decoded, encoded
 from ..values.types import type_name
-from .filters import parse_filter
 from .index import Search, SearchIndex, find_index
+from .retrievers import parse_query
 from .schema import KEY_TYPES, SearchError, make_document
 
 Reading = Callable[[], AbstractContextManager[Keyspace]]
@@ -70,7 +70,7 @@ class SearchIndexView:
             name = encoded(key)
             number = index.numbers.get(name)
             try:
-                clause = parse_filter(index.definition, json.dumps(filter).encode())
+                clause = parse_query(index.definition, json.dumps(filter).encode())
                 if number is None:
                     return [_not_indexed(keyspace, index, name)]
                 why = clause.mismatches(index, number)

@@ -211,6 +211,23 @@ test("entries of a stream are searched, and aggregated in pages", async () => {
   assert.deepEqual(await index.count({ filter: {} }), { count: 1 });
 });
 
+test("retrievers take the place of a filter", async () => {
+  // Version 1.39.0 has no builder for HYBRID fields, and passes on every filter as JSON.
+  const index = redis.search.index({ name: "hybrid" });
+  const body = ["SEARCH.CREATE", "hybrid", "ON", "JSON", "PREFIX", "1", "hybrid:", "SCHEMA", "description", "HYBRID"];
+  await fetch(server.url, { method: "POST", headers: { Authorization: `Bearer ${server.token}` }, body: JSON.stringify(body) });
+  await redis.json.set("hybrid:1", "$", { description: "noise cancelling headphones" });
+  await redis.json.set("hybrid:2", "$", { description: "running shoes" });
+  await index.waitIndexing();
+  const ann = { $ann: { field: "description", query: "noise cancelling headphones" } };
+  const near = await index.query({ filter: ann });
+  assert.deepEqual([near[0].key, near[0].score, near.length], ["hybrid:1", 1, 2]);
+  const merged = await index.query({ filter: { $rrf: { retrievers: [{ description: "headphones" }, ann] } } });
+  assert.deepEqual([merged[0].key, merged[0].score], ["hybrid:1", 2 / 61]);
+  const standard = { $standard: { query: { description: { $eq: "shoes" } } } };
+  assert.deepEqual(await index.count({ filter: standard }), { count: 1 });
+});
+
 test("an index that is not there", async () => {
   const index = redis.search.index({ name: "none" });
   assert.equal(await index.query({ filter: {} }), null);
