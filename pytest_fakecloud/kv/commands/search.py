@@ -279,11 +279,13 @@ def shortest_float32(score: float) -> bytes | None:
     rounded = struct.unpack("<f", packed)[0]
     # Nine digits are enough for every 32-bit float.
     candidates = (float(f"{rounded:.{digits}g}") for digits in range(1, 10))
-    return format_number(next(each for each in candidates if struct.pack("<f", each) == packed))
+    return format_number(
+        next(number for number in candidates if struct.pack("<f", number) == packed)
+    )
 
 
 def _read_query(words: Words) -> Query:
-    given: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     while words:
         word = words.take("an option").upper()
         if word == "LIMIT":
@@ -291,36 +293,36 @@ def _read_query(words: Words) -> Query:
             if limit is None or not 1 <= limit <= _MOST_HITS:
                 # The vendor's message says "less than", although 1000 is accepted.
                 raise SearchError(f"limit should be a positive number less than {_MOST_HITS}")
-            given["limit"] = limit
+            options["limit"] = limit
         elif word == "OFFSET":
-            given["offset"] = words.number("OFFSET")
-            if given["offset"] > _FARTHEST:
+            options["offset"] = words.number("OFFSET")
+            if options["offset"] > _FARTHEST:
                 raise SearchError(f"offset should be a number of at most {_FARTHEST}")
         elif word == "ORDERBY":
             field, direction = words.take("the field of ORDERBY"), words.peek()
             if direction in ("ASC", "DESC"):
                 words.take("the direction")
-            given["order"] = (field, direction == "ASC")
+            options["order"] = (field, direction == "ASC")
         elif word == "SELECT":
-            given["select"] = tuple(words.counted("fields of SELECT"))
+            options["select"] = tuple(words.counted("fields of SELECT"))
         elif word == "NOCONTENT":
-            given["no_content"] = True
+            options["no_content"] = True
         elif word == "HIGHLIGHT":
             words.one_of("word after HIGHLIGHT", ("FIELDS",))
-            given["highlight"] = tuple(words.counted("fields of HIGHLIGHT"))
+            options["highlight"] = tuple(words.counted("fields of HIGHLIGHT"))
             if words.peek() == "TAGS":
                 words.take("TAGS")
-                given["tags"] = words.take("the opening tag"), words.take("the closing tag")
+                options["tags"] = words.take("the opening tag"), words.take("the closing tag")
         elif word == "SCOREFUNC":
-            given["function"] = _score_function(words)
+            options["function"] = _score_function(words)
         else:
             raise SearchError(f"syntax error: unexpected '{word}'")
-    if "no_content" in given and given.keys() & {"select", "highlight"}:
-        other = "SELECT" if "select" in given else "HIGHLIGHT"
+    if "no_content" in options and options.keys() & {"select", "highlight"}:
+        other = "SELECT" if "select" in options else "HIGHLIGHT"
         raise SearchError(f"syntax error: NOCONTENT and {other} cannot be combined")
-    if given.keys() >= {"order", "function"}:
+    if options.keys() >= {"order", "function"}:
         raise SearchError("syntax error: ORDERBY and SCOREFUNC cannot be combined")
-    return Query(**given)
+    return Query(**options)
 
 
 def _score_function(words: Words) -> ScoreFunction:
@@ -383,12 +385,12 @@ class Words(deque[bytes]):
             raise SearchError(f"syntax error: {what} is missing")
         return decoded(self.popleft())
 
-    def one_of(self, what: str, known: tuple[str, ...]) -> str:
+    def one_of(self, what: str, choices: tuple[str, ...]) -> str:
         """Return the next argument in upper case; raise an error unless it is in ``known``."""
         word = self.take(what).upper()
-        if word not in known:
+        if word not in choices:
             raise SearchError(
-                f"syntax error: unknown {what} '{word}', expected one of {', '.join(known)}"
+                f"syntax error: unknown {what} '{word}', expected one of {', '.join(choices)}"
             )
         return word
 

@@ -140,18 +140,18 @@ def _term_filter(
     Without the argument, the predicate returns ``default``. Decided here: an expression has to
     match the key that the reply shows.
     """
-    wanted = args.take(
+    condition = args.take(
         name, "a regular expression or an array", lambda value: isinstance(value, str | list)
     )
-    if wanted is None:
+    if condition is None:
         return lambda term: default
-    if isinstance(wanted, list):
-        terms = [one for one in wanted if not isinstance(one, list | dict)]
+    if isinstance(condition, list):
+        terms = [term for term in condition if not isinstance(term, list | dict)]
         if spec.kind == "DATE":
-            terms = [date_ms(one) if isinstance(one, str) else one for one in terms]
+            terms = [date_ms(term) if isinstance(term, str) else term for term in terms]
         return frozenset(terms).__contains__
     try:
-        expression = LinearRegex(wanted)
+        expression = LinearRegex(condition)
     except RegexError as error:
         raise args.error(f"has a regular expression as '{name}' that {error}") from None
     return lambda term: expression.fullmatch(term_head(spec, term)[-1].decode())
@@ -226,8 +226,8 @@ def _rank_of(word: str, groups: _Groups, subs: Aggregations) -> Callable[[Any], 
 
     def rank(term: Any) -> float:
         flat = subs[alias](groups[term])
-        found = dict(zip(flat[::2], flat[1::2], strict=False)).get(part.encode() or b"value")
-        return -math.inf if found is None or isinstance(found, list) else float(found)
+        value = dict(zip(flat[::2], flat[1::2], strict=False)).get(part.encode() or b"value")
+        return -math.inf if value is None or isinstance(value, list) else float(value)
 
     return rank
 
@@ -237,20 +237,20 @@ def _is_ranges(value: Any) -> bool:
         isinstance(value, list)
         and bool(value)
         and all(
-            isinstance(one, dict)
-            and one.keys() <= {"key", "from", "to"}
-            and all(is_number(one[name]) for name in ("from", "to") if name in one)
-            and isinstance(one.get("key", ""), str)
-            for one in value
+            isinstance(bounds, dict)
+            and bounds.keys() <= {"key", "from", "to"}
+            and all(is_number(bounds[name]) for name in ("from", "to") if name in bounds)
+            and isinstance(bounds.get("key", ""), str)
+            for bounds in value
         )
     )
 
 
 def _ranges(index: SearchIndex, args: Arguments, subs: Aggregations) -> Compute:
     spec, column = column_of(index, args, NUMERIC)
-    given = args.take("ranges", "an array of {key?, from?, to?}", _is_ranges, REQUIRED)
+    ranges = args.take("ranges", "an array of {key?, from?, to?}", _is_ranges, REQUIRED)
     keyed = args.take_flag("keyed", False)
-    bounds = _without_holes(args, given)
+    bounds = _without_holes(args, ranges)
     check_count(args, len(bounds))
     lows = [low for _, low, _ in bounds]
 
@@ -274,27 +274,31 @@ def _ranges(index: SearchIndex, args: Arguments, subs: Aggregations) -> Compute:
     return compute
 
 
-def _without_holes(args: Arguments, given: list[dict[str, Any]]) -> list[tuple[str, float, float]]:
+def _without_holes(args: Arguments, ranges: list[dict[str, Any]]) -> list[tuple[str, float, float]]:
     """Return the ranges in ascending order. As in Tantivy, add ranges for gaps and open ends."""
-    asked = sorted(
-        (one.get("from", -math.inf), one.get("to", math.inf), one.get("key") or "") for one in given
+    in_order = sorted(
+        (bounds.get("from", -math.inf), bounds.get("to", math.inf), bounds.get("key") or "")
+        for bounds in ranges
     )
-    found: list[tuple[str, float, float]] = []
+    complete: list[tuple[str, float, float]] = []
     reached = -math.inf
-    for low, high, key in asked:
+    for low, high, key in in_order:
         if low < reached or high < low:
             raise args.error("has ranges that overlap")
         if low > reached:
-            found.append((_range_key(reached, low), reached, low))
-        found.append((key or _range_key(low, high), low, high))
+            complete.append((_range_key(reached, low), reached, low))
+        complete.append((key or _range_key(low, high), low, high))
         reached = high
     if reached < math.inf:
-        found.append((_range_key(reached, math.inf), reached, math.inf))
-    return found
+        complete.append((_range_key(reached, math.inf), reached, math.inf))
+    return complete
 
 
 def _range_key(low: float, high: float) -> str:
-    ends = ("*" if math.isinf(one) else (format_number(one) or b"").decode() for one in (low, high))
+    ends = (
+        "*" if math.isinf(bound) else (format_number(bound) or b"").decode()
+        for bound in (low, high)
+    )
     return "-".join(ends)
 
 
@@ -357,10 +361,10 @@ _SPAN = re.compile(r"([+-]?)(\d{1,15})(ms|s|m|h|d)", re.ASCII)
 
 
 def span_ms(text: Any) -> int | None:
-    found = _SPAN.fullmatch(text) if isinstance(text, str) else None
-    if found is None:
+    match = _SPAN.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
         return None
-    sign, digits, unit = found.groups()
+    sign, digits, unit = match.groups()
     return int(digits) * _UNITS[unit] * (-1 if sign == "-" else 1)
 
 
@@ -410,28 +414,28 @@ def _facet(index: SearchIndex, args: Arguments, subs: Aggregations) -> Compute:
 
 def _paths_below(paths: Iterable[str], top: str, deepest: int) -> set[str]:
     start = [] if top == "/" else top.split("/")[1:]
-    found = set()
+    below = set()
     for path in paths:
         steps = path.split("/")[1:]
         if steps[: len(start)] == start:
             for length in range(len(start) + 1, min(len(steps), len(start) + deepest) + 1):
-                found.add("/" + "/".join(steps[:length]))
-    found.discard("/")
-    return found
+                below.add("/" + "/".join(steps[:length]))
+    below.discard("/")
+    return below
 
 
 def _facet_children(
     path: str, groups: _Groups, children: dict[str, list[str]], size: int, is_top: bool = False
 ) -> list[Any]:
     paths = children.get(path, [])
-    parts: list[Any] = [b"sumOtherDocCount", sum(len(groups[one]) for one in paths[size:])]
+    parts: list[Any] = [b"sumOtherDocCount", sum(len(groups[child]) for child in paths[size:])]
     if paths or is_top:
         nodes = [
             [
-                *(b"path", one.encode(), b"docCount", len(groups[one])),
-                *_facet_children(one, groups, children, size),
+                *(b"path", child.encode(), b"docCount", len(groups[child])),
+                *_facet_children(child, groups, children, size),
             ]
-            for one in paths[:size]
+            for child in paths[:size]
         ]
         parts += [b"children", nodes]
     return parts

@@ -209,14 +209,14 @@ class SearchIndex:
                 self._vectors[name].remove(number)
 
     def text(self, name: str) -> TextPostings:
-        found = self._postings[name]
-        assert isinstance(found, TextPostings)
-        return found
+        postings = self._postings[name]
+        assert isinstance(postings, TextPostings)
+        return postings
 
     def values(self, name: str) -> ValuePostings:
-        found = self._postings[name]
-        assert isinstance(found, ValuePostings)
-        return found
+        postings = self._postings[name]
+        assert isinstance(postings, ValuePostings)
+        return postings
 
     def vectors(self, name: str) -> VectorTable[int]:
         """Return the embeddings of a HYBRID field by document number."""
@@ -382,17 +382,17 @@ _DEEPEST = 40
 def _insert(root: Node, term: str) -> None:
     node = root
     for depth, character in enumerate(term, 1):
-        found = node.get(character)
-        if found is None:
+        child = node.get(character)
+        if child is None:
             node[character] = [term]
             return
-        if isinstance(found, list):
+        if isinstance(child, list):
             if depth >= _DEEPEST:
-                found.append(term)
+                child.append(term)
                 return
             # Above the deepest level, a list has one term. Move it down a level.
-            found = node[character] = {found[0][depth : depth + 1]: found}
-        node = found
+            child = node[character] = {child[0][depth : depth + 1]: child}
+        node = child
     node[""] = [term]
 
 
@@ -489,12 +489,12 @@ class ValuePostings:
     def add(self, number: int, values: tuple[Any, ...]) -> None:
         self.of[number] = values
         for value in values:
-            found = self.numbers.get(value)
-            if found is None:
+            documents = self.numbers.get(value)
+            if documents is None:
                 self.numbers[value] = {number}
                 self._new.append(value)
             else:
-                found.add(number)
+                documents.add(number)
 
     def remove(self, number: int, values: tuple[Any, ...]) -> None:
         del self.of[number]
@@ -543,9 +543,9 @@ _POSTINGS: dict[str, type[TextPostings | ValuePostings]] = {
 
 
 def _with_ancestors(paths: tuple[str, ...]) -> tuple[str, ...]:
-    found = {"/"}
+    ancestors = {"/"}
     for path in paths:
-        while path and path not in found:
-            found.add(path)
+        while path and path not in ancestors:
+            ancestors.add(path)
             path = path.rpartition("/")[0]
-    return tuple(found)
+    return tuple(ancestors)

@@ -37,10 +37,10 @@ def format_number(value: float | int | None) -> bytes | None:
 class Arguments:
     """The arguments of an aggregation, consumed by name. `reject_rest()` rejects those that are left."""
 
-    def __init__(self, alias: str, operator: str, given: dict[str, Any]) -> None:
+    def __init__(self, alias: str, operator: str, arguments: dict[str, Any]) -> None:
         self.alias = alias
         self.operator = operator
-        self._given = dict(given)
+        self._arguments = dict(arguments)
 
     def error(self, text: str) -> SearchError:
         return SearchError(f"Aggregation '{self.alias}' operator '{self.operator}' {text}")
@@ -49,11 +49,11 @@ class Arguments:
         self, name: str, expected: str, accepts: Callable[[Any], bool], default: Any = None
     ) -> Any:
         """Consume an argument; raise an error if it is invalid, or required but missing."""
-        if name not in self._given:
+        if name not in self._arguments:
             if default is REQUIRED:
                 raise self.error(f"is missing required '{name}' property")
             return default
-        value = self._given.pop(name)
+        value = self._arguments.pop(name)
         if not accepts(value):
             raise self.error(f"takes {expected} as '{name}'")
         return value
@@ -82,7 +82,7 @@ class Arguments:
 
     def take_bounds(self, name: str) -> tuple[float, float] | None:
         """Consume an argument that is an object with the fields ``min`` and ``max``."""
-        found = self.take(
+        bounds = self.take(
             name,
             "an object of min and max",
             lambda value: (
@@ -91,11 +91,11 @@ class Arguments:
                 and all(map(is_number, value.values()))
             ),
         )
-        return None if found is None else (found["min"], found["max"])
+        return None if bounds is None else (bounds["min"], bounds["max"])
 
     def reject_rest(self) -> None:
-        if self._given:
-            raise self.error(f"has no property '{next(iter(self._given))}'")
+        if self._arguments:
+            raise self.error(f"has no property '{next(iter(self._arguments))}'")
 
 
 def is_number(value: Any) -> bool:
@@ -196,7 +196,9 @@ def _extreme(pick: Callable[[Values], Any]) -> Callable[[Values], float | None]:
 
 
 def _flat(numbers: Mapping[str, float | None]) -> list[Any]:
-    return [part for name, one in numbers.items() for part in (name.encode(), format_number(one))]
+    return [
+        part for name, number in numbers.items() for part in (name.encode(), format_number(number))
+    ]
 
 
 def _stats(values: Values) -> list[Any]:
@@ -220,7 +222,8 @@ def _extended(index: SearchIndex, args: Arguments) -> Compute:
         sampling = spread / (count - 1) if count > 1 else None
         variances = {"": population, "Population": population, "Sampling": sampling}
         deviations = {
-            kind: None if one is None else math.sqrt(one) for kind, one in variances.items()
+            kind: None if number is None else math.sqrt(number)
+            for kind, number in variances.items()
         }
         bounds: dict[str, float | None] = {}
         for kind in ("", "Sampling", "Population"):
@@ -232,8 +235,8 @@ def _extended(index: SearchIndex, args: Arguments) -> Compute:
         return [
             *_stats(values),
             *_flat({"sumOfSquares": squares}),
-            *_flat({f"variance{kind}": one for kind, one in variances.items()}),
-            *_flat({f"stdDeviation{kind}": one for kind, one in deviations.items()}),
+            *_flat({f"variance{kind}": number for kind, number in variances.items()}),
+            *_flat({f"stdDeviation{kind}": number for kind, number in deviations.items()}),
             *(b"stdDeviationBounds", _flat(bounds)),
         ]
 
@@ -257,7 +260,7 @@ def _percentiles(index: SearchIndex, args: Arguments) -> Compute:
         lambda value: (
             isinstance(value, list)
             and bool(value)
-            and all(is_number(one) and 0 <= one <= 100 for one in value)
+            and all(is_number(percent) and 0 <= percent <= 100 for percent in value)
         ),
         (1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0),
     )

@@ -41,9 +41,9 @@ class FieldValue:
 
     def of(self, value: float | None) -> float:
         """Apply the modifier and the factor to a value or, if that fails, to ``missing``."""
-        for one in (self.missing,) if value is None else (value, self.missing):
+        for candidate in (self.missing,) if value is None else (value, self.missing):
             try:
-                modified = MODIFIERS[self.modifier](float(one))
+                modified = MODIFIERS[self.modifier](float(candidate))
             except (ValueError, ZeroDivisionError, OverflowError):
                 continue
             if math.isfinite(modified):
@@ -66,7 +66,9 @@ class ScoreFunction:
 
     def score(self, relevance: float, values: list[float | None]) -> float:
         """Return the score of a document, given one value for each of ``self.values``."""
-        parts = [each.of(value) for each, value in zip(self.values, values, strict=True)]
+        parts = [
+            field_value.of(value) for field_value, value in zip(self.values, values, strict=True)
+        ]
         own = math.prod(parts) if self.combine == "MULTIPLY" else sum(parts)
         if self.mode == "REPLACE":
             return own
@@ -114,13 +116,13 @@ def run_query(
     if query.order is not None:
         columns = [index.column(query.order[0])]
     elif query.function is not None:
-        columns = [_numbers(index, each.field) for each in query.function.values]
+        columns = [_numbers(index, field_value.field) for field_value in query.function.values]
     if clause.ranks and (query.order is not None or query.function is not None):
         raise SearchError(f"{clause} cannot be combined with ORDERBY or SCOREFUNC")
     rounds_scores = clause.rounds_scores and query.order is None and query.function is None
-    found = clause.find(index)
+    matches = clause.find(index)
     hits = []
-    for number, score in _ranked(index, query, columns, found)[query.offset :]:
+    for number, score in _ranked(index, query, columns, matches)[query.offset :]:
         key = index.documents[number].key
         content = None
         if not query.no_content:
@@ -134,7 +136,7 @@ def run_query(
             else:
                 content = list(_json_content(source, value, query.select, markers))
         hits.append(Hit(key, score, content, rounds_scores))
-    return hits, len(found)
+    return hits, len(matches)
 
 
 _Ranked: TypeAlias = list[tuple[int, float]]
@@ -152,14 +154,14 @@ def _numbers(index: SearchIndex, name: str) -> _Column:
     return column
 
 
-def _ranked(index: SearchIndex, query: Query, columns: list[_Column], found: Matches) -> _Ranked:
+def _ranked(index: SearchIndex, query: Query, columns: list[_Column], matches: Matches) -> _Ranked:
     count = query.offset + query.limit
     if query.order is not None:
-        return _by_field(index.values(query.order[0]), found, count, query.order[1])
-    scores = found
+        return _by_field(index.values(query.order[0]), matches, count, query.order[1])
+    scores = matches
     if query.function is not None:
         scores = {}
-        for number, relevance in found.items():
+        for number, relevance in matches.items():
             values = [float(column[number][0]) if number in column else None for column in columns]
             scores[number] = query.function.score(relevance, values)
     return best(scores, count)

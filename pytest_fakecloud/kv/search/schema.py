@@ -177,7 +177,7 @@ a9e5-aa4d aa7b-aabe aaeb-aaef aaf5 abe3-abea fb1e
 
 @cache
 def _signs() -> frozenset[int]:
-    runs = (each.partition("-") for each in _SIGNS.split())
+    runs = (run.partition("-") for run in _SIGNS.split())
     ranges = (range(int(first, 16), int(last or first, 16) + 1) for first, _, last in runs)
     return frozenset(chain.from_iterable(ranges))
 
@@ -190,8 +190,8 @@ def _is_letter(character: str) -> bool:
 
 def spans(text: str) -> Iterator[tuple[int, int]]:
     if text.isascii():
-        for found in _ASCII_RUN.finditer(text):
-            yield found.span()
+        for match in _ASCII_RUN.finditer(text):
+            yield match.span()
         return
     at = 0
     for is_word, run in groupby(text, _is_letter):
@@ -351,11 +351,11 @@ def embedding(text: str) -> Floats:
 
 def date_ms(text: str) -> int | None:
     """Convert an RFC 3339 string or a date (midnight UTC) to Unix milliseconds, others to None."""
-    found = _DATE.fullmatch(text)
-    if found is None:
+    match = _DATE.fullmatch(text)
+    if match is None:
         return None
     try:
-        moment = datetime.fromisoformat(text.upper() if found[1] else f"{text}T00Z")
+        moment = datetime.fromisoformat(text.upper() if match[1] else f"{text}T00Z")
         return (moment - _EPOCH) // _MILLISECOND
     except (ValueError, OverflowError):
         return None

@@ -86,8 +86,8 @@ class SearchIndexView:
         with self._reading() as keyspace:
             index = find_index(keyspace, self.name)
             if index is None:
-                known = map(decoded, keyspace.indexes.named) if keyspace.indexes else ()
-                hint = did_you_mean(self.name, [*known]) or "; create it with SEARCH.CREATE"
+                names = map(decoded, keyspace.indexes.named) if keyspace.indexes else ()
+                hint = did_you_mean(self.name, [*names]) or "; create it with SEARCH.CREATE"
                 raise ContractError(f"there is no search index {self.name!r}{hint}")
             index.refresh(keyspace, is_read=False)
             yield keyspace, index
@@ -135,8 +135,8 @@ SEARCH_FIELDS: Mapping[str, Field] = {
 """Fields by which searches can be filtered."""
 
 
-def searches_of(made: Iterable[Search]) -> Results[Search]:
-    return results_of(list(made), SEARCH_FIELDS, "search")
+def searches_of(searches: Iterable[Search]) -> Results[Search]:
+    return results_of(list(searches), SEARCH_FIELDS, "search")
 
 
 def _key_type(reading: Reading, searches: list[Search], name: object) -> FieldType:
@@ -157,7 +157,7 @@ def _key_type(reading: Reading, searches: list[Search], name: object) -> FieldTy
 
 
 def expect_search(
-    reading: Reading, made: Iterable[Search], times: int | None, criteria: Mapping[str, object]
+    reading: Reading, searches: Iterable[Search], times: int | None, criteria: Mapping[str, object]
 ) -> Results[Search]:
     """Return the searches that match; fail, with reasons, unless there are ``times``."""
     __tracebackhide__ = True
@@ -171,7 +171,7 @@ def expect_search(
                 lines += [f"{sought}: {reason}" for reason in why]
         return "\n".join(lines)
 
-    searches = list(made)
+    searches = list(searches)
     key_type = _key_type(reading, searches, criteria.get("index"))
     query = Query(
         dict(criteria), {**SEARCH_FIELDS, "keys": Field(key_type, several=True)}, "search"
