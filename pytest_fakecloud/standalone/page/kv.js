@@ -13,7 +13,7 @@ const meanwhile = (handle, one, same) => async () => {
   return !now ? `The key ${one.key} was deleted meanwhile. Write it again?` : now.type === one.type && same(now) ? null : `The key ${one.key} was changed meanwhile. Overwrite the change?`;
 };
 const ttl = (one) => one.ttl_ms == null ? "no TTL" : about(one.ttl_ms * 1000);
-const lengthOf = (one) => count(one.length, {hash: "field", stream: "entrie", zset: "member", set: "member"}[one.type] ?? "element").replace("entrie", "entry").replace("entrys", "entries");
+const lengthOf = (one) => count(one.length, {hash: "field", vector: "vector", stream: "entrie", zset: "member", set: "member"}[one.type] ?? "element").replace("entrie", "entry").replace("entrys", "entries");
 
 const keys = {
   list: "keys", noun: "key", folder: "namespace", facet: "type", rawId: true, hasItem: true, key: (one) => one.key,
