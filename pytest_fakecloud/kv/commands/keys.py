@@ -135,7 +135,8 @@ def rename(session: Session, args: Args, *, replace: bool) -> Reply:
 def _check_not_indexed(session: Session, value: Any, keys: Args) -> None:
     """Raise an error if a stream is renamed or copied from or to a key that has a search index.
 
-    The vendor documents that this is not supported. Decided here: it is for streams without one.
+    The vendor documents that this is not supported. Decided here: streams without an index can be
+    renamed and copied.
     """
     indexes = session.db.indexes
     if indexes is not None and type_name(value) == "stream":

@@ -1,8 +1,9 @@
 """Composite buckets: the combinations of the values of several sources, in pages.
 
 A page continues after the ``afterKey`` of the page before it. The vendor documents the forms
-``str:books`` and ``f64:20`` of its values. Decided here: the other forms are ``u64:``, ``i64:``,
-``bool:``, ``date:`` (milliseconds) and, for a missing value, ``null:``. A page without buckets has no
+``str:books`` and ``f64:20`` of its values. Decided here: in an ``afterKey``, values of other types
+start with ``u64:``, ``i64:``, ``bool:`` or ``date:`` (milliseconds), and a missing value is
+``null:``. A page without buckets has no
 ``afterKey``. Calendar weeks start on Monday. By default, missing values come first in ascending and
 last in descending order. A document with several values is in the buckets of all combinations.
 """

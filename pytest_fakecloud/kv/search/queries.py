@@ -189,9 +189,9 @@ def _by_sorting(postings: ValuePostings, matches: Matches, count: int, ascending
 
 
 def _order_score(value: Any) -> float:
-    """Return the score of a hit that is ordered by a value: the value itself, or 0 for a string.
+    """Return the score of a hit that is ordered by a value: the value itself.
 
-    The latter is decided here.
+    Decided here: the score of a hit that is ordered by a string is 0.
     """
     return 0.0 if isinstance(value, str) else float(value)
 

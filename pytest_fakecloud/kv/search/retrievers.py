@@ -11,7 +11,7 @@ same are not.
 Decided here: the score of ``$ann`` is (1 + cos) / 2, and every profile is exact. A ``window`` also
 limits the documents of SEARCH.COUNT and SEARCH.AGGREGATE, which without one take all. ``$ann`` and
 ``$rrf`` determine the order, so ORDERBY and SCOREFUNC are rejected; HIGHLIGHT marks words of full-text
-queries only. All error messages are ours.
+queries only. No error message is documented.
 """
 
 from __future__ import annotations
