@@ -67,8 +67,8 @@ from pytest_fakecloud.queue.views import (
     ScheduleView,
 )
 from pytest_fakecloud.recordings.archives import Difference
+from pytest_fakecloud.similarity.dense import Similarity
 from pytest_fakecloud.vector.fake import QUERY_FIELDS, UPSERT_FIELDS
-from pytest_fakecloud.vector.model import VectorRecord
 from pytest_fakecloud.vector.settings import VectorConfig, VectorLimits
 
 PACKAGE = Path(pytest_fakecloud.__file__).parent
@@ -318,7 +318,7 @@ def _imports(text: str, owners: Mapping[str, str]) -> str:
     known |= {"Matchers": FaultPlan.__module__, "PathLike": "os", **owners}
     known |= {one.__name__: one.__module__ for one in (BrokerLimits, VectorLimits)}
     known |= {"Condition": Field.__module__, "Headers": Record.__module__}
-    known["Floats"] = VectorRecord.__module__
+    known["Floats"] = Similarity.__module__
     known |= dict.fromkeys(typing.__all__, "typing")
     known |= dict.fromkeys(collections.abc.__all__, "collections.abc")
     lines = [f"import {name}" for name in used - known.keys()]

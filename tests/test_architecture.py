@@ -28,6 +28,7 @@ REPORTS = tuple(f"{name}.report" for name in NAMES)
 
 FLOORS = (
     ("core", "cloud"),
+    ("similarity",),
     ("http",),
     ("faults",),
     ("process",),
@@ -178,12 +179,14 @@ def stays_pure(name: str) -> None:
         standard = {*sys.stdlib_module_names, "annotationlib"} - {"http", "socket", "ssl"}
         allowed = standard | {"pytest_fakecloud"}
         wrong = [each for each in module(name).imports if each.partition(".")[0] not in allowed]
+    elif rooms[0] == "similarity":
+        wrong = [each for each in module(name).imports if each.partition(".")[0] in OUTSIDE]
     elif rooms[0] in NAMES and rooms[1:] and rooms[1] in PURE:
         wrong = [each for each in module(name).imports if each.partition(".")[0] in OUTSIDE]
         wrong += [
             each
             for each in own(name)
-            if each.split(".")[0] not in ("core", rooms[0])
+            if each.split(".")[0] not in ("core", "similarity", rooms[0])
             or (each.split(".")[0] == rooms[0] and each.split(".")[1] not in PURE)
         ]
     elif wing(name) not in ("plugin", "cloud.session"):

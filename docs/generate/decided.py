@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from .markdown import first_sentence, inline, modules
 
 _PARTS = {
-    "core/": "Everywhere", "http/": "Everywhere", "kv/": "Key-value", "vector/": "Vector",
-    "broker/": "Broker", "queue/": "Queue",
+    "core/": "Everywhere", "http/": "Everywhere", "similarity/": "Everywhere",
+    "kv/": "Key-value", "vector/": "Vector", "broker/": "Broker", "queue/": "Queue",
 }  # fmt: skip
 _HEAD = """
 ## Decided here

@@ -308,7 +308,7 @@ CATEGORIES = (
     "connection", "transaction", "scripting",
 )  # fmt: skip
 """The categories of commands in the order of ACL CAT, without the ``@`` sign."""
-_MORE_CATEGORIES = ("json", "search", "array")
+_MORE_CATEGORIES = ("json", "search", "array", "vector")
 """Categories of commands that Redis 7.0 does not have without modules."""
 
 

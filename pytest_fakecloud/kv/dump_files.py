@@ -107,7 +107,9 @@ def dump_to_file(engine: Engine, path: str | PathLike[str]) -> None:
     file = Path(path)
     with engine.lock:
         found = list(records_of(engine))
-        records = [record for record in found if type_name(record.value) != "search"]
+        records = [
+            record for record in found if type_name(record.value) not in ("search", "vector")
+        ]
         indexes = len(found) - len(records)
         libraries = list(engine.scripting.libraries.sources())
         now_s = engine.now_us // 1_000_000
@@ -120,7 +122,7 @@ def dump_to_file(engine: Engine, path: str | PathLike[str]) -> None:
         raise ContractError(f"cannot write {where}: {reason}") from None
     if indexes:
         warnings.warn(
-            f"{file.name}: skipped search indexes: {indexes}; .rdb files cannot contain them, so create "
+            f"{file.name}: skipped indexes: {indexes}; .rdb files cannot contain them, so create "
             "them again after loading the file",
             stacklevel=3,
         )

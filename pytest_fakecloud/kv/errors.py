@@ -366,7 +366,11 @@ invalid_regex = Template("ERR invalid regular expression: it <reason>")
 # -- generic -------------------------------------------------------------------------------------
 
 BUSYKEY = b"BUSYKEY Target key name already exists."
-NO_DUMP_OF_INDEX = b"ERR a search index cannot be dumped: create the index again"
+NO_DUMP_OF_INDEX = b"ERR an index cannot be dumped: create the index again"
+"""The wording is decided here."""
+indexed_stream = Template(
+    "ERR the stream <key> has a search index: drop the index before renaming or copying"
+)
 """The wording is decided here."""
 BAD_DUMP = b"ERR DUMP payload version or checksum are wrong"
 BAD_DUMP_FORMAT = b"ERR Bad data format"
@@ -577,6 +581,22 @@ command_not_found = Template("ERR Command '<name>' not found", c_strings=True)
 fixed_user = Template("ERR The '<name>' user cannot be modified")  # decided here
 cannot_remove = Template("ERR The '<name>' user cannot be removed")
 rest_token_failed = Template('ERR Wrong password or user "<name>" does not exist')
+
+# -- vectors -------------------------------------------------------------------------------------
+# The vendor documents the templates; the other errors are decided here.
+
+index_exists = Template("ERR Index <name> already exists")
+index_differs = Template("ERR Index <name> already exists with a different configuration")
+index_missing = Template("ERR Index <name> is not found")
+vector_dimension = Template("ERR vector dimension mismatch: expected <dimension>, got <count>")
+VECTOR_DIM = b"ERR DIM must be an integer from 1 to 32768"
+VECTOR_METRIC = b"ERR METRIC must be COSINE, EUCLIDEAN or DOT"
+VECTOR_TOPK = b"ERR TOPK must be an integer from 1 to 1000"
+VECTOR_PROFILE = b"ERR PROFILE must be FAST, BALANCED or PRECISE"
+VECTOR_ID = b"ERR the id of a vector must not be empty"
+VECTOR_VALUES = b"ERR VALUES must be followed by a positive count and as many numbers"
+VECTOR_BLOB = b"ERR a vector blob must consist of 4-byte floats, at least one"
+VECTOR_NOT_FINITE = b"ERR the numbers of a vector must be finite 32-bit floats"
 
 # -- REST ----------------------------------------------------------------------------------------
 # The vendor documents the errors for limits and tokens; the other errors are decided here.

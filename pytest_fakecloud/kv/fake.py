@@ -402,8 +402,8 @@ class KVServer(Fake):
 
         Redis 7.0 and later, Valkey and ``load()`` read the file; a hash with fields that expire
         needs Redis 7.4. JSON documents are written in the format of RedisJSON, so a server needs
-        that module to load them. Search indexes are skipped with a ``UserWarning``. An existing
-        file is overwritten. Raises ``ContractError`` if the file cannot be written, or if the
+        that module to load them. Search and vector indexes are skipped with a ``UserWarning``. An
+        existing file is overwritten. Raises ``ContractError`` if the file cannot be written, or if the
         commands run on a real server, which has ``SAVE``. The control API
         does not offer this method, so that its clients cannot write files on the server.
         """

@@ -2,7 +2,7 @@
 similarity.
 
 Start with ``routes`` (HTTP), then ``engine`` (the operations of the index), ``engine.namespace`` (its
-rows), ``engine.vectors`` (how rows are scored), ``engine.ranking`` (from query to hits), ``filter``
+rows), ``similarity.dense`` (how rows are scored), ``engine.ranking`` (from query to hits), ``filter``
 (metadata filters) and ``fake`` (the object that the fixture returns).
 
 Known differences from the service:

@@ -1,9 +1,8 @@
 """Embedding of text, by hashes of its words or by a test's own function or mapping.
 
 The hashes do not know the meaning of words. A test that needs it passes a function or a mapping
-from text to vector. A dense vector contains words and their character trigrams, so texts that share
-words or parts of words are close. A sparse vector contains stemmed words with BM25 weights; the
-parameters are those of the vendor's BM25 model.
+from text to vector. ``similarity.hashing`` makes the dense vectors. A sparse vector contains stemmed
+words with BM25 weights; the parameters are those of the vendor's BM25 model.
 """
 
 from __future__ import annotations
@@ -21,11 +20,12 @@ import numpy as np
 
 from ..core.errors import ContractError, did_you_mean, unknown_name
 from ..core.field_types import discard_awaitable, signature_of
+from ..similarity.dense import Floats
+from ..similarity.hashing import DEFAULT_DIMENSION, hash_dense, words
 from .errors import VectorError, invalid_dimension, no_embedding_model, unprocessable
 from .fields import SPARSE_PARTS, as_floats, as_sparse, from_array
-from .model import MOST_DIMENSIONS, Floats, IndexKind, SparseVector
+from .model import MOST_DIMENSIONS, IndexKind, SparseVector
 
-DEFAULT_DIMENSION = 384
 MOST_ENTRIES = 1 << 20
 EXPECTED: Mapping[IndexKind, str] = {
     IndexKind.DENSE: "a list of numbers",
@@ -294,7 +294,6 @@ def is_sequence(value: object) -> bool:
     return hasattr(value, "__iter__") and not isinstance(value, str | bytes | Mapping)
 
 
-TRIGRAM_WEIGHT = 0.5
 # The parameters of BM25: the saturation of repeated words, the influence of a text's length, and
 # the average number of words in a text.
 K1 = 1.2
@@ -311,30 +310,6 @@ until up very was we were what when where which while who whom why will with you
 yours
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
-
-
-def words(text: str) -> list[str]:
-    """Return the lower-cased words of a text, or its punctuation characters if it has no words."""
-    lower = text.lower()
-    return re.findall(r"\w+", lower) or lower.split() or [lower]
-
-
-def hash_dense(text: str, dimension: int) -> Floats:
-    """Return a unit vector of signed hashes of words and trigrams."""
-    total = np.zeros(dimension, np.float64)
-    for word, count in Counter(words(text)).items():
-        _add(total, f"w:{word}", count)
-        framed = f"<{word}>"
-        for start in range(len(framed) - 2):
-            _add(total, f"t:{framed[start : start + 3]}", TRIGRAM_WEIGHT * count)
-    if not total.any():  # With few dimensions, the signed hashes can cancel each other out.
-        total[zlib.crc32(text.encode()) % dimension] = 1
-    return (total / np.linalg.norm(total)).astype(np.float32)
-
-
-def _add(total: np.ndarray[Any, np.dtype[np.float64]], token: str, weight: float) -> None:
-    hashed = zlib.crc32(token.encode())
-    total[(hashed >> 1) % len(total)] += weight if hashed & 1 else -weight
 
 
 @cache

@@ -26,6 +26,7 @@ from ..core.journal import Journal, Results, expect, results_of
 from ..core.matching import Condition, Field, Query
 from ..core.recorder import code_place
 from ..http.messages import decode_segment
+from ..similarity.dense import Floats
 from . import QUERIES, UPSERTS
 from .embedding import Embedder
 from .engine.engine import VectorEngine
@@ -34,7 +35,6 @@ from .fields import DEFAULT_TOP_K, as_flag, as_floats, from_array
 from .model import (
     DEFAULT_NAMESPACE,
     EVERYTHING,
-    Floats,
     Fusion,
     Include,
     IndexKind,

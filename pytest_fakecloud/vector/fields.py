@@ -24,11 +24,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..core.errors import did_you_mean
+from ..similarity.dense import Floats
 from . import errors
 from .engine.engine import check_metadata
 from .model import (
     EVERYTHING,
-    Floats,
     Fusion,
     Include,
     Metadata,

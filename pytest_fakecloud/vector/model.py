@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-# Without numpy.typing, whose import would take longer than that of this module.
-Floats = np.ndarray[Any, np.dtype[np.float32]]
+from ..similarity.dense import Floats
+
 Ints = np.ndarray[Any, np.dtype[np.int32]]
-Rows = np.ndarray[Any, np.dtype[np.intp]]
 Metadata = Mapping[str, Any]
 Predicate = Callable[[Any], bool]
 """A function that takes a record's metadata, or None if the record has none."""
@@ -39,14 +38,6 @@ class IndexKind(StrEnum):
     def has_sparse(self) -> bool:
         """Whether records have a sparse vector."""
         return self is not IndexKind.DENSE
-
-
-class Similarity(StrEnum):
-    """The function that measures how similar two dense vectors are."""
-
-    COSINE = "COSINE"
-    EUCLIDEAN = "EUCLIDEAN"
-    DOT_PRODUCT = "DOT_PRODUCT"
 
 
 class Weighting(StrEnum):

@@ -22,7 +22,8 @@ from ..core.settings import (
     setting,
     whole,
 )
-from .model import MOST_DIMENSIONS, IndexKind, Similarity
+from ..similarity.dense import Similarity
+from .model import MOST_DIMENSIONS, IndexKind
 
 E = TypeVar("E", bound=StrEnum)
 Loadable = Iterable[object] | Mapping[Any, object] | str | PathLike[str]

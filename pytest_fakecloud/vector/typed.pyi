@@ -15,7 +15,7 @@ from pytest_fakecloud.faults.answers import Step
 from pytest_fakecloud.faults.fault import Fault
 from pytest_fakecloud.faults.plan import FaultPlan, Matchers
 from pytest_fakecloud.http.messages import HeaderPairs
-from pytest_fakecloud.vector.model import Floats
+from pytest_fakecloud.similarity.dense import Floats
 from pytest_fakecloud.vector.settings import VectorLimits
 from typing import Any, Literal, SupportsIndex, TypedDict, Unpack, overload
 import re

@@ -98,13 +98,14 @@ def test_the_key_value_clients(make: Make, engine: str) -> None:
         assert servers["messages"].execute("PUBSUB", "CHANNELS") == []
 
 
-def test_the_search_client() -> None:
+@pytest.mark.parametrize(("file", "tests"), [("search", 19), ("redis-vector", 3)])
+def test_the_search_and_vector_clients(file: str, tests: int) -> None:
     node.need("@upstash/redis")
     context = Context.alone(seed=1)
     with KVServer(context) as server:
         connection = {"url": server.url, "token": server.token}
-        outcome = node.run("search.test.mjs", {"FAKE_KV_SERVER": json.dumps(connection)})
-        assert outcome.passed == 17
+        outcome = node.run(f"{file}.test.mjs", {"FAKE_KV_SERVER": json.dumps(connection)})
+        assert outcome.passed == tests
         assert context.violations == []
 
 

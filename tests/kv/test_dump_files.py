@@ -196,7 +196,7 @@ class TestRefused:
 def test_search_indexes_are_not_dumped(server: KVServer, file: Path) -> None:
     server.load({"u:1": {"name": "ann"}})
     server.execute("SEARCH.CREATE", "i", "ON", "HASH", "PREFIX", 1, "u:", "SCHEMA", "name", "TEXT")
-    with pytest.warns(UserWarning, match="skipped search indexes: 1; "):
+    with pytest.warns(UserWarning, match="skipped indexes: 1; "):
         server.dump_rdb(file)
     with KVServer(Context.alone()) as other, warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -50,7 +50,7 @@ GROUPS = {
         "array",
         "json",
     ),
-    *("search", "generic"),
+    *("search", "vector", "generic"),
 }
 UNMEASURED = {
     *("JSON.DEBUG HELP", "OBJECT HELP", "XGROUP HELP", "XINFO HELP", "PFSELFTEST"),
@@ -139,6 +139,9 @@ class Filled:
         for n, element in enumerate(elements):
             self.fill(b"GEOADD", b"geo", b"%d" % (n % 180), b"%d" % (n % 80), element)
         items = b",".join(numbers)
+        self.fill(*b"VECTOR.CREATE vectors DIM 2 METRIC EUCLIDEAN".split())
+        for element, number in zip(elements, numbers, strict=True):
+            self.fill(b"VECTOR.ADD", b"vectors", element, b"VALUES", b"2", b"1", number)
         names = b",".join(b'"%b":1' % element for element in elements)
         text = b'{"a":[%b],"o":{%b},"s":"x","n":1,"b":true,"few":[1,2]}' % (items, names)
         self.fill(b"JSON.SET", b"json", b"$", text)

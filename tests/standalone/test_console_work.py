@@ -164,6 +164,16 @@ def test_an_array_is_created_extended_and_shrunk(page: Any, server: Server) -> N
     wait_until(lambda: kv(server, "ARSCAN", "log", "0", "18446744073709551614") == pairs)
 
 
+def test_vectors_of_a_key_are_added_and_removed(page: Any, server: Server) -> None:
+    kv(server, "VECTOR.CREATE", "v", "DIM", "2", "METRIC", "DOT")
+    kv(server, "VECTOR.ADD", "v", "a", "VALUES", "2", "1", "0.5")
+    at(page, "fake/kv_server/keys/v", ".detail table")
+    typed(page, "Add an element", id="b", vector="[0, 1]")
+    page.locator(".detail td", has_text="[0.0, 1.0]").wait_for()
+    page.click("button[aria-label='Remove a']")
+    wait_until(lambda: kv(server, "VECTOR.COUNT", "v") == 1)
+
+
 def test_a_command_is_completed_explained_and_its_reply_typed(page: Any, server: Server) -> None:
     at(page, "fake/kv_server/commands", "#command")
     page.locator("#command").fill("")

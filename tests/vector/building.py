@@ -11,9 +11,10 @@ import pytest
 
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
+from pytest_fakecloud.similarity.dense import Floats
 from pytest_fakecloud.vector.engine.engine import VectorEngine
 from pytest_fakecloud.vector.errors import VectorError
-from pytest_fakecloud.vector.model import Floats, SparseVector, VectorHit, VectorQuery, VectorRecord
+from pytest_fakecloud.vector.model import SparseVector, VectorHit, VectorQuery, VectorRecord
 from pytest_fakecloud.vector.settings import VectorConfig
 
 NOW = "2026-01-01T00:00:00Z"

@@ -21,8 +21,9 @@ import numpy as np
 import pytest
 
 from pytest_fakecloud.core.errors import ContractError
-from pytest_fakecloud.vector.embedding import Embedder, hash_dense, hash_sparse, stemmer
-from pytest_fakecloud.vector.engine.vectors import merged
+from pytest_fakecloud.similarity.hashing import hash_dense
+from pytest_fakecloud.vector.embedding import Embedder, hash_sparse, stemmer
+from pytest_fakecloud.vector.engine.sparse import merged
 from pytest_fakecloud.vector.errors import VectorError
 from pytest_fakecloud.vector.model import IndexKind, SparseVector
 
@@ -69,7 +70,8 @@ def test_a_text_without_words_is_nearest_to_itself(text: str) -> None:
 
 def test_the_same_in_every_process() -> None:
     code = (
-        "from pytest_fakecloud.vector.embedding import hash_dense, hash_sparse;"
+        "from pytest_fakecloud.similarity.hashing import hash_dense;"
+        "from pytest_fakecloud.vector.embedding import hash_sparse;"
         "print(hash_dense('the quick brown fox', 16).tobytes().hex(),"
         "hash_sparse('the quick brown fox').indices.tolist())"
     )

@@ -20,3 +20,4 @@ from . import sorted_set as sorted_set
 from . import stream as stream
 from . import string as string
 from . import transactions as transactions
+from . import vector as vector

@@ -116,8 +116,10 @@ def scan(session: Session, args: Args) -> Reply:
 @variant("RENAMENX", "Rename a key only if no key has the new name.", replace=False)
 def rename(session: Session, args: Args, *, replace: bool) -> Reply:
     db, (source, target) = session.db, args
-    if db.lookup(source) is None:
+    value = db.lookup(source)
+    if value is None:
         raise CommandError(errors.NO_SUCH_KEY)
+    _check_not_indexed(session, value, args)
     if not replace and db.lookup(target) is not None:
         return 0
     if source != target:
@@ -128,6 +130,19 @@ def rename(session: Session, args: Args, *, replace: bool) -> Reply:
         db.announce(source, "rename_from")
         db.announce(target, "rename_to")
     return OK if replace else 1
+
+
+def _check_not_indexed(session: Session, value: Any, keys: Args) -> None:
+    """Raise an error if a stream is renamed or copied from or to a key that has a search index.
+
+    The vendor documents that this is not supported. Decided here: streams without an index can be
+    renamed and copied.
+    """
+    indexes = session.db.indexes
+    if indexes is not None and type_name(value) == "stream":
+        for key in keys:
+            if indexes.has_stream(key):
+                raise CommandError(errors.indexed_stream(key))
 
 
 @command("MOVE")
@@ -164,6 +179,7 @@ def copy(session: Session, args: Args) -> Reply:
     value = session.db.lookup(args[0])
     if value is None:
         return 0
+    _check_not_indexed(session, value, args[:2])
     if not replace and target.find(args[1]) is not None:
         return 0
     target.delete(args[1], "")
@@ -181,7 +197,7 @@ def dump_(session: Session, args: Args) -> Reply:
     value = session.db.lookup(args[0])
     if value is None:
         return None
-    if type_name(value) == "search":
+    if type_name(value) in ("search", "vector"):
         raise CommandError(errors.NO_DUMP_OF_INDEX)
     from ..rdb import payloads  # imported here because it is rarely needed
 

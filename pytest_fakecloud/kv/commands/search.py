@@ -11,10 +11,11 @@ from ..engine.sessions import Session
 from ..errors import WRONGTYPE, CommandError
 from ..reply import Map, Reply
 from ..search.aggregations import parse_aggregations
-from ..search.filters import parse_filter, parse_object
+from ..search.filters import parse_object
 from ..search.index import Indexes, Search, SearchIndex
 from ..search.metrics import format_number
 from ..search.queries import MODIFIERS, FieldValue, Hit, Query, ScoreFunction, run_query
+from ..search.retrievers import parse_query
 from ..search.schema import FIELD_TYPES, KEY_TYPES, Definition, FieldSpec, SearchError
 from ..table.registry import Args, command
 from ..table.syntax import decoded, encoded, parse_float, try_int
@@ -22,7 +23,9 @@ from ..table.syntax import decoded, encoded, parse_float, try_int
 
 @command("SEARCH.CREATE")
 def search_create(session: Session, args: Args) -> Reply:
-    """Create an index of the keys with the given prefixes, including existing keys.
+    """Create an index of the keys with the given prefixes, or of the entries of a stream.
+
+    Existing keys and entries are indexed unless SKIPINITIALSCAN is given.
 
     Returns 1 or, with EXISTSOK, 0 if an index with the same definition exists.
     """
@@ -41,20 +44,26 @@ def search_create(session: Session, args: Args) -> Reply:
     most = session.engine.settings.max_search_indexes
     if most is not None and len(indexes.named) >= most:
         raise SearchError(f"Exceeded max index count of {most}")
+    if definition.stream is not None and indexes.has_stream(definition.stream):
+        raise SearchError(f"Stream {definition.prefixes[0]} already has an index: drop it first")
     index = SearchIndex(definition)
     keyspace.set(name, index, event="")
-    if "SKIPINITIALSCAN" not in flags:
+    if "SKIPINITIALSCAN" in flags:
+        index.follow(keyspace)
+    else:
         index.scan(keyspace, *indexes.delay_from(keyspace.now_ms))
     return 1
 
 
 def _read_definition(words: Words) -> tuple[Definition, set[str]]:
-    kind, language = "", "english"
+    kind, stream, language = "", "", "english"
     prefixes: list[str] = []
     flags: set[str] = set()
     while (word := words.take("SCHEMA").upper()) != "SCHEMA":
         if word == "ON":
             kind = words.one_of("index type", tuple(KEY_TYPES))
+            if kind == "STREAM":
+                stream = words.take("the key of the stream")
         elif word == "PREFIX":
             prefixes = words.counted("prefixes")
         elif word == "LANGUAGE":
@@ -65,7 +74,11 @@ def _read_definition(words: Words) -> tuple[Definition, set[str]]:
             raise SearchError(f"syntax error: unexpected '{word}'")
     if not kind:
         raise SearchError("syntax error: ON is missing")
-    if not prefixes:
+    if kind == "STREAM":
+        if prefixes:
+            raise SearchError("syntax error: ON STREAM takes the key of a stream instead of PREFIX")
+        prefixes = [stream]
+    elif not prefixes:
         raise SearchError("syntax error: PREFIX is missing or has no prefixes")
     fields = []
     while words:
@@ -120,7 +133,7 @@ def search_describe(session: Session, args: Args) -> Reply:
         return None
     index.refresh(session.db, is_read=False)
     definition = index.definition
-    fields = [list(map(encoded, each.words())) for each in definition.fields]
+    fields = [list(map(encoded, spec.words())) for spec in definition.fields]
     return Map([
         b"name", indexes.name_of(args[0]), b"type", definition.kind.encode(),
         b"prefixes", list(map(encoded, definition.prefixes)),
@@ -193,42 +206,42 @@ _MOST_HITS, _FARTHEST = 1000, 10_000
 @command("SEARCH.QUERY")
 def search_query(session: Session, args: Args) -> Reply:
     """Return the key, score and content of each document that matches a filter."""
-    found = _find(session, args[0])
+    index = _find(session, args[0])
     options = _read_query(Words(args[2:]))
     if (session.in_exec or session.in_script) and not options.no_content:
         raise SearchError("SEARCH.QUERY needs NOCONTENT in a transaction or a script")
-    if found is None:
+    if index is None:
         return None
-    clause = parse_filter(found.definition, args[1])
-    hits, total = run_query(session.db, found, clause, options)
-    _remember(session, "query", args, found, [decoded(hit.key) for hit in hits], total)
+    clause = parse_query(index.definition, args[1], options.limit, options.offset)
+    hits, total = run_query(session.db, index, clause, options)
+    _remember(session, "query", args, index, [decoded(hit.key) for hit in hits], total)
     return [_shown(hit) for hit in hits]
 
 
 @command("SEARCH.COUNT")
 def search_count(session: Session, args: Args) -> Reply:
     """Return the number of documents that match a filter, or -1 if the index does not exist."""
-    found = _find(session, args[0])
-    if found is None:
+    index = _find(session, args[0])
+    if index is None:
         return -1
-    total = len(parse_filter(found.definition, args[1]).find(found))
-    _remember(session, "count", args, found, [], total)
+    total = len(parse_query(index.definition, args[1], allows_ann=False).find(index))
+    _remember(session, "count", args, index, [], total)
     return total
 
 
 @command("SEARCH.AGGREGATE")
 def search_aggregate(session: Session, args: Args) -> Reply:
     """Return aggregations of the matching documents by alias, or nil if the index does not exist."""
-    found = _find(session, args[0])
-    if found is None:
+    index = _find(session, args[0])
+    if index is None:
         return None
-    clause = parse_filter(found.definition, args[1])
-    wanted = parse_aggregations(found, parse_object(args[2], "aggregations"))
-    numbers = sorted(clause.find(found))
+    clause = parse_query(index.definition, args[1], allows_ann=False)
+    aggregations = parse_aggregations(index, parse_object(args[2], "aggregations"))
+    numbers = sorted(clause.find(index))
     reply = Map()
-    for alias, compute in wanted.items():
+    for alias, compute in aggregations.items():
         reply += [alias.encode(), Map(compute(numbers))]
-    _remember(session, "aggregate", args, found, [], len(numbers))
+    _remember(session, "aggregate", args, index, [], len(numbers))
     return reply
 
 
@@ -244,14 +257,14 @@ def _remember(
 ) -> None:
     """Record a search of the code under test for reports; searches by the test do not count."""
     if session.transport != "local":
-        asked = parse_object(args[1], "filter")
+        filter = parse_object(args[1], "filter")
         pending = len(index.waiting)
-        search = Search(command, decoded(args[0]), asked, keys, total, pending)
+        search = Search(command, decoded(args[0]), filter, keys, total, pending)
         session.engine.searches.append(search)
 
 
 def _shown(hit: Hit) -> Reply:
-    score = shortest_float32(hit.score) if hit.relevance else format_number(hit.score)
+    score = shortest_float32(hit.score) if hit.rounds_score else format_number(hit.score)
     if hit.content is None:
         return [hit.key, score]
     return [hit.key, score, [[path, value] for path, value in hit.content]]
@@ -266,11 +279,13 @@ def shortest_float32(score: float) -> bytes | None:
     rounded = struct.unpack("<f", packed)[0]
     # Nine digits are enough for every 32-bit float.
     candidates = (float(f"{rounded:.{digits}g}") for digits in range(1, 10))
-    return format_number(next(each for each in candidates if struct.pack("<f", each) == packed))
+    return format_number(
+        next(number for number in candidates if struct.pack("<f", number) == packed)
+    )
 
 
 def _read_query(words: Words) -> Query:
-    given: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     while words:
         word = words.take("an option").upper()
         if word == "LIMIT":
@@ -278,36 +293,36 @@ def _read_query(words: Words) -> Query:
             if limit is None or not 1 <= limit <= _MOST_HITS:
                 # The vendor's message says "less than", although 1000 is accepted.
                 raise SearchError(f"limit should be a positive number less than {_MOST_HITS}")
-            given["limit"] = limit
+            options["limit"] = limit
         elif word == "OFFSET":
-            given["offset"] = words.number("OFFSET")
-            if given["offset"] > _FARTHEST:
+            options["offset"] = words.number("OFFSET")
+            if options["offset"] > _FARTHEST:
                 raise SearchError(f"offset should be a number of at most {_FARTHEST}")
         elif word == "ORDERBY":
             field, direction = words.take("the field of ORDERBY"), words.peek()
             if direction in ("ASC", "DESC"):
                 words.take("the direction")
-            given["order"] = (field, direction == "ASC")
+            options["order"] = (field, direction == "ASC")
         elif word == "SELECT":
-            given["select"] = tuple(words.counted("fields of SELECT"))
+            options["select"] = tuple(words.counted("fields of SELECT"))
         elif word == "NOCONTENT":
-            given["no_content"] = True
+            options["no_content"] = True
         elif word == "HIGHLIGHT":
             words.one_of("word after HIGHLIGHT", ("FIELDS",))
-            given["highlight"] = tuple(words.counted("fields of HIGHLIGHT"))
+            options["highlight"] = tuple(words.counted("fields of HIGHLIGHT"))
             if words.peek() == "TAGS":
                 words.take("TAGS")
-                given["tags"] = words.take("the opening tag"), words.take("the closing tag")
+                options["tags"] = words.take("the opening tag"), words.take("the closing tag")
         elif word == "SCOREFUNC":
-            given["function"] = _score_function(words)
+            options["function"] = _score_function(words)
         else:
             raise SearchError(f"syntax error: unexpected '{word}'")
-    if "no_content" in given and given.keys() & {"select", "highlight"}:
-        other = "SELECT" if "select" in given else "HIGHLIGHT"
+    if "no_content" in options and options.keys() & {"select", "highlight"}:
+        other = "SELECT" if "select" in options else "HIGHLIGHT"
         raise SearchError(f"syntax error: NOCONTENT and {other} cannot be combined")
-    if given.keys() >= {"order", "function"}:
+    if options.keys() >= {"order", "function"}:
         raise SearchError("syntax error: ORDERBY and SCOREFUNC cannot be combined")
-    return Query(**given)
+    return Query(**options)
 
 
 def _score_function(words: Words) -> ScoreFunction:
@@ -370,12 +385,12 @@ class Words(deque[bytes]):
             raise SearchError(f"syntax error: {what} is missing")
         return decoded(self.popleft())
 
-    def one_of(self, what: str, known: tuple[str, ...]) -> str:
+    def one_of(self, what: str, choices: tuple[str, ...]) -> str:
         """Return the next argument in upper case; raise an error unless it is in ``known``."""
         word = self.take(what).upper()
-        if word not in known:
+        if word not in choices:
             raise SearchError(
-                f"syntax error: unknown {what} '{word}', expected one of {', '.join(known)}"
+                f"syntax error: unknown {what} '{word}', expected one of {', '.join(choices)}"
             )
         return word
 

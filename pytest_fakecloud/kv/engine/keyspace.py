@@ -12,9 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from ..errors import WRONGTYPE, CommandError
-from ..values.array import ArrayValue
 from ..values.containers import Deadlines, HashValue, QuickList, ScanOrder, SetValue
-from ..values.stream import Stream
 from ..values.types import type_name
 from ..values.zset import SortedSet
 
@@ -50,6 +48,10 @@ Counters = dict[bytes, tuple[int, int]]
 
 _NEVER_EMPTY = frozenset({"array", "hash", "list", "set", "zset"})
 """Types whose keys are deleted with their last element."""
+
+
+_MENDED = frozenset({"array", "stream", "vector", "zset"})
+"""Types with parts that an exception between two changes can leave in disagreement."""
 
 
 class Frequencies(Counters):
@@ -529,7 +531,7 @@ class Keyspace:
         }
         values = self.values
         for value in values.values():
-            if isinstance(value, ArrayValue | SortedSet | Stream):
+            if type_name(value) in _MENDED:
                 value.mend()
         self.expires = Deadlines({key: at for key, at in self.expires.items() if key in values})
         self.accessed = {key: at for key, at in self.accessed.items() if key in values}

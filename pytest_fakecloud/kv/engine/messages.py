@@ -4,7 +4,7 @@ The parameter ``notify-keyspace-events`` selects classes of keyspace events (``g
 is all but ``m`` and ``n``) and channels. ``K`` selects ``__keyspace@<db>__:<key>``, whose messages
 are event names; ``E`` selects ``__keyevent@<db>__:<event>``, whose messages are keys. Names and
 order of the events were observed on Redis 7.0, those of field expiry on Valkey 9.1. Those of JSON
-commands are decided here.
+and vector commands are decided here.
 """
 
 from __future__ import annotations
@@ -109,7 +109,8 @@ _CLASSES = {  # for each letter of the parameter, the events it selects
     "xgroup-createconsumer xgroup-delconsumer",
     "d": "json.set json.mset json.merge json.del json.numincrby json.nummultby json.strappend "
     "json.toggle json.clear json.arrappend json.arrinsert json.arrpop json.arrtrim "
-    "arset ardel ardelrange arinsert arring arseek",
+    "arset ardel ardelrange arinsert arring arseek "
+    "vector.create vector.add vector.del",
     "m": "keymiss",
     "n": "new",
 }

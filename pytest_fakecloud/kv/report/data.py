@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote_from_bytes
 
+from ...core.errors import counted
 from ...core.timers import to_datetime
 from ...reporting.data import (
     MOST_IN_VIEW,
@@ -320,6 +321,8 @@ def _preview(value: Any) -> str:
         shown = ", ".join(
             f"{_text(name)}: {_text(field_value[:PREVIEW])}" for name, field_value in fields
         )
+    elif value.type_name == "vector":
+        shown = f"{counted(value.dimension, 'dimension')}, {value.metric}"
     elif value.type_name in _ELEMENTS:
         return ""
     else:
@@ -397,6 +400,10 @@ _ELEMENTS: dict[str, tuple[tuple[str, ...], Callable[[Any], Sequence[Sequence[An
     "stream": (
         ("id", "fields"),
         lambda value: [(plain(entry_id), _json(row)) for entry_id, row in value],
+    ),
+    "vector": (
+        ("id", "vector"),
+        lambda value: [(id, _json(vector)) for id, vector in value["vectors"].items()],
     ),
 }
 """Each type's columns, and a function that returns the rows of a value in its Python form."""

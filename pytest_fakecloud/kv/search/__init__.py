@@ -2,9 +2,10 @@
 
 ``index`` follows the changes of a database, and stores the terms and values of the documents that
 ``schema`` makes of keys. ``filters`` parses the filter language into ``clauses``, which find and
-score documents. ``queries`` orders the results and formats their content, ``aggregations`` and
-``metrics`` compute buckets and numbers, and ``views`` is the interface for tests. Nothing in this
-package is imported before the first search command.
+score documents, and ``retrievers`` parses what can stand in its place. ``queries`` orders the
+results and formats their content. ``aggregations`` parses requests for ``buckets`` and ``metrics``,
+and ``views`` is the interface for tests. Nothing in this package is imported before the first search
+command.
 
 The vendor uses Tantivy, which has maintained Python bindings. This package does not:
 

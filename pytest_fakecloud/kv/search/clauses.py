@@ -13,6 +13,7 @@ cached for all words.
 
 from __future__ import annotations
 
+import heapq
 import math
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -59,8 +60,24 @@ def _bm25(weight: float, often: int, length: int, average: float) -> float:
     return weight * (1 + _K1) * often / (often + norm)
 
 
+def best(matches: Matches, count: int | None) -> list[tuple[int, float]]:
+    """Return the best matches, equal ones in indexing order; all of them if the count is None."""
+
+    def rank(match: tuple[int, float]) -> tuple[float, int]:
+        return -match[1], match[0]
+
+    if count is None:
+        return sorted(matches.items(), key=rank)
+    return heapq.nsmallest(count, matches.items(), key=rank)
+
+
 class Clause:
-    """A part of a filter."""
+    """A part of a filter, or a retriever."""
+
+    ranks = False
+    """Whether it determines the order of the documents, so that no option may."""
+    rounds_scores = True
+    """Whether its scores are written as 32-bit floats."""
 
     def find(self, index: SearchIndex) -> Matches:
         """Return the matching documents with their scores. The caller may change the mapping."""
@@ -121,8 +138,8 @@ class Equal(_Leaf):
     value: Any
 
     def find(self, index: SearchIndex) -> Matches:
-        found = index.values(self.spec.name).numbers.get(self.value, ())
-        return dict.fromkeys(found, _idf(len(index.documents), len(found)))
+        documents = index.values(self.spec.name).numbers.get(self.value, ())
+        return dict.fromkeys(documents, _idf(len(index.documents), len(documents)))
 
 
 @dataclass(frozen=True)
@@ -180,9 +197,10 @@ class Phrase(_Leaf):
         if self.prefix:
             # The score depends only on the words before the last one.
             frequencies = {
-                number: self._frequency([each[number] for each in exact]) for number in frequencies
+                number: self._frequency([places[number] for places in exact])
+                for number in frequencies
             }
-        weight = sum(_idf(len(index.documents), len(each)) for each in exact)
+        weight = sum(_idf(len(index.documents), len(places)) for places in exact)
         average = (text.total / len(index.documents)) if text.total else 1.0
         return {
             number: _bm25(weight, often, text.lengths[number], average)
@@ -197,8 +215,8 @@ class Phrase(_Leaf):
         return {
             number: frequency
             for number in rarest
-            if all(number in each for each in positions)
-            and (frequency := self._frequency([each[number] for each in positions]))
+            if all(number in places for places in positions)
+            and (frequency := self._frequency([places[number] for places in positions]))
         }
 
     def _frequency(self, positions: list[list[int]]) -> int:
@@ -236,13 +254,13 @@ def _moving_costs(costs: list[tuple[int, int]], targets: list[int]) -> list[tupl
 
 
 def _merged_positions(text: TextPostings, terms: Iterable[str]) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
+    merged: dict[int, list[int]] = {}
     for term in terms:
         for number, where in text.terms[term].items():
-            found.setdefault(number, []).extend(where)
-    for where in found.values():
+            merged.setdefault(number, []).extend(where)
+    for where in merged.values():
         where.sort()
-    return found
+    return merged
 
 
 @dataclass(frozen=True)
@@ -266,10 +284,10 @@ class Fuzzy(_Leaf):
 
 
 def _with_any(text: TextPostings, terms: Iterable[str]) -> set[int]:
-    found: set[int] = set()
+    documents: set[int] = set()
     for having in filter(None, map(text.terms.get, terms)):
-        found.update(having)
-    return found
+        documents.update(having)
+    return documents
 
 
 @dataclass(frozen=True)
@@ -296,10 +314,10 @@ class Operator(Clause):
     boost: float | None = None
 
     def find(self, index: SearchIndex) -> Matches:
-        found = self.inner.find(index)
+        matches = self.inner.find(index)
         if self.boost is None:
-            return found
-        return {number: score * self.boost for number, score in found.items()}
+            return matches
+        return {number: score * self.boost for number, score in matches.items()}
 
     def highlighted_terms(self) -> Iterator[tuple[str, str]]:
         return self.inner.highlighted_terms()
@@ -320,12 +338,12 @@ class AnyOf(Clause):
     clauses: tuple[Clause, ...]
 
     def find(self, index: SearchIndex) -> Matches:
-        found: Matches = {}
+        matches: Matches = {}
         for clause in self.clauses:
             more = clause.find(index)
             for number, score in more.items():
-                found[number] = found.get(number, 0.0) + score
-        return found
+                matches[number] = matches.get(number, 0.0) + score
+        return matches
 
     def highlighted_terms(self) -> Iterator[tuple[str, str]]:
         for clause in self.clauses:
@@ -355,18 +373,18 @@ class AllOf(Clause):
 
     def find(self, index: SearchIndex) -> Matches:
         parts = sorted((clause.find(index) for clause in self.must), key=len)
-        found = parts[0]
+        matches = parts[0]
         for part in parts[1:]:
-            found = {number: score + part[number] for number, score in found.items()
+            matches = {number: score + part[number] for number, score in matches.items()
                      if number in part}  # fmt: skip
         for clause in self.should:
             for number, score in clause.find(index).items():
-                if number in found:
-                    found[number] += score
+                if number in matches:
+                    matches[number] += score
         for clause in self.must_not:
             for number in clause.find(index):
-                found.pop(number, None)
-        return found
+                matches.pop(number, None)
+        return matches
 
     def highlighted_terms(self) -> Iterator[tuple[str, str]]:
         for clause in (*self.must, *self.should):
@@ -381,7 +399,7 @@ class AllOf(Clause):
         ]
 
     def __str__(self) -> str:
-        exceptions = "".join(f" but not {one}" for one in self.must_not)
+        exceptions = "".join(f" but not {clause}" for clause in self.must_not)
         return " and ".join(map(str, self.must)) + exceptions
 
 
@@ -486,7 +504,11 @@ def near(root: Node, word: str, distance: int, cheap_swap: bool, prefix: bool) -
         children: Collection[tuple[str, Node | list[str]]] = node.items()
         if sought.step(state, "", depth) is None:
             # From this state, only characters of the word lead to another state.
-            children = [(each, node[each]) for each in ("", *sought.bit_sets) if each in node]
+            children = [
+                (character, node[character])
+                for character in ("", *sought.bit_sets)
+                if character in node
+            ]
         for character, child in children:
             next_state = sought.step(state, character, depth) if character else state
             if next_state is None:

@@ -47,8 +47,9 @@ def parse_object(text: bytes, what: str) -> dict[str, Any]:
     return value
 
 
-def parse_filter(definition: Definition, text: bytes) -> Clause:
-    return _Reader(definition).level(parse_object(text, "filter"))
+def filter_of(definition: Definition, parsed: dict[str, Any]) -> Clause:
+    """Convert the parsed JSON of a filter into clauses; raise `SearchError` if it is invalid."""
+    return _Reader(definition).level(parsed)
 
 
 class _Reader:
@@ -57,16 +58,16 @@ class _Reader:
     def __init__(self, definition: Definition) -> None:
         self.definition = definition
 
-    def level(self, found: dict[str, Any]) -> Clause:
+    def level(self, query: dict[str, Any]) -> Clause:
         parts: dict[str, list[Clause]] = {}
-        if "$and" in found and "$or" in found:
+        if "$and" in query and "$or" in query:
             raise SearchError("$and and $or cannot be siblings: nest one in the other")
-        for key, value in found.items():
+        for key, value in query.items():
             if key in _BOOLEAN:
                 parts.setdefault(_BOOLEAN[key], []).extend(self._conditions(key, value))
             elif key != "$boost":
                 parts.setdefault("must", []).append(self._field(key, value))
-        return _boosted(_joined(parts), found)
+        return _boosted(_joined(parts), query)
 
     def _conditions(self, word: str, value: Any) -> list[Clause]:
         if isinstance(value, list):
@@ -108,7 +109,7 @@ class _Reader:
     def _operator(self, spec: FieldSpec, operator: str, operand: Any) -> Clause:
         if operator not in ("$eq", "$in", *_TEXT_OPERATORS):
             raise SearchError(f"Unknown field operator: {operator}")
-        description = f"{spec.name} {operator} {_brief(operand)}"
+        description = f"{spec.name} {operator} {brief_json(operand)}"
         boosted: dict[str, Any] = {}
         if isinstance(operand, dict):
             # Only operators of text can have a boost. The others reject objects below.
@@ -118,8 +119,8 @@ class _Reader:
             if not isinstance(operand, list):
                 raise SearchError(f"$in of field '{spec.name}' takes an array")
             items = tuple(self._equal(spec, item) for item in operand)
-            found = AnyOf(items) if items else Nothing("an empty $in matches nothing")
-            return Operator(found, description)
+            any_item = AnyOf(items) if items else Nothing("an empty $in matches nothing")
+            return Operator(any_item, description)
         if operator == "$eq" or (operator == "$smart" and not spec.is_text):
             return Operator(self._equal(spec, operand), description)
         if not spec.is_text:
@@ -136,7 +137,7 @@ class _Reader:
         if spec.kind not in RANGED:
             raise _unsupported(next(iter(ranges)), spec)
         bounds = {word: _typed(spec, operand) for word, operand in ranges.items()}
-        operators = ", ".join(f"{word} {_brief(operand)}" for word, operand in ranges.items())
+        operators = ", ".join(f"{word} {brief_json(operand)}" for word, operand in ranges.items())
         return Operator(InRange(spec, bounds), f"{spec.name} {operators}")
 
     def _tokens(self, spec: FieldSpec, text: str) -> tuple[str | None, ...]:
@@ -146,15 +147,15 @@ class _Reader:
         return Phrase(spec, self._tokens(spec, text), slop, prefix)
 
     def phrase(self, spec: FieldSpec, operand: Any) -> Clause:
-        text, given = _options(spec, "$phrase", operand, {"slop": 0, "prefix": False})
+        text, options = _options(spec, "$phrase", operand, {"slop": 0, "prefix": False})
         if isinstance(operand, dict) and {"slop", "prefix"} <= operand.keys():
             raise SearchError(f"$phrase of field '{spec.name}' takes slop or prefix, not both")
-        return self._phrase_of(spec, text, **given)
+        return self._phrase_of(spec, text, **options)
 
     def fuzzy(self, spec: FieldSpec, operand: Any) -> Clause:
         defaults = {"distance": 1, "transpositionCostOne": True, "prefix": False}
-        text, given = _options(spec, "$fuzzy", operand, defaults)
-        distance, cheap_swap, prefix = (given[name] for name in defaults)
+        text, options = _options(spec, "$fuzzy", operand, defaults)
+        distance, cheap_swap, prefix = (options[name] for name in defaults)
         if distance > 2:
             raise SearchError(f"$fuzzy of field '{spec.name}' takes a distance of at most 2")
         words = [token for token in self._tokens(spec, text) if token is not None]
@@ -215,17 +216,17 @@ def _all(clauses: Sequence[Clause]) -> Clause:
     return clauses[0] if len(clauses) == 1 else AllOf(tuple(clauses))
 
 
-def _boost_of(found: dict[str, Any]) -> float | None:
-    if "$boost" not in found:
+def _boost_of(query: dict[str, Any]) -> float | None:
+    if "$boost" not in query:
         return None
-    boost = found["$boost"]
+    boost = query["$boost"]
     if boost.__class__ not in (int, float):
         raise _wrong("$boost", "a number", boost)
     return float(boost)
 
 
-def _boosted(clause: Clause, found: dict[str, Any]) -> Clause:
-    boost = _boost_of(found)
+def _boosted(clause: Clause, query: dict[str, Any]) -> Clause:
+    boost = _boost_of(query)
     return clause if boost is None else Operator(clause, boost=boost)
 
 
@@ -256,7 +257,7 @@ def _typed(spec: FieldSpec, operand: Any) -> Any:
 
 def _string(spec: FieldSpec, operator: str, operand: Any) -> str:
     if not isinstance(operand, str):
-        raise _wrong(f"{operator} of TEXT field '{spec.name}'", "a string", operand)
+        raise _wrong(f"{operator} of {spec.kind} field '{spec.name}'", "a string", operand)
     return operand
 
 
@@ -264,9 +265,9 @@ def _options(
     spec: FieldSpec, operator: str, operand: Any, defaults: dict[str, int]
 ) -> tuple[str, dict[str, Any]]:
     """Return the text of an operator (the operand or its ``value``), and the operator's options."""
-    given = dict(operand) if isinstance(operand, dict) else {"value": operand}
-    text = given.pop("value", None)
-    for name, value in given.items():
+    options = dict(operand) if isinstance(operand, dict) else {"value": operand}
+    text = options.pop("value", None)
+    for name, value in options.items():
         if name not in defaults:
             raise SearchError(
                 f"{operator} of field '{spec.name}' has no option '{name}'; its options are "
@@ -276,7 +277,7 @@ def _options(
         if type(value) is not kind or value < 0:
             expected = "true or false" if kind is bool else "a non-negative integer"
             raise _wrong(f"{name} in {operator} of field '{spec.name}'", expected, value)
-    return _string(spec, operator, text), {**defaults, **given}
+    return _string(spec, operator, text), {**defaults, **options}
 
 
 def _unsupported(operator: str, spec: FieldSpec) -> SearchError:
@@ -284,9 +285,10 @@ def _unsupported(operator: str, spec: FieldSpec) -> SearchError:
 
 
 def _wrong(where: str, expected: str, value: Any) -> SearchError:
-    return SearchError(f"{where} takes {expected}; got {_brief(value)}")
+    return SearchError(f"{where} takes {expected}; got {brief_json(value)}")
 
 
-def _brief(value: Any) -> str:
+def brief_json(value: Any) -> str:
+    """Return a value as JSON for a message, cut if it is long."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 80 else text[:77] + "..."

@@ -1,6 +1,7 @@
 """A search index: its documents and postings, its pending changes, and the indexes of a database.
 
-Postings are the documents, by increasing numbers, that contain each term or value of a field. A
+The documents are keys or, if the index is bound to a stream, the stream's entries, named by their
+IDs. Postings are the documents, by increasing numbers, that contain each term or value of a field. A
 write only records which keys changed, and the next search creates their documents. Therefore the
 cost of a write does not depend on the size of the index.
 """
@@ -11,13 +12,17 @@ from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ...core.budget import Budgeted, OverBudget, spend
 from ..engine.keyspace import Keyspace
 from ..table.syntax import encoded
+from ..values.stream import Stream, format_id, make_id
 from ..values.types import type_name
 from .schema import KEY_TYPES, Definition, Document, SearchError, make_document
+
+if TYPE_CHECKING:
+    from ...similarity.table import VectorTable
 
 _STEPS, _STEPS_PER_BYTE = 100, 3
 """Budget steps for a document, and for each byte of its size, where a word has eight bytes."""
@@ -29,8 +34,8 @@ class SearchIndex:
     ``documents`` are numbered in the order in which they were indexed. A changed document is
     indexed again under a new number.
 
-    A changed key passes through these stages: it is delayed in ``waiting`` (only if a delay is set),
-    then in ``_changed`` until ``refresh()`` makes its document, and the document's number is in
+    A changed key or entry passes through these stages: it is delayed in ``waiting`` (only if a delay
+    is set), then in ``_changed`` until ``refresh()`` makes its document, and the document's number is in
     ``_unposted`` until ``refresh()`` adds its terms and values to the postings. The postings are
     empty until the first ``refresh()``, which adds all documents to them.
     """
@@ -43,11 +48,13 @@ class SearchIndex:
         self.size = 0
         """The estimated total size of the documents in bytes (decided here)."""
         self.waiting: dict[bytes, tuple[int | None, int | None]] = {}
-        """For each delayed key, the time (Unix ms) and the number of searches to wait for, or None."""
+        """For each delayed key or ID, the time (Unix ms) and the number of searches to wait for."""
         self.numbers: dict[bytes, int] = {}
         """The number of each key's document."""
         self._changed: OrderedDict[bytes, None] = OrderedDict()
         self._postings: dict[str, TextPostings | ValuePostings] = {}
+        self._vectors: dict[str, VectorTable[int]] = {}
+        """The embeddings of HYBRID fields by document number, changed together with the postings."""
         self._unposted: deque[int] = deque()
         """The numbers of the newest documents, whose terms and values are not in the postings yet."""
         self._next = 0
@@ -77,22 +84,55 @@ class SearchIndex:
             "schema": definition.described(),
         }
 
-    def note_change(self, key: bytes, due_ms: int | None, reads: int | None) -> None:
-        """Record a changed key. It becomes searchable immediately unless a delay is given."""
+    def value_of(self, keyspace: Keyspace, name: bytes) -> Any:
+        """Return the value of a key or, for the ID of a stream's entry, its fields; None if missing."""
+        stream = self.definition.stream
+        if stream is None:
+            return keyspace.values.get(name)
+        value = keyspace.values.get(stream)
+        return value.get(_entry_id(name)) if isinstance(value, Stream) else None
+
+    def note_change(
+        self, key: bytes, changed: Changed | None, due_ms: int | None, reads: int | None
+    ) -> None:
+        """Record a changed key. It becomes searchable immediately unless a delay is given.
+
+        Of a stream, ``changed`` are the changed entries.
+        """
         if not self.definition.covers(key):
             return
-        if due_ms is None and reads is None:
-            self._changed[key] = None
-            self._changed.move_to_end(key)
-        else:
-            self.waiting.pop(key, None)
-            self.waiting[key] = due_ms, reads
+        names: Iterable[bytes] = (key,)
+        if self.definition.stream is not None:
+            names = () if changed is None else map(format_id, changed.ids)
+            if changed is None or changed.is_new:
+                names = dict.fromkeys([*self.numbers, *self.waiting, *self._changed, *names])
+        self._note(names, due_ms, reads)
+
+    def _note(self, names: Iterable[bytes], due_ms: int | None, reads: int | None) -> None:
+        for name in names:
+            if due_ms is None and reads is None:
+                self._changed[name] = None
+                self._changed.move_to_end(name)
+            else:
+                self.waiting.pop(name, None)
+                self.waiting[name] = due_ms, reads
 
     def scan(self, keyspace: Keyspace, due_ms: int | None, reads: int | None) -> None:
+        if self.definition.stream is not None:
+            self._note(map(format_id, self.follow(keyspace)), due_ms, reads)
+            return
         kind = KEY_TYPES[self.definition.kind]
-        for key in keyspace:
-            if type_name(keyspace.values[key]) == kind:
-                self.note_change(key, due_ms, reads)
+        names = [key for key in keyspace if type_name(keyspace.values[key]) == kind]
+        self._note([key for key in names if self.definition.covers(key)], due_ms, reads)
+
+    def follow(self, keyspace: Keyspace) -> list[int]:
+        """Have the stream record changed entries from now on; return the IDs of those that exist."""
+        stream = self.definition.stream
+        value = None if stream is None else keyspace.find(stream)
+        if not isinstance(value, Stream):
+            return []
+        value.take_changed()
+        return [entry_id for entry_id, _ in value.range()]
 
     def clear(self) -> None:
         self.documents.clear()
@@ -101,6 +141,7 @@ class SearchIndex:
         self._changed.clear()
         self.waiting.clear()
         self._postings = {}
+        self._vectors = {}
         self._unposted.clear()
 
     def release_all(self) -> None:
@@ -119,15 +160,20 @@ class SearchIndex:
         while self._changed:
             key, _ = self._changed.popitem(last=False)
             self._forget(key)
-            value = keyspace.values.get(key)
+            value = self.value_of(keyspace, key)
             document = None if value is None else make_document(self.definition, key, value)
             if document is not None:
                 self._add(document)
             spend(_STEPS + (0 if document is None else _STEPS_PER_BYTE * document.size))
         if not self._postings:
             self._postings = {
-                each.name: _POSTINGS.get(each.kind, ValuePostings)()
-                for each in self.definition.fields
+                spec.name: _POSTINGS.get(spec.kind, ValuePostings)()
+                for spec in self.definition.fields
+            }
+            self._vectors = {
+                spec.name: _vector_table()
+                for spec in self.definition.fields
+                if spec.kind == "HYBRID"
             }
             self._unposted.extend(self.documents)
         while self._unposted:
@@ -136,6 +182,8 @@ class SearchIndex:
             if document is not None:
                 for name, values in document.fields.items():
                     self._postings[name].add(number, values)
+                for name, vector in document.vectors.items():
+                    self._vectors[name].put(number, vector)
                 spend(_STEPS_PER_BYTE * document.size)
 
     def _add(self, document: Document) -> None:
@@ -157,16 +205,22 @@ class SearchIndex:
         if self._postings and (not self._unposted or number < self._unposted[0]):
             for name, values in document.fields.items():
                 self._postings[name].remove(number, values)
+            for name in document.vectors:
+                self._vectors[name].remove(number)
 
     def text(self, name: str) -> TextPostings:
-        found = self._postings[name]
-        assert isinstance(found, TextPostings)
-        return found
+        postings = self._postings[name]
+        assert isinstance(postings, TextPostings)
+        return postings
 
     def values(self, name: str) -> ValuePostings:
-        found = self._postings[name]
-        assert isinstance(found, ValuePostings)
-        return found
+        postings = self._postings[name]
+        assert isinstance(postings, ValuePostings)
+        return postings
+
+    def vectors(self, name: str) -> VectorTable[int]:
+        """Return the embeddings of a HYBRID field by document number."""
+        return self._vectors[name]
 
     def column(self, name: str) -> dict[int, tuple[Any, ...]]:
         """Return the values of a fast field by document number; raise `SearchError` for others."""
@@ -184,6 +238,37 @@ class SearchIndex:
             texts = (" ".join(token for token in tokens if token) for tokens in values)
             return f"its '{name}' was indexed as [{' | '.join(texts)}]"
         return f"its '{name}' is {', '.join(map(repr, values))}"
+
+
+def _vector_table() -> VectorTable[int]:
+    # Imported here, because few indexes have embeddings and NumPy takes long to import.
+    from ...similarity.dense import Similarity
+    from ...similarity.hashing import DEFAULT_DIMENSION
+    from ...similarity.table import VectorTable
+
+    return VectorTable(DEFAULT_DIMENSION, Similarity.COSINE)
+
+
+def _entry_id(name: bytes) -> int:
+    milliseconds, _, sequence = name.partition(b"-")
+    return make_id(int(milliseconds), int(sequence)) if sequence else -1
+
+
+class Changed(NamedTuple):
+    """The changed entries of a stream, whose IDs are all of them if the stream is new."""
+
+    ids: list[int]
+    is_new: bool
+
+
+def _changed_entries(value: Any) -> Changed | None:
+    """Return the entries of a stream that changed since the last call; None for other values."""
+    if not isinstance(value, Stream):
+        return None
+    changed = value.take_changed()
+    if changed is not None:
+        return Changed(changed, is_new=False)
+    return Changed([entry_id for entry_id, _ in value.range()], is_new=True)
 
 
 PART_STEPS = 500_000
@@ -244,16 +329,23 @@ class Indexes:
         if type(value) is SearchIndex:
             self.named[key] = value
         else:
-            self.named.pop(key, None)
+            dropped = self.named.pop(key, None)
+            if dropped is not None:
+                _stop_following(keyspace, dropped)
+        changed = _changed_entries(value) if self.has_stream(key) else None
         for index in self.named.values():
-            index.note_change(key, *self.delay_from(keyspace.now_ms))
+            index.note_change(key, changed, *self.delay_from(keyspace.now_ms))
+
+    def has_stream(self, key: bytes) -> bool:
+        """Return whether an index is bound to the stream with this key."""
+        return any(index.definition.stream == key for index in self.named.values())
 
     def delay_from(self, now_ms: int) -> tuple[int | None, int | None]:
         """Return the time and the number of searches after which a change made now is searchable."""
         return None if self.delay_ms is None else now_ms + self.delay_ms, self.delay_reads
 
     def adopt(self, values: dict[bytes, Any]) -> None:
-        self.named = {key: each for key, each in values.items() if type(each) is SearchIndex}
+        self.named = {key: value for key, value in values.items() if type(value) is SearchIndex}
 
     def clear(self) -> None:
         self.named.clear()
@@ -264,6 +356,13 @@ class Indexes:
         other = Indexes(self.delay_ms, self.delay_reads)
         other.aliases = dict(self.aliases)
         return other
+
+
+def _stop_following(keyspace: Keyspace, index: SearchIndex) -> None:
+    stream = index.definition.stream
+    value = None if stream is None else keyspace.values.get(stream)
+    if isinstance(value, Stream):
+        value.stop_recording()
 
 
 def find_index(keyspace: Keyspace, name: str) -> SearchIndex | None:
@@ -283,17 +382,17 @@ _DEEPEST = 40
 def _insert(root: Node, term: str) -> None:
     node = root
     for depth, character in enumerate(term, 1):
-        found = node.get(character)
-        if found is None:
+        child = node.get(character)
+        if child is None:
             node[character] = [term]
             return
-        if isinstance(found, list):
+        if isinstance(child, list):
             if depth >= _DEEPEST:
-                found.append(term)
+                child.append(term)
                 return
             # Above the deepest level, a list has one term. Move it down a level.
-            found = node[character] = {found[0][depth : depth + 1]: found}
-        node = found
+            child = node[character] = {child[0][depth : depth + 1]: child}
+        node = child
     node[""] = [term]
 
 
@@ -390,12 +489,12 @@ class ValuePostings:
     def add(self, number: int, values: tuple[Any, ...]) -> None:
         self.of[number] = values
         for value in values:
-            found = self.numbers.get(value)
-            if found is None:
+            documents = self.numbers.get(value)
+            if documents is None:
                 self.numbers[value] = {number}
                 self._new.append(value)
             else:
-                found.add(number)
+                documents.add(number)
 
     def remove(self, number: int, values: tuple[Any, ...]) -> None:
         del self.of[number]
@@ -437,15 +536,16 @@ class FacetPostings(ValuePostings):
 
 _POSTINGS: dict[str, type[TextPostings | ValuePostings]] = {
     "TEXT": TextPostings,
+    "HYBRID": TextPostings,
     "FACET": FacetPostings,
 }
 """The postings of each type of fields; all other types have ``ValuePostings``."""
 
 
 def _with_ancestors(paths: tuple[str, ...]) -> tuple[str, ...]:
-    found = {"/"}
+    ancestors = {"/"}
     for path in paths:
-        while path and path not in found:
-            found.add(path)
+        while path and path not in ancestors:
+            ancestors.add(path)
             path = path.rpartition("/")[0]
-    return tuple(found)
+    return tuple(ancestors)

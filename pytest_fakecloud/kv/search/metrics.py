@@ -37,10 +37,10 @@ def format_number(value: float | int | None) -> bytes | None:
 class Arguments:
     """The arguments of an aggregation, consumed by name. `reject_rest()` rejects those that are left."""
 
-    def __init__(self, alias: str, operator: str, given: dict[str, Any]) -> None:
+    def __init__(self, alias: str, operator: str, arguments: dict[str, Any]) -> None:
         self.alias = alias
         self.operator = operator
-        self._given = dict(given)
+        self._arguments = dict(arguments)
 
     def error(self, text: str) -> SearchError:
         return SearchError(f"Aggregation '{self.alias}' operator '{self.operator}' {text}")
@@ -49,11 +49,11 @@ class Arguments:
         self, name: str, expected: str, accepts: Callable[[Any], bool], default: Any = None
     ) -> Any:
         """Consume an argument; raise an error if it is invalid, or required but missing."""
-        if name not in self._given:
+        if name not in self._arguments:
             if default is REQUIRED:
                 raise self.error(f"is missing required '{name}' property")
             return default
-        value = self._given.pop(name)
+        value = self._arguments.pop(name)
         if not accepts(value):
             raise self.error(f"takes {expected} as '{name}'")
         return value
@@ -73,12 +73,16 @@ class Arguments:
     def take_number(self, name: str, default: Any = None) -> Any:
         return self.take(name, "a number", is_number, default)
 
+    def take_choice(self, name: str, words: tuple[str, ...]) -> Any:
+        """Consume an argument that is one of some words, by default the first."""
+        return self.take(name, " or ".join(words), lambda value: value in words, words[0])
+
     def take_flag(self, name: str, default: bool) -> Any:
         return self.take(name, "true or false", lambda value: isinstance(value, bool), default)
 
     def take_bounds(self, name: str) -> tuple[float, float] | None:
         """Consume an argument that is an object with the fields ``min`` and ``max``."""
-        found = self.take(
+        bounds = self.take(
             name,
             "an object of min and max",
             lambda value: (
@@ -87,11 +91,11 @@ class Arguments:
                 and all(map(is_number, value.values()))
             ),
         )
-        return None if found is None else (found["min"], found["max"])
+        return None if bounds is None else (bounds["min"], bounds["max"])
 
     def reject_rest(self) -> None:
-        if self._given:
-            raise self.error(f"has no property '{next(iter(self._given))}'")
+        if self._arguments:
+            raise self.error(f"has no property '{next(iter(self._arguments))}'")
 
 
 def is_number(value: Any) -> bool:
@@ -99,9 +103,15 @@ def is_number(value: Any) -> bool:
 
 
 def column_of(
-    index: SearchIndex, args: Arguments, allowed: tuple[str, ...]
+    index: SearchIndex,
+    args: Arguments,
+    allowed: tuple[str, ...],
+    always_fast: tuple[str, ...] = ("KEYWORD", "FACET"),
 ) -> tuple[FieldSpec, dict[int, tuple[Any, ...]]]:
-    """Return the field of an aggregation and its values by document, or raise an error."""
+    """Return the field of an aggregation and its values by document, or raise an error.
+
+    ``always_fast`` are the types of fields that need no option FAST.
+    """
     name = args.take_string("field")
     if name is None:
         # This is the vendor's error message.
@@ -114,7 +124,7 @@ def column_of(
             f"Aggregation '{args.alias}' field '{name}' of type {spec.kind} cannot be used with "
             f"{args.operator}"
         )
-    if "FAST" not in spec.options and spec.kind not in ("KEYWORD", "FACET"):
+    if "FAST" not in spec.options and spec.kind not in always_fast:
         # This is the vendor's error message.
         raise args.error(f"requires field '{name}' to be FAST")
     return spec, index.values(name).of
@@ -168,13 +178,27 @@ def _total(values: Values) -> float:
     return sum(values) if all(value.__class__ is int for value in values) else _fsum(values)
 
 
+def _sum(index: SearchIndex, args: Arguments) -> Compute:
+    collect = _values(index, args, (*NUMERIC, "BOOL"))
+    is_null_without_values = args.take_flag("nullIfNoMatch", False)
+
+    def compute(numbers: DocumentNumbers) -> list[Any]:
+        values = collect(numbers)
+        is_null = is_null_without_values and not values
+        return [b"value", None if is_null else format_number(_total(values))]
+
+    return compute
+
+
 def _extreme(pick: Callable[[Values], Any]) -> Callable[[Values], float | None]:
     # The sign turns a boolean into an integer.
     return lambda values: +pick(values) if values else None
 
 
 def _flat(numbers: Mapping[str, float | None]) -> list[Any]:
-    return [part for name, one in numbers.items() for part in (name.encode(), format_number(one))]
+    return [
+        part for name, number in numbers.items() for part in (name.encode(), format_number(number))
+    ]
 
 
 def _stats(values: Values) -> list[Any]:
@@ -198,7 +222,8 @@ def _extended(index: SearchIndex, args: Arguments) -> Compute:
         sampling = spread / (count - 1) if count > 1 else None
         variances = {"": population, "Population": population, "Sampling": sampling}
         deviations = {
-            kind: None if one is None else math.sqrt(one) for kind, one in variances.items()
+            kind: None if number is None else math.sqrt(number)
+            for kind, number in variances.items()
         }
         bounds: dict[str, float | None] = {}
         for kind in ("", "Sampling", "Population"):
@@ -210,8 +235,8 @@ def _extended(index: SearchIndex, args: Arguments) -> Compute:
         return [
             *_stats(values),
             *_flat({"sumOfSquares": squares}),
-            *_flat({f"variance{kind}": one for kind, one in variances.items()}),
-            *_flat({f"stdDeviation{kind}": one for kind, one in deviations.items()}),
+            *_flat({f"variance{kind}": number for kind, number in variances.items()}),
+            *_flat({f"stdDeviation{kind}": number for kind, number in deviations.items()}),
             *(b"stdDeviationBounds", _flat(bounds)),
         ]
 
@@ -235,7 +260,7 @@ def _percentiles(index: SearchIndex, args: Arguments) -> Compute:
         lambda value: (
             isinstance(value, list)
             and bool(value)
-            and all(is_number(one) and 0 <= one <= 100 for one in value)
+            and all(is_number(percent) and 0 <= percent <= 100 for percent in value)
         ),
         (1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0),
     )
@@ -257,7 +282,7 @@ def _percentiles(index: SearchIndex, args: Arguments) -> Compute:
 
 METRICS: dict[str, Callable[[SearchIndex, Arguments], Compute]] = {
     "$avg": _single(_average, (*NUMERIC, "BOOL")),
-    "$sum": _single(lambda values: _total(values) if values else None, (*NUMERIC, "BOOL")),
+    "$sum": _sum,
     "$min": _single(_extreme(min), (*NUMERIC, "BOOL")),
     "$max": _single(_extreme(max), (*NUMERIC, "BOOL")),
     "$count": _single(len, (*NUMERIC, "BOOL", "KEYWORD")),

@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 from ..engine.keyspace import Keyspace
 from ..table.syntax import decoded, encoded
 from ..values.json import copy_json, write_json
-from .clauses import Clause, Matches
+from .clauses import Clause, Matches, best
 from .index import SearchIndex, ValuePostings
-from .schema import Analyzer, Definition, SearchError, source_of, spans
+from .schema import Analyzer, Definition, SearchError, array_in, source_of, spans
 
 MODIFIERS: Mapping[str, Callable[[float], float]] = {
     "NONE": lambda x: x,
@@ -41,9 +41,9 @@ class FieldValue:
 
     def of(self, value: float | None) -> float:
         """Apply the modifier and the factor to a value or, if that fails, to ``missing``."""
-        for one in (self.missing,) if value is None else (value, self.missing):
+        for candidate in (self.missing,) if value is None else (value, self.missing):
             try:
-                modified = MODIFIERS[self.modifier](float(one))
+                modified = MODIFIERS[self.modifier](float(candidate))
             except (ValueError, ZeroDivisionError, OverflowError):
                 continue
             if math.isfinite(modified):
@@ -66,7 +66,9 @@ class ScoreFunction:
 
     def score(self, relevance: float, values: list[float | None]) -> float:
         """Return the score of a document, given one value for each of ``self.values``."""
-        parts = [each.of(value) for each, value in zip(self.values, values, strict=True)]
+        parts = [
+            field_value.of(value) for field_value, value in zip(self.values, values, strict=True)
+        ]
         own = math.prod(parts) if self.combine == "MULTIPLY" else sum(parts)
         if self.mode == "REPLACE":
             return own
@@ -92,12 +94,15 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A matching document, with pairs of a path and its JSON. ``relevance``: it has a search score."""
+    """A matching document, with pairs of a path and its JSON.
+
+    The score of a search is written as a 32-bit float, that of an option or a retriever may not be.
+    """
 
     key: bytes
     score: float
     content: list[tuple[bytes, bytes]] | None
-    relevance: bool
+    rounds_score: bool
 
 
 def run_query(
@@ -111,24 +116,27 @@ def run_query(
     if query.order is not None:
         columns = [index.column(query.order[0])]
     elif query.function is not None:
-        columns = [_numbers(index, each.field) for each in query.function.values]
-    found = clause.find(index)
+        columns = [_numbers(index, field_value.field) for field_value in query.function.values]
+    if clause.ranks and (query.order is not None or query.function is not None):
+        raise SearchError(f"{clause} cannot be combined with ORDERBY or SCOREFUNC")
+    rounds_scores = clause.rounds_scores and query.order is None and query.function is None
+    matches = clause.find(index)
     hits = []
-    for number, score in _ranked(index, query, columns, found)[query.offset :]:
+    for number, score in _ranked(index, query, columns, matches)[query.offset :]:
         key = index.documents[number].key
         content = None
         if not query.no_content:
-            value = keyspace.values.get(key)
+            value = index.value_of(keyspace, key)
             source = source_of(definition.kind, value)
             if source is None:
                 # The key was deleted or changed its type, and the index is not refreshed yet.
                 continue
-            if definition.kind == "HASH":
+            if definition.kind in ("HASH", "STREAM"):
                 content = list(_hash_content(source, query.select, markers))
             else:
                 content = list(_json_content(source, value, query.select, markers))
-        hits.append(Hit(key, score, content, query.order is None and query.function is None))
-    return hits, len(found)
+        hits.append(Hit(key, score, content, rounds_scores))
+    return hits, len(matches)
 
 
 _Ranked: TypeAlias = list[tuple[int, float]]
@@ -146,44 +154,57 @@ def _numbers(index: SearchIndex, name: str) -> _Column:
     return column
 
 
-def _ranked(index: SearchIndex, query: Query, columns: list[_Column], found: Matches) -> _Ranked:
+def _ranked(index: SearchIndex, query: Query, columns: list[_Column], matches: Matches) -> _Ranked:
     count = query.offset + query.limit
     if query.order is not None:
-        return _by_field(index.values(query.order[0]), found, count, query.order[1])
-    scores = found
+        return _by_field(index.values(query.order[0]), matches, count, query.order[1])
+    scores = matches
     if query.function is not None:
         scores = {}
-        for number, relevance in found.items():
+        for number, relevance in matches.items():
             values = [float(column[number][0]) if number in column else None for column in columns]
             scores[number] = query.function.score(relevance, values)
-    return heapq.nsmallest(count, scores.items(), key=lambda match: (-match[1], match[0]))
+    return best(scores, count)
 
 
-def _by_field(postings: ValuePostings, found: Matches, count: int, ascending: bool) -> _Ranked:
+def _by_field(postings: ValuePostings, matches: Matches, count: int, ascending: bool) -> _Ranked:
     """Return the first matches by the value of a field. Documents without a value come last."""
-    walks = len(found) * _WALK_RATIO > len(postings.of)
-    ranked = (_by_walking if walks else _by_sorting)(postings, found, count, ascending)
+    walks = len(matches) * _WALK_RATIO > len(postings.of)
+    ranked = (_by_walking if walks else _by_sorting)(postings, matches, count, ascending)
     if len(ranked) < count:
-        without = (number for number in found if number not in postings.of)
+        without = (number for number in matches if number not in postings.of)
         ranked += [(number, 0.0) for number in heapq.nsmallest(count - len(ranked), without)]
     return ranked
 
 
-def _by_sorting(postings: ValuePostings, found: Matches, count: int, ascending: bool) -> _Ranked:
-    sign, values = 1 if ascending else -1, postings.of
+def _by_sorting(postings: ValuePostings, matches: Matches, count: int, ascending: bool) -> _Ranked:
+    values = postings.of
     # Compare the values themselves, because large integers are not exact as floats.
-    numbers = (number for number in found if number in values)
-    ranked = heapq.nsmallest(count, numbers, key=lambda number: (sign * values[number][0], number))
-    return [(number, float(values[number][0])) for number in ranked]
+    numbers = [number for number in matches if number in values]
+    if ascending:
+        ranked = heapq.nsmallest(count, numbers, key=lambda number: (values[number][0], number))
+    else:
+        ranked = heapq.nlargest(count, numbers, key=lambda number: (values[number][0], -number))
+    return [(number, _order_score(values[number][0])) for number in ranked]
 
 
-def _by_walking(postings: ValuePostings, found: Matches, count: int, ascending: bool) -> _Ranked:
+def _order_score(value: Any) -> float:
+    """Return the score of a hit that is ordered by a value: the value itself.
+
+    Decided here: the score of a hit that is ordered by a string is 0.
+    """
+    return 0.0 if isinstance(value, str) else float(value)
+
+
+def _by_walking(postings: ValuePostings, matches: Matches, count: int, ascending: bool) -> _Ranked:
     values = postings.in_order()
     ranked: _Ranked = []
     for value in values if ascending else reversed(values):
         documents = postings.numbers[value]
-        here = (each for each in documents if each in found and postings.of[each][0] == value)
-        ranked += [(number, float(value)) for number in sorted(here)]
+        having = (
+            number for number in documents if number in matches and postings.of[number][0] == value
+        )
+        ranked += [(number, _order_score(value)) for number in sorted(having)]
         if len(ranked) >= count:
             break
     return ranked[:count]
@@ -196,7 +217,16 @@ def _hash_content(
         if name in source:
             mark = markers.get(decoded(name))
             text = bytes(source[name])
-            yield name, text if mark is None else encoded(mark(decoded(text)))
+            yield name, text if mark is None else _marked_string(decoded(text), mark)
+
+
+def _marked_string(text: str, mark: Callable[[str], str]) -> bytes:
+    """Highlight a string of a hash or stream or, if it is a JSON array, the strings in it."""
+    items = array_in(text)
+    if items is None:
+        return encoded(mark(text))
+    marked = _highlight_at_path(copy_json(items), [], mark)
+    return encoded(text) if marked == items else write_json(marked)
 
 
 def _json_content(

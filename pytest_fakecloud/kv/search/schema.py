@@ -2,7 +2,9 @@
 
 If a field of a document is missing or has a value of the wrong type, only that field is left out,
 without an error (specification of the vendor). Decided here: each scalar in an array, at any depth,
-is a separate value.
+is a separate value, also in a string of a hash or a stream that is a JSON array, unless the field is
+BOOL or FACET; a HYBRID field has the options of a TEXT field, and one embedding of all its values;
+of a field that an entry of a stream has twice, the last value is indexed.
 
 Text is tokenized, folded to lower case and stemmed in the steps of Tantivy, which the vendor uses. A
 token is a run of letters and digits. A token of 40 bytes or more is dropped. Other tokens are
@@ -16,27 +18,31 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property, lru_cache
 from itertools import chain, groupby, pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import CommandError, one_line
 from ..table.syntax import encoded
 from ..values.containers import HashValue
 from ..values.json import JsonError, JsonValue, parse_json
 
-KEY_TYPES = {"JSON": "ReJSON-RL", "HASH": "hash", "STRING": "string"}
+if TYPE_CHECKING:
+    from ...similarity.dense import Floats
+
+KEY_TYPES = {"JSON": "ReJSON-RL", "HASH": "hash", "STRING": "string", "STREAM": "stream"}
 """Maps the words that can follow ``ON`` in SEARCH.CREATE to types of keys."""
 _KINDS_WITH = {
-    "FAST": ("U64", "I64", "F64", "DATE", "BOOL"), "NOSTEM": ("TEXT",), "NOTOKENIZE": ("TEXT",),
+    "FAST": ("U64", "I64", "F64", "DATE", "BOOL", "KEYWORD"), "NOSTEM": ("TEXT", "HYBRID"),
+    "NOTOKENIZE": ("TEXT", "HYBRID"),
 }  # fmt: skip
 RANGED = frozenset({"U64", "I64", "F64", "DATE", "KEYWORD"})
 """Types of fields that support range operators such as ``$gt``."""
-FIELD_TYPES = ("TEXT", "U64", "I64", "F64", "BOOL", "DATE", "KEYWORD", "FACET")
+FIELD_TYPES = ("TEXT", "U64", "I64", "F64", "BOOL", "DATE", "KEYWORD", "FACET", "HYBRID")
 
 _MOST_FIELDS = 1000
 """Maximum number of fields of an index (decided here)."""
@@ -73,7 +79,7 @@ class FieldSpec:
 
     @property
     def is_text(self) -> bool:
-        return self.kind == "TEXT"
+        return self.kind in ("TEXT", "HYBRID")
 
     @property
     def is_number(self) -> bool:
@@ -87,7 +93,10 @@ class FieldSpec:
 
 @dataclass(frozen=True)
 class Definition:
-    """The definition of an index; the constructor raises `SearchError` for contradictions."""
+    """The definition of an index; the constructor raises `SearchError` for contradictions.
+
+    ``prefixes`` are those of its keys or, for an index of a stream's entries, the stream's key.
+    """
 
     kind: str
     prefixes: tuple[str, ...]
@@ -100,32 +109,41 @@ class Definition:
                 f"syntax error: unknown language '{self.language}', expected one of "
                 f"{', '.join(LANGUAGES)}"
             )
-        for one, other in pairwise(sorted(self.prefixes)):
-            if other.startswith(one):
-                raise SearchError(f"prefix '{one}' covers prefix '{other}': pass only the first")
+        for prefix, next_prefix in pairwise(sorted(self.prefixes)):
+            if next_prefix.startswith(prefix):
+                raise SearchError(
+                    f"prefix '{prefix}' covers prefix '{next_prefix}': pass only the first"
+                )
         if len(self.fields) > _MOST_FIELDS:
             raise SearchError(
                 f"an index can have at most {_MOST_FIELDS} fields, not {len(self.fields)}"
             )
-        for name, times in Counter(each.name for each in self.fields).items():
+        for name, times in Counter(spec.name for spec in self.fields).items():
             if times > 1:
                 raise SearchError(f"syntax error: field '{name}' is declared twice")
 
     @cached_property
     def by_name(self) -> dict[str, FieldSpec]:
-        return {each.name: each for each in self.fields}
+        return {spec.name: spec for spec in self.fields}
+
+    @cached_property
+    def stream(self) -> bytes | None:
+        """The key of the stream whose entries are the documents, or None if keys are."""
+        return encoded(self.prefixes[0]) if self.kind == "STREAM" else None
 
     @cached_property
     def _starts(self) -> list[bytes]:
         return sorted(encoded(prefix) for prefix in self.prefixes)
 
     def covers(self, key: bytes) -> bool:
+        if self.stream is not None:
+            return key == self.stream
         # No prefix covers another one, so only the last one that sorts before the key can match.
         at = bisect_right(self._starts, key)
         return at > 0 and key.startswith(self._starts[at - 1])
 
     def described(self) -> dict[str, list[str]]:
-        return {each.name: each.words()[1:] for each in self.fields}
+        return {spec.name: spec.words()[1:] for spec in self.fields}
 
     def analyzer(self, spec: FieldSpec) -> Analyzer:
         return analyzer(self.language, "NOSTEM" not in spec.options, "NOTOKENIZE" in spec.options)
@@ -157,7 +175,7 @@ a9e5-aa4d aa7b-aabe aaeb-aaef aaf5 abe3-abea fb1e
 
 @cache
 def _signs() -> frozenset[int]:
-    runs = (each.partition("-") for each in _SIGNS.split())
+    runs = (run.partition("-") for run in _SIGNS.split())
     ranges = (range(int(first, 16), int(last or first, 16) + 1) for first, _, last in runs)
     return frozenset(chain.from_iterable(ranges))
 
@@ -170,8 +188,8 @@ def _is_letter(character: str) -> bool:
 
 def spans(text: str) -> Iterator[tuple[int, int]]:
     if text.isascii():
-        for found in _ASCII_RUN.finditer(text):
-            yield found.span()
+        for match in _ASCII_RUN.finditer(text):
+            yield match.span()
         return
     at = 0
     for is_word, run in groupby(text, _is_letter):
@@ -226,18 +244,29 @@ _NUMBER = re.compile(r"[+-]?(\d++\.?\d*+|\.\d++)([eE][+-]?\d{1,4})?", re.ASCII)
 
 
 class Document(NamedTuple):
-    """The values of a key's fields, for TEXT tuples of tokens; ``size`` is an estimate in bytes."""
+    """The values of a key's fields, for TEXT tuples of tokens; ``size`` is an estimate in bytes.
+
+    ``vectors`` are the embeddings of HYBRID fields.
+
+    The document of an entry of a stream has the entry's ID as its key.
+    """
 
     key: bytes
     fields: dict[str, tuple[Any, ...]]
     size: int
+    vectors: Mapping[str, Floats] = {}
 
 
 def source_of(kind: str, value: Any) -> dict[Any, Any] | None:
-    """Return a key's content as a mapping (of a string, its JSON object), or None."""
+    """Return the content of a key, or of an entry's fields, as a mapping, or None.
+
+    Of a string, that is its JSON object.
+    """
     root: Any = None
     if kind == "HASH":
         root = value.fields if isinstance(value, HashValue) else None
+    elif kind == "STREAM":
+        root = None if value is None else dict(zip(value[::2], value[1::2], strict=True))
     elif kind == "JSON":
         root = value.root if isinstance(value, JsonValue) else None
     elif isinstance(value, bytes | bytearray):
@@ -257,38 +286,76 @@ def values_at(root: Any, steps: list[str]) -> Iterator[Any]:
         yield root
 
 
+def array_in(text: str) -> list[Any] | None:
+    """Return the JSON array that a string contains, or None if it contains something else."""
+    if text[:1] != "[":
+        return None
+    try:
+        parsed = parse_json(text.encode("utf-8", "surrogateescape"))
+    except JsonError:
+        return None
+    return parsed if isinstance(parsed, list) else None
+
+
+def _values_in(kind: str, text: str) -> Iterable[Any]:
+    """Return the values in a string of a hash or a stream for a type of field, None for invalid ones."""
+    items = None if kind in ("BOOL", "FACET") else array_in(text)
+    if items is None:
+        return (_FROM_STRING[kind](text),)
+    return map(FROM_JSON[kind], values_at(items, []))
+
+
 def make_document(definition: Definition, key: bytes, value: Any) -> Document | None:
-    """Return the document for a key, or None if the key's value cannot be indexed."""
+    """Return the document for a key, or for the ID and the fields of a stream's entry.
+
+    Returns None if the value cannot be indexed. An entry without a valid field is not a document,
+    and an empty string in it is not a value (the vendor's documentation).
+    """
     source = source_of(definition.kind, value)
     if source is None:
         return None
+    is_entry = definition.stream is not None
     fields: dict[str, tuple[Any, ...]] = {}
+    vectors: dict[str, Floats] = {}
     items = 0
     for spec in definition.fields:
-        found: Iterable[Any]
-        if definition.kind == "HASH":
+        converted: Iterable[Any] = ()
+        if is_entry or definition.kind == "HASH":
             raw = source.get(encoded(spec.path))
-            found = () if raw is None else (bytes(raw).decode("utf-8", "replace"),)
-            convert = _FROM_STRING[spec.kind]
+            if raw is not None and (raw or not is_entry):
+                converted = _values_in(spec.kind, bytes(raw).decode("utf-8", "replace"))
         else:
-            found = values_at(source, spec.path.split("."))
-            convert = FROM_JSON[spec.kind]
-        values = tuple(value for value in map(convert, found) if value is not None)
+            converted = map(FROM_JSON[spec.kind], values_at(source, spec.path.split(".")))
+        values = tuple(value for value in converted if value is not None)
+        text = "\n".join(values).strip() if spec.kind == "HYBRID" else ""
+        if text:
+            vectors[spec.name] = embedding(text)
+            items += len(vectors[spec.name])
         if spec.is_text:
             values = tuple(map(definition.analyzer(spec).tokens, values))
         if values:
             fields[spec.name] = values
             items += sum(map(len, values)) if spec.is_text else len(values)
-    return Document(key, fields, len(key) + 8 * items)
+    if is_entry and not fields:
+        return None
+    return Document(key, fields, len(key) + 8 * items, vectors)
+
+
+def embedding(text: str) -> Floats:
+    """Return the vector of a text, which HYBRID fields are searched by."""
+    # Imported here, because few indexes have such fields and NumPy takes long to import.
+    from ...similarity.hashing import hash_dense
+
+    return hash_dense(text)
 
 
 def date_ms(text: str) -> int | None:
     """Convert an RFC 3339 string or a date (midnight UTC) to Unix milliseconds, others to None."""
-    found = _DATE.fullmatch(text)
-    if found is None:
+    match = _DATE.fullmatch(text)
+    if match is None:
         return None
     try:
-        moment = datetime.fromisoformat(text.upper() if found[1] else f"{text}T00Z")
+        moment = datetime.fromisoformat(text.upper() if match[1] else f"{text}T00Z")
         return (moment - _EPOCH) // _MILLISECOND
     except (ValueError, OverflowError):
         return None
@@ -311,6 +378,7 @@ def _whole(low: int, high: int) -> Callable[[Any], int | None]:
 
 FROM_JSON: dict[str, Callable[[Any], Any]] = {
     "TEXT": _string(),
+    "HYBRID": _string(),
     "KEYWORD": _string(),
     "U64": _whole(0, 2**64 - 1),
     "I64": _whole(-(2**63), 2**63 - 1),

@@ -14,8 +14,8 @@ from ...core.matching import Field, Query
 from ..engine.keyspace import Keyspace
 from ..table.syntax import decoded, encoded
 from ..values.types import type_name
-from .filters import parse_filter
 from .index import Search, SearchIndex, find_index
+from .retrievers import parse_query
 from .schema import KEY_TYPES, SearchError, make_document
 
 Reading = Callable[[], AbstractContextManager[Keyspace]]
@@ -70,7 +70,7 @@ class SearchIndexView:
             name = encoded(key)
             number = index.numbers.get(name)
             try:
-                clause = parse_filter(index.definition, json.dumps(filter).encode())
+                clause = parse_query(index.definition, json.dumps(filter).encode())
                 if number is None:
                     return [_not_indexed(keyspace, index, name)]
                 why = clause.mismatches(index, number)
@@ -86,8 +86,8 @@ class SearchIndexView:
         with self._reading() as keyspace:
             index = find_index(keyspace, self.name)
             if index is None:
-                known = map(decoded, keyspace.indexes.named) if keyspace.indexes else ()
-                hint = did_you_mean(self.name, [*known]) or "; create it with SEARCH.CREATE"
+                names = map(decoded, keyspace.indexes.named) if keyspace.indexes else ()
+                hint = did_you_mean(self.name, [*names]) or "; create it with SEARCH.CREATE"
                 raise ContractError(f"there is no search index {self.name!r}{hint}")
             index.refresh(keyspace, is_read=False)
             yield keyspace, index
@@ -104,14 +104,19 @@ def _values(values: tuple[Any, ...]) -> list[Any]:
 
 def _not_indexed(keyspace: Keyspace, index: SearchIndex, key: bytes) -> str:
     definition = index.definition
-    value = keyspace.values.get(key)
+    value = index.value_of(keyspace, key)
     if value is None:
-        return "the key does not exist"
-    if not definition.covers(key):
+        is_key = definition.stream is None
+        return (
+            "the key does not exist" if is_key else f"{definition.prefixes[0]!r} has no such entry"
+        )
+    if definition.stream is None and not definition.covers(key):
         return f"its name starts with none of the prefixes {', '.join(definition.prefixes)}"
     if key in index.waiting:
         return "it is not indexed yet; run SEARCH.WAITINDEXING"
     if make_document(definition, key, value) is None:
+        if definition.stream is not None:
+            return "none of its fields could be indexed"
         kind = type_name(value)
         if kind == KEY_TYPES[definition.kind]:
             return "its value is not a JSON object"
@@ -130,8 +135,8 @@ SEARCH_FIELDS: Mapping[str, Field] = {
 """Fields by which searches can be filtered."""
 
 
-def searches_of(made: Iterable[Search]) -> Results[Search]:
-    return results_of(list(made), SEARCH_FIELDS, "search")
+def searches_of(searches: Iterable[Search]) -> Results[Search]:
+    return results_of(list(searches), SEARCH_FIELDS, "search")
 
 
 def _key_type(reading: Reading, searches: list[Search], name: object) -> FieldType:
@@ -142,7 +147,7 @@ def _key_type(reading: Reading, searches: list[Search], name: object) -> FieldTy
     """
     with reading() as keyspace:
         index = find_index(keyspace, name) if isinstance(name, str) else None
-        if index is None:
+        if index is None or index.definition.stream is not None:
             return TEXT
         prefixes = index.definition.prefixes
     for search in searches:
@@ -152,7 +157,7 @@ def _key_type(reading: Reading, searches: list[Search], name: object) -> FieldTy
 
 
 def expect_search(
-    reading: Reading, made: Iterable[Search], times: int | None, criteria: Mapping[str, object]
+    reading: Reading, searches: Iterable[Search], times: int | None, criteria: Mapping[str, object]
 ) -> Results[Search]:
     """Return the searches that match; fail, with reasons, unless there are ``times``."""
     __tracebackhide__ = True
@@ -166,7 +171,7 @@ def expect_search(
                 lines += [f"{sought}: {reason}" for reason in why]
         return "\n".join(lines)
 
-    searches = list(made)
+    searches = list(searches)
     key_type = _key_type(reading, searches, criteria.get("index"))
     query = Query(
         dict(criteria), {**SEARCH_FIELDS, "keys": Field(key_type, several=True)}, "search"

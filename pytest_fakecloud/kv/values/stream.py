@@ -88,11 +88,14 @@ class Stream:
 
     ``last_id`` is the highest ID ever added, and ``max_deleted_id`` the highest ID of an entry that
     was deleted individually, not trimmed. ``entries_added`` is the number of entries ever added.
-    ``size`` is the length in bytes of all entries and their IDs.
+    ``size`` is the length in bytes of all entries and their IDs. A search index takes the IDs of the
+    entries that were added or removed; until it does so for the first time, they are not recorded.
     """
 
     type_name: ClassVar[str] = "stream"
-    __slots__ = ("entries_added", "groups", "last_id", "length", "max_deleted_id", "nodes", "size")
+    __slots__ = (
+        "_changed", "entries_added", "groups", "last_id", "length", "max_deleted_id", "nodes", "size",
+    )  # fmt: skip
 
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
         """Create a stream from nodes in ascending order. The caller sets the counters."""
@@ -101,6 +104,7 @@ class Stream:
         self.size = sum(map(Node.content_size, self.nodes))
         self.entries_added = self.last_id = self.max_deleted_id = 0
         self.groups: dict[bytes, Group] = {}
+        self._changed: list[int] | None = None
 
     def __len__(self) -> int:
         return self.length
@@ -115,7 +119,21 @@ class Stream:
         twin = shallow_copy(self)
         twin.nodes = [node.copy() for node in self.nodes]
         twin.groups = {name: group.copy() for name, group in self.groups.items()}
+        twin._changed = None if self._changed is None else list(self._changed)
         return twin
+
+    def take_changed(self) -> list[int] | None:
+        """Return the IDs of entries added or removed since the last call; None at the first call."""
+        changed, self._changed = self._changed, []
+        return changed
+
+    def stop_recording(self) -> None:
+        """Record no changed entries until ``take_changed()`` is called again."""
+        self._changed = None
+
+    def _note_changed(self, entry_ids: Iterable[int]) -> None:
+        if self._changed is not None:
+            self._changed += entry_ids
 
     @property
     def first_id(self) -> int:
@@ -170,6 +188,7 @@ class Stream:
         self.size += NUMBER + length
         self.entries_added += 1
         self.last_id = entry_id
+        self._note_changed([entry_id])
 
     def _find(self, entry_id: int) -> tuple[int, int] | None:
         """Return the index of the node that has an entry, and the index of the entry in the node."""
@@ -195,6 +214,7 @@ class Stream:
         if not node.ids:
             del self.nodes[at]
         self.length -= 1
+        self._note_changed([entry_id])
         if not trims:
             self.max_deleted_id = max(self.max_deleted_id, entry_id)
         return True
@@ -261,6 +281,7 @@ class Stream:
             del node.ids[:left], node.fields[:left]
             node.deleted += left
         self.length -= len(removed)
+        self._note_changed(removed)
         return removed
 
     def surplus(self, max_length: int | None = None, min_id: int = 0) -> int:

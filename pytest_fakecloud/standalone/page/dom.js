@@ -8,7 +8,7 @@ export {count, el, number, own, span, svg};
 export const $ = (id) => document.getElementById(id);
 
 // -- words --
-const WORDS = {"ReJSON-RL": "JSON", zset: "sorted set", search: "search index"};
+const WORDS = {"ReJSON-RL": "JSON", zset: "sorted set", search: "search index", vector: "vector index"};
 export const words = (state) => own(WORDS, state) ?? String(state).replaceAll("_", " ");
 export const day = (text) => text.slice(0, 10);
 export const time = (text) => text.slice(11, 19);

@@ -13,7 +13,7 @@ const meanwhile = (fake, one, same) => async () => {
   return !now ? `The key ${one.key} was deleted meanwhile. Write it again?` : now.type === one.type && same(now) ? null : `The key ${one.key} was changed meanwhile. Overwrite the change?`;
 };
 const ttl = (one) => one.ttl_ms == null ? "no TTL" : about(one.ttl_ms * 1000);
-const lengthOf = (one) => count(one.length, {hash: "field", stream: "entrie", zset: "member", set: "member"}[one.type] ?? "element").replace("entrie", "entry").replace("entrys", "entries");
+const lengthOf = (one) => count(one.length, {hash: "field", vector: "vector", stream: "entrie", zset: "member", set: "member"}[one.type] ?? "element").replace("entrie", "entry").replace("entrys", "entries");
 
 const keys = {
   list: "keys", noun: "key", folder: "namespace", facet: "type", rawId: true, hasItem: true, key: (one) => one.key,
@@ -110,6 +110,7 @@ function elements(one, page) {
     set: {fields: ["member"], put: (row) => ["SADD", one.key, row.member], drop: (row) => ["SREM", one.key, row.member]},
     zset: {fields: ["member", "score"], put: (row) => ["ZADD", one.key, row.score, row.member], drop: (row) => ["ZREM", one.key, row.member]},
     array: {fields: ["index", "value"], put: (row) => ["ARSET", one.key, row.index, row.value], drop: (row) => ["ARDEL", one.key, row.index]},
+    vector: {fields: ["id", "vector"], put: (row) => { const numbers = json(row.vector, "The vector"); return ["VECTOR.ADD", one.key, row.id, "VALUES", String(numbers.length), ...numbers.map(String)]; }, drop: (row) => ["VECTOR.DEL", one.key, row.id]},
     stream: {fields: ["fields"], put: (row) => ["XADD", one.key, "*", ...Object.entries(json(row.fields, "The fields")).flat()], drop: (row) => ["XDEL", one.key, row.id]},
   };
   const editor = editors[one.type], name = (row) => row.field ?? row.member ?? row.id ?? row.index;
@@ -118,7 +119,7 @@ function elements(one, page) {
   function show(found) {
     const last = found.first + found.items.length - 1;
     redraw(place, el("p", {class: "soft", role: "status"}, found.items.length ? `${number(found.first)}–${number(last)} of ${number(found.matching)}` : "No element matches."),
-      table("elements", [...one.columns, editor.drop || one.type === "list" ? "" : null].filter((text) => text !== null), found.items, (row) => [...one.columns.map((column) => column === "id" ? [row.id, el("br"), el("span", {class: "soft"}, new Date(Number(row.id.split("-")[0])).toISOString().slice(0, 19).replace("T", " "))] : short(row[column], 500)),
+      table("elements", [...one.columns, editor.drop || one.type === "list" ? "" : null].filter((text) => text !== null), found.items, (row) => [...one.columns.map((column) => column === "id" && one.type === "stream" ? [row.id, el("br"), el("span", {class: "soft"}, new Date(Number(row.id.split("-")[0])).toISOString().slice(0, 19).replace("T", " "))] : short(row[column], 500)),
         el("span", {class: "tools"}, editor.fields.includes("value") || one.type === "zset" ? el("button", {type: "button", "aria-label": `Edit ${name(row)}`, onclick: async () => { if (!isTyped(adding) || await confirmed("Discard what you have typed? It was not sent.", "Discard")) edit(row); }}, "Edit") : null,
           editor.drop ? act("Remove", `Remove ${name(row)}`, () => run(fake, ...editor.drop(row))) : null)]),
       found.previous || found.next ? tools([["← Previous", "before", found.previous], ["Next →", "after", found.next]].map(([text, which, cursor]) =>

@@ -30,6 +30,7 @@ from ...core.clock import Timekeeper
 from ...core.errors import ContractError, counted
 from ...core.ids import Ids
 from ...core.timers import Timer
+from ...similarity.dense import Matrix, Similarity
 from .. import errors
 from ..model import (
     DEFAULT_NAMESPACE,
@@ -39,7 +40,6 @@ from ..model import (
     NamespaceInfo,
     Page,
     Predicate,
-    Similarity,
     UpdateMode,
     VectorHit,
     VectorQuery,
@@ -48,7 +48,6 @@ from ..model import (
 from ..settings import VectorConfig, VectorLimits
 from .namespace import VectorNamespace
 from .ranking import HYBRID_DEPTH, PreparedQuery, Ranker
-from .vectors import Matrix
 
 DAY_US = 86_400_000_000
 # Number of arrays and objects around metadata in a response. They count towards the maximum of 254

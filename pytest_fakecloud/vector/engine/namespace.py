@@ -18,8 +18,9 @@ from copy import copy
 
 import numpy as np
 
-from ..model import NamespaceInfo, Rows, VectorRecord
-from .vectors import Matrix, SparseIndex
+from ...similarity.dense import Matrix, Rows
+from ..model import NamespaceInfo, VectorRecord
+from .sparse import SparseIndex
 
 MINIMUM_HOLES = 64
 ROW_BYTES = 16

@@ -22,18 +22,20 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core.ids import RandomStream
-from ..model import Floats, Fusion, Predicate, Rows, VectorHit, VectorQuery
-from ..settings import VectorConfig
-from .namespace import VectorNamespace
-from .vectors import (
+from ...similarity.dense import (
     Accept,
     DenseSearch,
+    Floats,
     Ranking,
+    Rows,
     best_first,
     float32_scores,
     lower_bound,
     rank_dense,
 )
+from ..model import Fusion, Predicate, VectorHit, VectorQuery
+from ..settings import VectorConfig
+from .namespace import VectorNamespace
 
 HYBRID_DEPTH = 1000
 RANK_CONSTANT = 60

@@ -180,6 +180,54 @@ test("hashes have fields of the top only", async () => {
   assert.deepEqual(hits.map((hit) => hit.data), [{ name: "other words", score: 3 }, { name: "Some words", score: 7.5 }]);
 });
 
+test("entries of a stream are searched, and aggregated in pages", async () => {
+  const index = await redis.search.createIndex({
+    name: "ev", dataType: "stream", stream: "events", existsOk: true,
+    schema: s.object({ message: s.string(), severity: s.number("U64"), service: s.keyword() }),
+  });
+  await redis.xadd("events", "1-0", { message: "Payment authorization failed", severity: 4, service: "checkout" });
+  await redis.xadd("events", "2-0", { message: "Order completed", severity: 1, service: ["checkout", "orders"] });
+  await index.waitIndexing();
+  const found = await index.query({ filter: { message: "authorization", severity: { $gte: 3 } } });
+  assert.deepEqual(found.map((hit) => [hit.key, hit.data.severity]), [["1-0", 4]]);
+  assert.deepEqual(keys(await index.query({ filter: { service: "orders" } })), ["2-0"]);
+  const ordered = await index.query({ orderBy: { severity: "ASC" }, select: { message: true } });
+  assert.deepEqual(ordered.map((hit) => [hit.key, hit.data]), [["2-0", { message: "Order completed" }], ["1-0", { message: "Payment authorization failed" }]]);
+  const described = await index.describe();
+  assert.deepEqual([described.dataType, described.prefixes], ["stream", ["events"]]);
+  assert.deepEqual(described.schema, { message: { type: "TEXT" }, severity: { type: "U64", fast: true }, service: { type: "KEYWORD" } });
+
+  const severities = [];
+  for (let after; ;) {
+    const sources = [{ severity: { $terms: { field: "severity" } } }];
+    const { pages } = await index.aggregate({ filter: {}, aggregations: { pages: { $composite: { sources, size: 1, after } } } });
+    if (!pages.buckets.length) break;
+    severities.push(pages.buckets[0].key.severity);
+    after = pages.afterKey;
+  }
+  assert.deepEqual(severities, [1, 4]);
+  await redis.xdel("events", "1-0");
+  await index.waitIndexing();
+  assert.deepEqual(await index.count({ filter: {} }), { count: 1 });
+});
+
+test("retrievers take the place of a filter", async () => {
+  // Version 1.39.0 has no builder for HYBRID fields, and passes on every filter as JSON.
+  const index = redis.search.index({ name: "hybrid" });
+  const body = ["SEARCH.CREATE", "hybrid", "ON", "JSON", "PREFIX", "1", "hybrid:", "SCHEMA", "description", "HYBRID"];
+  await fetch(server.url, { method: "POST", headers: { Authorization: `Bearer ${server.token}` }, body: JSON.stringify(body) });
+  await redis.json.set("hybrid:1", "$", { description: "noise cancelling headphones" });
+  await redis.json.set("hybrid:2", "$", { description: "running shoes" });
+  await index.waitIndexing();
+  const ann = { $ann: { field: "description", query: "noise cancelling headphones" } };
+  const near = await index.query({ filter: ann });
+  assert.deepEqual([near[0].key, near[0].score, near.length], ["hybrid:1", 1, 2]);
+  const merged = await index.query({ filter: { $rrf: { retrievers: [{ description: "headphones" }, ann] } } });
+  assert.deepEqual([merged[0].key, merged[0].score], ["hybrid:1", 2 / 61]);
+  const standard = { $standard: { query: { description: { $eq: "shoes" } } } };
+  assert.deepEqual(await index.count({ filter: standard }), { count: 1 });
+});
+
 test("an index that is not there", async () => {
   const index = redis.search.index({ name: "none" });
   assert.equal(await index.query({ filter: {} }), null);

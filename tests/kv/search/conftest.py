@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pytest_fakecloud.kv.reply import to_json
 from tests.kv.conftest import Run
 from tests.notations import rows
 
@@ -70,17 +71,11 @@ class Searching:
         """Return the flat reply with strings; pairs stay lists."""
         words = map(json.dumps, (filter or {}, aggregations))
         reply = self.run("SEARCH.AGGREGATE", "i", *words)
-        flat = text(reply)
+        flat = to_json(reply)
         return dict(zip(flat[::2], flat[1::2], strict=True))
 
     def error(self, filter: Any, *options: object) -> str:
         return self.run.error("SEARCH.QUERY", "i", json.dumps(filter), *options)
-
-
-def text(reply: Any) -> Any:
-    if isinstance(reply, list):
-        return [text(item) for item in reply]
-    return reply.decode() if isinstance(reply, bytes) else reply
 
 
 @pytest.fixture

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from pytest_fakecloud.kv.reply import to_resp
 from tests.kv.conftest import Run
 
-from .conftest import Searching, cases, text
+from .conftest import Searching, cases
 
 PRICES = [29.99, 40, 10.5]
 
@@ -100,6 +101,81 @@ class TestReplies:
             {"key": "a", "docCount": 1}, {"key": "b", "docCount": 1},
         ]  # fmt: skip
 
+    def test_a_boolean_key_is_a_boolean_in_resp3_only(self, shop: Searching) -> None:
+        wanted = json.dumps({"a": {"$terms": {"field": "sold", "exclude": [True]}}})
+        reply = shop.run("SEARCH.AGGREGATE", "i", "{}", wanted)
+        assert b"$3\r\nkey\r\n#f\r\n" in to_resp(reply, 3)
+        assert b"$3\r\nkey\r\n:0\r\n" in to_resp(reply, 2)
+
+
+class TestComposite:
+    @pytest.fixture
+    def sold(self, bare: Searching) -> Searching:
+        """Documents with a field of each type, the last of them with few."""
+        bare.run(
+            "SEARCH.CREATE i ON JSON PREFIX 1 p: SCHEMA k KEYWORD FAST u U64 FAST i I64 FAST "
+            "f F64 FAST b BOOL FAST d DATE FAST slow KEYWORD"
+        )
+        bare.put("p:1", {"k": "x", "u": 2**63, "i": -1, "f": 1.5, "b": True, "d": "2026-03-05"})
+        bare.put("p:2", {"k": "y", "u": 1, "i": 5, "f": -7, "b": False, "d": "2025-12-31"})
+        bare.put("p:3", {"k": "x", "u": 1})
+        return bare
+
+    @pytest.mark.parametrize(("source", "keys"), cases("sources of composite buckets"))
+    def test_pages_of_a_source(self, sold: Searching, source: str, keys: str) -> None:
+        """Walk through pages of one bucket each. A row has the buckets' keys in their order, each
+        with its value in ``afterKey`` and its number of documents."""
+        expected = json.loads(keys)
+        found, after = [], None
+        while True:
+            wanted: dict[str, Any] = {"sources": [{"s": json.loads(source)}], "size": 1}
+            if after is not None:
+                wanted["after"] = after
+            reply = pairs(one(sold, {"$composite": wanted}))
+            if not reply["buckets"]:
+                break
+            [bucket] = map(pairs, reply["buckets"])
+            after = reply["afterKey"]
+            found.append([bucket["key"][1], after[1], bucket["docCount"]])
+        assert found == expected
+        assert "afterKey" not in reply
+
+    def test_combinations_are_sorted_by_source_after_source(self, sold: Searching) -> None:
+        sources = [
+            {"u": {"$terms": {"field": "u", "order": "desc"}}},
+            {"k": {"$terms": {"field": "k"}}},
+        ]
+        keys = [
+            bucket["key"] for bucket in buckets(one(sold, {"$composite": {"sources": sources}}))
+        ]
+        assert keys == [["u", str(2**63), "k", "x"], ["u", "1", "k", "x"], ["u", "1", "k", "y"]]
+
+    def test_a_document_is_in_the_buckets_of_all_its_values(self, sold: Searching) -> None:
+        sold.put("p:4", {"k": ["x", "z", "x"]})
+        sources = [{"k": {"$terms": {"field": "k"}}}]
+        found = buckets(one(sold, {"$composite": {"sources": sources}}))
+        assert [(bucket["key"][1], bucket["docCount"]) for bucket in found] == [
+            ("x", 3), ("y", 1), ("z", 1),
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize("as_object", [True, False])
+    def test_the_position_is_an_object_or_a_flat_array(
+        self, sold: Searching, as_object: bool
+    ) -> None:
+        sources = [{"k": {"$terms": {"field": "k"}}}, {"u": {"$terms": {"field": "u"}}}]
+        after = ["k", "str:x", "u", "u64:1"]
+        wanted = {"sources": sources, "after": pairs(after) if as_object else after}
+        found = buckets(one(sold, {"$composite": wanted}))
+        assert [bucket["key"] for bucket in found] == [
+            ["k", "x", "u", str(2**63)],
+            ["k", "y", "u", "1"],
+        ]
+
+    @pytest.mark.parametrize(("wanted", "told"), cases("rejected composite aggregations"))
+    def test_the_culprit_is_named(self, sold: Searching, wanted: str, told: str) -> None:
+        request = f'{{"a": {{"$composite": {wanted}}}}}'
+        assert told in sold.run.error("SEARCH.AGGREGATE", "i", "{}", request)
+
 
 class TestRefusals:
     @pytest.mark.parametrize(("wanted", "told"), cases("rejected aggregations"))
@@ -116,4 +192,4 @@ class TestRefusals:
         for wanted in ("[]", "{", "1"):
             error = shop.run.error("SEARCH.AGGREGATE", "i", "{}", wanted)
             assert error.startswith("ERR aggregations ")
-        assert text(shop.run("SEARCH.AGGREGATE", "i", "{}", "{}")) == []
+        assert shop.run("SEARCH.AGGREGATE", "i", "{}", "{}") == []

@@ -38,12 +38,12 @@ OPERATORS = ["$eq", "$in", "$smart", "$phrase", "$fuzzy", "$regex", "$gt", "$gte
 BOOLEAN = ["$must", "$and", "$should", "$or", "$mustNot"]
 AGGREGATIONS = [
     "$avg", "$sum", "$min", "$max", "$count", "$cardinality", "$stats", "$extendedStats",
-    "$percentiles", "$terms", "$range", "$histogram", "$dateHistogram", "$facet", "$no",
+    "$percentiles", "$terms", "$range", "$histogram", "$dateHistogram", "$facet", "$composite", "$no",
 ]  # fmt: skip
 PROPERTIES = [
     "missing", "sigma", "percents", "keyed", "size", "segmentSize", "minDocCount", "order", "include",
     "exclude", "ranges", "interval", "offset", "hardBounds", "extendedBounds", "fixedInterval", "path",
-    "depth", "showTermDocCountError",
+    "depth", "showTermDocCountError", "sources", "after", "nullIfNoMatch",
 ]  # fmt: skip
 WORDS = [
     "LIMIT", "OFFSET", "ORDERBY", "ASC", "DESC", "SELECT", "NOCONTENT", "HIGHLIGHT", "FIELDS", "TAGS",
@@ -69,17 +69,38 @@ def a_filter(chance: random.Random, depth: int = 2) -> Any:
     return made
 
 
+def a_query(chance: random.Random) -> Any:
+    """Return a filter or a retriever of filters, possibly with odd properties."""
+    if chance.random() < 0.7:
+        return a_filter(chance)
+    if chance.random() < 0.5:
+        made: Any = {
+            "$rrf": {"retrievers": [a_filter(chance, 1) for _ in range(chance.randint(1, 3))]}
+        }
+    else:
+        near = {"field": chance.choice(["summary", *FIELDS]), "query": chance.choice(VALUES)}
+        made = {chance.choice(["$ann", "$standard"]): near}
+    for properties in made.values():
+        name = chance.choice(["window", "rankConstant", "weight", "filter", "profile", "query"])
+        if chance.random() < 0.3:
+            properties[name] = chance.choice([*VALUES, {}, 1])
+    return made
+
+
 def an_aggregation(chance: random.Random, depth: int = 1) -> Any:
     if chance.random() < 0.05:
         return chance.choice(VALUES)
     operator = chance.choice(AGGREGATIONS)
-    given = {"field": chance.choice(FIELDS)}
+    given: dict[str, Any] = {"field": chance.choice(FIELDS)}
     if operator == "$histogram":
         given["interval"] = chance.choice([1, 0.5, 1e-9, 1e300, 7])
     if operator == "$dateHistogram":
         given["fixedInterval"] = chance.choice(["1d", "1h", "1ms", "99999999999999d"])
     if operator == "$range":
         given["ranges"] = [{"from": 1}]
+    if operator == "$composite":
+        source = {chance.choice(AGGREGATIONS): {**given, "interval": chance.choice([1, 1e-300])}}
+        given = {"sources": [{"s": source}, {"k": {"$terms": {"field": chance.choice(FIELDS)}}}]}
     for _ in range(chance.randint(0, 2)):
         given[chance.choice(PROPERTIES)] = chance.choice(VALUES)
     made: dict[str, Any] = {operator: given}
@@ -92,12 +113,16 @@ def an_aggregation(chance: random.Random, depth: int = 1) -> Any:
 def test_any_input_is_answered_or_rejected(shop: Searching, seed: int) -> None:
     chance = random.Random(seed)
     shop.put("p:7", {"price": [1e308, -1e308], "added": "9999-12-31T23:59:59Z", "stock": 2**64 - 1})
+    shop.run(
+        "SEARCH.CREATE hybrid ON JSON PREFIX 1 p: SCHEMA summary HYBRID FROM title price F64 FAST"
+    )
     answered = 0
     rounds = cases(700)
     for _ in range(rounds):
-        filter = json.dumps(a_filter(chance))
+        filter = json.dumps(a_query(chance))
         for line in (
             ("SEARCH.COUNT", "i", filter),
+            ("SEARCH.QUERY", "hybrid", filter),
             ("SEARCH.QUERY", "i", filter, *chance.choices(WORDS, k=chance.randint(0, 6))),
             ("SEARCH.AGGREGATE", "i", "{}", json.dumps({"a": an_aggregation(chance)})),
         ):

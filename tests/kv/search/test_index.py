@@ -79,13 +79,19 @@ LINES = [
     "JSON.CLEAR k $", "JSON.ARRAPPEND k $.t d", "JSON.ARRPOP k $.t", "JSON.STRAPPEND k $.t d",
     "LPUSH k x", "SADD k x", "ZADD k 1 x", "SORT j STORE k", "XADD k * n 1", "MULTI", "EXEC", "FLUSHDB",
 ]  # fmt: skip
+STREAM_LINES = [
+    "XADD p:1 * n 1 t d", "XADD p:1 * t d", "XADD p:1 MAXLEN = 3 * n 4 t d", "XTRIM p:1 MAXLEN = 2",
+    "XTRIM p:1 MINID = 1767225600050", "XDEL p:1 1767225600000-0 1767225600010-0", "DEL p:1",
+    "XGROUP CREATE p:1 g $ MKSTREAM", "XDELEX p:1 IDS 1 1767225600030-0", "EXPIRE p:1 0",
+    "RENAME j p:1", "COPY STREAM copied", "RENAME copied STREAM",
+]  # fmt: skip
 
 
-def a_line(chance: random.Random) -> list[str]:
+def a_line(chance: random.Random, lines: list[str]) -> list[str]:
     words = {"k": KEYS, "j": KEYS, "f": FIELDS, "d": DOC}
     return [
         chance.choice(words[word]) if word in words else word
-        for word in chance.choice(LINES).split()
+        for word in chance.choice(lines).split()
     ]
 
 
@@ -100,21 +106,33 @@ def state(shop: Searching) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", range(cases(5)))
-def test_it_is_what_a_fresh_scan_finds(bare: Searching, clock: Timekeeper, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("sources", "lines"),
+    [
+        (["JSON PREFIX 2 p: q:", "HASH PREFIX 2 p: q:", "STRING PREFIX 2 p: q:"], LINES),
+        (["STREAM p:1"], [*STREAM_LINES, *LINES[:5]]),
+    ],
+    ids=["keys", "stream"],
+)
+def test_it_is_what_a_fresh_scan_finds(
+    bare: Searching, clock: Timekeeper, sources: list[str], lines: list[str], seed: int
+) -> None:
     chance = random.Random(seed)
     run, engine = bare.run, bare.run.engine
-    kinds = ("JSON", "HASH", "STRING")
+    kinds = [source.split()[0] for source in sources]
 
     def create() -> None:
-        for kind in kinds:
-            run(f"SEARCH.CREATE {kind} ON {kind} PREFIX 2 p: q: EXISTSOK SCHEMA n F64 FAST t TEXT")
+        for kind, source in zip(kinds, sources, strict=True):
+            if run("EXISTS", kind) == 0:
+                run.each(*(f"SEARCH.DROP {name}" for name in ("copied", kind)))
+            run(f"SEARCH.CREATE {kind} ON {source} EXISTSOK SCHEMA n F64 FAST t TEXT")
 
     create()
     changed, last = 0, state(bare)
     saved = engine.snapshot()
     for _ in range(250):
         try:
-            line = a_line(chance)
+            line = a_line(chance, lines)
             if run.session.queue is not None and chance.random() < 0.4:
                 line = ["EXEC"]
             if line != ["FLUSHDB"] or chance.random() < 0.2:
@@ -206,6 +224,21 @@ class TestPending:
         clock.advance(1)
         assert strings.found({"n": 1}) == {"p:1"}, "the old document until the new one is due"
         assert strings.found({"n": 2}) == {"p:2"}
+
+    def test_each_entry_of_a_stream_until_its_time(
+        self, bare: Searching, clock: Timekeeper
+    ) -> None:
+        bare.run("SEARCH.CREATE i ON STREAM s SCHEMA t TEXT")
+        bare.run.engine.databases[0].indexes.delay_ms = 2000
+        for entry in ("1-0", "2-0", "3-0"):
+            bare.run("XADD", "s", entry, "t", "x")
+            clock.advance(1)
+        assert bare.found({}) == {"1-0", "2-0"}
+        bare.run("XDEL s 1-0")
+        assert self.pending(bare) == 2
+        assert [hit[0] for hit in bare.query({})] == [b"2-0"], "the entry has no content any more"
+        clock.advance(2)
+        assert bare.found({}) == {"2-0", "3-0"}
 
     def test_until_a_client_blocks(self, bare: Searching) -> None:
         engine = bare.run.engine

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from .conftest import Searching, cases, text
+from pytest_fakecloud.kv.reply import to_json
+
+from .conftest import Searching, cases
 
 
 class TestFilters:
@@ -96,36 +98,36 @@ class TestOptions:
         assert shop.keys({}, "ORDERBY", "price") == ["p:2", "p:5", "p:1", "p:3", "p:4"]
         assert shop.keys({}, "ORDERBY", "price", "desc")[0] == "p:2"
         assert shop.keys({}, "ORDERBY", "price", "ASC") == ["p:3", "p:1", "p:2", "p:5", "p:4"]
-        hits = text(shop.query({}, "ORDERBY", "price", "NOCONTENT"))
+        hits = to_json(shop.query({}, "ORDERBY", "price", "NOCONTENT"))
         assert [hit[1] for hit in hits] == ["40", "40", "29.99", "10.5", "0"]
         assert shop.keys({"sold": True}, "ORDERBY", "added") == ["p:3", "p:1"]
         found = shop.query({"stock": 5}, "ORDERBY", "added", "NOCONTENT")
-        assert text(found) == [["p:1", "1767261600000"]]
+        assert to_json(found) == [["p:1", "1767261600000"]]
 
     def test_returned_fields(self, bare: Searching) -> None:
         bare.run("SEARCH.CREATE i ON JSON PREFIX 1 p: SCHEMA name TEXT FROM a.b n F64")
         whole = '{"a":{"b":"Some Words"},"n":3.50,"list":[1,{"x":true}],"nothing":null,"off":false}'
         bare.run("JSON.SET", "p:1", "$", whole)
-        [[key, score, content]] = text(bare.query({}))
+        [[key, score, content]] = to_json(bare.query({}))
         assert (key, score) == ("p:1", "1")
         assert [path for path, _ in content] == ["$"]
         assert json.loads(content[0][1]) == json.loads(whole)
         selected = bare.query({}, "SELECT", 6, "a.b", "n", "list", "nothing", "off", "name")
-        assert text(selected)[0][2] == [
+        assert to_json(selected)[0][2] == [
             ["a.b", "Some Words"], ["n", "3.5"], ["list", '[1,{"x":true}]'], ["off", "false"],
         ]  # fmt: skip
-        assert text(bare.query({}, "SELECT", 0)) == [["p:1", "1", []]]
-        assert text(bare.query({}, "NOCONTENT")) == [["p:1", "1"]]
+        assert to_json(bare.query({}, "SELECT", 0)) == [["p:1", "1", []]]
+        assert to_json(bare.query({}, "NOCONTENT")) == [["p:1", "1"]]
 
     def test_a_string_is_shown_as_it_was_written(self, bare: Searching) -> None:
         bare.run("SEARCH.CREATE i ON STRING PREFIX 1 p: SCHEMA n F64")
         bare.run("SET", "p:1", '{ "n" : 1.50 }')
-        assert text(bare.query({}))[0][2] == [["$", '{ "n" : 1.50 }']]
+        assert to_json(bare.query({}))[0][2] == [["$", '{ "n" : 1.50 }']]
 
 
 class TestHighlight:
     def shown(self, shop: Searching, filter: Any, *options: object) -> str:
-        [[_, _, [[_, value]]]] = text(shop.query(filter, "SELECT", 1, "title", *options))
+        [[_, _, [[_, value]]]] = to_json(shop.query(filter, "SELECT", 1, "title", *options))
         return str(value)
 
     def test_words_that_the_query_looked_for(self, shop: Searching) -> None:
@@ -147,12 +149,12 @@ class TestHighlight:
         bare.run("SEARCH.CREATE i ON JSON PREFIX 1 p: SCHEMA name TEXT FROM a.b")
         document = {"a": [{"b": "red"}, {"b": ["blue", "Reds"]}], "c": "red"}
         bare.put("p:1", document)
-        [[_, _, [[_, shown]]]] = text(
+        [[_, _, [[_, shown]]]] = to_json(
             bare.query({"name": {"$eq": "red"}}, "HIGHLIGHT", "FIELDS", 1, "name")
         )
         odd = {"a": [{"x": 1}, {"b": {"b": "red"}}, "red", {"b": "red"}]}
         bare.put("p:2", odd)
-        found = text(bare.query({"name": {"$eq": "red"}}, "HIGHLIGHT", "FIELDS", 1, "name"))
+        found = to_json(bare.query({"name": {"$eq": "red"}}, "HIGHLIGHT", "FIELDS", 1, "name"))
         assert {key: json.loads(fields[0][1]) for key, _, fields in found}["p:2"] == {
             "a": [{"x": 1}, {"b": {"b": "red"}}, "red", {"b": "<em>red</em>"}]
         }
@@ -165,7 +167,20 @@ class TestHighlight:
         bare.run("HSET", "p:1", "t", "a Word", "k", "a Word")
         found = bare.query({"t": {"$eq": "word"}, "k": {"$eq": "a Word"}},
                            "HIGHLIGHT", "FIELDS", 2, "t", "k")  # fmt: skip
-        assert text(found)[0][2] == [["t", "a <em>Word</em>"], ["k", "<em>a Word</em>"]]
+        assert to_json(found)[0][2] == [["t", "a <em>Word</em>"], ["k", "<em>a Word</em>"]]
+
+    def test_an_array_in_a_hash(self, bare: Searching) -> None:
+        bare.run("SEARCH.CREATE i ON HASH PREFIX 1 p: SCHEMA a TEXT k KEYWORD")
+        written = '["hello world", "foo & bar", 7]'
+        bare.run("HSET", "p:1", "a", written, "k", '["x","y"]')
+        assert bare.found({"k": "y"}) == bare.found({"a": {"$eq": "bar"}}) == {"p:1"}
+        [[_, _, content]] = to_json(
+            bare.query({"a": {"$eq": "hello"}}, "HIGHLIGHT", "FIELDS", 1, "a")
+        )
+        assert content == [["a", '["<em>hello</em> world","foo & bar",7]'], ["k", '["x","y"]']]
+        [[_, _, content]] = to_json(bare.query({"k": "x"}, "HIGHLIGHT", "FIELDS", 1, "a"))
+        assert content[0] == ["a", written]
+        assert bare.run("HGET p:1 a").decode() == written
 
 
 class TestScoreFunctions:

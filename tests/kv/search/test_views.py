@@ -47,6 +47,72 @@ class TestTheView:
         assert repr(view) == "<search index 'live'>"
         assert server.value("i")["prefixes"] == ["p:"]
 
+    def test_an_index_of_a_stream(self, server: KVServer) -> None:
+        server.execute("XADD", "events", "1-0", "t", "late", "n", "x")
+        server.execute(
+            *[
+                "SEARCH.CREATE",
+                "s",
+                "ON",
+                "STREAM",
+                "events",
+                "SKIPINITIALSCAN",
+                "SCHEMA",
+                "t",
+                "TEXT",
+                "n",
+                "U64",
+            ]
+        )
+        server.execute("XADD", "events", "2-0", "t", "two words", "n", "x")
+        server.execute("XADD", "events", "3-0", "n", "x")
+        view = server.search_index("s")
+        assert view.documents == {"2-0": {"t": ["two", "word"]}}
+        assert view.explain("2-0", {"n": 1}) == [
+            "n $eq 1: no match; the document has no 'n' that could be indexed"
+        ]
+        assert view.explain("1-0", {}) == [
+            "it existed before the index, which skipped the initial scan"
+        ]
+        assert view.explain("3-0", {}) == ["none of its fields could be indexed"]
+        for unknown in ("4-0", "events"):
+            assert view.explain(unknown, {}) == ["'events' has no such entry"]
+        post(server, "SEARCH.QUERY", "s", '{"t":"words"}')
+        server.assert_searched("s", keys="2-0")
+
+    def test_why_a_retriever_does_not_return_a_key(self, server: KVServer) -> None:
+        server.execute(
+            *[
+                "SEARCH.CREATE",
+                "h",
+                "ON",
+                "JSON",
+                "PREFIX",
+                "1",
+                "p:",
+                "SCHEMA",
+                "title",
+                "HYBRID",
+                "price",
+                "F64",
+            ]
+        )
+        server.execute("JSON.SET", "p:3", "$", '{"price":5}')
+        explain = server.search_index("h").explain
+        near = {"$ann": {"field": "title", "query": "boots", "filter": {"price": 40}}}
+        assert explain("p:1", near) == []
+        assert explain("p:2", near) == [
+            "price $eq 40: no match; the document has no 'price' that could be indexed"
+        ]
+        no_text = "$ann: the document has no text in 'title' that could be embedded"
+        assert explain("p:3", near) == [no_text]
+        assert explain("p:1", {"$rrf": {"retrievers": [{"price": 7}, near]}}) == []
+        assert explain("p:3", {"$rrf": {"retrievers": [{"price": 7}, near]}}) == [
+            "price $eq 7: no match; its 'price' is 5.0", no_text,
+        ]  # fmt: skip
+        with pytest.raises(ContractError, match="the vendor rejects this filter: \\$ann takes"):
+            explain("p:1", {"$ann": {}})
+
     def test_one_that_is_not_there(self, server: KVServer) -> None:
         with pytest.raises(ContractError, match="there is no search index 'no'"):
             server.search_index("no")

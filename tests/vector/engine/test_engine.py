@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_fakecloud.core.clock import Timekeeper
+from pytest_fakecloud.similarity.dense import Similarity
 from pytest_fakecloud.vector.engine import namespace as namespace_module
 from pytest_fakecloud.vector.engine.engine import VectorEngine, merge_patch
-from pytest_fakecloud.vector.model import Include, Similarity, VectorRecord
+from pytest_fakecloud.vector.model import Include, VectorRecord
 from tests.harness import check_each
 
 from ..building import NOW, ask, engine, floats, put, scored

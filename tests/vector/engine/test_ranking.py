@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pytest_fakecloud.similarity.dense import Ranking, Similarity
 from pytest_fakecloud.vector.engine.engine import VectorEngine
 from pytest_fakecloud.vector.engine.ranking import HYBRID_DEPTH, fuse, normalised, reciprocal_ranks
-from pytest_fakecloud.vector.engine.vectors import Ranking
 from pytest_fakecloud.vector.model import (
     Fusion,
     IndexKind,
-    Similarity,
     VectorHit,
     VectorQuery,
     VectorRecord,

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.vector.engine.vectors import SparseIndex, merged
+from pytest_fakecloud.vector.engine.sparse import SparseIndex, merged
 from pytest_fakecloud.vector.model import SparseVector
 
 from ..building import sparse

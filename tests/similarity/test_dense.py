@@ -11,17 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pytest_fakecloud.vector.engine import vectors as dense
-from pytest_fakecloud.vector.engine.vectors import (
+from pytest_fakecloud.similarity import dense
+from pytest_fakecloud.similarity.dense import (
     DenseSearch,
+    Floats,
     Matrix,
     Ranking,
+    Similarity,
     lower_bound,
     rank_dense,
 )
-from pytest_fakecloud.vector.model import Floats, Similarity
-
-from ..building import floats
+from tests.vector.building import floats
 
 NOTHING = np.empty(0, np.intp)
 EVERY_SIMILARITY = st.sampled_from(list(Similarity))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pytest_fakecloud.vector.engine.vectors import Matrix
-
-from ..building import floats
+from pytest_fakecloud.similarity.dense import Matrix
+from tests.vector.building import floats
 
 
 def filled(rows: int) -> Matrix:

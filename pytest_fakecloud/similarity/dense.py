@@ -1,19 +1,12 @@
-"""Storage of dense and sparse vectors, and their scores.
+"""Storage of dense vectors, their scores, and the selection of the best.
 
-Dense vectors are rows of a matrix. A float32 matrix product selects candidates, and float64 scores
+Vectors are rows of a matrix. A float32 matrix product selects candidates, and float64 scores
 rank them. The scores are the vendor's: COSINE (1 + cos) / 2, DOT_PRODUCT (1 + dot) / 2, EUCLIDEAN
 1 / (1 + squared distance). They are computed in float64 and rounded to float32, so a vector's
 similarity to itself is exactly 1. The float32 product is used only to exclude rows that cannot be
 among the best: every row within the worst-case rounding error of the threshold is scored exactly.
 
-Sparse vectors are in an inverted index, scored by inner product with optional IDF weights. The
-scores equal the vendor's published numbers only if they are computed in float32 in this order: round
-the IDF to float32, multiply the query value by the IDF and then by the stored value, and add the
-products in the order of the query.
-
-Decided here: the zero vector has cosine 0 with every vector (score 0.5); the values of a repeated
-dimension of a sparse vector are added up; a value of 0 does not count as an entry of its dimension,
-neither for matching nor for IDF.
+Decided here: the zero vector has cosine 0 with every vector (score 0.5).
 """
 
 from __future__ import annotations
@@ -21,15 +14,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..model import Floats, Rows, Similarity, SparseVector, Weighting
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+# Without numpy.typing, whose import would take longer than that of this module.
+Floats = np.ndarray[Any, np.dtype[np.float32]]
+Rows = np.ndarray[Any, np.dtype[np.intp]]
 Doubles = np.ndarray[Any, np.dtype[np.float64]]
 Accept = Callable[[int], bool]
 Slack = Callable[[float], float]
@@ -46,6 +41,14 @@ SMALL_PRODUCT = 1 << 13  # Up to this many numbers, no BLAS library splits a pro
 LARGEST = float(np.finfo(np.float32).max)
 TINY = float(np.finfo(np.float64).tiny)  # Below the product of the norms of any two vectors but 0.
 FIRST_LOOK = 256  # Number of rows that a filtered search tests against the filter first.
+
+
+class Similarity(StrEnum):
+    """The function that measures how similar two dense vectors are."""
+
+    COSINE = "COSINE"
+    EUCLIDEAN = "EUCLIDEAN"
+    DOT_PRODUCT = "DOT_PRODUCT"
 
 
 class Ranking(NamedTuple):
@@ -382,84 +385,3 @@ class Matrix:
 def is_tame(norm: float) -> bool:
     """Return whether float32 products with a vector of this norm are precise."""
     return SMALLEST_TAME_NORM <= norm <= LARGEST_TAME_NORM
-
-
-def merged(vector: SparseVector) -> dict[int, float]:
-    """Return a vector's non-zero values by dimension, with repeated dimensions added in float32."""
-    entries: dict[int, float] = {}
-    with np.errstate(over="ignore"):
-        for dimension, value in zip(vector.indices.tolist(), vector.values, strict=True):
-            if value:
-                entries[dimension] = float(np.float32(entries.get(dimension, 0.0)) + value)
-    return {dimension: value for dimension, value in entries.items() if value}
-
-
-class SparseIndex:
-    """An inverted index from dimensions to rows.
-
-    ``values`` are the non-zero values by dimension and row, ``entries`` is their number, and
-    ``count`` the number of rows with a sparse vector.
-    """
-
-    def __init__(self) -> None:
-        self.values: dict[int, dict[int, float]] = {}
-        self.count = 0
-        self.entries = 0
-        self._arrays: dict[int, tuple[Rows, Floats]] = {}
-        """Rows and values of the dimensions that have not changed since a query read them."""
-
-    def add(self, row: int, vector: SparseVector) -> None:
-        self.count += 1
-        for dimension, value in merged(vector).items():
-            self.values.setdefault(dimension, {})[row] = value
-            self._arrays.pop(dimension, None)
-            self.entries += 1
-
-    def remove(self, row: int, vector: SparseVector) -> None:
-        self.count -= 1
-        for dimension in merged(vector):
-            del self.values[dimension][row]
-            self._arrays.pop(dimension, None)
-            self.entries -= 1
-            if not self.values[dimension]:
-                del self.values[dimension]
-
-    def idf(self, dimension: int) -> np.float32:
-        """Return ln((N - n + 0.5) / (n + 0.5) + 1), where n of the N rows have the dimension."""
-        having = len(self.values.get(dimension, ()))
-        return np.float32(math.log((self.count - having + 0.5) / (having + 0.5) + 1))
-
-    def scores(
-        self, query: SparseVector, rows: int, weighting: Weighting | None
-    ) -> tuple[Rows, Floats]:
-        """Return the rows that share a dimension with the query, in ascending order, and their
-        scores.
-
-        ``rows`` is the number of rows of the namespace.
-        """
-        total = np.zeros(rows, np.float32)
-        touched = np.zeros(rows, bool)
-        with np.errstate(over="ignore", invalid="ignore"):
-            for dimension, value in zip(query.indices.tolist(), query.values, strict=True):
-                if dimension not in self.values or not value:
-                    continue
-                weight = value if weighting is None else value * self.idf(dimension)
-                if dimension not in self._arrays:
-                    self._arrays[dimension] = _as_arrays(self.values[dimension])
-                having, values = self._arrays[dimension]
-                total[having] += weight * values
-                touched[having] = True
-        scored_rows = np.flatnonzero(touched)
-        # JSON has no form for sums beyond float32's range, so the largest float32 replaces them.
-        return scored_rows, np.nan_to_num(total[scored_rows])
-
-    def copy(self) -> SparseIndex:
-        clone = copy(self)
-        clone.values = {dimension: dict(values) for dimension, values in self.values.items()}
-        clone._arrays = dict(self._arrays)
-        return clone
-
-
-def _as_arrays(values: dict[int, float]) -> tuple[Rows, Floats]:
-    count = len(values)
-    return np.fromiter(values, np.intp, count), np.fromiter(values.values(), np.float32, count)
