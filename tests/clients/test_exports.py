@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import pkgutil
 import re
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 
 from tests.clients.surface import check_complete
 
+ROOT = Path(__file__).parents[2]
 CLIENTS = ("upstash_redis", "upstash_vector", "qstash", "upstash_ratelimit", "upstash_workflow")
 EXCUSED: dict[str, str] = {}
 SOURCES = "\n".join(
@@ -51,3 +53,21 @@ def test_every_export_of_a_client_is_used(client: str) -> None:
     assert names
     unused = {name for name in names if not re.search(rf"\b{name.rpartition('.')[2]}\b", SOURCES)}
     check_complete(__file__, unused - set(EXCUSED))
+
+
+def test_the_page_on_fidelity_has_the_versions_of_the_clients() -> None:
+    page = (ROOT / "docs" / "fidelity" / "index.md").read_text(encoding="utf-8")
+    listed = dict(re.findall(r"`(@?[\w/-]+)` (\d[\d.]*)", page))
+    pins = json.loads((Path(__file__).parent / "js" / "package.json").read_text(encoding="utf-8"))
+    javascript = {
+        name: version
+        for name, version in pins["dependencies"].items()
+        if name.startswith("@upstash/")
+    }
+    assert {name: listed.get(name) for name in javascript} == javascript
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("\ntest = [")[2]
+    for client in CLIENTS:
+        name = client.replace("_", "-")
+        minimum = re.search(rf'"{name}>=([\d.]+)"', project)
+        assert minimum is not None
+        assert f"{listed[name]}.".startswith(f"{minimum[1]}."), name
