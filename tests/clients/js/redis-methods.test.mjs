@@ -14,25 +14,6 @@ const bare = new Redis({ ...server, ...options });
 
 /** @type {Record<string, string>} */
 const EXCUSED = {
-  "redis.arcount": "a command that the fake does not have yet",
-  "redis.ardel": "a command that the fake does not have yet",
-  "redis.ardelrange": "a command that the fake does not have yet",
-  "redis.arget": "a command that the fake does not have yet",
-  "redis.argetrange": "a command that the fake does not have yet",
-  "redis.argrep": "a command that the fake does not have yet",
-  "redis.arinfo": "a command that the fake does not have yet",
-  "redis.arinsert": "a command that the fake does not have yet",
-  "redis.arlastitems": "a command that the fake does not have yet",
-  "redis.arlen": "a command that the fake does not have yet",
-  "redis.armget": "a command that the fake does not have yet",
-  "redis.armset": "a command that the fake does not have yet",
-  "redis.arnext": "a command that the fake does not have yet",
-  "redis.arop": "a command that the fake does not have yet",
-  "redis.arring": "a command that the fake does not have yet",
-  "redis.arscan": "a command that the fake does not have yet",
-  "redis.arseek": "a command that the fake does not have yet",
-  "redis.arset": "a command that the fake does not have yet",
-  "redis.vector": "a command that the fake does not have yet",
   "redis.client": "the client's own transport",
   "redis.opts": "settings, given to the constructor",
   "redis.autoPipeline": "protected; redis.test.mjs sends commands of one tick together",
@@ -43,6 +24,7 @@ const EXCUSED = {
   "redis.subscribe": "redis.test.mjs",
   "redis.psubscribe": "redis.test.mjs",
   "redis.use": "wraps the client's own transport, sends nothing",
+  "vectorIndex.client": "the client's own transport",
   "script.redis": "the client that the script belongs to",
   "script.initPromise": "the digest of the script, which the methods wait for",
   "script.init": "private, called by the methods",
@@ -55,11 +37,14 @@ const EXCUSED = {
 const NOT_IN_PIPELINES = {
   "redis.exec": "sends the pipeline itself",
   "redis.createScript": "an object that sends commands of its own",
+  "redis.vector": "objects that send commands of their own",
 };
 
 /** @type {[string, unknown[], Promise<unknown>][]} */
 const calls = [];
-const inner = { bitfield: "bitfield", createScript: "script" };
+const inner = {
+  bitfield: "bitfield", createScript: "script", createIndex: "vectorIndex", index: "vectorIndex",
+};
 const redis = noting("redis", bare, inner, (path, parameters, answer) => {
   if (answer instanceof Promise) calls.push([path, parameters, answer]);
 });
@@ -321,6 +306,43 @@ test("scripts and functions", async () => {
   await answers(redis.functions.flush(), "OK");
 });
 
+test("arrays", async () => {
+  await answers(redis.arset("ar", 0, "a", "b"), 2);
+  await answers(redis.armset("ar", { 5: "abc", 7: 3 }), 2);
+  await answers(redis.arget("ar", 0), "a");
+  await answers(redis.armget("ar", 0, 9), ["a", null]);
+  await answers(redis.argetrange("ar", 0, 2), ["a", "b", null]);
+  await answers(redis.arcount("ar"), 4);
+  await answers(redis.arlen("ar"), "8");
+  await answers(redis.arscan("ar", 0, 5, { limit: 2 }), [["0", "a"], ["1", "b"]]);
+  await answers(redis.argrep("ar", 0, 7, { predicates: [{ glob: "a*" }] }), ["0", "5"]);
+  const found = redis.argrep("ar", 0, 7, { predicates: [{ exact: "B" }], noCase: true, withValues: true, limit: 1 });
+  await answers(found, [["1", "b"]]);
+  await answers(redis.arop("ar", 7, 7, "SUM"), 3);
+  await answers(redis.arop("ar", 0, 7, { match: "a" }), 1);
+  await answers(redis.ardel("ar", 0, 9), 1);
+  await answers(redis.ardelrange("ar", [1, 2], [7, 7]), 2);
+  await answers(redis.arinsert("log", "x", "y"), "1");
+  await answers(redis.arnext("log"), "2");
+  await answers(redis.arlastitems("log", 2, { rev: true }), ["y", "x"]);
+  await answers(redis.arseek("log", 0), 1);
+  await answers(redis.arring("log", 2, "z"), "0");
+  const { len, count, nextInsertIndex } = await redis.arinfo("log");
+  assert.deepEqual({ len, count, nextInsertIndex }, { len: "2", count: 2, nextInsertIndex: "1" });
+});
+
+test("vectors", async () => {
+  const index = await redis.vector.createIndex({ name: "vectors", dimension: 3, metric: "COSINE" });
+  await answers(index.add("a", [1, 0, 0]), 1);
+  await answers(index.add("a", { base64: "AACAPwAAAAAAAAAA" }), 0);
+  await answers(index.get("a"), [1, 0, 0]);
+  await answers(index.query({ vector: [1, 0, 0], topK: 1, profile: "PRECISE" }), [{ id: "a", score: 1 }]);
+  await answers(index.count(), 1);
+  await answers(index.info(), { dimension: 3, metric: "COSINE" });
+  await answers(index.delete("a"), 1);
+  await answers(redis.vector.index("vectors").drop(), 1);
+});
+
 test("the server", async () => {
   await answers(redis.ping(), "PONG");
   await answers(redis.echo("hi"), "hi");
@@ -359,7 +381,8 @@ testSurface({
     redis: bare,
     bitfield: bare.bitfield("k"),
     script: bare.createScript("return 1"),
-    },
-  functions: 190,
+    vectorIndex: bare.vector.index("vectors"),
+  },
+  functions: 220,
   excused: EXCUSED,
 });
