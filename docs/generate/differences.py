@@ -80,7 +80,9 @@ def _versions() -> Iterator[str]:
         f"The vendor's dialect reports version {announced}, the protocol level that the vendor "
         "documents, and has more commands and options than that version. Documented by the vendor: "
         f"{_code(documented)}. Not documented, and decided here: {_code(others)}; "
-        "only Valkey has these. `documented_only=True` rejects the undocumented commands.",
+        "only Valkey has these. Clients can also run commands that the service rejects, such as `ROLE` "
+        "and `SLOWLOG`, because the specification names whole groups of commands; "
+        "`documented_only=True` rejects all undocumented ones with the error of the service.",
         "`kv/table/versions.py` and `kv/table/commands.txt` contain the version in which each command "
         "and option was added.",
     ):

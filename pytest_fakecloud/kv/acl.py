@@ -406,7 +406,7 @@ def _apply(user: AclUser, rule: bytes) -> None:
     elif word == b"reset":
         user.on = user.passwordless = False
         user.hashes.clear()
-        user.sanitizes = True
+        user.sanitizes = None if user.dialect == "vendor" else True  # The vendor has no such flag.
         user.selectors = [Selector(user.table)]
     else:
         _apply_to_selector(user, user.root, rule)

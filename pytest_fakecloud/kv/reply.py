@@ -8,6 +8,7 @@ and booleans.
 
 from __future__ import annotations
 
+import codecs
 from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
@@ -165,6 +166,17 @@ LARGEST = 2**29
 _LARGE_PART = 2**16
 
 
+EACH_BYTE = "pytest_fakecloud.each_byte"
+"""The error handler for decoding that replaces each invalid byte by U+FFFD, as the vendor does.
+
+Python's own handler ``"replace"`` replaces the beginning of a longer character as a whole.
+"""
+codecs.register_error(
+    EACH_BYTE,
+    lambda error: ("\ufffd" * (error.end - error.start), error.end),  # type: ignore[attr-defined]
+)
+
+
 def double_text(value: float) -> bytes:
     """Format a double with the fewest digits, or return the text of a ``PrintedDouble``."""
     return value.text if isinstance(value, PrintedDouble) else format_double(value)
@@ -173,7 +185,7 @@ def double_text(value: float) -> bytes:
 def to_json(reply: Reply, base64: bool = False) -> Any:
     """Convert a reply to a JSON value, with the types of RESP2. It is at most ``LEVELS`` deep.
 
-    Bytes that are not UTF-8 become U+FFFD. ``base64`` encodes every string except the literal OK
+    Each byte that is not UTF-8 becomes one U+FFFD. ``base64`` encodes every string except the literal OK
     reply, numbers and error texts, as the vendor documents.
     """
     if reply is OK:
@@ -182,7 +194,7 @@ def to_json(reply: Reply, base64: bool = False) -> Any:
     if kind is bytes:
         text: bytes = reply  # type: ignore[assignment]
         return (
-            b2a_base64(text, newline=False).decode() if base64 else text.decode("utf-8", "replace")
+            b2a_base64(text, newline=False).decode() if base64 else text.decode("utf-8", EACH_BYTE)
         )
     if kind is int or reply is None:
         return reply
@@ -191,7 +203,7 @@ def to_json(reply: Reply, base64: bool = False) -> Any:
     if isinstance(reply, Status):
         if base64 and reply.text != b"OK":
             return b2a_base64(reply.text, newline=False).decode()
-        return reply.text.decode("utf-8", "replace")
+        return reply.text.decode("utf-8", EACH_BYTE)
     if isinstance(reply, float):
         return to_json(double_text(reply), base64)
     if isinstance(reply, Bool):

@@ -29,7 +29,7 @@ from .engine.engine import Engine
 from .errors import CommandError, RestError, as_reply
 from .model import TURN_SECONDS, CommandLimits
 from .races import Arrival, Interruptions, Sender
-from .reply import OK, STREAMED, Reply, resp_parts, size_of, to_json, to_resp
+from .reply import EACH_BYTE, OK, STREAMED, Reply, resp_parts, size_of, to_json, to_resp
 from .settings import KVConfig
 from .table.registry import COMMANDS
 
@@ -624,7 +624,7 @@ def _value(reply: Reply, base64: bool) -> Iterator[bytes]:
 
 
 def _long_string(text: bytes | bytearray, base64: bool) -> Iterator[bytes]:
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder = codecs.getincrementaldecoder("utf-8")(EACH_BYTE)
     with memoryview(text) as view:
         for at in range(0, len(view), _PIECE):
             piece = view[at : at + _PIECE]

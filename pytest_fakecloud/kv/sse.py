@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .engine.sessions import Session
 from .engine.statistics import monitor_line
+from .reply import EACH_BYTE
 
 if TYPE_CHECKING:
     from .fake import AnyEngine
@@ -38,7 +39,7 @@ class EventStream:
         if self._signal.closed:
             return
         # Send each line of the payload as a data line of the event.
-        payload = text.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+        payload = text.decode("utf-8", EACH_BYTE).replace("\r\n", "\n").replace("\r", "\n")
         event = "".join(f"data: {line}\n" for line in payload.split("\n")).encode() + b"\n"
         with self._lock:
             self._events.append(event)

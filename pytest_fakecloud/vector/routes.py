@@ -263,12 +263,12 @@ class VectorApp(App):
 
     def rename_namespace(self, request: Request) -> object:
         fields = self._fields(request)
-        renamed = self.engine.rename_namespace(
+        self.engine.rename_namespace(
             fields.required_text("namespace"),
             fields.required_text("newNamespace"),
             delete_existing=fields.flag("deleteExisting"),
         )
-        return {"renamed": renamed}
+        return {"renamed": True}
 
     # -- querying --------------------------------------------------------------------------------
 

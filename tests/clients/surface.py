@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
+from enum import Enum
+from pathlib import Path
 from typing import Any
+
+from tests.notations import complete
 
 
 class Scenarios(dict[str, tuple[Any, Callable[..., None]]]):
@@ -61,11 +65,16 @@ class Kept:
         return set[str]().union(*(used.calls for used in self.each(scenarios, flavour)))
 
 
+_WITHOUT_PARTS = {"redis"}
+"""Clients of which only the main class is walked over: redis-py is not one of the vendor's."""
+
+
 class Api:
     """A synchronous interface to a synchronous or asynchronous object, which records calls.
 
     ``groups`` names classes. Objects of these classes, returned by attributes or calls, also in a
-    tuple, are wrapped as well.
+    tuple, are wrapped as well. An object of another class of the client that has methods is an
+    error: it is a part of the client that no test walks over.
     """
 
     def __init__(
@@ -84,6 +93,10 @@ class Api:
             return Api(value, self._groups, self._used, self._loop)
         if type(value) is tuple:
             return tuple(map(self._wrapped, value))
+        package = _package(type(value))
+        is_part = package == _package(type(self._target)) and package not in _WITHOUT_PARTS
+        if is_part and _has_methods(type(value)):
+            raise AssertionError(f"{type(value)} has no group: add it to the groups of this client")
         return value
 
     def __getattr__(self, name: str) -> Any:
@@ -113,6 +126,17 @@ class Api:
             return self._wrapped(result)
 
         return call
+
+
+def _package(cls: type) -> str:
+    return cls.__module__.partition(".")[0]
+
+
+def _has_methods(cls: type) -> bool:
+    """Return whether a class is not only a record, such as a named tuple, an enum or a dataclass."""
+    if is_dataclass(cls) or issubclass(cls, tuple | Enum | BaseException):
+        return False
+    return any(not name.startswith("_") for name, _ in inspect.getmembers(cls, inspect.isfunction))
 
 
 async def _all_of(result: Any) -> list[Any]:
@@ -145,3 +169,9 @@ def surface(
                     continue
                 found.add(f"{group}.{name}({parameter.name})")
     return found
+
+
+def check_complete(file: str, missing: Iterable[str], excuses: str = "EXCUSED") -> None:
+    """Fail with the lines to add to a file for public names that it neither uses nor excuses."""
+    lines = [f'    "{name}": "<reason>",' for name in sorted(missing)]
+    complete(Path(file), [f"# calls of these, or in {excuses}:", *lines] if lines else [])

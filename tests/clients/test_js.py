@@ -8,6 +8,7 @@ the broker's client with both engines: the second is Kafka's, on librdkafka's mo
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -27,6 +28,7 @@ from . import node
 
 # -- the key-value service ------------------------------------------------------------------------
 
+NOW = "2026-01-01T00:00:00Z"
 NAMES = ("single", "scripts", "several", "auto", "messages", "limits")
 NEEDED = ("ARSET", "HEXPIRE", "JSON.SET")
 """Commands that some servers lack; tests that need one name it."""
@@ -98,7 +100,35 @@ def test_the_key_value_clients(make: Make, engine: str) -> None:
         assert servers["messages"].execute("PUBSUB", "CHANNELS") == []
 
 
-@pytest.mark.parametrize(("file", "tests"), [("search", 19), ("redis-vector", 3)])
+@pytest.mark.slow
+def test_every_method_of_the_key_value_client() -> None:
+    node.need("@upstash/redis")
+    context = Context.alone(seed=1, now=NOW)
+    with KVServer(context, name="one") as one, KVServer(context, name="another") as another:
+        connections = [{"url": server.url, "token": server.token} for server in (one, another)]
+        node.run("redis-methods.test.mjs", {"FAKE_KV_SERVERS": json.dumps(connections)})
+        assert context.violations == []
+
+
+@pytest.mark.slow
+def test_the_expected_answers_have_the_declared_types() -> None:
+    node.need("@upstash/redis", "typescript", "@types/node")
+    options = ["--noEmit", "--allowJs", "--strict", "--module", "nodenext", "--target", "es2022"]
+    process = subprocess.run(
+        ["node", "node_modules/typescript/bin/tsc", *options, "--skipLibCheck", "--types", "node",
+         "redis-methods.test.mjs"],
+        cwd=node.HERE, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert process.returncode == 0, process.stdout
+
+
+@pytest.mark.slow
+def test_every_export_of_the_clients_is_used() -> None:
+    node.need(*json.loads((node.HERE / "package.json").read_text())["dependencies"])
+    node.run("exports.test.mjs", {})
+
+
+@pytest.mark.parametrize(("file", "tests"), [("search", 20), ("redis-vector", 3)])
 def test_the_search_and_vector_clients(file: str, tests: int) -> None:
     node.need("@upstash/redis")
     context = Context.alone(seed=1)

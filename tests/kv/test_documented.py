@@ -18,7 +18,7 @@ from tests.kv.comparison.wire import Error
 from tests.kv.resp.test_port import Client
 
 LACKING = [
-    "LCS a b", "SORT a", "SORT_RO a", "OBJECT ENCODING a", "SUBSTR a 0 1", "SWAPDB 0 0",
+    "ROLE", "LCS a b", "SORT a", "SORT_RO a", "OBJECT ENCODING a", "SUBSTR a 0 1", "SWAPDB 0 0",
     "SLOWLOG GET", "MOVE a 0", "MEMORY STATS", "CONFIG REWRITE", "COMMAND DOCS", "LATENCY LATEST",
     "DEBUG OBJECT a", "ACL DRYRUN default GET a", "PFSELFTEST",
 ]  # fmt: skip

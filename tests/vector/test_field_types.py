@@ -154,8 +154,9 @@ def test_a_flag_may_be_a_string(index: VectorIndex, command: str, field: str) ->
     def effect(flag: object) -> object:
         index.restore(before)
         status, payload = answer(index, command, {**COMMANDS[command][0], field: flag})
-        assert status == 200, payload
-        if isinstance(payload["result"], dict):
+        # A namespace is not renamed onto an existing one, which is an error.
+        assert status == 200 or (status, command) == (400, "rename-namespace"), payload
+        if isinstance(payload.get("result"), dict):
             payload["result"].pop("uuid", None)
         return payload, index.vectors(namespace="b")
 

@@ -17,7 +17,7 @@ from ..algorithms.glob import matcher
 from ..engine.keyspace import Keyspace, String
 from ..engine.sessions import Session
 from ..errors import CommandError, Template
-from ..reply import NIL_ARRAY, Blocked, Reply
+from ..reply import NIL_ARRAY, Blocked, Reply, Verbatim
 from ..table.registry import REST, TTL_OPTIONS, Args, CommandSpec, Unit
 from ..table.syntax import I64_MAX, I64_MIN, parse_cursor, parse_int, parse_long_double
 from ..table.versions import ALL_KEYS_AGAIN
@@ -62,6 +62,11 @@ def subcommand_error(session: Session) -> CommandError:
     """Return the error for wrong arguments of a subcommand, whose name is quoted as it was sent."""
     container = running(session).name.split()[0]
     return CommandError(errors.bad_subcommand_arguments(session.engine.line[1], container))
+
+
+def readable(session: Session, text: bytes) -> Reply:
+    """Return text for readers, such as that of INFO, which the vendor documents as a bulk string."""
+    return text if session.engine.dialect == "vendor" else Verbatim(text)
 
 
 def parse_negatable(text: bytes) -> int:

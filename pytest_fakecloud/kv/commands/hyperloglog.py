@@ -351,6 +351,15 @@ def estimate(unpacked: bytes | bytearray) -> int:
     return math.floor(_ALPHA_INF * m * m / z + 0.5)
 
 
+def estimated_size(elements: Iterable[bytes]) -> int:
+    """Estimate the number of distinct elements, with a standard error of about 0.81 %."""
+    ranks = bytearray(REGISTERS)
+    for element in elements:
+        register, rank = register_of(element)
+        ranks[register] = max(ranks[register], rank)
+    return estimate(ranks)
+
+
 # -- commands ------------------------------------------------------------------------------------
 
 

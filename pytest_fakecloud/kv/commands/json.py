@@ -332,13 +332,17 @@ def _all_or_first(path: Path, results: list[Any], legacy: bool) -> Reply:
 
 @command("JSON.MGET")
 def json_mget(session: Session, args: Args) -> Reply:
-    """Return the values at a path in several documents as JSON; nil for each missing document."""
+    """Return the values at a path in several documents as JSON; nil for each missing document.
+
+    The vendor documents nil also for a path without a match, for which RedisJSON returns ``[]``.
+    """
+    lacks_empty = session.engine.dialect == "vendor"
     path = read_path(session, args[-1])
     replies: list[Reply] = []
     for key in args[:-1]:
         document = session.db.lookup(key)
         values = _values(path, document) if isinstance(document, JsonValue) else None
-        if values is None or (path.legacy and not values):
+        if values is None or (not values and (path.legacy or lacks_empty)):
             replies.append(None)
             continue
         text = write_json(_all_or_first(path, values, path.legacy))

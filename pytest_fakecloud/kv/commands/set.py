@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
 
 from .. import errors
 from ..engine.sessions import Session
@@ -22,6 +22,7 @@ from .arguments import (
     running,
     scan_collection,
 )
+from .hyperloglog import estimated_size
 
 variant("SCARD", "Return the number of members in a set.", kind=SetValue)(length)
 variant("SSCAN", "Iterate over the members of a set.", kind=SetValue)(scan_collection)
@@ -117,16 +118,9 @@ def _sets(session: Session, keys: list[bytes]) -> list[SetValue]:
     return [get_or_empty(session, key, SetValue) for key in keys]
 
 
-def _intersection(session: Session, keys: list[bytes], limit: int = 0) -> list[bytes]:
-    """Return the members that all sets contain, at most ``limit`` of them unless it is 0."""
+def _intersection(session: Session, keys: list[bytes]) -> Iterator[bytes]:
     smallest, *others = sorted(_sets(session, keys), key=len)
-    found: list[bytes] = []
-    for member in smallest:
-        if all(member in other for other in others):
-            found.append(member)
-            if len(found) == limit:
-                break
-    return found
+    return (member for member in smallest if all(member in other for other in others))
 
 
 def _union(session: Session, keys: list[bytes]) -> SetValue:
@@ -134,9 +128,9 @@ def _union(session: Session, keys: list[bytes]) -> SetValue:
     return SetValue(chain.from_iterable(sets))
 
 
-def _difference(session: Session, keys: list[bytes]) -> SetValue:
+def _difference(session: Session, keys: list[bytes]) -> Iterator[bytes]:
     first, *others = _sets(session, keys)
-    return SetValue(member for member in first if not any(member in other for other in others))
+    return (member for member in first if not any(member in other for other in others))
 
 
 _Combination = Callable[[Session, list[bytes]], Iterable[bytes]]
@@ -162,13 +156,30 @@ def sinter(session: Session, args: Args, *, combine: _Combination = _intersectio
     return session.db.store(args[0], SetValue(combine(session, args[1:])))
 
 
-@command("SINTERCARD")
-def sintercard(session: Session, args: Args) -> Reply:
-    """Return the size of the intersection of sets, counting up to an optional limit."""
+@variant(
+    "SINTERCARD", "Return the size of the intersection of sets, counting up to an optional limit."
+)
+@variant(
+    "SUNIONCARD",
+    "Return the exact or estimated size of the union of sets, counting up to an optional limit.",
+    combine=_union,
+)
+@variant(
+    "SDIFFCARD",
+    "Return the number of members of the first set that are in none of the other sets.",
+    combine=_difference,
+)
+def sintercard(session: Session, args: Args, *, combine: _Combination = _intersection) -> Reply:
     numkeys = parse_int(args[0], 1, I64_MAX, errors.NUMKEYS_NOT_POSITIVE)
     if numkeys > len(args) - 1:
         raise CommandError(errors.TOO_MANY_KEYS)
-    limit = 0
-    for _, (value,) in options(args, 1 + numkeys, running(session).option_sizes):
-        limit = parse_int(value, 0, I64_MAX, errors.LIMIT_NEGATIVE)
-    return len(_intersection(session, args[1 : 1 + numkeys], limit))
+    limit, is_estimate = 0, False
+    for word, values in options(args, 1 + numkeys, running(session).option_sizes):
+        if word == b"APPROX":
+            is_estimate = True
+        else:
+            limit = parse_int(values[0], 0, I64_MAX, errors.LIMIT_NEGATIVE)
+    members = combine(session, args[1 : 1 + numkeys])
+    if is_estimate:
+        return min(estimated_size(members), limit or I64_MAX)
+    return sum(1 for _ in islice(members, limit or None))

@@ -618,7 +618,7 @@ class PortConnection:
         if isinstance(message, Push):
             data = to_resp(message, session.connection_resp)
         else:
-            data = b"".join(to_resp(Status(line)) for line in message)
+            data = b"".join(map(to_resp, message))
         # A message that the client itself caused follows the reply: an invalidation, or lines of
         # MONITOR, which are a list of strings.
         waiter = self._waiter

@@ -367,6 +367,8 @@ class LuaHost:
             b"version_number": int.from_bytes(as_numbers(version)),
             b"has_os": knows["`os.clock` in scripts"],
             b"has_server": knows["the API of scripts as `server`"],
+            # The vendor documents that setresp() does not affect what a script returns.
+            b"returns_booleans": not vendor,
             b"flags": dict.fromkeys(allowed_flags(vendor), True),
         }
 

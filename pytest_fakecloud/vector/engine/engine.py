@@ -438,26 +438,26 @@ class VectorEngine:
             del self.spaces[namespace]
             self._move(namespace, None)
 
-    def rename_namespace(self, namespace: str, new: str, *, delete_existing: bool = False) -> bool:
-        """Rename a namespace, unless the new name is taken; return whether this was done.
+    def rename_namespace(self, namespace: str, new: str, *, delete_existing: bool = False) -> None:
+        """Rename a namespace.
 
-        Raises ``VectorError`` 404 for a missing namespace, 400 for the default one.
+        Raises ``VectorError`` 404 for a missing namespace, 400 for the default one and, unless
+        ``delete_existing`` is true, for a new name that is taken (the text is decided here).
         """
         with self._lock:
             self._check_named(namespace, "renamed")
             if new == DEFAULT_NAMESPACE:
                 raise errors.bad_request("A namespace cannot be renamed to the default one.")
             if new == namespace:
-                return True
+                return
             if new in self.spaces and not delete_existing:
-                return False
+                raise errors.bad_request(f"The namespace {new} exists already.")
             if self.spaces.pop(new, None) is not None:
                 self._move(new, None)
             self.spaces = {
                 new if name == namespace else name: space for name, space in self.spaces.items()
             }
             self._move(namespace, new)
-            return True
 
     def _move(self, namespace: str, new: str | None) -> None:
         """Move queries and changes of a renamed namespace. Of a deleted one (None), both end."""

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, beforeEach, test } from "node:test";
 import * as qstash from "@upstash/qstash";
 import { advance, connection, idle, now, recorder, reset, startHandler } from "./queue-support.mjs";
+import { named } from "./surface.mjs";
 
 const { Client, Receiver, QstashError, QstashDailyRatelimitError, SignatureError } = qstash;
 const client = new Client({ ...connection, retry: false, enableTelemetry: false });
@@ -20,9 +21,14 @@ const surface = recorder(
     schedules: client.schedules,
     flowControl: client.flowControl,
     queue: client.queue({ queueName: "fifo" }),
+    workflow: client.workflow,
     receiver,
   },
   {
+    ...named(
+      "the client's own transport",
+      "client.http urlGroups.http dlq.http messages.http schedules.http flowControl.http queue.http workflow.http",
+    ),
     "receiver.verifyWithKey": "private in the type definitions; verify() calls it",
     "receiver.verifyBodyAndUrl": "private in the type definitions; verify() calls it",
   },
@@ -325,6 +331,14 @@ test("errors are those the client knows", async () => {
   assert.ok(QstashDailyRatelimitError);
 });
 
+test("cancelling a workflow run", async () => {
+  const headers = { Authorization: `Bearer ${connection.token}`, "Upstash-Delay": "1h" };
+  const response = await fetch(`${connection.baseUrl}/v2/trigger/${handler.url}/flow`, { method: "POST", headers });
+  const { workflowRunId } = await response.json();
+  assert.equal(await client.workflow.cancel(workflowRunId), true);
+  await assert.rejects(client.workflow.cancel("wfr_none"), /not found/);
+});
+
 test("no public method is left out", () => {
-  assert.deepEqual(surface.left(), []);
+  surface.check();
 });

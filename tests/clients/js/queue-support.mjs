@@ -1,6 +1,7 @@
 // Helpers for the tests of the queue's clients: a handler, control of the queue, a record of calls.
 import http from "node:http";
 import { control } from "./control.mjs";
+import { complete, propertyNames } from "./surface.mjs";
 
 const { QSTASH_URL, QSTASH_TOKEN } = process.env;
 
@@ -47,7 +48,10 @@ export async function startHandler(respond) {
   return handler;
 }
 
-/** Note every call of the public methods of these objects; `left()` are those never called. */
+/**
+ * Note every call of the public methods of these objects; `check()` fails for those never called, and for objects
+ * of the client that are not among them.
+ */
 export function recorder(objects, excused = {}) {
   const known = new Set();
   const used = new Set();
@@ -69,5 +73,14 @@ export function recorder(objects, excused = {}) {
       Object.defineProperty(prototype, name, { value: wrapper, writable: true });
     }
   }
-  return { left: () => [...known].filter((path) => !used.has(path)) };
+  const prototypes = new Set(Object.values(objects).map((object) => Object.getPrototypeOf(object)));
+  for (const [label, object] of Object.entries(objects)) {
+    for (const name of propertyNames(object)) {
+      const path = `${label}.${name}`;
+      const part = object[name];
+      const isOther = part !== null && typeof part === "object" && !prototypes.has(Object.getPrototypeOf(part));
+      if (isOther && !(path in excused)) known.add(path);
+    }
+  }
+  return { check: () => complete([...known].filter((path) => !used.has(path)), "recorder") };
 }

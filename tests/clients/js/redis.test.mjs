@@ -2,8 +2,9 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
-import { IpDenyList, Ratelimit } from "@upstash/ratelimit";
+import { IpDenyList, MultiRegionRatelimit, Ratelimit } from "@upstash/ratelimit";
 import { Redis } from "@upstash/redis";
+import { noting, testSurface } from "./surface.mjs";
 
 const servers = JSON.parse(process.env.FAKE_KV_SERVERS);
 // What the engine behind the servers cannot do, and why: tests that need it are skipped with that.
@@ -306,27 +307,20 @@ describe("rate limits", () => {
   };
   for (const [name, limiter] of Object.entries(kinds)) {
     test(name, async () => {
-      const limit = new Ratelimit({ redis, limiter, prefix: name, ephemeralCache: false });
+      const limit = noting("ratelimit", new Ratelimit({ redis, limiter, prefix: name, ephemeralCache: false }));
       const found = [];
       for (let n = 0; n < 3; n++) found.push((await limit.limit("ann")).success);
       assert.deepEqual(found, [true, true, false]);
       const { remaining } = await limit.getRemaining("ann");
       assert.equal(remaining, 0);
       await limit.resetUsedTokens("ann");
-      assert.equal((await limit.limit("ann")).success, true);
+      assert.equal((await limit.blockUntilReady("ann", 1000)).success, true);
     });
   }
 
   test("analytics, deny lists and a dynamic limit", async () => {
-    const limit = new Ratelimit({
-      redis,
-      limiter: kinds.fixed,
-      prefix: "watched",
-      analytics: true,
-      enableProtection: true,
-      dynamicLimits: true,
-      ephemeralCache: false,
-    });
+    const options = { redis, limiter: kinds.fixed, prefix: "watched", analytics: true, enableProtection: true };
+    const limit = noting("ratelimit", new Ratelimit({ ...options, dynamicLimits: true, ephemeralCache: false }));
     await redis.sadd("watched:denyList:all", "bad");
     await IpDenyList.disableIpDenyList(redis, "watched");
     const good = await limit.limit("ann", { ip: "1.1.1.1" });
@@ -358,4 +352,30 @@ describe("rate limits", () => {
     const keys = await redis.keys("watched*");
     assert.ok(keys.some((key) => key.startsWith("watched:events")), String(keys));
   });
+
+  test("several regions share a limit", async () => {
+    const limiter = MultiRegionRatelimit.slidingWindow(2, "1 d");
+    const regions = [redis, connect("single")];
+    const limit = new MultiRegionRatelimit({ redis: regions, limiter, prefix: "regions", ephemeralCache: false });
+    for (const expected of [true, true, false]) {
+      const { success, pending } = await limit.limit("ann");
+      await pending;
+      assert.equal(success, expected);
+    }
+  });
+});
+
+testSurface({
+  objects: { ratelimit: new Ratelimit({ redis: connect("limits"), limiter: Ratelimit.fixedWindow(1, "1 d") }) },
+  functions: 6,
+  excused: {
+    "ratelimit.limiter": "the algorithm, given to the constructor",
+    "ratelimit.ctx": "the client's own transport",
+    "ratelimit.primaryRedis": "given to the constructor",
+    "ratelimit.getRatelimitResponse": "private in the type definitions",
+    "ratelimit.applyTimeout": "private in the type definitions",
+    "ratelimit.submitAnalytics": "private in the type definitions",
+    "ratelimit.getKey": "private in the type definitions",
+    "ratelimit.getDefinedMembers": "private in the type definitions",
+  },
 });

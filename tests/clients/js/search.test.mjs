@@ -3,9 +3,11 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 
 import { Redis, s } from "@upstash/redis";
+import { named, noting, testSurface } from "./surface.mjs";
 
 const server = JSON.parse(process.env.FAKE_KV_SERVER);
-const redis = new Redis({ ...server, enableTelemetry: false });
+const bare = new Redis({ ...server, enableTelemetry: false });
+const redis = noting("redis", bare, { createIndex: "index", index: "index" });
 
 const PRODUCTS = [
   { title: "Wireless headphones", price: 29.99, stock: 3, sold: true, added: "2026-01-01T00:00:00Z",
@@ -243,4 +245,10 @@ test("errors are told", async () => {
   });
   await assert.rejects(() => index.query({ filter: { name: { $not: "x" } } }), /Unknown field operator: \$not/);
   await assert.rejects(() => index.query({ filter: {}, limit: 0 }), /limit should be a positive number/);
+});
+
+testSurface({
+  objects: { "redis.search": bare.search, index: bare.search.index({ name: "products" }) },
+  functions: 12,
+  excused: named("the client's own transport", "index.client"),
 });

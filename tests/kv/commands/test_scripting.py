@@ -10,7 +10,7 @@ from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv.engine.engine import Engine
 from pytest_fakecloud.kv.errors import CommandError
-from pytest_fakecloud.kv.reply import BigNumber, Bool, Map, SetReply, Status, Verbatim
+from pytest_fakecloud.kv.reply import BigNumber, Map, SetReply, Status, Verbatim
 from pytest_fakecloud.kv.scripting.scripts import ScriptLimits
 from pytest_fakecloud.kv.settings import KVConfig
 from tests.kv.conftest import Run
@@ -29,7 +29,7 @@ def tail(script: str, line: int = 1) -> str:
 @pytest.mark.parametrize(
     ("value", "reply"),
     [
-        ("true", 1), ("redis.setresp(3) or true", Bool(True)), ("{ok='FINE'}", Status(b"FINE")),
+        ("true", 1), ("redis.setresp(3) or true", 1), ("{ok='FINE'}", Status(b"FINE")),
         ("{double=3.5}", 3.5), ("{{double=2}}", [2.0]), ("{map={a=1}}", Map([b"a", 1])),
         ("{set={a=true}}", SetReply([b"a"])), ("{big_number='123'}", BigNumber(b"123")),
         ("{verbatim_string={format='txt', string='x'}}", Verbatim(b"x")),

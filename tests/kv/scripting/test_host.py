@@ -85,6 +85,7 @@ def test_engines_do_not_share_anything() -> None:
     assert second.execute(second.session(), draw) == [397, 0]
 
 
+@pytest.mark.dialect("redis")
 @pytest.mark.parametrize("resp", [2, 3])
 def test_booleans_are_not_mixed_up_with_other_replies(engine: Engine, resp: int) -> None:
     session = engine.session()

@@ -10,7 +10,7 @@ from ...acl import ANONYMOUS, AclUser
 from ...engine.sessions import Session, TrackingOptions
 from ...engine.statistics import monitor_line
 from ...errors import CommandError
-from ...reply import NO_REPLY, OK, Map, Reply, SetReply, Status, Verbatim
+from ...reply import NO_REPLY, OK, Map, Reply, SetReply, Status
 from ...table.registry import Args, command
 from ...table.syntax import I64_MAX, decoded, parse_int
 from ..arguments import (
@@ -20,6 +20,7 @@ from ..arguments import (
     is_first,
     options,
     parse_milliseconds,
+    readable,
     running,
     subcommand_error,
 )
@@ -69,7 +70,7 @@ def client_setinfo(session: Session, args: Args) -> Reply:
 @command("CLIENT INFO")
 def client_info(session: Session, args: Args) -> Reply:
     """Return information about the connection, in the format of CLIENT LIST."""
-    return Verbatim(session.describe("client|info"))
+    return readable(session, session.describe("client|info"))
 
 
 @command("CLIENT IMPORT-SOURCE")
@@ -230,7 +231,7 @@ def client_list(session: Session, args: Args) -> Reply:
     elif args:
         raise CommandError(errors.SYNTAX)
     lines = [other.describe("client|list" if other is session else "") for other in listed]
-    return Verbatim(b"".join(lines))
+    return readable(session, b"".join(lines))
 
 
 @command("CLIENT KILL")
@@ -401,7 +402,9 @@ def monitor(session: Session, args: Args) -> Reply:
         raise CommandError(errors.MONITOR_DENIED)
 
     def show(at_us: int, other: Session, argv: list[bytes]) -> None:
-        session.push([monitor_line(at_us, other, argv)])
+        line = monitor_line(at_us, other, argv)
+        # The vendor documents bulk strings.
+        session.push([line if session.engine.dialect == "vendor" else Status(line)])
 
     if session.monitor is None:
         session.monitor = show

@@ -18,10 +18,10 @@ from ...engine.sessions import Session
 from ...errors import CommandError
 from ...reply import OK, Map, Reply, Verbatim
 from ...table.registry import Args, command
-from ...table.syntax import decoded, parse_int
+from ...table.syntax import I64_MIN, decoded, parse_int
 from ...table.versions import MODULE_VERSIONS
 from ...values.measures import ENTRY, usage
-from ..arguments import options, running, subcommand_error
+from ..arguments import options, readable, running, subcommand_error
 
 
 def script_memory(engine: Engine) -> tuple[int, int]:
@@ -207,7 +207,7 @@ def info(session: Session, args: Args) -> Reply:
         elif is_vendor:
             # For a section that it does not have, the vendor returns only the heading.
             parts.append(f"{heading}\r\n")
-    return Verbatim("\r\n".join(parts).encode())
+    return readable(session, "\r\n".join(parts).encode())
 
 
 # -- MEMORY --------------------------------------------------------------------------------------
@@ -218,10 +218,12 @@ def memory_usage(session: Session, args: Args) -> Reply:
     """Return an estimate of the memory that a key and its value use, in bytes.
 
     Redis measures some elements of a large value, as many as SAMPLES says. A fake knows the length of
-    all elements without looking at them, so SAMPLES does not change the reply (decided here).
+    all elements without looking at them, so SAMPLES does not change the reply (decided here). The
+    vendor raises a number below the minimum instead of rejecting it.
     """
+    least = I64_MIN if session.engine.dialect == "vendor" else 0
     for _, (samples,) in options(args, 1, running(session).option_sizes):
-        parse_int(samples, 0, outside=errors.SYNTAX)
+        parse_int(samples, least, outside=errors.SYNTAX)
     value = session.db.find(args[0])
     return None if value is None else usage(args[0], value)
 

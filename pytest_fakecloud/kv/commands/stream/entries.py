@@ -316,13 +316,21 @@ def _parse_ids_with_policy(args: Args, at: int) -> tuple[bytes, list[int]]:
     return policy, [parse_id(text) for text in args[at + 2 :]]
 
 
-def _delete_with_policy(stream: Stream, entry_id: int, policy: bytes) -> int:
-    """Delete an entry as far as the policy allows; return DELETED, ABSENT or KEPT."""
-    if policy == b"ACKED" and stream.get(entry_id) is not None and stream.awaited(entry_id):
-        return KEPT
-    if policy == b"DELREF":
-        stream.forget(entry_id)
-    return DELETED if stream.delete(entry_id) else ABSENT
+def _delete_with_policy(stream: Stream, ids: list[int], policy: bytes) -> list[Reply]:
+    """Delete entries as far as the policy allows; return DELETED, ABSENT or KEPT for each ID.
+
+    An ID that is repeated has the same result everywhere, as the vendor documents for XDELEX.
+    """
+
+    def delete(entry_id: int) -> int:
+        if policy == b"ACKED" and stream.get(entry_id) is not None and stream.awaited(entry_id):
+            return KEPT
+        if policy == b"DELREF":
+            stream.forget(entry_id)
+        return DELETED if stream.delete(entry_id) else ABSENT
+
+    outcomes = {entry_id: delete(entry_id) for entry_id in dict.fromkeys(ids)}
+    return [outcomes[entry_id] for entry_id in ids]
 
 
 @command("XDELEX")
@@ -330,7 +338,7 @@ def xdelex(session: Session, args: Args) -> Reply:
     """Delete entries, with a policy for groups that refer to them; return the result for each ID."""
     policy, ids = _parse_ids_with_policy(args, 1)
     stream = get_or_empty(session, args[0], Stream)
-    outcomes: list[Reply] = [_delete_with_policy(stream, each, policy) for each in ids]
+    outcomes = _delete_with_policy(stream, ids, policy)
     if DELETED in outcomes:
         session.db.touch(args[0])
     return outcomes
@@ -341,7 +349,7 @@ def xackdel(session: Session, args: Args) -> Reply:
     """Acknowledge entries in a group and delete them as XDELEX does.
 
     An entry is deleted even if it is not pending in the group, as tests of the official clients
-    show.
+    show. That a repeated ID has the same result everywhere is decided here, as for XDELEX.
     """
     policy, ids = _parse_ids_with_policy(args, 2)
     stream = get_or_empty(session, args[0], Stream)
@@ -349,10 +357,10 @@ def xackdel(session: Session, args: Args) -> Reply:
     if group is None:
         return [ABSENT] * len(ids)
     acknowledged = [group.acknowledge(entry_id) for entry_id in ids]
-    outcomes = [_delete_with_policy(stream, entry_id, policy) for entry_id in ids]
+    outcomes = _delete_with_policy(stream, ids, policy)
     if any(acknowledged) or DELETED in outcomes:
         session.db.touch(args[0])
-    return list(outcomes)
+    return outcomes
 
 
 # -- reading ---------------------------------------------------------------------------------------

@@ -101,7 +101,7 @@ function to_reply(value, used)
   end
   if kind == "number" then return to_integer(value) end
   if kind == "boolean" then
-    if resp == 3 then return py.boolean(value) end
+    if resp == 3 and limits.returns_booleans then return py.boolean(value) end
     return value and 1 or nil
   end
   if kind == "table" then return table_to_reply(value, used) end
