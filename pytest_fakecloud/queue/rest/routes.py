@@ -313,6 +313,7 @@ class QueueApp(App):
             Route("DELETE", "/v2/messages", "cancel_messages", cls.cancel_messages),
             Route("GET", "/v2/messages/{id}", "get_message", cls.get_message),
             Route("DELETE", "/v2/messages/{id}", "cancel_message", cls.cancel_message),
+            Route("POST", "/v2/messages/{id}/retry", "retry_message", cls.retry_message),
             *(
                 Route("POST", f"{base}/{{destination*}}", "create_schedule", cls.create_schedule)
                 for base in SCHEDULES
@@ -419,6 +420,10 @@ class QueueApp(App):
 
     def cancel_message(self, request: Request) -> Answer:
         return Answer({"cancelled": self.engine.cancel(request.segment("id"))}, 202)
+
+    def retry_message(self, request: Request) -> object:
+        self.engine.retry_now(request.segment("id"))
+        return {}
 
     def cancel_messages(self, request: Request) -> Answer:
         pairs, asynchronous = split_async(bulk_pairs(request, "messageIds", keep_empty=True))

@@ -204,12 +204,6 @@ def is_step(message: Message) -> bool:
     return call_type_of(message) not in _RAW_CALLS
 
 
-def features_of(settings: PublishSettings) -> set[str]:
-    """Return the names in the ``Upstash-Feature-Set`` header, in lower case."""
-    names = (first(settings.workflow, "Upstash-Feature-Set") or "").lower().split(",")
-    return {name.strip() for name in names} - {""}
-
-
 def response_fields(message: Message) -> dict[str, object]:
     """Return the fields about the last response to a failure callback, if there was one."""
     outcome = message.last_outcome
