@@ -244,7 +244,6 @@ class QueueActions:
             pairs,
             body_of(options),
             queue_name=None if queue is None else text("queue", queue),
-            counted=False,
             **request,
         )
 

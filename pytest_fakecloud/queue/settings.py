@@ -55,7 +55,9 @@ class PlanLimits(Settings):
     """The limits of a plan; None means unlimited. Sizes are in bytes, durations in microseconds.
 
     ``daily_messages`` limits the messages created since midnight UTC, including callbacks,
-    ``burst`` the publish requests per second, and ``parallelism`` the deliveries in flight.
+    ``burst`` the other requests per second (the vendor limits listings and administration, but
+    neither publishing nor triggers, notifications and waits), and ``parallelism`` the deliveries in
+    flight.
     """
 
     message_size: int = setting(50 * MEGABYTE, whole(0))

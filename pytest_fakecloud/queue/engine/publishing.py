@@ -80,7 +80,7 @@ class Quota:
         self.usage[length_us] = now // length_us, self._used(length_us, now) + 1
 
     def count_request(self, now: int) -> None:
-        """Count a publish request; raise a 429 error if the burst limit is exceeded."""
+        """Count a request to which the burst limit applies; raise a 429 error if it is exceeded."""
         limit = self._limits.burst
         if limit is not None:
             if self._used(SECOND, now) >= limit:
@@ -235,20 +235,17 @@ class Publisher(Messages):
         queue_name: str | None = None,
         api: Api = "v2",
         schedule_only: bool = False,
-        counted: bool = True,
     ) -> Published:
         """Accept a publish request. If it has a cron expression, create a schedule.
 
         Raises ``QueueError``: 400 for a malformed request, 412 if a plan limit is exceeded, 413 for
-        a body that is too large, 429 if a rate limit is exceeded.
+        a body that is too large, 429 if the daily limit is exceeded.
         """
         with self.lock:
             now = self.clock.now_us()
             group = self.url_groups.find(destination) if self.url_groups.by_name else None
             defaults = None if group is None else group.headers
             settings = PublishSettings(**read_given(headers, query, defaults))
-            if counted and self.limits.burst is not None:
-                self.quota.count_request(now)
             if queue_name is not None:
                 settings = settings._replace(queue_name=queue_name)
                 if settings.cron is None and not schedule_only:

@@ -81,6 +81,20 @@ def _locked(family: type[RouteFamily], route: Route) -> Route:
     return route._replace(endpoint=endpoint)
 
 
+def _limited(route: Route) -> Route:
+    """Return a route whose requests count towards the burst limit, if it applies to them."""
+    if route.name in errors.WITHOUT_BURST_LIMIT:
+        return route
+
+    def endpoint(app: QueueApp, request: Request) -> object:
+        if app.engine.limits.burst is not None:
+            with app.engine.lock:
+                app.engine.quota.count_request(app.engine.clock.now_us())
+        return route.endpoint(app, request)
+
+    return route._replace(endpoint=endpoint)
+
+
 def _read_json(body: bytes, what: str) -> Any:
     try:
         return check_nesting(json_value(body), MAX_NESTING)
@@ -305,8 +319,12 @@ class QueueApp(App):
 
     @classmethod
     def routes(cls) -> list[Route]:
+        families = (_locked(family, route) for family in cls.families for route in family.routes())
+        return [_limited(route) for route in (*families, *cls._own_routes())]
+
+    @classmethod
+    def _own_routes(cls) -> list[Route]:
         return [
-            *(_locked(family, route) for family in cls.families for route in family.routes()),
             Route("POST", "/v2/publish/{destination*}", "publish", cls.publish),
             Route("POST", "/v2/enqueue/{queue}/{destination*}", "enqueue", cls.enqueue),
             Route("POST", "/v2/batch", "batch", cls.batch),
@@ -389,7 +407,6 @@ class QueueApp(App):
         items = json_array(request)
         # Hold the lock for the whole batch, so that no run can finish between two items.
         with self.engine.lock:
-            self.engine.quota.count_request(self.engine.clock.now_us())
             self.engine.workflow.check_steps(map(_headers_of, items))
             answers = [
                 self._batch_item(item, number, request) for number, item in enumerate(items, 1)
@@ -400,12 +417,7 @@ class QueueApp(App):
         try:
             destination, headers, body, queue = read_batch_item(item)
             result = self.engine.publish(
-                destination,
-                headers,
-                body,
-                caller_ip=caller_of(request),
-                queue_name=queue,
-                counted=False,
+                destination, headers, body, caller_ip=caller_of(request), queue_name=queue
             )
         except QueueError as error:
             run_id = _run_id_of(item)

@@ -425,7 +425,7 @@ class WorkflowRuns:
     def _publish_step(self, url: str, headers: HeaderList, step: dict[str, Any]) -> str:
         """Publish a step of a run for the queue itself; return the message's id."""
         body = json.dumps(step).encode()
-        return self._engine.publish(url, headers, body, counted=False).accepted[0].message_id
+        return self._engine.publish(url, headers, body).accepted[0].message_id
 
     # -- waiting for events ------------------------------------------------------------------------
 
