@@ -157,6 +157,8 @@ class QueueConfig(HandleConfig):
     """Name of the message-id field in callbacks: the service's spelling, the specification's, or
     both.
     """
+    bulk_action_time_us: int = setting("0s", duration("us"))
+    """How long the cancellation of all messages or workflow runs that match filters takes."""
     production_checks: bool = setting(False, SWITCH)
     """Whether to reject destinations that have no public address, as the service does."""
     loop_limit: int = setting(1000, whole(1))

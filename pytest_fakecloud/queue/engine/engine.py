@@ -486,6 +486,7 @@ class Engine(Publisher):
         self.flow_timers.clear()
         for schedule in self.schedules.by_id.values():
             self.schedules.unplan(schedule)
+        self.bulk_actions.unplan()
 
     def _data(self) -> list[tuple[object, str, Callable[[Any], Any]]]:
         """Return the attributes that contain data: the object, the name, and the copying function."""
@@ -545,6 +546,7 @@ class Engine(Publisher):
             self.under_way.clear()
             for schedule in self.schedules.by_id.values():
                 self.schedules.replan(schedule)
+            self.bulk_actions.replan()
             for message_id, (end_us, _) in self.in_flight.items():
                 self.await_end(message_id, end_us)
             for message in self.messages.values():

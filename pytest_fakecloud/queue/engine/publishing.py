@@ -222,7 +222,7 @@ class Publisher(Messages):
         self.url_groups = UrlGroups(weakly(self.new_id), self.limits)
         self.schedules = Schedules(weakref.proxy(self))
         self.workflow = WorkflowRuns(weakref.proxy(self))
-        self.bulk_actions = BulkActions()
+        self.bulk_actions = BulkActions(weakref.proxy(self))
 
     def publish(
         self,

@@ -49,11 +49,13 @@ from .routes import (
     accepted_record,
     bulk_pairs,
     caller_of,
+    cancelled_record,
     destination_of,
     error_item,
     has_id_field,
     json_array,
     json_object,
+    lists_ids,
     query_of,
     recorded_action,
     split_async,
@@ -99,9 +101,8 @@ class HistoryRoutes(RouteFamily):
         chosen = records.read_filters(
             query_of(request), frozenset({"count", "cursor", "state"}), 1000, states=_ACTION_STATES
         )
-        actions = self._actions(request)
-        if "FINISHED" not in chosen.fields.get("state", ["FINISHED"]):
-            actions = []
+        states = chosen.fields.get("state", _ACTION_STATES)
+        actions = [action for action in self._actions(request) if action.state in states]
         shown, cursor = records.page(
             actions, lambda action: action.number, chosen, latest_first=True
         )
@@ -109,14 +110,14 @@ class HistoryRoutes(RouteFamily):
 
     def get_bulk_action(self, request: Request) -> object:
         wanted = request.segment("id")
-        action = next((one for one in self._actions(request) if one.id == wanted), None)
+        action = next((action for action in self._actions(request) if action.id == wanted), None)
         if action is None:
             raise QueueError(404, "Bulk action not found")
         return action.record()
 
     def _actions(self, request: Request) -> list[BulkAction]:
         source: Source = "workflow" if "workflow" in (request.route or "") else "qstash"
-        return self.engine.bulk_actions.recent(source, self.engine.clock.now_us())
+        return self.engine.bulk_actions.recent(source)
 
     def list_dead_letters(self, request: Request) -> object:
         chosen = records.read_filters(query_of(request), records.FOR_DEAD_LETTERS)
@@ -288,13 +289,18 @@ class WorkflowRoutes(RouteFamily):
         narrowed = any(name in _RUN_FIELDS for name, _ in pairs)
         if not narrowed and has_id_field(request, "workflowRunIds"):
             return {"cancelled": 0}
-        found, cursor = self._select(pairs, only_live=True, url_prefix=not exact)
-        for run in found:
-            self.runs.cancel(run)
-        action = recorded_action(
-            self.engine, "cancel", "workflow", len(found), given, asynchronous=asynchronous
+        runs, cursor = self._select(pairs, only_live=True, url_prefix=not exact)
+        filters = records.filters_by_name(given)
+        if lists_ids(filters):
+            for run in runs:
+                self.runs.cancel(run)
+            return {"cancelled": len(runs)} | without_none(cursor=cursor)
+        ids = [run.id for run in runs]
+        action = self.engine.bulk_actions.cancel(
+            "workflow", filters, ids, asynchronous=asynchronous
         )
-        return {"cancelled": len(found)} | action | without_none(cursor=cursor)
+        cancelled = cancelled_record(action, asynchronous=asynchronous)
+        return cancelled | without_none(cursor=cursor)
 
     def list_runs(self, request: Request) -> object:
         pairs = []

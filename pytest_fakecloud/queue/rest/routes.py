@@ -22,7 +22,7 @@ from ...core.timers import finished
 from ...http.app import App, Route
 from ...http.messages import Answer, Request, bearer_token, json_value, same
 from .. import errors
-from ..engine.bulk_actions import Source
+from ..engine.bulk_actions import BulkAction, Source
 from ..engine.engine import Engine
 from ..engine.publishing import Accepted, Published
 from ..errors import QueueError, bad_request, not_found
@@ -219,6 +219,11 @@ def split_async(pairs: list[tuple[str, str]]) -> tuple[list[tuple[str, str]], bo
     return [pair for pair in pairs if pair[0] != "async"], any(given)
 
 
+def lists_ids(filters: Mapping[str, Sequence[str]]) -> bool:
+    """Return whether a bulk request lists ids, so that its other filters are ignored."""
+    return any(name in _IDENTIFIED for name in filters)
+
+
 def recorded_action(
     engine: Engine,
     kind: str,
@@ -232,13 +237,17 @@ def recorded_action(
 
     A request that lists ids is no bulk action.
     """
-    filters = [pair for pair in pairs if pair[0] not in ("count", "cursor", "order")]
-    if any(name in _IDENTIFIED for name, _ in filters):
+    filters = records.filters_by_name(pairs)
+    if lists_ids(filters):
         return {}
-    action_id, number = engine.new_id("bulk_"), engine.next_sequence()
-    now = engine.clock.now_us()
-    engine.bulk_actions.add(action_id, number, kind, source, count, now, filters)
-    return {"actionId": action_id} if asynchronous else {}
+    action = engine.bulk_actions.record(kind, source, filters, count)
+    return {"actionId": action.id} if asynchronous else {}
+
+
+def cancelled_record(action: BulkAction, *, asynchronous: bool) -> dict[str, object]:
+    """Return the response to a cancellation by filters, with its id if it is asynchronous."""
+    record: dict[str, object] = {"cancelled": action.total}
+    return record | {"actionId": action.id} if asynchronous else record
 
 
 def accepted_record(one: Accepted) -> dict[str, object]:
@@ -443,17 +452,20 @@ class QueueApp(App):
         if chosen.empty and has_id_field(request, "messageIds"):
             return Answer({"cancelled": 0}, 202)
         with self.engine.lock:
-            found = [
+            # The service ignores the deprecated count.
+            messages = [
                 message
                 for message in self._candidates(chosen)
                 if chosen.matches(message, message.created_us, {})
             ]
-            # The service ignores the deprecated count.
-            count = self.engine.cancel_all(found)
-            action = recorded_action(
-                self.engine, "cancel", "qstash", count, pairs, asynchronous=asynchronous
+            filters = records.filters_by_name(pairs)
+            if lists_ids(filters):
+                return Answer({"cancelled": self.engine.cancel_all(messages)}, 202)
+            ids = [message.id for message in messages]
+            action = self.engine.bulk_actions.cancel(
+                "qstash", filters, ids, asynchronous=asynchronous
             )
-        return Answer({"cancelled": count} | action, 202)
+        return Answer(cancelled_record(action, asynchronous=asynchronous), 202)
 
     def _candidates(self, chosen: records.Filters) -> list[Message]:
         ids = chosen.fields.get("messageIds") or chosen.fields.get("messageId")

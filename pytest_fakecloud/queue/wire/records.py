@@ -414,6 +414,16 @@ def read_filters(
     return filters
 
 
+def filters_by_name(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return the filters of a bulk request as the API represents them, without the page."""
+    filters: dict[str, list[str]] = {}
+    for name, value in pairs:
+        if name not in _PAGING:
+            values = [value] if name in _WHOLE else [part.strip() for part in value.split(",")]
+            filters.setdefault(name, []).extend(values)
+    return filters
+
+
 def _read_states(values: list[str], known: Sequence[str]) -> list[str]:
     found: list[str] = []
     for value in values:
