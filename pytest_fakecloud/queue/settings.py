@@ -159,6 +159,10 @@ class QueueConfig(HandleConfig):
     """
     bulk_action_time_us: int = setting("0s", duration("us"))
     """How long the cancellation of all messages or workflow runs that match filters takes."""
+    event_lookback: bool = setting(True, SWITCH)
+    """Whether a notification of a workflow run that does not wait for the event yet is kept for it, as
+    the vendor documents. (The workflow client's source says that the service drops it.)
+    """
     production_checks: bool = setting(False, SWITCH)
     """Whether to reject destinations that have no public address, as the service does."""
     loop_limit: int = setting(1000, whole(1))

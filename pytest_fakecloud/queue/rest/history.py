@@ -6,15 +6,18 @@ as the end of the run). The ``workflowRuns`` parameter of a listing is a list of
 as ``<id>@<created, Unix ms>``, or ``true`` for all runs. A trigger returns 200, also for a
 duplicate, and a batch of triggers 201, as in the vendor's OpenAPI file. A run that is started by a
 trigger without a failure callback calls the failure function at its own URL if it fails. The sources
-disagree about the response of ``POST /v2/notify/{run}/{event}``: it is a list, with 201, as for an
-event without a run and as the JavaScript client expects.
+disagree about the response of ``POST /v2/notify/{run}/{event}``: it is one object, as in the vendor's
+OpenAPI file and a comment in the JavaScript client, whose types say that it is a list. If the run does
+not wait yet, the object has no waiter and an empty id. A run that waits for an event in several branches
+is notified in all of them, and the object is about the first. The vendor documents a 400 for an event
+id with other characters than those of names.
 
 Source of ``/v2/workflows/dlq``: the official clients' code and the vendor's documentation. Decided
 here: ``resume`` and ``restart`` create a new run and remove the dead letter. Settings in the request
 replace those of the old run, also for later steps. The sources disagree about the type of
-``workflowCreatedAt`` in their responses: it is a string, as in the types of the JavaScript client,
-but a number in the response to a trigger. ``DELETE .../callback/<id>`` cancels a pending failure
-callback, or deletes the dead letter of a failed one.
+``workflowCreatedAt`` in their responses: it is a number of milliseconds, as everywhere else, although
+the types of the JavaScript client say that it is a string. ``DELETE .../callback/<id>`` cancels a
+pending failure callback, or deletes the dead letter of a failed one.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from ..wire.headers import read_given
 from ..wire.values import (
     as_text,
     as_wire,
+    check_name,
     encoded,
     first_setting,
     header_map,
@@ -183,7 +187,7 @@ class HistoryRoutes(RouteFamily):
 
 
 def _created(run: WorkflowRun) -> dict[str, object]:
-    return {"workflowRunId": run.id, "workflowCreatedAt": str(run.created_ms)}
+    return {"workflowRunId": run.id, "workflowCreatedAt": run.created_ms}
 
 
 def _url_parts(run: WorkflowRun) -> SplitResult:
@@ -216,6 +220,10 @@ _RUN_FIELDS: dict[str, Callable[[WorkflowRun], tuple[str, ...]]] = {
     "flowControlKey": lambda run: (run.settings.flow.key,) if run.settings.flow else (),
 }
 _FILTERS = frozenset({*_RUN_FIELDS, "count", "cursor", "fromDate", "toDate"})
+
+
+def _event_id(request: Request) -> str:
+    return check_name(request.segment("event"), "event id")
 
 
 def _to_failure_function(url: str, run_id: str) -> HeaderList:
@@ -252,7 +260,7 @@ class WorkflowRoutes(RouteFamily):
             Route("POST", "/v2/batch/trigger", "trigger_workflows", cls.trigger_many),
             Route("POST", "/v2/wait/{event}", "wait_for_event", cls.wait),
             Route("POST", "/v2/notify/{event}", "notify_event", cls.notify),
-            Route("POST", "/v2/notify/{run}/{event}", "notify_event", cls.notify),
+            Route("POST", "/v2/notify/{run}/{event}", "notify_event", cls.notify_run),
             Route("GET", "/v2/waiters/{event}", "list_waiters", cls.waiters),
             Route(_METHODS, HOOKS + "{user}/{run}/{event}", "workflow_webhook", cls.webhook),
             Route("POST", f"{dlq}/resume", "resume_workflow_runs", cls.start_again),
@@ -405,19 +413,19 @@ class WorkflowRoutes(RouteFamily):
 
     def wait(self, request: Request) -> object:
         asked = json_object(request, required=True)
-        waiter = self.runs.wait_for_event(
-            request.segment("event"), asked, list(request.headers.pairs)
-        )
+        waiter = self.runs.wait_for_event(_event_id(request), asked, list(request.headers.pairs))
         return {"messageId": waiter.message_id}
 
     def notify(self, request: Request) -> Answer:
-        run_id = request.segment("run") if "run" in request.params else None
-        woken = self.runs.notify(request.segment("event"), request.body, run_id)
-        return Answer(woken, 201)
+        return Answer(self.runs.notify(_event_id(request), request.body), 201)
+
+    def notify_run(self, request: Request) -> Answer:
+        notified = self.runs.notify_run(request.segment("run"), _event_id(request), request.body)
+        return Answer(notified, 201)
 
     def waiters(self, request: Request) -> object:
-        found = self.runs.waiters_for(request.segment("event"))
-        return [self.runs.waiter_record(one) for one in found]
+        waiters = self.runs.waiters_for(_event_id(request))
+        return [self.runs.waiter_record(waiter) for waiter in waiters]
 
     def webhook(self, request: Request) -> object:
         event = {
@@ -429,7 +437,7 @@ class WorkflowRoutes(RouteFamily):
             "url": request.target,
         }
         run_id = request.segment("run")
-        self.runs.notify(request.segment("event"), json.dumps(event).encode(), run_id)
+        self.runs.notify_run(run_id, request.segment("event"), json.dumps(event).encode())
         return {}
 
     # -- dead letters of runs ----------------------------------------------------------------------

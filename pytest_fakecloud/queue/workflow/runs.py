@@ -205,7 +205,7 @@ class WorkflowRuns:
         run = self._find_run_of(message)
         if run is None:
             return {}
-        fields: dict[str, object] = {"workflowRunId": run.id, "workflowCreatedAt": run.created_ms}
+        fields: dict[str, object] = {**_identity(run)}
         if "initialbody" in features_of(message.settings) and run.steps:
             fields["sourceBody"] = encoded(run.steps[0].body)
         return fields
@@ -466,26 +466,32 @@ class WorkflowRuns:
             self._wake(waiter, early)
         return waiter
 
-    def notify(self, event_id: str, data: bytes, run_id: str | None = None) -> list[dict[str, Any]]:
-        """Notify the runs that wait for an event.
+    def notify(self, event_id: str, data: bytes) -> list[dict[str, Any]]:
+        """Notify the runs that wait for an event."""
+        return [self._notify(waiter, data) for waiter in self.waiters_for(event_id)]
 
-        With a run id, only that run is notified. If it does not wait yet, its next wait for the
-        event ends immediately.
+    def notify_run(self, run_id: str, event_id: str, data: bytes) -> dict[str, Any]:
+        """Notify one run; raise a 404 error for an unknown run.
+
+        If it does not wait for the event yet, its next wait for the event ends immediately.
         """
-        woken = [
-            waiter
-            for waiter in self.waiters_for(event_id)
-            if run_id is None or waiter.run_id == run_id
-        ]
-        for waiter in woken:
-            self._wake(waiter, data)
-        if run_id is not None and not woken:
-            self.get_live(run_id)
+        run = self.get_live(run_id)
+        waiters = [waiter for waiter in self.waiters_for(event_id) if waiter.run_id == run_id]
+        responses = [self._notify(waiter, data) for waiter in waiters]
+        if responses:
+            return responses[0]
+        if self._engine.settings.event_lookback:
             self.notified[run_id, event_id] = data
-        return [
-            {"waiter": self.waiter_record(waiter), "messageId": waiter.message_id, "error": ""}
-            for waiter in woken
-        ]
+        return {"messageId": "", "error": "", **_identity(run)}
+
+    def _notify(self, waiter: Waiter, data: bytes) -> dict[str, Any]:
+        self._wake(waiter, data)
+        return {
+            "waiter": self.waiter_record(waiter),
+            "messageId": waiter.message_id,
+            "error": "",
+            **_identity(self.get(waiter.run_id)),
+        }
 
     def _wake(self, waiter: Waiter, data: bytes) -> None:
         """Deliver the wait's message now, unless it has been cancelled."""
@@ -587,6 +593,10 @@ class WorkflowRuns:
             failure_callback_headers=_of_run(settings.failure_callback_headers, run_id),
         )
         self._engine.publish_again(message, settings, body)
+
+
+def _identity(run: WorkflowRun) -> dict[str, object]:
+    return {"workflowRunId": run.id, "workflowCreatedAt": run.created_ms}
 
 
 def _read_part(message: Message) -> WorkflowPart | None:
