@@ -117,6 +117,8 @@ NO_WORKFLOW = (
 """*Observed* for a run whose URL does not serve a workflow."""
 RUN_EXISTS = "a workflow already exists, can not initialize a new one with same id"
 """*Observed* for a run with the id of one that is in progress."""
+STEP_CONFIGURED = "can not append a step configuration after another"
+"""*Decided here* for a request for the settings of a step that follows another such request."""
 RUN_CANCELLED = "can not append to a cancelled workflow"
 """*Observed* in part for a step of a cancelled run; the wording is *decided here*."""
 FLOW_WITHOUT_LIMIT = "should be either rate=X or parallelism=Y, or both"

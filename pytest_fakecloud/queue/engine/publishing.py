@@ -194,17 +194,19 @@ def deduplication_key(
     topic_name: str | None = None,
     *,
     by_endpoint: bool = False,
+    run: str = "",
 ) -> str | None:
     """Return the key that a duplicate has in common with the first message, or None.
 
-    With ``by_endpoint``, a deduplication id applies to each endpoint of a URL group separately.
+    With ``by_endpoint``, a deduplication id applies to each endpoint of a URL group separately. The
+    content of a message includes the workflow run that it is part of.
     """
     if settings.deduplication_id is not None:
         return f"id:{settings.deduplication_id}" + (f":{url}" if by_endpoint else "")
     if not settings.content_based_deduplication:
         return None
     headers = sorted(f"{name.lower()}:{value}" for name, value in settings.forward)
-    parts = (topic_name or "", url, settings.content_type or "", *headers, "")
+    parts = (topic_name or "", run, url, settings.content_type or "", *headers, "")
     content = "\0".join(parts).encode("utf-8", "surrogatepass") + body
     return f"content:{sha256(content).hexdigest()}"
 
@@ -456,8 +458,9 @@ class Publisher(Messages):
             if draft.queue_name is not None:
                 queue_names.add(draft.queue_name)
             if settings.deduplication_id is not None or settings.content_based_deduplication:
+                run = self.workflow.identity_of_run(settings) if settings.workflow else ""
                 key = deduplication_key(
-                    settings, draft.body, draft.url, draft.topic_name, by_endpoint=group
+                    settings, draft.body, draft.url, draft.topic_name, by_endpoint=group, run=run
                 )
             keys.append(key)
         if self.limits.daily_messages is not None:

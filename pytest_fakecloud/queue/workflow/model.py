@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _RAW_CALLS = frozenset({"tocallback", "fromcallback", "failurecall"})
 """Call types of messages that are delivered as published, without the list of steps."""
+_STEP_CONFIGS = frozenset({"stepconfig", "discovery"})
+"""Call types of requests for the settings of a step. The second is the name in older clients."""
 _CALLBACK_STATES = {
     "DELIVERED": "CALLBACK_SUCCESS",
     "FAILED": "CALLBACK_FAIL",
@@ -121,6 +123,8 @@ class WorkflowRun:
         """The number of steps, including those that have not been delivered yet."""
         self.context_bytes = 0
         """The size of the first body and of all steps."""
+        self.is_configured = False
+        """Whether its last step is a request for the settings of a step, which must follow."""
         self.number = 0
         """Position in the order in which runs were created."""
         self.former: WorkflowRun | None = None
@@ -202,6 +206,14 @@ def call_type_of(message: Message) -> str | None:
 def is_step(message: Message) -> bool:
     """Return whether a message of a run is delivered with the list of steps."""
     return call_type_of(message) not in _RAW_CALLS
+
+
+def is_step_config(message: Message) -> bool:
+    """Return whether a message only asks to be delivered with the settings of a step.
+
+    Its delivery executes the step, but the message itself is none.
+    """
+    return call_type_of(message) in _STEP_CONFIGS
 
 
 def response_fields(message: Message) -> dict[str, object]:
@@ -293,7 +305,7 @@ def _calls(engine: Publisher, run: WorkflowRun) -> dict[str, Message]:
 
 def _is_pending(message: Message, run: WorkflowRun, shown: set[str]) -> bool:
     """Return whether a message belongs to the group of messages that are still to be delivered."""
-    if run.state == "RUN_SUCCESS":
+    if run.state == "RUN_SUCCESS" or is_step_config(message):
         return False
     if message.id in shown:
         # Show the message until the steps that its delivery will trigger are in the list.

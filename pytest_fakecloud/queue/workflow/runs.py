@@ -11,24 +11,32 @@ run. A run that is started with ``Upstash-Workflow-Invoke: true`` has an invoker
 waits for its result. When the run ends, the result is published as a step of the invoker. A new run
 may continue or repeat a failed one.
 
-Source: the official clients' code (Python 2.0, JavaScript 1.3) and the vendor's documentation.
+Source: the official clients' code (Python 2.0, JavaScript 1.3) and the vendor's documentation. A
+client that wants to execute a step with its own flow control and retries publishes a request for the
+settings of the step (call type ``stepConfig``), whose delivery has these settings and the list of
+steps so far. Messages with the feature ``WF_StepConfig`` have their own settings, and those of the
+trigger where they have none; flow control counts as one setting. Any other step has the settings of
+the trigger.
+
 Decided here: a list larger than the plan's message size is left out if the client can fetch it
-(``LazyFetch``). A step of an unknown run is rejected with 400, and a step of a finished run
-together with its whole batch. Callbacks about a cancelled run are dropped. The failure callback of
-a dead-lettered step is the run's failure callback. Messages inherit settings from the trigger of
-their run (``WF_TriggerOnConfig``), and always its redaction. A trigger fails without retries, with a
-dead letter and a failure callback, if its URL answers with a 2xx but does not serve a workflow
-(``WF_DetectTrigger``): the response lacks ``Upstash-Workflow-Sdk-Version``, and the run neither
-ended nor published, waited for or invoked anything. Later steps are not checked. A step with which
-its run exceeds a limit of the service (1,000 steps, 100 MB of input and results) is rejected with
-429 and fails the run. A parallel step counts once. A run at a depth of 100 cannot invoke another:
-the request is rejected with 429.
+(``LazyFetch``). A step of an unknown run is rejected with 400, and a step of a finished run together
+with its whole batch. Callbacks about a cancelled run are dropped. The failure callback of a
+dead-lettered step is the run's failure callback. The settings of the trigger apply to messages with
+``WF_TriggerOnConfig`` only, its redaction to all. A callback's own settings win, and so do those of a
+retry of a dead letter. A request for the settings of a step that repeats the last one is a duplicate,
+and any other such request that follows another is rejected with 400. A trigger fails without retries,
+with a dead letter and a failure callback, if its URL answers with a 2xx but does not serve a workflow
+(``WF_DetectTrigger``): the response lacks ``Upstash-Workflow-Sdk-Version``, and the run neither ended
+nor published, waited for or invoked anything. Later steps are not checked. A step with which its run
+exceeds a limit of the service (1,000 steps, 100 MB of input and results) is rejected with 429 and
+fails the run. A parallel step counts once. A run at a depth of 100 cannot invoke another: the request
+is rejected with 429.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import errors
@@ -70,6 +78,7 @@ from .model import (
     call_type_of,
     callback_state,
     is_step,
+    is_step_config,
     read_step,
     response_fields,
 )
@@ -87,6 +96,8 @@ _DEFAULT_TIMEOUT_US = 7 * DAY
 _DELAYS = ("delay", "not-before", "notbefore")
 _INHERITED = ("retry_delay", "failure_callback", "flow")
 """Settings that a message takes from its run's trigger unless it has its own."""
+_OF_TRIGGER = ("retry_delay", "flow")
+"""Those of them that a step without ``WF_StepConfig`` always takes, as it takes the retries."""
 
 
 class WorkflowRuns:
@@ -131,6 +142,8 @@ class WorkflowRuns:
             raise _already_finished(former)
         if run is None:
             raise bad_request(f"workflow run {as_text(part.run_id)} not found")
+        if run.is_configured and is_step_config(message) and message.retry_of is None:
+            raise bad_request(errors.STEP_CONFIGURED)
         self._join(run, message)
         message.workflow = part._replace(created_ms=run.created_ms, number=run.number)
         return None
@@ -154,15 +167,23 @@ class WorkflowRuns:
         elif message.kind == "message" and not run.live:
             raise _already_finished(run)
         elif is_step(message):
+            run.is_configured = is_step_config(message)
             run.step_count += _counts(message)
-            run.context_bytes += len(message.body)
+            run.context_bytes += _context_size(message)
         run.message_ids.append(message.id)
         redaction = message.settings.redaction.with_other(run.settings.redaction)
         message.settings = own = message.settings._replace(redaction=redaction)
-        if "wf_triggeronconfig" in features_of(own):
+        features = features_of(own)
+        if "wf_triggeronconfig" in features:
             source = self._engine.messages.get(message.source_id or "")
-            takes_retries = own.retries is None or _has_default_retries(message, source)
-            message.settings = inherited_settings(message, run.settings, retries=takes_retries)
+            is_plain = is_step(message) and message.kind == "message" and failed is None
+            own_first = not is_plain or "wf_stepconfig" in features
+            takes_retries = (
+                not own_first or own.retries is None or _has_default_retries(message, source)
+            )
+            message.settings = inherited_settings(
+                message, run.settings, own_first=own_first, retries=takes_retries
+            )
             if takes_retries:
                 given = run.settings.retries
                 message.max_retries = self._engine.settings.retries if given is None else given
@@ -191,13 +212,16 @@ class WorkflowRuns:
         run = self._find_run_of(message)
         if run is None or not is_step(message):
             return message.body
+        if is_step_config(message):
+            # Never leave the list out, because the list that clients can fetch lacks this message.
+            return _listed(run.steps)
         position = run.position(message.id)
         if position is None:
             # The first delivery of a timeout message makes the timeout the result.
             self._drop_wait(message.id)
             run.steps.append(RunStep(message.id, message.body, at_us))
             position = len(run.steps) - 1
-        listed = json.dumps([step.raw() for step in run.steps[: position + 1]]).encode()
+        listed = _listed(run.steps[: position + 1])
         lazy = "lazyfetch" in features_of(message.settings)
         return b"" if lazy and len(listed) > self._engine.limits.message_size else listed
 
@@ -283,6 +307,11 @@ class WorkflowRuns:
         if run.context_bytes > MOST_CONTEXT:
             return errors.exceeds_limit("bytes of input and results", MOST_CONTEXT)
         return None
+
+    def identity_of_run(self, settings: PublishSettings) -> str:
+        """Return a string that only messages of the same run in progress share; empty for any other."""
+        run = self.runs.get(first(settings.workflow, "Upstash-Workflow-RunId") or "")
+        return f"{run.id} {run.number}" if run is not None and run.live else ""
 
     def companions(self, message: Message) -> Iterable[Message]:
         """Return all messages of a message's run, because they are only forgotten together."""
@@ -553,7 +582,7 @@ class WorkflowRuns:
         new.steps, new.depth = list(old.steps), old.depth
         # Publishing the failed step counts it again.
         new.step_count = old.step_count - _counts(message)
-        new.context_bytes = old.context_bytes - len(message.body)
+        new.context_bytes = old.context_bytes - _context_size(message)
         settings = settings_to_republish(message.settings, given, message.max_retries)
         # Publishing a step requires that its run exists.
         self.runs[new.id] = new
@@ -610,8 +639,19 @@ def _read_part(message: Message) -> WorkflowPart | None:
 
 
 def _counts(message: Message) -> bool:
-    """Return whether a step counts, unlike one that only announces a parallel step (with the id 0)."""
-    return read_step(message.body).get("stepId") != 0
+    """Return whether a message counts as a step, unlike one that only announces a parallel step (with
+    the id 0) and a request for the settings of a step.
+    """
+    return not is_step_config(message) and read_step(message.body).get("stepId") != 0
+
+
+def _context_size(message: Message) -> int:
+    """Return the number of bytes that a message adds to the input and the results of its run."""
+    return 0 if is_step_config(message) else len(message.body)
+
+
+def _listed(steps: Sequence[RunStep]) -> bytes:
+    return json.dumps([step.raw() for step in steps]).encode()
 
 
 def _is_true(message: Message, header: str) -> bool:
@@ -638,9 +678,12 @@ def _already_finished(run: WorkflowRun) -> QueueError:
 
 
 def inherited_settings(
-    message: Message, trigger: PublishSettings, *, retries: bool
+    message: Message, trigger: PublishSettings, *, own_first: bool = True, retries: bool
 ) -> PublishSettings:
-    """Complete a message's settings with those of its run's trigger, optionally with its ``retries``."""
+    """Complete a message's settings with those of its run's trigger, optionally with its ``retries``.
+
+    Unless ``own_first``, the flow control and the retry delay of the trigger replace its own.
+    """
     own = message.settings
     skipped = {name.lower() for name, _ in own.forward}
     if not is_step(message):
@@ -654,7 +697,7 @@ def inherited_settings(
         "labels": own.labels or trigger.labels,
     }
     for name in _INHERITED:
-        if getattr(own, name) is None:
+        if getattr(own, name) is None or (name in _OF_TRIGGER and not own_first):
             changes[name] = getattr(trigger, name)
     if own.failure_callback is None:
         changes["failure_callback_headers"] = trigger.failure_callback_headers
