@@ -68,7 +68,7 @@ class AdministrationRoutes(RouteFamily):
             Route("POST", "/v2/flowControl/{key}/pin", "pin_flow", cls.pin_flow),
             Route("POST", "/v2/flowControl/{key}/unpin", "unpin_flow", cls.unpin_flow),
             Route("POST", "/v2/flowControl/{key}/resetRate", "reset_rate", cls.reset_rate),
-            Route("POST", "/v2/flowControl/{key}/reset", "reset_rate", cls.reset_rate),
+            Route("POST", "/v2/flowControl/{key}/reset", "reset_flow", cls.reset_flow),
             Route("GET", "/v2/globalParallelism", "global_parallelism", cls.global_parallelism),
         ]
 
@@ -210,6 +210,13 @@ class AdministrationRoutes(RouteFamily):
         key = self.engine.existing_flow_key(request.segment("key"))
         key.pinned_parallelism &= not flags["parallelism"]
         key.pinned_rate &= not flags["rate"]
+
+    def reset_flow(self, request: Request) -> None:
+        key = self.engine.existing_flow_key(request.segment("key"))
+        self.engine.recall_admitted(key)
+        # From now on, the deliveries in flight do not count (vendor's changelog).
+        key.active.clear()
+        self.reset_rate(request)
 
     def reset_rate(self, request: Request) -> None:
         engine = self.engine
