@@ -45,11 +45,11 @@ def not_found(what: str, name: str) -> QueueError:
     return QueueError(404, f"{what} {name} not found")
 
 
-def existing(found: T | None, what: str, name: str) -> T:
-    """Return ``found``; raise the error (404) for an object that does not exist if it is None."""
-    if found is None:
+def existing(value: T | None, what: str, name: str) -> T:
+    """Return ``value``; raise the error (404) for an object that does not exist if it is None."""
+    if value is None:
         raise not_found(what, name)
-    return found
+    return value
 
 
 def quota(name: str, limit: int | None = None, *, status: int = 412) -> QueueError:
@@ -92,17 +92,17 @@ count as notifications, and chat requests have a limit of their own.
 """
 
 
-def limit_headers(kind: str, limit: int, now_us: int, left: int = 0) -> HeaderList:
+def limit_headers(kind: str, limit: int, now_us: int, remaining: int = 0) -> HeaderList:
     """Return the headers that report the ``burst`` or ``daily`` limit, and how much of it is left."""
     prefix, period_us = _RATE_LIMITS[kind]
     reset = (now_us // period_us + 1) * period_us // SECOND
-    values = {"Limit": limit, "Remaining": left, "Reset": reset}
+    values = {"Limit": limit, "Remaining": remaining, "Reset": reset}
     return [(f"{prefix}-{name}", str(value)) for name, value in values.items()]
 
 
-def rate_limited(kind: str, limit: int, now_us: int, left: int = 0) -> QueueError:
+def rate_limited(kind: str, limit: int, now_us: int, remaining: int = 0) -> QueueError:
     """Return the error (429) for exceeding the ``burst`` or ``daily`` limit, with its headers."""
-    headers = limit_headers(kind, limit, now_us, left)
+    headers = limit_headers(kind, limit, now_us, remaining)
     return QueueError(429, f"Exceeded {kind} rate limit", headers=headers)
 
 

@@ -44,8 +44,8 @@ _KEYS: Kind[Mapping[str, str]] = Kind(
     "a mapping from name to signing key, all non-empty strings",
     lambda value: (
         isinstance(value, Mapping)
-        and all(isinstance(each, str) for each in value)
-        and all(isinstance(each, str) and each for each in value.values())
+        and all(isinstance(name, str) for name in value)
+        and all(isinstance(key, str) and key for key in value.values())
     ),
     dict,
 )

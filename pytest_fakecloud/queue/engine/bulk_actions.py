@@ -165,12 +165,12 @@ class BulkActions:
         self, source: Source, filters: Mapping[str, Sequence[str]]
     ) -> BulkAction | None:
         """Return the action in progress with the same filters, in any order, or None."""
-        wanted = _unordered(filters)
+        expected = _unordered(filters)
         for action in self.by_id.values():
             if (
                 action.completed_us is None
                 and action.source == source
-                and _unordered(action.filters) == wanted
+                and _unordered(action.filters) == expected
             ):
                 return action
         return None

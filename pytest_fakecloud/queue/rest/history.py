@@ -107,14 +107,14 @@ class HistoryRoutes(RouteFamily):
         )
         states = chosen.fields.get("state", _ACTION_STATES)
         actions = [action for action in self._actions(request) if action.state in states]
-        shown, cursor = records.page(
+        rows, cursor = records.page(
             actions, lambda action: action.number, chosen, latest_first=True
         )
-        return {"bulkActions": [action.record() for action in shown]} | without_none(cursor=cursor)
+        return {"bulkActions": [action.record() for action in rows]} | without_none(cursor=cursor)
 
     def get_bulk_action(self, request: Request) -> object:
-        wanted = request.segment("id")
-        action = next((action for action in self._actions(request) if action.id == wanted), None)
+        action_id = request.segment("id")
+        action = next((action for action in self._actions(request) if action.id == action_id), None)
         if action is None:
             raise QueueError(404, "Bulk action not found")
         return action.record()
@@ -126,8 +126,8 @@ class HistoryRoutes(RouteFamily):
     def list_dead_letters(self, request: Request) -> object:
         chosen = records.read_filters(query_of(request), records.FOR_DEAD_LETTERS)
         letters, cursor = self.engine.select_dead_letters(chosen)
-        shown = [records.dead_letter_record(self.engine, letter) for letter in letters]
-        return {"messages": shown} | without_none(cursor=cursor)
+        messages = [records.dead_letter_record(self.engine, letter) for letter in letters]
+        return {"messages": messages} | without_none(cursor=cursor)
 
     def get_dead_letter(self, request: Request) -> object:
         return records.dead_letter_record(
@@ -153,27 +153,27 @@ class HistoryRoutes(RouteFamily):
 
     def retry_dead_letters(self, request: Request) -> Answer:
         pairs, asynchronous = split_async(bulk_pairs(request, "dlqIds", keep_empty=True))
-        letters, cursor = self._chosen_letters(request, pairs, known=True)
+        letters, cursor = self._chosen_letters(request, pairs, must_exist=True)
         accepted = self.engine.retry_dead_letters(letters, request.headers.pairs)
-        responses = [accepted_record(one) for one in accepted]
+        responses = [accepted_record(message) for message in accepted]
         action = recorded_action(
             self.engine, "retry", "qstash", len(letters), pairs, asynchronous=asynchronous
         )
         return Answer({"cursor": cursor or "", "responses": responses} | action, 201)
 
     def _chosen_letters(
-        self, request: Request, pairs: list[tuple[str, str]], *, known: bool = False
+        self, request: Request, pairs: list[tuple[str, str]], *, must_exist: bool = False
     ) -> tuple[list[Message], str | None]:
         """Return a page of the dead letters that a bulk request selects, and the next cursor.
 
-        With ``known``, raise a 404 error if ids are given and none of them exists.
+        With ``must_exist``, raise a 404 error if ids are given and none of them exists.
         """
         chosen = records.read_filters(pairs, records.FOR_DEAD_LETTERS)
         if chosen.empty and has_id_field(request, "dlqIds"):
             return [], None
         letters, cursor = self.engine.select_dead_letters(chosen)
         ids = chosen.fields.get("dlqIds") or chosen.fields.get("dlqId")
-        if known and ids and not letters:
+        if must_exist and ids and not letters:
             raise not_found("dlq message", ", ".join(ids))
         return letters, cursor
 
@@ -181,9 +181,11 @@ class HistoryRoutes(RouteFamily):
         chosen = records.read_filters(query_of(request), records.FOR_LOGS, most=_MAX_LOGS)
         entries, cursor = self.engine.log_page(chosen, _MAX_LOGS)
         messages, no_answer = self.engine.messages, self.engine.settings.no_answer_status
-        found = [records.log_record(one, messages[one.message_id], no_answer) for one in entries]
-        logs = {"logs": found} if request.route == "list_logs" else {}
-        return logs | {"events": found} | without_none(cursor=cursor)
+        events = [
+            records.log_record(entry, messages[entry.message_id], no_answer) for entry in entries
+        ]
+        logs = {"logs": events} if request.route == "list_logs" else {}
+        return logs | {"events": events} | without_none(cursor=cursor)
 
 
 def _created(run: WorkflowRun) -> dict[str, object]:
@@ -289,7 +291,7 @@ class WorkflowRoutes(RouteFamily):
 
     def cancel_runs(self, request: Request) -> object:
         pairs, asynchronous = split_async(bulk_pairs(request, "workflowRunIds"))
-        given = pairs
+        sent = pairs
         exact = any(
             name == "workflowUrlExactMatch" and read_flag(value, name) for name, value in pairs
         )
@@ -298,7 +300,7 @@ class WorkflowRoutes(RouteFamily):
         if not narrowed and has_id_field(request, "workflowRunIds"):
             return {"cancelled": 0}
         runs, cursor = self._select(pairs, only_live=True, url_prefix=not exact)
-        filters = records.filters_by_name(given)
+        filters = records.filters_by_name(sent)
         if lists_ids(filters):
             for run in runs:
                 self.runs.cancel(run)
@@ -317,8 +319,8 @@ class WorkflowRoutes(RouteFamily):
                 raise bad_request(f"invalid groupBy: {value!r}, expected workflowRunId")
             if value and name not in ("groupBy", "trimBody") and (name, value) != _ALL_RUNS:
                 pairs.append((name, value))
-        found, cursor = self._select(pairs, latest_first=True, default=10)
-        return {"runs": [run_record(self.engine, run) for run in found]} | without_none(
+        runs, cursor = self._select(pairs, latest_first=True, default=10)
+        return {"runs": [run_record(self.engine, run) for run in runs]} | without_none(
             cursor=cursor
         )
 
@@ -349,9 +351,9 @@ class WorkflowRoutes(RouteFamily):
 
         self.engine.sweep()
         # A run that was restarted under its old id is newer than its position in the dict.
-        found = sorted(filter(matches, self.runs.runs.values()), key=lambda run: run.number)
+        runs = sorted(filter(matches, self.runs.runs.values()), key=lambda run: run.number)
         return records.page(
-            found, lambda run: run.number, chosen, latest_first=latest_first, default=default
+            runs, lambda run: run.number, chosen, latest_first=latest_first, default=default
         )
 
     def trigger(self, request: Request) -> object:
@@ -364,12 +366,12 @@ class WorkflowRoutes(RouteFamily):
 
     def _trigger_item(self, item: Any, request: Request) -> object:
         try:
-            given = item if isinstance(item, dict) else {}
-            target = given.get("url") or given.get("destination") or ""
-            headers = given.get("headers") or {}
+            fields = item if isinstance(item, dict) else {}
+            target = fields.get("url") or fields.get("destination") or ""
+            headers = fields.get("headers") or {}
             if not isinstance(target, str) or not isinstance(headers, dict):
                 raise bad_request("invalid batch item: expected an object with a url")
-            body = given.get("body")
+            body = fields.get("body")
             if body is not None and not isinstance(body, str):
                 body = json.dumps(body)
             data = (body or "").encode("utf-8", "surrogatepass")
@@ -412,8 +414,8 @@ class WorkflowRoutes(RouteFamily):
         return record | ({"deduplicated": True} if accepted.deduplicated else {})
 
     def wait(self, request: Request) -> object:
-        asked = json_object(request, required=True)
-        waiter = self.runs.wait_for_event(_event_id(request), asked, list(request.headers.pairs))
+        wait = json_object(request, required=True)
+        waiter = self.runs.wait_for_event(_event_id(request), wait, list(request.headers.pairs))
         return {"messageId": waiter.message_id}
 
     def notify(self, request: Request) -> Answer:
@@ -444,8 +446,8 @@ class WorkflowRoutes(RouteFamily):
 
     def list_dead_letters(self, request: Request) -> object:
         letters, cursor = self._letters(query_of(request), request)
-        shown = [records.dead_letter_record(self.engine, letter) for letter in letters]
-        return {"messages": shown} | without_none(cursor=cursor)
+        messages = [records.dead_letter_record(self.engine, letter) for letter in letters]
+        return {"messages": messages} | without_none(cursor=cursor)
 
     def get_dead_letter(self, request: Request) -> object:
         return records.dead_letter_record(self.engine, self._letter(request.segment("id")))
@@ -487,7 +489,7 @@ class WorkflowRoutes(RouteFamily):
     def start_again(self, request: Request) -> object:
         resumes = request.route == "resume_workflow_runs"
         start = self.runs.resume if resumes else self.runs.restart
-        given = read_given(
+        overrides = read_given(
             pair
             for pair in request.headers.pairs
             if (unprefixed(pair[0]) or "").startswith(_OVERRIDES)
@@ -509,7 +511,7 @@ class WorkflowRoutes(RouteFamily):
                 self.runs.first_message(letter)
         runs = []
         for letter in letters:
-            runs.append(start(letter, given))
+            runs.append(start(letter, overrides))
             engine.delete_dead_letters([letter])
         if single:
             return _created(runs[0])
@@ -529,8 +531,8 @@ class WorkflowRoutes(RouteFamily):
     def _letters(
         self, pairs: list[tuple[str, str]], request: Request
     ) -> tuple[list[Message], str | None]:
-        kept = [pair for pair in pairs if pair[1] and pair[0] != "source"]
-        chosen = records.read_filters(kept, records.FOR_DEAD_LETTERS)
+        filters = [pair for pair in pairs if pair[1] and pair[0] != "source"]
+        chosen = records.read_filters(filters, records.FOR_DEAD_LETTERS)
         if chosen.empty and has_id_field(request, "dlqIds"):
             return [], None
         chosen.fields["source"] = ["workflow"]

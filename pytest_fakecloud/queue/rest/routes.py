@@ -128,7 +128,7 @@ def destination_of(request: Request) -> tuple[str, list[tuple[str, str]]]:
     tail = request.params["destination"]
     if "?" not in request.target:
         return tail, []
-    kept: list[str] = []
+    parts: list[str] = []
     settings: list[tuple[str, str]] = []
     for part in request.query_string.split("&"):
         key, _, value = part.partition("=")
@@ -136,8 +136,8 @@ def destination_of(request: Request) -> tuple[str, list[tuple[str, str]]]:
         if lower.startswith("upstash-"):
             settings.append((lower, as_wire(unquote(value.replace("+", " ")))))
         elif lower != "qstash_token":
-            kept.append(part)
-    return tail + ("?" + "&".join(kept) if kept else ""), settings
+            parts.append(part)
+    return tail + ("?" + "&".join(parts) if parts else ""), settings
 
 
 def field_of(
@@ -187,10 +187,10 @@ def bulk_object(request: Request, ids: str) -> dict[str, Any]:
     value = _read_json(text, "body") if text else {}
     if isinstance(value, dict):
         return value
-    given = value if isinstance(value, list) else [value]
-    if not all(isinstance(one, str) and re.match(_ID, one) for one in given):
+    values = value if isinstance(value, list) else [value]
+    if not all(isinstance(value, str) and re.match(_ID, value) for value in values):
         raise bad_request(f"invalid body: expected a JSON object, or only {ids}")
-    return {ids: given}
+    return {ids: values}
 
 
 def bulk_pairs(request: Request, ids: str, *, keep_empty: bool = False) -> list[tuple[str, str]]:
@@ -202,8 +202,8 @@ def bulk_pairs(request: Request, ids: str, *, keep_empty: bool = False) -> list[
     """
     if request.path.endswith("/"):
         raise not_found(_IDENTIFIED[ids], "with an empty id")
-    given = [pair for pair in query_of(request) if keep_empty or pair[1]]
-    return given + records.pairs_of(bulk_object(request, ids))
+    filters = [pair for pair in query_of(request) if keep_empty or pair[1]]
+    return filters + records.pairs_of(bulk_object(request, ids))
 
 
 def has_id_field(request: Request, ids: str) -> bool:
@@ -215,8 +215,8 @@ def has_id_field(request: Request, ids: str) -> bool:
 
 def split_async(pairs: list[tuple[str, str]]) -> tuple[list[tuple[str, str]], bool]:
     """Return the filters of a bulk request without ``async``, and whether it is asynchronous."""
-    given = [read_flag(value, name) for name, value in pairs if name == "async"]
-    return [pair for pair in pairs if pair[0] != "async"], any(given)
+    flags = [read_flag(value, name) for name, value in pairs if name == "async"]
+    return [pair for pair in pairs if pair[0] != "async"], any(flags)
 
 
 def lists_ids(filters: Mapping[str, Sequence[str]]) -> bool:
@@ -250,9 +250,9 @@ def cancelled_record(action: BulkAction, *, asynchronous: bool) -> dict[str, obj
     return record | {"actionId": action.id} if asynchronous else record
 
 
-def accepted_record(one: Accepted) -> dict[str, object]:
-    answer: dict[str, object] = {"messageId": one.message_id, "url": as_text(one.url)}
-    if one.deduplicated:
+def accepted_record(accepted: Accepted) -> dict[str, object]:
+    answer: dict[str, object] = {"messageId": accepted.message_id, "url": as_text(accepted.url)}
+    if accepted.deduplicated:
         answer["deduplicated"] = True
     return answer
 
@@ -263,13 +263,13 @@ def error_item(error: QueueError) -> dict[str, object]:
 
 def endpoints_of(request: Request) -> list[dict[str, Any]]:
     """Return the endpoints in a body; raise a 400 error unless they are a list of objects."""
-    found = json_object(request).get("endpoints")
-    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+    endpoints = json_object(request).get("endpoints")
+    if not isinstance(endpoints, list) or not all(isinstance(item, dict) for item in endpoints):
         raise bad_request("invalid body: endpoints must be an array of objects")
-    for item in found:
+    for item in endpoints:
         field_of(item, "endpoint", "url", str)
         field_of(item, "endpoint", "name", str)
-    return found
+    return endpoints
 
 
 def read_batch_item(item: Any) -> tuple[str, HeaderList, bytes, str | None]:
@@ -357,16 +357,16 @@ class QueueApp(App):
     def authenticate(self, request: Request) -> object:
         if request.path.startswith(HOOKS):
             return None
-        given = bearer_token(request.fields.get("authorization"))
-        if given is None:
-            given = request.query("qstash_token")
-        if same(given, self.token):
-            return given
-        if not same(given, self.read_only_token):
+        token = bearer_token(request.fields.get("authorization"))
+        if token is None:
+            token = request.query("qstash_token")
+        if same(token, self.token):
+            return token
+        if not same(token, self.read_only_token):
             raise errors.unauthorized()
         if request.method not in ("GET", "HEAD") or request.route in _CHANGING:
             raise errors.read_only()
-        return given
+        return token
 
     def wrong_method(self, request: Request, allowed: frozenset[str]) -> Answer:
         # Respond with plain text, unlike for all other errors (observed).
@@ -393,7 +393,7 @@ class QueueApp(App):
             again = {"deduplicated": True} if result.duplicate else {}
             return Answer({"scheduleId": result.schedule_id, **again}, status)
         if result.group:
-            body: object = [accepted_record(one) for one in result.accepted]
+            body: object = [accepted_record(accepted) for accepted in result.accepted]
         else:
             body = accepted_record(result.accepted[0])
         limited = self.engine.limits.daily_messages is not None
@@ -472,7 +472,9 @@ class QueueApp(App):
         pending = self.engine.pending
         if ids is None:
             return list(pending.values())
-        tasks = dict.fromkeys(task for one in ids for task in self.engine.task_ids(one))
+        tasks = dict.fromkeys(
+            task for message_id in ids for task in self.engine.task_ids(message_id)
+        )
         return [pending[task] for task in tasks if task in pending]
 
     def chat(self, request: Request) -> Answer:
@@ -507,10 +509,10 @@ def _run_id_of(item: Any) -> str | None:
     headers = item.get("headers") if isinstance(item, dict) else None
     if not isinstance(headers, dict):
         return None
-    found = first_setting(headers.items(), "workflow-runid")
-    if isinstance(found, list):
-        found = found[0] if found else None
-    return _shown(found) if found else None
+    run_id = first_setting(headers.items(), "workflow-runid")
+    if isinstance(run_id, list):
+        run_id = run_id[0] if run_id else None
+    return _shown(run_id) if run_id else None
 
 
 def _shown(value: object) -> str:

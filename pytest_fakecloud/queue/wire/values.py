@@ -130,10 +130,10 @@ def json_headers(headers: Mapping[str, Any]) -> HeaderList:
 
 def header_map(headers: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """Return headers as the API represents them, with lists of values by canonical name."""
-    found: dict[str, list[str]] = {}
+    values_by_name: dict[str, list[str]] = {}
     for name, value in headers:
-        found.setdefault(canonical(name), []).append(as_text(value))
-    return found
+        values_by_name.setdefault(canonical(name), []).append(as_text(value))
+    return values_by_name
 
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -234,20 +234,20 @@ def read_flow(key: str, value: str | None) -> FlowSettings:
     for part in (value or "").split(","):
         if not part.strip():
             continue
-        name, equals, given = (piece.strip() for piece in part.partition("="))
+        name, equals, limit = (piece.strip() for piece in part.partition("="))
         lower = name.lower()
         if not equals or lower not in ("parallelism", "rate", "period"):
             raise _without_limit(part)
         if lower == "period":
-            seconds = f"{given}s" if given.isdecimal() else given
+            seconds = f"{limit}s" if limit.isdecimal() else limit
             numbers[lower] = read_duration(seconds, "flow control period")
             if not 0 < numbers[lower] <= LONGEST_PERIOD_US:
                 raise bad_request(
-                    f"invalid flow control period: {given!r}, it must be longer than 0s and at"
+                    f"invalid flow control period: {limit!r}, it must be longer than 0s and at"
                     " most 7d"
                 )
         else:
-            numbers[lower] = read_integer(given, f"flow control {lower}", least=1)
+            numbers[lower] = read_integer(limit, f"flow control {lower}", least=1)
     if value is not None and not numbers.keys() & {"parallelism", "rate"}:
         raise _without_limit(value)
     return FlowSettings(
@@ -280,20 +280,20 @@ _FORWARDED = r"(?:(?:failure-)?callback-)*forward-(.+)"
 def read_redaction(text: str) -> Redaction:
     """Parse a comma-separated list of ``body``, ``header`` and ``header[Name]``."""
     body = False
-    every = False
+    all_headers = False
     names: set[str] = set()
     for part in (piece.strip() for piece in text.split(",")):
         if part.lower() == "body":
             body = True
         elif part.lower() in ("header", "headers"):
-            every = True
-        elif found := re.match(_ONE_HEADER, part):
-            names.add(found.group(1).strip().lower())
+            all_headers = True
+        elif match := re.match(_ONE_HEADER, part):
+            names.add(match.group(1).strip().lower())
         elif part:
             raise bad_request(
                 f"invalid redact field: {quoted(part)}, expected body, header or header[<name>]"
             )
-    return Redaction(body=body, all_headers=every, headers=frozenset(names))
+    return Redaction(body=body, all_headers=all_headers, headers=frozenset(names))
 
 
 def hidden(value: object) -> str:
@@ -317,7 +317,7 @@ def shown_json(value: object, redaction: Redaction) -> object:
 def shown_headers(headers: Iterable[tuple[str, str]], redaction: Redaction) -> dict[str, list[str]]:
     """Return headers of a delivery or of its response as the API represents them."""
     return {
-        name: [hidden(one) for one in values] if redaction.hides_header(name) else values
+        name: [hidden(value) for value in values] if redaction.hides_header(name) else values
         for name, values in header_map(headers).items()
     }
 
@@ -332,7 +332,7 @@ def shown_json_headers(headers: object, redaction: Redaction) -> object:
             shown[name] = values
         else:
             shown[name] = (
-                [hidden(one) for one in values] if isinstance(values, list) else hidden(values)
+                [hidden(value) for value in values] if isinstance(values, list) else hidden(values)
             )
     return shown
 

@@ -73,10 +73,10 @@ class RunStep(NamedTuple):
 def read_step(body: bytes) -> dict[str, Any]:
     """Return the step in a message's body as a dict, which is empty if the body is not a step."""
     try:
-        found = read_json(body)
+        step = read_json(body)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) and "stepType" in found else {}
+    return step if isinstance(step, dict) and "stepType" in step else {}
 
 
 class Invoker(NamedTuple):
@@ -140,7 +140,7 @@ class WorkflowRun:
         return self.created_us // 1000
 
     def position(self, message_id: str) -> int | None:
-        return next((i for i, one in enumerate(self.steps) if one.message_id == message_id), None)
+        return next((i for i, step in enumerate(self.steps) if step.message_id == message_id), None)
 
     def reopen(self, failed: str, retry: str) -> None:
         """Accept steps again, with a retry in place of the failed message and its dead letter."""
@@ -278,9 +278,9 @@ def _groups(engine: Publisher, run: WorkflowRun) -> list[Record]:
         else:
             groups.append({"type": "parallel" if parallel else "sequential", "steps": [record]})
     following = [
-        _pending_step(engine.messages[one])
-        for one in run.message_ids
-        if one in engine.messages and _is_pending(engine.messages[one], run, shown)
+        _pending_step(engine.messages[message_id])
+        for message_id in run.message_ids
+        if message_id in engine.messages and _is_pending(engine.messages[message_id], run, shown)
     ]
     if following:
         groups.append({"type": "next", "steps": following})
@@ -291,16 +291,18 @@ def _calls(engine: Publisher, run: WorkflowRun) -> dict[str, Message]:
     """Return the messages that make the HTTP requests of a run's call steps, by the step's id."""
     # A resumed run begins with steps of the run that it continues, which made their requests.
     messages = [engine.messages.get(step.message_id) for step in run.steps]
-    earlier = [one.workflow.run_id for one in messages if one is not None and one.workflow]
-    found: dict[str, Message] = {}
+    earlier = [
+        message.workflow.run_id for message in messages if message is not None and message.workflow
+    ]
+    calls: dict[str, Message] = {}
     for run_id in dict.fromkeys([run.id, *reversed(earlier)]):
-        made = engine.workflow.runs.get(run_id)
-        for message_id in () if made is None else made.message_ids:
+        calling_run = engine.workflow.runs.get(run_id)
+        for message_id in () if calling_run is None else calling_run.message_ids:
             message = engine.messages.get(message_id)
             if message is not None and call_type_of(message) == "tocallback":
                 step_id = first(message.settings.callback_headers, _CALL_STEP_ID)
-                found.setdefault(str(step_id), message)
-    return found
+                calls.setdefault(str(step_id), message)
+    return calls
 
 
 def _is_pending(message: Message, run: WorkflowRun, shown: set[str]) -> bool:
@@ -346,8 +348,8 @@ def _step(
 
 def _concurrent(read: Record) -> int:
     # Accept a value of any type, because the client chooses the step's JSON.
-    given = read.get("concurrent")
-    return given if isinstance(given, int) and given > 1 else 1
+    concurrent = read.get("concurrent")
+    return concurrent if isinstance(concurrent, int) and concurrent > 1 else 1
 
 
 def _call_request(message: Message) -> Record:

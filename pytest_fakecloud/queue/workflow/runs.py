@@ -185,8 +185,8 @@ class WorkflowRuns:
                 message, run.settings, own_first=own_first, retries=takes_retries
             )
             if takes_retries:
-                given = run.settings.retries
-                message.max_retries = self._engine.settings.retries if given is None else given
+                retries = run.settings.retries
+                message.max_retries = self._engine.settings.retries if retries is None else retries
 
     def check_steps(self, requests: Iterable[HeaderList]) -> None:
         """Raise ``QueueError`` (400) if one of these requests cannot be part of its run.
@@ -243,8 +243,8 @@ class WorkflowRuns:
         return {"failureCallbackInfo": info, "failureFunctionState": info["state"]}
 
     def failure_callback(self, run: WorkflowRun | None) -> Message | None:
-        found = None if run is None else run.failure_message_id
-        return None if found is None else self._engine.messages.get(found)
+        message_id = None if run is None else run.failure_message_id
+        return None if message_id is None else self._engine.messages.get(message_id)
 
     def finished(self, message: Message, at_us: int) -> None:
         """Fail the run if this message is one of its steps and has been dead-lettered."""
@@ -272,7 +272,7 @@ class WorkflowRuns:
             or "wf_detecttrigger" not in features_of(message.settings)
             or first(outcome.headers, SDK_VERSION) is not None
             or run.message_ids[-1] != message.id
-            or any(one.invoker and one.invoker.run_id == run.id for one in self.runs.values())
+            or any(other.invoker and other.invoker.run_id == run.id for other in self.runs.values())
         ):
             return outcome
         url, run_id, status = as_text(message.url), as_text(run.id), outcome.status
@@ -317,7 +317,11 @@ class WorkflowRuns:
         """Return all messages of a message's run, because they are only forgotten together."""
         run = self._find_run_of(message)
         messages = self._engine.messages
-        return [] if run is None else [messages[one] for one in run.message_ids if one in messages]
+        return (
+            []
+            if run is None
+            else [messages[message_id] for message_id in run.message_ids if message_id in messages]
+        )
 
     def forget(self, message: Message) -> None:
         run = self._find_run_of(message)
@@ -369,7 +373,9 @@ class WorkflowRuns:
     def cancel(self, run: WorkflowRun) -> None:
         now = self._engine.clock.now_us()
         pending = self._engine.pending
-        self._engine.cancel_all([pending[one] for one in run.message_ids if one in pending])
+        self._engine.cancel_all(
+            [pending[message_id] for message_id in run.message_ids if message_id in pending]
+        )
         self._finish_run(run, "RUN_CANCELED", now, b"")
 
     def _start(self, part: WorkflowPart, message: Message, at_us: int) -> None:
@@ -394,8 +400,9 @@ class WorkflowRuns:
         """Return the latest of a run and its former ones of which a message waits or can be retried."""
         pending, messages = self._engine.pending, self._engine.messages
         while run is not None and not any(
-            one in pending or (one in messages and messages[one].state == "FAILED")
-            for one in run.message_ids
+            message_id in pending
+            or (message_id in messages and messages[message_id].state == "FAILED")
+            for message_id in run.message_ids
         ):
             run = run.former
         return run
@@ -473,8 +480,8 @@ class WorkflowRuns:
         if not isinstance(step, dict) or not isinstance(url, str):
             raise bad_request("invalid body: a wait needs a url and a step")
         timeout_us = _timeout_us(request.get("timeout"))
-        given = request.get("timeoutHeaders")
-        pairs = wire_pairs(given) if isinstance(given, dict) else []
+        timeout_headers = request.get("timeoutHeaders")
+        pairs = wire_pairs(timeout_headers) if isinstance(timeout_headers, dict) else []
         # The timeout delays the wait's message instead of its own delay.
         pairs = [pair for pair in pairs if unprefixed(pair[0]) not in _DELAYS]
         pairs.append(("Upstash-Delay", f"{timeout_us}us"))
@@ -558,24 +565,24 @@ class WorkflowRuns:
     def first_message(self, message: Message) -> Message:
         """Return the first message of a message's run; raise a 404 error if it has been forgotten."""
         run = self.require_run_of(message)
-        found = self._engine.messages.get(run.first_message_id)
-        return existing(found, "first message of workflow run", run.id)
+        started = self._engine.messages.get(run.first_message_id)
+        return existing(started, "first message of workflow run", run.id)
 
-    def resume(self, message: Message, given: dict[str, Any]) -> WorkflowRun:
-        """Start a run that continues at a failed message. ``given`` replaces the run's settings.
+    def resume(self, message: Message, overrides: dict[str, Any]) -> WorkflowRun:
+        """Start a run that continues at a failed message. ``overrides`` replace the run's settings.
 
         It begins with all steps of the old run, also those of parallel branches that were delivered
         after the failed one.
         """
         if not self.can_resume(message):
-            return self.restart(message, given)
+            return self.restart(message, overrides)
         old = self.require_run_of(message)
         new = WorkflowRun(
             self._engine.new_id("wfr_"),
             old.url,
             self._engine.clock.now_us(),
             old.first_message_id,
-            settings_to_republish(old.settings, given),
+            settings_to_republish(old.settings, overrides),
             old.caller_ip,
         )
         new.invoker, new.number = old.invoker, self._engine.next_sequence()
@@ -583,7 +590,7 @@ class WorkflowRuns:
         # Publishing the failed step counts it again.
         new.step_count = old.step_count - _counts(message)
         new.context_bytes = old.context_bytes - _context_size(message)
-        settings = settings_to_republish(message.settings, given, message.max_retries)
+        settings = settings_to_republish(message.settings, overrides, message.max_retries)
         # Publishing a step requires that its run exists.
         self.runs[new.id] = new
         try:
@@ -594,12 +601,12 @@ class WorkflowRuns:
         new.reopen(message.id, new.message_ids[-1])
         return new
 
-    def restart(self, message: Message, given: dict[str, Any]) -> WorkflowRun:
+    def restart(self, message: Message, overrides: dict[str, Any]) -> WorkflowRun:
         """Start a run with the first message of a failed message's run, as for ``resume()``."""
         old = self.require_run_of(message)
         started = self.first_message(message)
         new_id = self._engine.new_id("wfr_")
-        settings = settings_to_republish(old.settings, given, started.max_retries)
+        settings = settings_to_republish(old.settings, overrides, started.max_retries)
         body = old.steps[0].body if old.steps else started.body
         self._publish_in_run(started, new_id, settings, body, init=True)
         new = self.get(new_id)
@@ -713,8 +720,12 @@ def _has_default_retries(message: Message, source: Message | None) -> bool:
     """Return whether the number of retries of a callback about ``source`` is only the default."""
     if message.kind == "message" or source is None:
         return False
-    given = source.settings
-    own = given.callback_headers if message.kind == "callback" else given.failure_callback_headers
+    settings = source.settings
+    own = (
+        settings.callback_headers
+        if message.kind == "callback"
+        else settings.failure_callback_headers
+    )
     return first(own, "Upstash-Retries") is None
 
 
