@@ -110,20 +110,20 @@ def setting_pairs(settings: object) -> HeaderList:
 
 def labels_of(name: str, label: object) -> str:
     labels = [label] if isinstance(label, str) or not isinstance(label, Iterable) else [*label]
-    return ",".join(text(name, one) for one in labels)
+    return ",".join(text(name, value) for value in labels)
 
 
 def flow_control_pairs(flow_control: object) -> HeaderList:
-    known = FlowControl.__annotations__
+    names = FlowControl.__annotations__
     if not isinstance(flow_control, Mapping) or "key" not in flow_control:
         raise ContractError(
-            f"flow_control={flow_control!r} is invalid; pass a dict of {', '.join(known)}, of which"
+            f"flow_control={flow_control!r} is invalid; pass a dict of {', '.join(names)}, of which"
             " key is required"
         )
     limits = []
     for name, value in flow_control.items():
-        if name not in known:
-            raise ContractError(unknown_name("key of flow_control", name, known))
+        if name not in names:
+            raise ContractError(unknown_name("key of flow_control", name, names))
         if name == "period":
             limits.append(f"period={service_duration('period', value)}")
         elif name != "key":
@@ -170,12 +170,14 @@ def publish_pairs(options: MessageOptions, deduplication_id: str | None = None) 
     return pairs
 
 
-def _pairs(what: str, given: object) -> HeaderList:
-    if given is None:
+def _pairs(what: str, headers: object) -> HeaderList:
+    if headers is None:
         return []
-    if not isinstance(given, Mapping):
-        raise ContractError(f"{what}={given!r} is invalid; pass a dict of strings")
-    return [(text(f"{what} name", name), text(f"{what}[{name!r}]", given[name])) for name in given]
+    if not isinstance(headers, Mapping):
+        raise ContractError(f"{what}={headers!r} is invalid; pass a dict of strings")
+    return [
+        (text(f"{what} name", name), text(f"{what}[{name!r}]", headers[name])) for name in headers
+    ]
 
 
 class QueueActions:
@@ -244,7 +246,6 @@ class QueueActions:
             pairs,
             body_of(options),
             queue_name=None if queue is None else text("queue", queue),
-            counted=False,
             **request,
         )
 
@@ -263,10 +264,10 @@ def _check_open(engine: Engine) -> None:
         raise ContractError(f"{engine.owner.name} is closed: create another one")
 
 
-def load(queue: QueueActions, given: Mapping[str, Any]) -> None:
+def load(queue: QueueActions, content: Mapping[str, Any]) -> None:
     __tracebackhide__ = True
     _check_open(queue._engine)
-    data = _known("the data", given, ("url_groups", "queues", "schedules", "messages"))
+    data = _known("the data", content, ("url_groups", "queues", "schedules", "messages"))
     messages = _published("a message", "messages", data, QueueActions.publish)
     schedules = _published("a schedule", "schedules", data, QueueActions.schedule)
     with queue._engine.lock:
@@ -283,24 +284,24 @@ def _add(place: QueueActions, data: Mapping[str, Any]) -> None:
     engine = place._engine
     for name, endpoints in _typed("url_groups", data.get("url_groups", {}), dict).items():
         group = text("url_groups name", name)
-        wanted = [_endpoint(name, one) for one in _typed(name, endpoints, list)]
-        engine.url_groups.add_all(group, wanted, engine.clock.now_us())
+        pairs = [_endpoint(name, endpoint) for endpoint in _typed(name, endpoints, list)]
+        engine.url_groups.add_all(group, pairs, engine.clock.now_us())
     for name, settings in _typed("queues", data.get("queues", {}), dict).items():
         engine.upsert_queue(text("queues name", name), **_queue(name, settings))
 
 
-def _endpoint(group: str, given: object) -> tuple[str, str | None]:
-    one: dict[str, Any] = {"url": given}
-    if isinstance(given, Mapping):
-        one = _known(f"an endpoint of {group}", given, ("url", "name"))
-    name = one.get("name")
+def _endpoint(group: str, endpoint: object) -> tuple[str, str | None]:
+    fields: dict[str, Any] = {"url": endpoint}
+    if isinstance(endpoint, Mapping):
+        fields = _known(f"an endpoint of {group}", endpoint, ("url", "name"))
+    name = fields.get("name")
     if name is not None:
         text("name", name)
-    return text("url", one.get("url")), name
+    return text("url", fields.get("url")), name
 
 
-def _queue(name: str, given: object) -> dict[str, Any]:
-    settings = {} if given is None else _known(f"queue {name}", given, ("parallelism", "paused"))
+def _queue(name: str, fields: object) -> dict[str, Any]:
+    settings = {} if fields is None else _known(f"queue {name}", fields, ("parallelism", "paused"))
     whole(1).read("parallelism", settings.setdefault("parallelism", 1))
     SWITCH.read("paused", settings.setdefault("paused", False))
     return settings | {"paused": bool(settings["paused"])}
@@ -309,12 +310,12 @@ def _queue(name: str, given: object) -> dict[str, Any]:
 def _published(
     where: str, part: str, data: Mapping[str, Any], method: Callable[..., Any]
 ) -> list[dict[str, Any]]:
-    found = [_keywords(where, one, method) for one in _typed(part, data.get(part, []), list)]
-    for arguments in found:
+    calls = [_keywords(where, item, method) for item in _typed(part, data.get(part, []), list)]
+    for arguments in calls:
         if isinstance(arguments.get("label"), Iterator):
             # Copy an iterator, because it is used twice, for the copy and for the queue.
             arguments["label"] = [*arguments["label"]]
-    return found
+    return calls
 
 
 def _typed(name: str, value: object, kind: type) -> Any:
@@ -323,33 +324,33 @@ def _typed(name: str, value: object, kind: type) -> Any:
     return value
 
 
-def _known(where: str, given: object, known: Iterable[str]) -> dict[str, Any]:
+def _known(where: str, fields: object, expected: Iterable[str]) -> dict[str, Any]:
     """Return a mapping as a dict; raise ``ContractError`` for unknown keys."""
-    if not isinstance(given, Mapping):
-        raise ContractError(f"load(): {where} must be a dict, got {given!r}")
-    names = list(known)
-    unknown = [name for name in given if name not in names]
+    if not isinstance(fields, Mapping):
+        raise ContractError(f"load(): {where} must be a dict, got {fields!r}")
+    names = list(expected)
+    unknown = [name for name in fields if name not in names]
     if unknown:
         raise ContractError(f"load(): {unknown_name(f'key of {where}', unknown[0], names)}")
-    return dict(given)
+    return dict(fields)
 
 
-def _keywords(where: str, given: object, method: Callable[..., Any]) -> dict[str, Any]:
+def _keywords(where: str, fields: object, method: Callable[..., Any]) -> dict[str, Any]:
     """Return keyword arguments for a method; raise ``ContractError`` if any is unknown or missing."""
     own = {
         name: parameter
         for name, parameter in inspect.signature(method).parameters.items()
         if name not in ("self", "options")
     }
-    found = _known(where, given, [*own, *MessageOptions.__annotations__])
+    keywords = _known(where, fields, [*own, *MessageOptions.__annotations__])
     missing = [
         name
         for name, parameter in own.items()
-        if parameter.default is parameter.empty and name not in found
+        if parameter.default is parameter.empty and name not in keywords
     ]
     if missing:
-        raise ContractError(f"load(): {where} needs {', '.join(missing)}, got {given!r}")
-    return found
+        raise ContractError(f"load(): {where} needs {', '.join(missing)}, got {fields!r}")
+    return keywords
 
 
 class Attempts(Results[Attempt]):
@@ -409,16 +410,16 @@ def until_idle(engine: Engine, within: Duration) -> Iterator[Target]:
                 f" {counted(len(pending), 'undelivered message')}. Pass a longer within=, or cancel"
                 " them"
             ]
-            lines += [timeline(engine, one) for one in pending[:3]]
+            lines += [timeline(engine, message) for message in pending[:3]]
             raise NotIdleError("\n".join(lines))
         yield partial(at_least_now, clock, due)
 
 
 def _report(engine: Engine, fired: Iterable[Fired]) -> Attempts:
     attempts = Attempts(())
-    for one in fired:
-        if isinstance(one.result, Attempt) and one.result.message_id in engine.messages:
-            attempts.append(one.result)
+    for event in fired:
+        if isinstance(event.result, Attempt) and event.result.message_id in engine.messages:
+            attempts.append(event.result)
     if engine.pending:
         attempts.waiting = unfinished_text(engine)
     return attempts

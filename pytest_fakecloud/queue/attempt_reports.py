@@ -367,9 +367,9 @@ def _step(message: Message, entry: LogEntry, attempt: Attempt | None) -> str:
         return _attempt_text(attempt)
     if entry.state == "RETRY" and entry.next_us is not None:
         later = (
-            one.wait_reason
-            for one in message.attempts
-            if one.at_us >= entry.next_us and one.sequence > entry.number
+            attempt.wait_reason
+            for attempt in message.attempts
+            if attempt.at_us >= entry.next_us and attempt.sequence > entry.number
         )
         wait = span(entry.next_us - entry.time_us)
         return f"RETRY   in {wait} ({next(later, message.wait_reason)})"
@@ -418,10 +418,10 @@ def unfinished_lines(engine: Engine, name: Naming = str, most: int | None = None
     # Describe all messages at the same time, so that those that are due together share a line.
     now_us = engine.clock.now_us()
     ids_by_text: dict[str, list[str]] = {}
-    for one in list(islice(engine.pending.values(), most)):
-        why = _why_held(engine, one, name, now_us) or waiting_text(engine, one, now_us)
-        text = f"{one.settings.method} {as_text(one.url)}{_attempts_text(one)}: {why}"
-        ids_by_text.setdefault(text, []).append(name(one.public_id))
+    for message in list(islice(engine.pending.values(), most)):
+        why = _why_held(engine, message, name, now_us) or waiting_text(engine, message, now_us)
+        text = f"{message.settings.method} {as_text(message.url)}{_attempts_text(message)}: {why}"
+        ids_by_text.setdefault(text, []).append(name(message.public_id))
     for text, ids in ids_by_text.items():
         yield f"{listed(ids, _MAX_IDS_PER_LINE)} {text}"
 
@@ -476,8 +476,11 @@ def _why_held(engine: Engine, message: Message, name: Naming, now_us: int) -> st
         return _held_by_flow(engine, message, now_us)
     if queue.paused:
         return f"waits: queue {queue.name} is paused"
-    ahead = sorted((engine.messages[one] for one in queue.active), key=lambda one: one.number)
-    ids = [name(one.public_id) for one in ahead]
+    ahead = sorted(
+        (engine.messages[message_id] for message_id in queue.active),
+        key=lambda message: message.number,
+    )
+    ids = [name(message.public_id) for message in ahead]
     return f"waits in queue {queue.name} behind {listed(ids, _MAX_IDS_PER_LINE)}" if ids else ""
 
 

@@ -45,11 +45,11 @@ def not_found(what: str, name: str) -> QueueError:
     return QueueError(404, f"{what} {name} not found")
 
 
-def existing(found: T | None, what: str, name: str) -> T:
-    """Return ``found``; raise the error (404) for an object that does not exist if it is None."""
-    if found is None:
+def existing(value: T | None, what: str, name: str) -> T:
+    """Return ``value``; raise the error (404) for an object that does not exist if it is None."""
+    if value is None:
         raise not_found(what, name)
-    return found
+    return value
 
 
 def quota(name: str, limit: int | None = None, *, status: int = 412) -> QueueError:
@@ -83,19 +83,26 @@ def exceeds_limit(what: str, limit: int) -> QueueError:
 
 _RATE_LIMITS = {"burst": ("Burst-RateLimit", SECOND), "daily": ("RateLimit", DAY)}
 """For each rate limit, the prefix of its headers, and its period."""
+WITHOUT_BURST_LIMIT = frozenset((
+    "batch", "chat", "enqueue", "notify_event", "publish", "publish_v1", "trigger_workflow",
+    "trigger_workflows", "wait_for_event", "workflow_webhook",
+))  # fmt: skip
+"""Routes to which the burst limit does not apply (vendor's page on rate limits). Decided here: webhooks
+count as notifications, and chat requests have a limit of their own.
+"""
 
 
-def limit_headers(kind: str, limit: int, now_us: int, left: int = 0) -> HeaderList:
+def limit_headers(kind: str, limit: int, now_us: int, remaining: int = 0) -> HeaderList:
     """Return the headers that report the ``burst`` or ``daily`` limit, and how much of it is left."""
     prefix, period_us = _RATE_LIMITS[kind]
     reset = (now_us // period_us + 1) * period_us // SECOND
-    values = {"Limit": limit, "Remaining": left, "Reset": reset}
+    values = {"Limit": limit, "Remaining": remaining, "Reset": reset}
     return [(f"{prefix}-{name}", str(value)) for name, value in values.items()]
 
 
-def rate_limited(kind: str, limit: int, now_us: int, left: int = 0) -> QueueError:
+def rate_limited(kind: str, limit: int, now_us: int, remaining: int = 0) -> QueueError:
     """Return the error (429) for exceeding the ``burst`` or ``daily`` limit, with its headers."""
-    headers = limit_headers(kind, limit, now_us, left)
+    headers = limit_headers(kind, limit, now_us, remaining)
     return QueueError(429, f"Exceeded {kind} rate limit", headers=headers)
 
 
@@ -110,6 +117,8 @@ NO_WORKFLOW = (
 """*Observed* for a run whose URL does not serve a workflow."""
 RUN_EXISTS = "a workflow already exists, can not initialize a new one with same id"
 """*Observed* for a run with the id of one that is in progress."""
+STEP_CONFIGURED = "can not append a step configuration after another"
+"""*Decided here* for a request for the settings of a step that follows another such request."""
 RUN_CANCELLED = "can not append to a cancelled workflow"
 """*Observed* in part for a step of a cancelled run; the wording is *decided here*."""
 FLOW_WITHOUT_LIMIT = "should be either rate=X or parallelism=Y, or both"

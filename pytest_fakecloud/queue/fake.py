@@ -223,11 +223,11 @@ class Queue(QueueActions, Fake):
         errors, at the time that the queue's signatures use. ``url`` is the address at which the
         receiver was called.
         """
-        given = None if signature is None else text("signature", signature)
+        token = None if signature is None else text("signature", signature)
         if url is not None:
             text("url", url)
         keys, now = self._engine.keys, self._signer.now()
-        return explain(given, body=bytes_of(body), keys=keys, at=now, url=url)
+        return explain(token, body=bytes_of(body), keys=keys, at=now, url=url)
 
     def _env_variables(self) -> dict[str, str]:
         variables = {
@@ -339,23 +339,27 @@ class Queue(QueueActions, Fake):
             return None
         if engine.inspected or engine.attempts or recorder.is_known:
             return None
-        calls = [one for one in recorder.entries if isinstance(one, Call)]
+        calls = [entry for entry in recorder.entries if isinstance(entry, Call)]
         if any(call.method == "GET" or call.fault is not None for call in calls):
             return None
-        left = [one for one in list(engine.pending.values()) if one.kind == "message"]
-        if not left:
+        undelivered = [
+            message for message in list(engine.pending.values()) if message.kind == "message"
+        ]
+        if not undelivered:
             return None
-        shown = listed([f"{one.settings.method} {as_text(one.url)}" for one in left], _SHOWN)
+        requests = listed(
+            [f"{message.settings.method} {as_text(message.url)}" for message in undelivered], _SHOWN
+        )
         return (
-            f"{self.name}: the test published {counted(len(left), 'message')} and delivered none of "
-            f"them: {shown}. Add {self.name}.run_until_idle()"
+            f"{self.name}: the test published {counted(len(undelivered), 'message')} and delivered "
+            f"none of them: {requests}. Add {self.name}.run_until_idle()"
         )
 
     def _time_passes(self) -> bool:
         return self.delivery == "background" and self.clock.mode == "running"
 
     def _is_fake(self, url: str) -> bool:
-        return any(f"{url}/".startswith(f"{one.url}/") for one in self._context.fakes.items)
+        return any(f"{url}/".startswith(f"{fake.url}/") for fake in self._context.fakes.items)
 
     # -- inspecting, without moving the clock -----------------------------------------------------
 
@@ -376,13 +380,13 @@ class Queue(QueueActions, Fake):
         __tracebackhide__ = True
         self._note_inspection()
         of_service = isinstance(state, str) and state.upper() in STATE_NAMES
-        given = _conditions(where, **{"service_state" if of_service else "state": state})
-        asked = Query(given, MESSAGES, "message")
+        conditions = _conditions(where, **{"service_state" if of_service else "state": state})
+        query = Query(conditions, MESSAGES, "message")
         with self._engine.lock:
             self._engine.sweep()
             ids = list(self._engine.messages)
-        found = (PublishedMessage(self._engine, one) for one in ids)
-        return found_messages(one for one in found if asked(one))
+        messages = (PublishedMessage(self._engine, message_id) for message_id in ids)
+        return found_messages(message for message in messages if query(message))
 
     def message(self, message_id: str) -> PublishedMessage:
         """Return the message with the given id; raise ``ContractError`` if it does not exist."""
@@ -395,11 +399,13 @@ class Queue(QueueActions, Fake):
         # Return the first delivery of a v1 message to a topic, which has one delivery per endpoint.
         own_id = self._engine.task_ids(message_id)[0]
         if own_id not in self._engine.messages:
-            known = [one.public_id for one in list(self._engine.messages.values())[-_COMPARED:]]
+            latest_ids = [
+                message.public_id for message in list(self._engine.messages.values())[-_COMPARED:]
+            ]
             raise ContractError(
                 f"this queue has no message {brief(message_id)}"
-                f"{did_you_mean(message_id, known) or '.'} "
-                f"Its latest messages: {listed(known[::-1]) or 'none'}"
+                f"{did_you_mean(message_id, latest_ids) or '.'} "
+                f"Its latest messages: {listed(latest_ids[::-1]) or 'none'}"
             )
         return PublishedMessage(self._engine, own_id)
 
@@ -412,23 +418,24 @@ class Queue(QueueActions, Fake):
         """
         __tracebackhide__ = True
         self._note_inspection()
-        asked = Query(where, ATTEMPTS, "attempt")
+        query = Query(where, ATTEMPTS, "attempt")
         # The deliveries of a v1 message to a topic share their public id, but not their own id.
-        wanted = id._record.id if isinstance(id, PublishedMessage) else id
-        if wanted is not None and not isinstance(wanted, str):
+        message_id = id._record.id if isinstance(id, PublishedMessage) else id
+        if message_id is not None and not isinstance(message_id, str):
             raise ContractError(
-                f"attempts({shown(wanted)}) is invalid; pass a message or its id, or url="
+                f"attempts({shown(message_id)}) is invalid; pass a message or its id, or url="
             )
-        MESSAGE_ID.check("id", wanted)
+        MESSAGE_ID.check("id", message_id)
         with self._engine.lock:
             self._engine.sweep()
             messages = self._engine.messages
-            found = [
-                one
-                for one in self._engine.attempts
-                if wanted is None or wanted in (one.message_id, messages[one.message_id].public_id)
+            attempts = [
+                attempt
+                for attempt in self._engine.attempts
+                if message_id is None
+                or message_id in (attempt.message_id, messages[attempt.message_id].public_id)
             ]
-        return results_of(filter(asked, found), ATTEMPTS, "attempt")
+        return results_of(filter(query, attempts), ATTEMPTS, "attempt")
 
     def dead_letters(
         self, url: object = None, **where: Unpack[DeadLetterFields]
@@ -439,15 +446,20 @@ class Queue(QueueActions, Fake):
         """
         __tracebackhide__ = True
         self._note_inspection()
-        asked = Query(_conditions(where, url=url), DEAD_LETTERS, "dead letter")
-        found = (DeadLetterView(self._engine, letter) for letter in self._engine.all_dead_letters())
-        return results_of(filter(asked, found), DEAD_LETTERS, "dead letter")
+        query = Query(_conditions(where, url=url), DEAD_LETTERS, "dead letter")
+        letters = (
+            DeadLetterView(self._engine, letter) for letter in self._engine.all_dead_letters()
+        )
+        return results_of(filter(query, letters), DEAD_LETTERS, "dead letter")
 
     def schedules(self) -> Results[ScheduleView]:
         """Return the schedules in the order in which they were created."""
         self._time.settle()
-        found = (ScheduleView(self._engine, one) for one in list(self._engine.schedules.by_id))
-        return results_of(found, SCHEDULES, "schedule")
+        schedules = (
+            ScheduleView(self._engine, schedule_id)
+            for schedule_id in list(self._engine.schedules.by_id)
+        )
+        return results_of(schedules, SCHEDULES, "schedule")
 
     # The look-ups with which reports repeat the actions on dead letters and schedules.
 
@@ -461,7 +473,7 @@ class Queue(QueueActions, Fake):
         """Return the messages that are not yet delivered, dead-lettered or cancelled."""
         self._note_inspection()
         return found_messages(
-            PublishedMessage(self._engine, one) for one in list(self._engine.pending)
+            PublishedMessage(self._engine, message_id) for message_id in list(self._engine.pending)
         )
 
     def assert_published(
@@ -477,10 +489,10 @@ class Queue(QueueActions, Fake):
         own = "a callback, which the queue published itself"
         return self._expect(
             "a message to be published",
-            [one for one in messages if one.kind == "message"],
+            [message for message in messages if message.kind == "message"],
             _conditions(where, url=url),
             times,
-            not_counted=((one, own) for one in messages if one.kind != "message"),
+            not_counted=((message, own) for message in messages if message.kind != "message"),
         )
 
     def assert_not_published(self, url: object = None, **where: Unpack[MessageFields]) -> None:
@@ -498,8 +510,8 @@ class Queue(QueueActions, Fake):
         does not count.
         """
         __tracebackhide__ = True
-        given = {**_conditions(where, url=url), "state": "delivered"}
-        return self._expect("a message to be delivered", self.messages(), given, times)
+        conditions = {**_conditions(where, url=url), "state": "delivered"}
+        return self._expect("a message to be delivered", self.messages(), conditions, times)
 
     def assert_not_delivered(self, url: object = None, **where: Unpack[MessageFields]) -> None:
         """Assert that no matching message was delivered."""
@@ -514,8 +526,8 @@ class Queue(QueueActions, Fake):
         ``times`` is the exact number of messages expected (at least one by default).
         """
         __tracebackhide__ = True
-        given = {**_conditions(where, url=url), "state": "dead_lettered"}
-        return self._expect("a message to be dead-lettered", self.messages(), given, times)
+        conditions = {**_conditions(where, url=url), "state": "dead_lettered"}
+        return self._expect("a message to be dead-lettered", self.messages(), conditions, times)
 
     def assert_not_dead_lettered(self, url: object = None, **where: Unpack[MessageFields]) -> None:
         """Assert that no matching message was dead-lettered."""
@@ -533,23 +545,23 @@ class Queue(QueueActions, Fake):
         self,
         what: str,
         messages: Iterable[PublishedMessage],
-        given: Mapping[str, object],
+        conditions: Mapping[str, object],
         times: int | None,
         not_counted: Iterable[tuple[PublishedMessage, str]] = (),
     ) -> Results[PublishedMessage]:
         __tracebackhide__ = True
-        asked = Query(given, MESSAGES, "message")
+        query = Query(conditions, MESSAGES, "message")
         return expect(
             what,
             messages,
-            asked,
+            query,
             times=times,
-            show=lambda one: one.timeline,
-            not_counted=[pair for pair in not_counted if asked(pair[0])],
+            show=lambda message: message.timeline,
+            not_counted=[pair for pair in not_counted if query(pair[0])],
             if_empty="the queue has no messages",
         )
 
 
 def _conditions(where: Mapping[str, Any], **first: object) -> dict[str, object]:
     """Merge conditions on fields; a condition in ``first`` that is None is left out."""
-    return {name: wanted for name, wanted in first.items() if wanted is not None} | dict(where)
+    return {name: value for name, value in first.items() if value is not None} | dict(where)

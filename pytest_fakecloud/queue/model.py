@@ -439,8 +439,8 @@ class DeliveryInterceptor:
 
 def first(headers: HeaderPairs, name: str) -> str | None:
     """Return the first value of a header, or None. The name is not case-sensitive."""
-    wanted = name.lower()
+    lower = name.lower()
     for key, value in headers:
-        if key.lower() == wanted:
+        if key.lower() == lower:
             return value
     return None

@@ -44,8 +44,8 @@ _KEYS: Kind[Mapping[str, str]] = Kind(
     "a mapping from name to signing key, all non-empty strings",
     lambda value: (
         isinstance(value, Mapping)
-        and all(isinstance(each, str) for each in value)
-        and all(isinstance(each, str) and each for each in value.values())
+        and all(isinstance(name, str) for name in value)
+        and all(isinstance(key, str) and key for key in value.values())
     ),
     dict,
 )
@@ -55,7 +55,9 @@ class PlanLimits(Settings):
     """The limits of a plan; None means unlimited. Sizes are in bytes, durations in microseconds.
 
     ``daily_messages`` limits the messages created since midnight UTC, including callbacks,
-    ``burst`` the publish requests per second, and ``parallelism`` the deliveries in flight.
+    ``burst`` the other requests per second (the vendor limits listings and administration, but
+    neither publishing nor triggers, notifications and waits), and ``parallelism`` the deliveries in
+    flight.
     """
 
     message_size: int = setting(50 * MEGABYTE, whole(0))
@@ -154,6 +156,12 @@ class QueueConfig(FakeConfig):
     source_id: SourceSpelling = setting("both", choice(*get_args(SourceSpelling)))
     """Name of the message-id field in callbacks: the service's spelling, the specification's, or
     both.
+    """
+    bulk_action_time_us: int = setting("0s", duration("us"))
+    """How long the cancellation of all messages or workflow runs that match filters takes."""
+    event_lookback: bool = setting(True, SWITCH)
+    """Whether a notification of a workflow run that does not wait for the event yet is kept for it, as
+    the vendor documents. (The workflow client's source says that the service drops it.)
     """
     production_checks: bool = setting(False, SWITCH)
     """Whether to reject destinations that have no public address, as the service does."""

@@ -310,11 +310,11 @@ class SignatureWatcher:
         self._open: dict[int, list[FailedCheck]] = {}
         self._wrapped: list[Replacement] = []
 
-    def begin(self, found: list[FailedCheck]) -> None:
-        """Add the signature checks that fail until ``end()`` to ``found``, unless deliveries overlap."""
+    def begin(self, failed_checks: list[FailedCheck]) -> None:
+        """Add the signature checks that fail until ``end()`` to a list, unless deliveries overlap."""
         with self._lock:
             is_first = not self._open
-            self._open[id(found)] = found
+            self._open[id(failed_checks)] = failed_checks
             if is_first:
                 for module, class_name, name, watched in _LIBRARIES:
                     # Wrap a method only if its module has been imported.
@@ -323,9 +323,9 @@ class SignatureWatcher:
                     if isinstance(original, FunctionType):
                         self._wrapped.append(replace(owner, name, watched(original)))
 
-    def end(self, found: list[FailedCheck]) -> None:
+    def end(self, failed_checks: list[FailedCheck]) -> None:
         with self._lock:
-            self._open.pop(id(found), None)
+            self._open.pop(id(failed_checks), None)
             while self._wrapped and not self._open:
                 self._wrapped.pop().restore()
 
@@ -462,7 +462,7 @@ def signature_details(
         invalid = explain(signature, body=sent.body, keys=keys, at=now, url=url)
         if invalid is None:
             # If several checks rejected the delivery, explain one that used the queue's own key.
-            own = [one for one in failed_checks if keys.current in one.keys]
+            own = [check for check in failed_checks if keys.current in check.keys]
             check = (own or failed_checks or [_NO_CHECK])[-1]
     checked = check.body
     if isinstance(checked, str):

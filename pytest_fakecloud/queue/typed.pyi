@@ -39,6 +39,8 @@ class QueueSettings(TypedDict, total=False):
     history: Duration | None
     no_answer_status: int
     source_id: Literal['both', 'service', 'specification']
+    bulk_action_time: Duration
+    event_lookback: bool
     production_checks: bool
     loop_limit: int
     attempt_cap: float

@@ -120,10 +120,10 @@ class PublishedMessage:
     @property
     def _record(self) -> Message:
         self._engine.inspected = True
-        found = self._engine.messages.get(self._id)
-        if found is None:
+        message = self._engine.messages.get(self._id)
+        if message is None:
             raise ContractError(f"message {self._id} is {_gone(self._engine)}")
-        return found
+        return message
 
     @property
     def is_gone(self) -> bool:
@@ -244,9 +244,9 @@ class PublishedMessage:
     def callbacks(self) -> Results[PublishedMessage]:
         """The callbacks and failure callbacks that report on this message."""
         return found_messages(
-            PublishedMessage(self._engine, one.id)
-            for one in list(self._engine.messages.values())
-            if one.source_id == self._id
+            PublishedMessage(self._engine, message.id)
+            for message in list(self._engine.messages.values())
+            if message.source_id == self._id
         )
 
     @action_as("message.cancel")
@@ -344,13 +344,13 @@ class DeadLetterView:
 
     def _letter(self) -> Message:
         __tracebackhide__ = True
-        found = self._engine.find_dead_letter(self.id)
-        if found is None or found.id != self.message._id:
+        letter = self._engine.find_dead_letter(self.id)
+        if letter is None or letter.id != self.message._id:
             raise ContractError(
                 f"dead letter {self.id} is gone: it was retried, deleted or expired, or the queue "
                 "was reset or restored"
             )
-        return found
+        return letter
 
     def _owner(self) -> tuple[Any, tuple[str, ...]]:
         return self._engine.owner, (self.id,)
@@ -372,10 +372,10 @@ class ScheduleView:
 
     @property
     def _record(self) -> Schedule:
-        found = self._engine.schedules.by_id.get(self.id)
-        if found is None:
+        schedule = self._engine.schedules.by_id.get(self.id)
+        if schedule is None:
             raise ContractError(f"schedule {self.id} is {_GONE_SCHEDULE}")
-        return found
+        return schedule
 
     @property
     def cron(self) -> str:
@@ -425,8 +425,8 @@ class ScheduleView:
         """
         __tracebackhide__ = True
         return found_messages(
-            PublishedMessage(self._engine, one)
-            for one in self._engine.schedules.run_now(self._record.id)
+            PublishedMessage(self._engine, message_id)
+            for message_id in self._engine.schedules.run_now(self._record.id)
         )
 
     def _owner(self) -> tuple[Any, tuple[str, ...]]:
@@ -449,9 +449,9 @@ MESSAGES = ItemFields(
     kind=always(OneOf("kind", KINDS)),
     state=always(OneOf("state", STATES)),
     service_state=always(OneOf("state of the service", STATE_NAMES, fold=True)),
-    label=always(LABEL, read=lambda one: one.labels, several=True),
+    label=always(LABEL, read=lambda message: message.labels, several=True),
     labels=always(LABEL, several=True),
-    json=Field(JSON, json_of(PublishedMessage.json, lambda one: one.body)),
+    json=Field(JSON, json_of(PublishedMessage.json, lambda message: message.body)),
     headers=always(HEADERS),
 )
 """Fields of a message, by name."""
@@ -460,7 +460,7 @@ DEAD_LETTERS = ItemFields(
     id=always(DLQ_ID),
     url=always(URL),
     at=always(INSTANT),
-    json=Field(JSON, json_of(DeadLetterView.json, lambda one: one.message.body)),
+    json=Field(JSON, json_of(DeadLetterView.json, lambda letter: letter.message.body)),
 )
 """Fields of a dead letter, by name."""
 SCHEDULES = ItemFields(ScheduleView, id=always(TEXT), cron=always(CRON), url=always(DESTINATION))

@@ -175,23 +175,27 @@ FIELDS = ItemFields(
     headers=Field(HEADERS, optional=False),
     request_headers=Field(HEADERS, optional=False),
     response_headers=Field(HEADERS, optional=False),
-    request_json=Field(JSON, json_of(Callback.request_json, lambda one: one.request_body)),
-    response_json=Field(JSON, json_of(Callback.response_json, lambda one: one.response_body)),
+    request_json=Field(
+        JSON, json_of(Callback.request_json, lambda callback: callback.request_body)
+    ),
+    response_json=Field(
+        JSON, json_of(Callback.response_json, lambda callback: callback.response_body)
+    ),
 )
 """Fields of a callback, by name."""
 _PREDICATE = {"callback": Field(read=lambda item: item, bare=True)}
 
 
-def query_of(given: Mapping[str, Any], predicate: Predicate | None = None) -> Query:
+def query_of(conditions: Mapping[str, Any], predicate: Predicate | None = None) -> Query:
     """Return the conditions of an assertion or a wait; raise ``ContractError`` for invalid ones."""
     check_predicate(predicate)
-    asked = dict(given)
-    message = asked.get("source_message_id")
+    fields = dict(conditions)
+    message = fields.get("source_message_id")
     if isinstance(message, PublishedMessage):
-        asked["source_message_id"] = message.id
+        fields["source_message_id"] = message.id
     if predicate is None:
-        return Query(asked, FIELDS, "callback")
-    return Query({**asked, "callback": predicate}, {**FIELDS, **_PREDICATE}, "callback")
+        return Query(fields, FIELDS, "callback")
+    return Query({**fields, "callback": predicate}, {**FIELDS, **_PREDICATE}, "callback")
 
 
 class Patience:

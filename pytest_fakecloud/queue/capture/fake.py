@@ -60,25 +60,25 @@ class Inbox:
 
     def results(self) -> Results[Callback]:
         with self._lock:
-            found = results_of(self.items, FIELDS, self.kind)
-        found._notes = self._notes
-        return found
+            results = results_of(self.items, FIELDS, self.kind)
+        results._notes = self._notes
+        return results
 
-    def take(self, asked: Query) -> Callback | None:
+    def take(self, query: Query) -> Callback | None:
         """Return the oldest matching callback that no wait has returned yet, or None."""
-        while (item := self.next(asked)) is not None:
+        while (item := self.next(query)) is not None:
             with self._lock:
                 if item not in self._returned:
                     self._returned.add(item)
                     return item
         return None
 
-    def next(self, asked: Query) -> Callback | None:
+    def next(self, query: Query) -> Callback | None:
         """Like ``take()``, but do not count the callback as returned."""
         with self._lock:
-            items = [one for one in self.items if one not in self._returned]
+            items = [callback for callback in self.items if callback not in self._returned]
         # Compare without the lock, because a condition may be a function of the test.
-        return next((one for one in items if asked(one)), None)
+        return next((callback for callback in items if query(callback)), None)
 
     def saved(self) -> Any:
         with self._lock:
@@ -193,16 +193,16 @@ class CallbackCapture(Destination):
         __tracebackhide__ = True
         self.assert_failure(times=0, **where)
 
-    def _expect(self, inbox: Inbox, asked: Query, times: int | None) -> Results[Callback]:
+    def _expect(self, inbox: Inbox, query: Query, times: int | None) -> Results[Callback]:
         __tracebackhide__ = True
         return expect(
             f"a {inbox.kind} at {self.url}{inbox.path}",
             inbox.results(),
-            asked,
+            query,
             times=times,
             if_empty="none was received",
-            notes=lambda found: wait_report(
-                self, inbox, asked, missing=times is None or found < times
+            notes=lambda results: wait_report(
+                self, inbox, query, missing=times is None or results < times
             ),
         )
 
@@ -243,20 +243,20 @@ class CallbackCapture(Destination):
         """Awaitable versions of the waiting methods."""
         return AwaitableCapture(self)
 
-    def _next(self, inbox: Inbox, asked: Query, timeout: float) -> Callback:
+    def _next(self, inbox: Inbox, query: Query, timeout: float) -> Callback:
         __tracebackhide__ = True
         patience = Patience(timeout)
-        while self._until(lambda: inbox.next(asked) is not None, patience):
+        while self._until(lambda: inbox.next(query) is not None, patience):
             # Keep waiting if another thread has taken the callback first.
-            if (item := inbox.take(asked)) is not None:
+            if (item := inbox.take(query)) is not None:
                 return item
-        self._fail_missing(inbox, asked)
+        self._fail_missing(inbox, query)
 
-    def _fail_missing(self, inbox: Inbox, asked: Query) -> NoReturn:
+    def _fail_missing(self, inbox: Inbox, query: Query) -> NoReturn:
         """Fail because one more callback was expected than was received."""
         __tracebackhide__ = True
-        matching = sum(map(asked, inbox.results()))
-        self._expect(inbox, asked, matching + 1 if matching else None)
+        matching = sum(map(query, inbox.results()))
+        self._expect(inbox, query, matching + 1 if matching else None)
         raise AssertionError  # For the type checker only, because the line above always raises.
 
     def _until(self, done: Callable[[], bool], patience: Patience) -> bool:
@@ -302,7 +302,7 @@ class CallbackCapture(Destination):
         limit = self._time.now_us() + LONGEST_DRIVE_US
         background = [queue for queue in self._queues() if queue.delivery != "driven"]
         while True:
-            seen = self._arrival.version
+            version = self._arrival.version
             left = patience.left()
             if done():
                 return True
@@ -312,7 +312,7 @@ class CallbackCapture(Destination):
             if due is not None and now < due <= limit and self._move_clock_to(due, left):
                 continue
             # Poll, because nothing signals the end of an attempt or a newly published message.
-            self._arrival.sleep(seen, min(left, _NAP) if background else left)
+            self._arrival.sleep(version, min(left, _NAP) if background else left)
 
     def _move_clock_to(self, due_us: int, patience: float) -> bool:
         """Move the clock to the next background delivery; return False while the clock is busy.
@@ -372,7 +372,9 @@ class CallbackCapture(Destination):
         # Queues may sign with different clocks. Use the clock of the queue whose key signed.
         signer = queues[0]
         if len(queues) > 1:
-            signer = next((one for one in queues if _has_signed(one, signature or "")), signer)
+            signer = next(
+                (queue for queue in queues if _has_signed(queue, signature or "")), signer
+            )
         at = signer._signer.now()
         return explain(signature, body=body, keys=keys, at=at, url=url)
 
@@ -432,13 +434,13 @@ class AwaitableCapture:
         __tracebackhide__ = True
         return await self._next(self._capture._failures, query_of(where, predicate), timeout)
 
-    async def _next(self, inbox: Inbox, asked: Query, timeout: float) -> Callback:
+    async def _next(self, inbox: Inbox, query: Query, timeout: float) -> Callback:
         __tracebackhide__ = True
         patience, wait = Patience(timeout), self._capture._auntil
-        while await wait(lambda: inbox.next(asked) is not None, patience):
-            if (item := inbox.take(asked)) is not None:
+        while await wait(lambda: inbox.next(query) is not None, patience):
+            if (item := inbox.take(query)) is not None:
                 return item
-        self._capture._fail_missing(inbox, asked)
+        self._capture._fail_missing(inbox, query)
 
 
 def _has_signed(queue: Queue, signature: str) -> bool:
@@ -448,7 +450,7 @@ def _has_signed(queue: Queue, signature: str) -> bool:
 
 def _next_due_us(queues: list[Queue]) -> int | None:
     dues = [queue._engine.next_due_us() for queue in queues if queue._engine.pending]
-    return min((one for one in dues if one is not None), default=None)
+    return min((due_us for due_us in dues if due_us is not None), default=None)
 
 
 _OF_SOURCE = (("source_message_id", "id"), ("url", "url"))
@@ -468,12 +470,12 @@ def undelivered_lines(capture: CallbackCapture) -> list[str]:
 
 
 def wait_report(
-    capture: CallbackCapture, inbox: Inbox, asked: Query, *, missing: bool
+    capture: CallbackCapture, inbox: Inbox, query: Query, *, missing: bool
 ) -> list[str]:
     """Return lines about both URLs and the messages; if some are ``missing``, also what is pending."""
     lines: list[str] = []
     received = inbox.results()
-    if received and not asked.given.keys() - {"callback"}:
+    if received and not query.given.keys() - {"callback"}:
         lines.append("  payload of the last callback:")
         text = json.dumps(received[-1].payload, indent=2, ensure_ascii=False)
         lines += [f"    {line}" for line in text.splitlines()]
@@ -482,20 +484,20 @@ def wait_report(
         where = f"{capture.url}{other.path}"
         lines.append(f"  {counted(len(others), other.kind)} arrived at {where} instead:")
         lines += [f"    {item!r}" for item in others[-3:]]
-    lines += _message_lines(capture, inbox, asked)
+    lines += _message_lines(capture, inbox, query)
     return lines + (_pending_lines(capture) if missing else [])
 
 
-def _message_lines(capture: CallbackCapture, inbox: Inbox, asked: Query) -> list[str]:
+def _message_lines(capture: CallbackCapture, inbox: Inbox, query: Query) -> list[str]:
     url = capture.url + inbox.path
-    given = {field: asked.given[name] for name, field in _OF_SOURCE if name in asked.given}
-    source = Query(given, MESSAGES, "message")
+    conditions = {field: query.given[name] for name, field in _OF_SOURCE if name in query.given}
+    source = Query(conditions, MESSAGES, "message")
 
     def likeness(message: PublishedMessage) -> tuple[bool, float, bool]:
         """Compare a message with the wanted one; the last value is whether it concerns this URL."""
         settings = message._record.settings
-        wanted = settings.failure_callback if inbox.failure else settings.callback
-        concerns = any(one.startswith(url) for one in (message.url, wanted or ""))
+        callback_url = settings.failure_callback if inbox.failure else settings.callback
+        concerns = any(address.startswith(url) for address in (message.url, callback_url or ""))
         return source(message), -source.unlikeness(message), concerns
 
     lines: list[str] = []

@@ -127,7 +127,7 @@ class Deadlines:
 
     def _watch(self) -> None:
         while True:
-            seen = self._changed.version
+            version = self._changed.version
             with self._lock:
                 if self._closed:
                     return
@@ -139,7 +139,7 @@ class Deadlines:
                 left = self._awaited - monotonic()
                 callback = None if left > 0 else self._planned.pop(number)[1]
             if callback is None:
-                self._changed.sleep(seen, min(left, threading.TIMEOUT_MAX))
+                self._changed.sleep(version, min(left, threading.TIMEOUT_MAX))
                 continue
             try:
                 callback()
@@ -231,7 +231,7 @@ def checked_status(code: int) -> int:
 @contextlib.contextmanager
 def caught_by_framework() -> Iterator[list[BaseException]]:
     """Collect the exceptions that Flask and Django catch and convert to a 500."""
-    seen: list[BaseException] = []
+    errors: list[BaseException] = []
     # Look among the loaded modules only, because a framework that is in use is already imported.
     for name in ("flask.signals", "django.core.signals"):
         signal = getattr(sys.modules.get(name), "got_request_exception", None)
@@ -240,24 +240,24 @@ def caught_by_framework() -> Iterator[list[BaseException]]:
         if signal is not None and _connected.get(name) is not signal:
             signal.connect(_keep_exception, weak=False)
             _connected[name] = signal
-    token = _caught.set(seen)
+    token = _caught.set(errors)
     try:
-        yield seen
+        yield errors
     finally:
         _caught.reset(token)
 
 
 def _keep_exception(sender: object, **details: Any) -> None:
-    seen = _caught.get()
+    errors = _caught.get()
     exception = details.get("exception") or sys.exc_info()[1]
-    if seen is not None and isinstance(exception, BaseException):
-        seen.append(exception)
+    if errors is not None and isinstance(exception, BaseException):
+        errors.append(exception)
 
 
-def with_caught(outcome: Outcome, seen: list[BaseException]) -> Outcome:
+def with_caught(outcome: Outcome, errors: list[BaseException]) -> Outcome:
     """Add the exception that the framework caught to a 5xx response that has no exception."""
-    if outcome.exception is None and outcome.status_or(0) >= 500 and seen:
-        return outcome._replace(exception=seen[-1])
+    if outcome.exception is None and outcome.status_or(0) >= 500 and errors:
+        return outcome._replace(exception=errors[-1])
     return outcome
 
 
@@ -275,7 +275,7 @@ def call_wsgi(app: WsgiApp, delivery: Delivery) -> Outcome:
         status_line, headers = status, _native(response_headers)
         return written.append
 
-    with caught_by_framework() as seen:
+    with caught_by_framework() as errors:
         try:
             environ = environ_of(delivery.method, delivery.url, delivery.headers, delivery.body)
             result = app(environ, start_response)
@@ -291,7 +291,7 @@ def call_wsgi(app: WsgiApp, delivery: Delivery) -> Outcome:
             outcome = Outcome(code, headers, b"".join(written))
         except Exception as error:
             return failed(error)
-    return with_caught(outcome, seen)
+    return with_caught(outcome, errors)
 
 
 def _native(headers: Iterable[tuple[str, str]]) -> HeaderList:
@@ -368,7 +368,7 @@ async def call_asgi(app: AsgiApp, delivery: Delivery, state: Mapping[str, Any]) 
     a background task), the response counts, as it would for a client, and the exception is kept.
     """
     answer = _AsgiAnswer(delivery)
-    with caught_by_framework() as seen:
+    with caught_by_framework() as errors:
         try:
             await app(_scope(delivery, state), answer.receive, answer.send)
         except Exception as raised:
@@ -381,7 +381,7 @@ async def call_asgi(app: AsgiApp, delivery: Delivery, state: Mapping[str, Any]) 
     if not answer.complete:
         what = "completing its response" if answer.status else "a response"
         return failed(AssertionError(f"the ASGI application ended without {what}"))
-    return with_caught(answer.outcome(), seen)
+    return with_caught(answer.outcome(), errors)
 
 
 class _AsgiAnswer:

@@ -71,10 +71,10 @@ class _Oneshots(RequestHandlerList):
 
     def match(self, request: WerkzeugRequest) -> RequestHandler | None:
         with self._lock:
-            found = super().match(request)
-            if found is not None:
-                super().remove(found)
-            return found
+            result = super().match(request)
+            if result is not None:
+                super().remove(result)
+            return result
 
     def remove(self, handler: RequestHandler) -> None:
         """Do nothing, because ``match()`` has already removed the expectation."""
@@ -210,13 +210,13 @@ class Destination(Fake):
         ]
 
     def _left_behind(self) -> list[Violation]:
-        found = super()._left_behind()
-        found += [
+        violations = super()._left_behind()
+        violations += [
             raised_violation(error, self.name, fake=self.name)
             for error in self._server.assertions
             if isinstance(error, AssertionError)
         ]
-        return found
+        return violations
 
     def snapshot(self) -> Snapshot:
         """Return the expectations and the log."""

@@ -141,13 +141,18 @@ class Sender:
         Functions and callbacks of mocks belong to the test. An assertion raised by an application
         belongs to the test if it passed through a test file, otherwise to the application.
         """
-        found = raised_by_test(outcome.exception)
+        raised = raised_by_test(outcome.exception)
         will_raise = outcome.raises and not self._side_by_side
-        if self._report_raised is None or will_raise or found is None or outcome.where == "respond":
+        if (
+            self._report_raised is None
+            or will_raise
+            or raised is None
+            or outcome.where == "respond"
+        ):
             return
-        by_application = isinstance(found, AssertionError) and outcome.where in ("wsgi", "asgi")
-        if not by_application or runs_through_test(found):
-            self._report_raised(found, as_text(delivery.url))
+        by_application = isinstance(raised, AssertionError) and outcome.where in ("wsgi", "asgi")
+        if not by_application or runs_through_test(raised):
+            self._report_raised(raised, as_text(delivery.url))
 
     def release(self) -> None:
         """Close idle connections, which would block a single-threaded server."""
@@ -230,7 +235,9 @@ class Destinations:
         self._sockets: LoopbackSender | None = None
 
     def __repr__(self) -> str:
-        return f"<Destinations {', '.join(repr(one.prefix) for one in self.routes()) or 'none'}>"
+        return (
+            f"<Destinations {', '.join(repr(route.prefix) for route in self.routes()) or 'none'}>"
+        )
 
     # -- adding routes ---------------------------------------------------------------------------
 
@@ -356,8 +363,8 @@ class Destinations:
     def remove(self, route: DestinationRoute) -> None:
         """Remove a route, unless it has already been removed."""
         with self._lock:
-            for scope, known in list(self._routes.items()):
-                if known is route:
+            for scope, registered in list(self._routes.items()):
+                if registered is route:
                     del self._routes[scope]
 
     def clear(self) -> None:
@@ -431,25 +438,26 @@ def _takes(app: Callable[..., object], count: int) -> bool:
     return True
 
 
-def _prepared(given: ResponseLike, after: Duration) -> Response | BaseException:
-    if isinstance(given, BaseException):
-        return given
+def _prepared(response: ResponseLike, after: Duration) -> Response | BaseException:
+    if isinstance(response, BaseException):
+        return response
     # Reject a body that was probably meant as a status or as a list of statuses.
     if (
-        isinstance(given, list)
-        and given
-        and all(type(one) is int and 100 <= one <= 599 for one in given)
+        isinstance(response, list)
+        and response
+        and all(type(status) is int and 100 <= status <= 599 for status in response)
     ):
-        turns = ", ".join(map(str, given))
+        turns = ", ".join(map(str, response))
         raise ContractError(
-            f"{given!r} would be the body of one response; pass respond(url, {turns}) for "
-            f"these in turn, or (200, {given!r}) for the body"
+            f"{response!r} would be the body of one response; pass respond(url, {turns}) for "
+            f"these in turn, or (200, {response!r}) for the body"
         )
-    if isinstance(given, str) and re.fullmatch("[1-5][0-9][0-9]", given):
+    if isinstance(response, str) and re.fullmatch("[1-5][0-9][0-9]", response):
         raise ContractError(
-            f"{given!r} would be a body; pass the status {given}, or (200, {given!r}) for the body"
+            f"{response!r} would be a body; pass the status {response}, or (200, {response!r}) for "
+            "the body"
         )
-    reply = as_reply(given)
+    reply = as_reply(response)
     if after and not reply.after and reply.ending == "respond":
         return Response(reply.status, reply.body, reply.headers, after)
     return reply

@@ -141,14 +141,14 @@ class AsgiRunner:
 
     async def _end(self) -> None:
         # Stop all of them at once, so that an application that hangs does not keep others running.
-        stopping = [asyncio.create_task(one.stop()) for one in self._lifespans.values()]
+        stopping = [asyncio.create_task(lifespan.stop()) for lifespan in self._lifespans.values()]
         if stopping:
             await asyncio.wait(stopping, timeout=_SHUTDOWN_SECONDS)
         me = asyncio.current_task()
-        left = [task for task in asyncio.all_tasks() if task is not me]
-        for task in left:
+        tasks = [task for task in asyncio.all_tasks() if task is not me]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _executor_of_this_thread() -> Any:

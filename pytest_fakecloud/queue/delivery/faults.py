@@ -12,7 +12,7 @@ they are removed. An overtaken message is due again after the next delivery, or 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -21,7 +21,7 @@ from ...core.matching import Field, Question
 from ...core.settings import whole
 from ...faults.fault import Fault, ServiceFault
 from ...http.messages import Answer, Serve
-from ..errors import rate_limited
+from ..errors import WITHOUT_BURST_LIMIT, rate_limited
 from ..model import KINDS, Delivery, DeliveryInterceptor, Kind, Message
 from ..views import LABEL, NAME
 from ..wire.values import as_text
@@ -44,7 +44,7 @@ DELIVERY_KINDS = (
 """Faults that change a delivery, in the order in which they are chosen when an attempt begins.
 ``signatures.Signer`` applies them, and the engine ``crash_after_response``.
 """
-_PUBLISHING = r"\A(?:publish|enqueue|batch|publish_v1|create_schedule)\Z"
+_PUBLISHING = ("batch", "create_schedule", "enqueue", "publish", "publish_v1")
 """The routes of publish requests."""
 
 
@@ -173,7 +173,11 @@ class QueueFaults(FaultPlan):
         return self._delivery("unsigned", matchers)
 
     def burst_limit(self, limit: int, **matchers: Unpack[QueueMatchers]) -> Fault:
-        """Reject publish requests with the 429 response and the headers of the burst limit."""
+        """Reject requests with the 429 response and the headers of the burst limit.
+
+        The vendor limits all requests except those that publish, trigger, notify or wait; pass e.g.
+        ``route="publish"`` to reject those.
+        """
         return self._refusal("burst", limit, matchers)
 
     def daily_limit(self, limit: int, **matchers: Unpack[QueueMatchers]) -> Fault:
@@ -190,7 +194,10 @@ class QueueFaults(FaultPlan):
     def _refusal(self, kind: str, limit: int, matchers: Mapping[str, Any]) -> Fault:
         whole(0).read("limit", limit)
         if matchers.get("route") is None:
-            matchers = {**matchers, "route": re.compile(_PUBLISHING)}
+            limited: Iterable[str] = _PUBLISHING
+            if kind == "burst" and self._answers.app is not None:
+                limited = sorted({*self._answers.app.words()} - WITHOUT_BURST_LIMIT)
+            matchers = {**matchers, "route": re.compile(rf"\A(?:{'|'.join(limited)})\Z")}
 
         def respond(serve: Serve) -> Answer:
             # Build the response for each request, because its headers depend on the current time.

@@ -192,8 +192,8 @@ def _request_bytes(delivery: Delivery, address: Address) -> bytes:
         headers.append(("Content-Length", str(len(delivery.body))))
     lines = [f"{delivery.method} {address.target} HTTP/1.1".encode("latin-1", "replace")]
     for name, value in [("Host", address.netloc.rstrip(":")), *headers]:
-        sent = value.encode() if value.isascii() else header_bytes(value)
-        lines.append(name.encode("latin-1") + b": " + sent)
+        encoded = value.encode() if value.isascii() else header_bytes(value)
+        lines.append(name.encode("latin-1") + b": " + encoded)
     head = b"\r\n".join(lines)
     breaks = len(lines) - 1
     if lines[0].count(b" ") != 2 or head.count(b"\r") != breaks or head.count(b"\n") != breaks:

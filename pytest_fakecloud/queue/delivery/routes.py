@@ -54,10 +54,10 @@ class SplitUrl(NamedTuple):
 class Pattern:
     """Matches URLs by a wildcard, a regular expression or a function. Any prefix is longer."""
 
-    def __init__(self, wanted: object) -> None:
-        self.wanted = wanted
-        self.length = -1 if wanted == "*" else 0
-        self._asked = Question("url", wanted, TEXT)
+    def __init__(self, condition: object) -> None:
+        self.wanted = condition
+        self.length = -1 if condition == "*" else 0
+        self._asked = Question("url", condition, TEXT)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Pattern) and other.wanted == self.wanted
@@ -103,8 +103,8 @@ def scope_of(url: object) -> UrlScope:
             "'https://app.example.com/hook', one with * for anything, a pattern, a function of the "
             "URL, or '*' for all other destinations"
         )
-    rest = "" if split.rest == "/" else split.rest
-    return Prefix(split.origin, rest, len(split.origin) + len(rest))
+    path = "" if split.rest == "/" else split.rest
+    return Prefix(split.origin, path, len(split.origin) + len(path))
 
 
 @lru_cache(maxsize=1024)  # A test delivers to few URLs, but often.
@@ -306,13 +306,13 @@ class ForwardRoute(DestinationRoute):
 
     def _forwarded(self, delivery: Delivery) -> Delivery:
         published = urlsplit(delivery.url)
-        rest = split_wire(delivery.url).rest
+        target = split_wire(delivery.url).rest
         if self._is_prefix:
             prefix = split_text(named_url(str(self.prefix)) or str(self.prefix)).rest
-            rest = rest[len(prefix.rstrip("/")) :]
+            target = target[len(prefix.rstrip("/")) :]
         elif urlsplit(self._to).path:
             # Drop the published path, because a pattern has no prefix to replace.
-            rest = ""
+            target = ""
         headers = [
             pair for pair in delivery.headers if not pair[0].lower().startswith("x-forwarded-")
         ]
@@ -320,7 +320,7 @@ class ForwardRoute(DestinationRoute):
             ("X-Forwarded-Host", published.netloc.rpartition("@")[2]),
             ("X-Forwarded-Proto", published.scheme.lower()),
         ]
-        return delivery._replace(url=self._to + rest, headers=headers)
+        return delivery._replace(url=self._to + target, headers=headers)
 
 
 class PreparedRoute(DestinationRoute):
@@ -421,7 +421,7 @@ DELIVERIES = ItemFields(
         Shaped("a path without a query", "/hook", begins=("/",), never="[ ?#]"), optional=False
     ),
     headers=Field(HEADERS, optional=False),
-    json=Field(JSON, json_of(DeliveredRequest.json, lambda one: one.body)),
+    json=Field(JSON, json_of(DeliveredRequest.json, lambda request: request.body)),
 )
 """Fields of a delivery, by name."""
 Handler: TypeAlias = Callable[[DeliveredRequest], Any]

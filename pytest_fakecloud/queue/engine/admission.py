@@ -391,11 +391,11 @@ class Admission:
     def recall_admitted(self, key: FlowKey) -> None:
         """Return the messages of a key that have not started to its wait list."""
         recalled = [
-            self.pending[one]
-            for one in key.active
-            if one in self.pending and self.pending[one].state != "ACTIVE"
+            self.pending[message_id]
+            for message_id in key.active
+            if message_id in self.pending and self.pending[message_id].state != "ACTIVE"
         ]
-        for message in sorted(recalled, key=lambda one: one.number, reverse=True):
+        for message in sorted(recalled, key=lambda message: message.number, reverse=True):
             key.give_back(message.id)
             self.active.discard(message.id)
             message.due_us = None
@@ -421,7 +421,7 @@ class Admission:
             # Skip cancelled messages, which are not removed from their wait lists.
             while wait_list and wait_list[0] not in self.pending:
                 wait_list.popleft()
-        heads = [(self.messages[one[0]], one) for one in wait_lists if one]
+        heads = [(self.messages[wait_list[0]], wait_list) for wait_list in wait_lists if wait_list]
         if not heads:
             return None
         message, wait_list = min(heads, key=lambda head: head[0].number)
@@ -442,7 +442,7 @@ class Admission:
 
     def flow_record(self, key: FlowKey) -> dict[str, object]:
         """Return the key's record, which counts only the waiting messages that are not cancelled."""
-        waiting = sum(one in self.pending for one in key.waiting)
+        waiting = sum(message_id in self.pending for message_id in key.waiting)
         return key.record(self.clock.now_us()) | {"waitListSize": waiting}
 
     def flow_key(self, message: Message) -> FlowKey | None:
@@ -491,10 +491,10 @@ class Admission:
 
     def check_queues(self, names: Iterable[str]) -> None:
         """Raise ``QueueError`` (400 or 412) unless queues with these names may be created."""
-        wanted = set(names)
-        for name in wanted:
+        unique_names = set(names)
+        for name in unique_names:
             check_name(name, "queue name")
-        new = wanted - self.queues.keys()
+        new = unique_names - self.queues.keys()
         most = self.limits.queues
         if most is not None and new and len(self.queues) + len(new) > most:
             raise quota("maxQueues", most)
@@ -577,4 +577,4 @@ class Admission:
 
     def queue_lag(self, queue: OrderedQueue) -> int:
         """Return the number of unfinished messages in a queue. Parked messages are also active."""
-        return sum(one in self.pending for one in [*queue.active, *queue.waiting])
+        return sum(message_id in self.pending for message_id in [*queue.active, *queue.waiting])

@@ -1,77 +1,221 @@
-"""Bulk actions: the record of each request that changes all objects that match its filters.
+"""Bulk actions: requests that change all objects that match their filters.
 
-Source: the vendor's pages on bulk actions and its OpenAPI file. Decided here: an action is finished
-when its request is answered, so that its effects do not depend on threads, and ``async=true`` only
-adds its id to the response.
+Source: the vendor's pages on bulk actions and its OpenAPI file. A cancellation is in progress until it
+has cancelled all messages or runs that matched when it was accepted. A request with ``async=true`` is
+answered immediately. Any other request waits for the end, for a minute at most (429), and the action
+continues. The same filters again, while an action is in progress, return that action.
+
+Decided here: a cancellation takes the time of the setting ``bulk_action_time``, by default none, and
+cancels its objects evenly over this time. A request that waits for it does not move the clock, but
+completes it. All other bulk requests, whose responses list what they did, are complete when they are
+answered, and ``async=true`` only adds the id of the action to the response.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
-from ..model import DAY
+from ...core.timers import Timer
+from ..errors import QueueError, quota
+from ..model import DAY, MINUTE
+
+if TYPE_CHECKING:
+    from .publishing import Publisher
 
 Source = Literal["qstash", "workflow"]
 _KEPT_US = 7 * DAY
-"""How long an action can be read (vendor's page on bulk actions)."""
+"""How long an action can be read."""
+_LONGEST_WAIT_US = MINUTE
+"""How long a request that is not asynchronous waits for its action."""
+MOST_IN_PROGRESS = 1000
+"""Maximum number of actions in progress."""
 
 
 @dataclass(frozen=True)
 class BulkAction:
-    """A finished bulk action. ``filters`` are the values of its filters by name."""
+    """A bulk action. ``filters`` are the values of its filters by name.
+
+    ``remaining`` are the ids of the messages, or of the workflow runs, that it has not cancelled yet.
+    ``completed_us`` is None while it is in progress.
+    """
 
     id: str
     number: int
     kind: str
     source: Source
-    count: int
-    at_us: int
-    filters: dict[str, list[str]]
+    filters: Mapping[str, Sequence[str]]
+    total: int
+    created_us: int
+    remaining: tuple[str, ...] = ()
+    completed_us: int | None = None
+
+    @property
+    def state(self) -> str:
+        return "IN_PROGRESS" if self.completed_us is None else "FINISHED"
+
+    @property
+    def processed(self) -> int:
+        return self.total - len(self.remaining)
 
     def record(self) -> dict[str, Any]:
-        at_ms = self.at_us // 1000
-        return {
+        record = {
             "actionId": self.id,
             "kind": self.kind,
-            "state": "FINISHED",
-            "total": self.count,
-            "processed": self.count,
-            "createdAt": at_ms,
-            "completedAt": at_ms,
+            "state": self.state,
+            "total": self.total,
+            "processed": self.processed,
+            "createdAt": self.created_us // 1000,
             "filter": self.filters,
         }
+        if self.completed_us is not None:
+            record["completedAt"] = self.completed_us // 1000
+        return record
 
 
 class BulkActions:
     """The bulk actions of a queue, oldest first. The engine's lock must be held for every method."""
 
-    def __init__(self) -> None:
+    def __init__(self, engine: Publisher) -> None:
+        self._engine = engine
         self.by_id: dict[str, BulkAction] = {}
+        self.timers: dict[str, Timer] = {}
 
-    def add(
-        self,
-        action_id: str,
-        number: int,
-        kind: str,
-        source: Source,
-        count: int,
-        now_us: int,
-        pairs: Iterable[tuple[str, str]],
+    def record(
+        self, kind: str, source: Source, filters: Mapping[str, Sequence[str]], total: int
     ) -> BulkAction:
-        """Record an action. ``pairs`` are the filters of its request."""
-        filters: dict[str, list[str]] = {}
-        for name, value in pairs:
-            filters.setdefault(name, []).append(value)
-        action = BulkAction(action_id, number, kind, source, count, now_us, filters)
-        self.by_id[action_id] = action
-        return action
+        """Record an action that is complete."""
+        now = self._engine.clock.now_us()
+        return self._add(self._new(kind, source, filters, total, completed_us=now))
 
-    def recent(self, source: Source, now_us: int) -> list[BulkAction]:
+    def cancel(
+        self,
+        source: Source,
+        filters: Mapping[str, Sequence[str]],
+        ids: Sequence[str],
+        *,
+        asynchronous: bool,
+    ) -> BulkAction:
+        """Cancel messages or workflow runs, or return the action in progress with the same filters.
+
+        Raises ``QueueError``: 412 if too many actions are in progress, 429 if the request waits and
+        the action takes too long.
+        """
+        action = self._in_progress(source, filters)
+        if action is None:
+            if sum(other.completed_us is None for other in self.by_id.values()) >= MOST_IN_PROGRESS:
+                raise quota("maxBulkActions", MOST_IN_PROGRESS)
+            remaining = tuple(ids)
+            action = self._add(
+                self._new("cancel", source, filters, len(remaining), remaining=remaining)
+            )
+            action = self._proceed(action)
+        if asynchronous or action.completed_us is not None:
+            return action
+        end_us = action.created_us + self._duration_us
+        if end_us - self._engine.clock.now_us() > _LONGEST_WAIT_US:
+            raise QueueError(429, f"bulk action {action.id} is still in progress")
+        return self._proceed(action, end_us)
+
+    def recent(self, source: Source) -> list[BulkAction]:
         """Return the actions that can still be read, oldest first."""
+        oldest = self._engine.clock.now_us() - _KEPT_US
         return [
             action
             for action in self.by_id.values()
-            if action.source == source and now_us < action.at_us + _KEPT_US
+            if action.source == source and action.created_us > oldest
         ]
+
+    def unplan(self) -> None:
+        """Cancel the timers of all actions in progress."""
+        for timer in self.timers.values():
+            timer.cancel()
+        self.timers.clear()
+
+    def replan(self) -> None:
+        """Continue the actions in progress after the timers were stopped."""
+        for action in list(self.by_id.values()):
+            if action.completed_us is None:
+                self._proceed(action)
+
+    @property
+    def _duration_us(self) -> int:
+        return self._engine.settings.bulk_action_time_us
+
+    def _new(
+        self,
+        kind: str,
+        source: Source,
+        filters: Mapping[str, Sequence[str]],
+        total: int,
+        **state: Any,
+    ) -> BulkAction:
+        engine = self._engine
+        action_id, number = engine.new_id("bulk_"), engine.next_sequence()
+        now = engine.clock.now_us()
+        return BulkAction(action_id, number, kind, source, filters, total, now, **state)
+
+    def _add(self, action: BulkAction) -> BulkAction:
+        self.by_id[action.id] = action
+        return action
+
+    def _in_progress(
+        self, source: Source, filters: Mapping[str, Sequence[str]]
+    ) -> BulkAction | None:
+        """Return the action in progress with the same filters, in any order, or None."""
+        expected = _unordered(filters)
+        for action in self.by_id.values():
+            if (
+                action.completed_us is None
+                and action.source == source
+                and _unordered(action.filters) == expected
+            ):
+                return action
+        return None
+
+    def _proceed(self, action: BulkAction, until_us: int | None = None) -> BulkAction:
+        """Cancel what an action has to cancel until now or a later time, and plan the rest."""
+        now = self._engine.clock.now_us()
+        until_us = now if until_us is None else max(now, until_us)
+        processed = action.processed
+        while processed < action.total and self._due_us(action, processed) <= until_us:
+            self._cancel_one(action, action.remaining[processed - action.processed])
+            processed += 1
+        remaining = action.remaining[processed - action.processed :]
+        action = replace(action, remaining=remaining, completed_us=None if remaining else now)
+        timer = self.timers.pop(action.id, None)
+        if timer is not None:
+            timer.cancel()
+        if remaining and not self._engine.closed:
+            self.timers[action.id] = self._engine.clock.call_at(
+                self._due_us(action, processed),
+                partial(self._timer_fired, action.id),
+                lane=self._engine.own_lane,
+                label=f"bulk action {action.id}",
+            )
+        return self._add(action)
+
+    def _due_us(self, action: BulkAction, processed: int) -> int:
+        """Return when an action that has cancelled a number of objects cancels the next one."""
+        return action.created_us + self._duration_us * (processed + 1) // action.total
+
+    def _timer_fired(self, action_id: str, at_us: int) -> None:
+        with self._engine.lock:
+            self.timers.pop(action_id, None)
+            self._proceed(self.by_id[action_id])
+
+    def _cancel_one(self, action: BulkAction, id: str) -> None:
+        engine = self._engine
+        if action.source == "qstash":
+            engine.cancel_all([message for message in [engine.pending.get(id)] if message])
+            return
+        run = engine.workflow.runs.get(id)
+        # Do not cancel a later run with the same id.
+        if run is not None and run.live and run.number < action.number:
+            engine.workflow.cancel(run)
+
+
+def _unordered(filters: Mapping[str, Sequence[str]]) -> dict[str, set[str]]:
+    return {name: set(values) for name, values in filters.items()}

@@ -177,11 +177,11 @@ class Messages(Admission):
             queue.paused = True
             self.cancel_all(
                 [
-                    self.messages[one]
+                    self.messages[message_id]
                     # Include parked messages: a message that was in flight when an older queue of
                     # this name was deleted is in no other list.
-                    for one in [*queue.active, *queue.waiting, *queue.parked]
-                    if one in self.pending and self.messages[one].state != "ACTIVE"
+                    for message_id in [*queue.active, *queue.waiting, *queue.parked]
+                    if message_id in self.pending and self.messages[message_id].state != "ACTIVE"
                 ]
             )
             del self.queues[name]
@@ -250,7 +250,9 @@ class Messages(Admission):
             return message, True
         # A request over HTTP may be sent by the handler of any delivery in progress, or by none.
         # Return the message that is least likely to be part of a loop.
-        return min(self.under_way.values(), key=lambda one: (one.chain, one.depth)), False
+        return min(
+            self.under_way.values(), key=lambda message: (message.chain, message.depth)
+        ), False
 
     def endless_loop(self, message: Message, now: int) -> str | None:
         """Return a description of the endless loop that a due message is part of, or None.
@@ -313,13 +315,13 @@ class Messages(Admission):
     def message(self, message_id: str) -> Message:
         """Return a message that clients may still read; raise a 404 error otherwise."""
         with self.lock:
-            found = self.messages.get(self.task_ids(message_id)[0])
-            if found is None or found.state == "CANCELED":
+            message = self.messages.get(self.task_ids(message_id)[0])
+            if message is None or message.state == "CANCELED":
                 raise not_found("message", message_id)
-            end = found.finished_us
+            end = message.finished_us
             if end is not None and self.clock.now_us() > end + self.settings.message_grace_us:
                 raise not_found("message", message_id)
-            return found
+            return message
 
     def tasks(self, message_id: str) -> list[Message]:
         """Return a message's deliveries (v1 topics have several); raise a 404 error if unknown."""
@@ -327,7 +329,7 @@ class Messages(Admission):
             ids = self.groups_of_tasks.get(message_id)
             if ids is None:
                 return [self.message(message_id)]
-            return [self.messages[one] for one in ids]
+            return [self.messages[task_id] for task_id in ids]
 
     def cancel(self, message_id: str) -> int:
         """Cancel a message's deliveries and return their number; raise a 404 error at zero."""
@@ -339,7 +341,9 @@ class Messages(Admission):
     def cancel_pending(self, message_id: str) -> int:
         with self.lock:
             ids = self.task_ids(message_id)
-            return self.cancel_all([self.pending[one] for one in ids if one in self.pending])
+            return self.cancel_all(
+                [self.pending[task_id] for task_id in ids if task_id in self.pending]
+            )
 
     # -- dead letters; acquire the lock ------------------------------------------------------------
 
@@ -353,7 +357,7 @@ class Messages(Admission):
         """Return the messages of the dead letters that have not expired, oldest first."""
         with self.lock:
             self._drop_expired_letters()
-            return [self.messages[one] for one in self.dead_letters.values()]
+            return [self.messages[message_id] for message_id in self.dead_letters.values()]
 
     def dead_letter(self, dlq_id: str) -> Message:
         """Return a dead letter's message; raise a 404 error if it does not exist or has expired."""
@@ -388,7 +392,9 @@ class Messages(Admission):
 
     def delete_dead_letters(self, letters: Iterable[Message]) -> int:
         with self.lock:
-            return sum(self.dead_letters.pop(one.dlq_id or "", None) is not None for one in letters)
+            return sum(
+                self.dead_letters.pop(letter.dlq_id or "", None) is not None for letter in letters
+            )
 
     # -- forgetting --------------------------------------------------------------------------------
 
@@ -431,7 +437,7 @@ class Messages(Admission):
         # Check again after this time at the latest: a dead letter, for example, may be deleted.
         latest = now + max(self._span_us, SECOND)
         together = (message, *self.workflow.companions(message))
-        ends = [self._needed_until_us(one) for one in together]
+        ends = [self._needed_until_us(other) for other in together]
         needed_until = max(latest if end is None else end for end in ends)
         return min(needed_until, latest) if needed_until > now else None
 

@@ -80,7 +80,7 @@ class Quota:
         self.usage[length_us] = now // length_us, self._used(length_us, now) + 1
 
     def count_request(self, now: int) -> None:
-        """Count a publish request; raise a 429 error if the burst limit is exceeded."""
+        """Count a request to which the burst limit applies; raise a 429 error if it is exceeded."""
         limit = self._limits.burst
         if limit is not None:
             if self._used(SECOND, now) >= limit:
@@ -194,17 +194,19 @@ def deduplication_key(
     topic_name: str | None = None,
     *,
     by_endpoint: bool = False,
+    run: str = "",
 ) -> str | None:
     """Return the key that a duplicate has in common with the first message, or None.
 
-    With ``by_endpoint``, a deduplication id applies to each endpoint of a URL group separately.
+    With ``by_endpoint``, a deduplication id applies to each endpoint of a URL group separately. The
+    content of a message includes the workflow run that it is part of.
     """
     if settings.deduplication_id is not None:
         return f"id:{settings.deduplication_id}" + (f":{url}" if by_endpoint else "")
     if not settings.content_based_deduplication:
         return None
     headers = sorted(f"{name.lower()}:{value}" for name, value in settings.forward)
-    parts = (topic_name or "", url, settings.content_type or "", *headers, "")
+    parts = (topic_name or "", run, url, settings.content_type or "", *headers, "")
     content = "\0".join(parts).encode("utf-8", "surrogatepass") + body
     return f"content:{sha256(content).hexdigest()}"
 
@@ -222,7 +224,7 @@ class Publisher(Messages):
         self.url_groups = UrlGroups(weakly(self.new_id), self.limits)
         self.schedules = Schedules(weakref.proxy(self))
         self.workflow = WorkflowRuns(weakref.proxy(self))
-        self.bulk_actions = BulkActions()
+        self.bulk_actions = BulkActions(weakref.proxy(self))
 
     def publish(
         self,
@@ -235,20 +237,17 @@ class Publisher(Messages):
         queue_name: str | None = None,
         api: Api = "v2",
         schedule_only: bool = False,
-        counted: bool = True,
     ) -> Published:
         """Accept a publish request. If it has a cron expression, create a schedule.
 
         Raises ``QueueError``: 400 for a malformed request, 412 if a plan limit is exceeded, 413 for
-        a body that is too large, 429 if a rate limit is exceeded.
+        a body that is too large, 429 if the daily limit is exceeded.
         """
         with self.lock:
             now = self.clock.now_us()
             group = self.url_groups.find(destination) if self.url_groups.by_name else None
             defaults = None if group is None else group.headers
             settings = PublishSettings(**read_given(headers, query, defaults))
-            if counted and self.limits.burst is not None:
-                self.quota.count_request(now)
             if queue_name is not None:
                 settings = settings._replace(queue_name=queue_name)
                 if settings.cron is None and not schedule_only:
@@ -281,8 +280,8 @@ class Publisher(Messages):
         group = self.url_groups.find(schedule.destination)
         if group is not None:
             # Use the group's current default headers, as for any publish request to the group.
-            given = read_given(schedule.sent, defaults=group.headers)
-            settings = as_scheduled(PublishSettings(**given))
+            fields = read_given(schedule.sent, defaults=group.headers)
+            settings = as_scheduled(PublishSettings(**fields))
             settings = settings._replace(queue_name=schedule.settings.queue_name)
             self.quota.check(settings, schedule.body, self.clock.now_us())
         retries = self.quota.retries(settings.retries)
@@ -292,11 +291,13 @@ class Publisher(Messages):
             self._draft(settings, schedule.body, at_us, retries, sender, **origin, **target)
             for target in self._targets(schedule.destination, settings, group)
         ]
-        return [one.message_id for one in self._store(drafts, self.clock.now_us()).accepted]
+        return [
+            accepted.message_id for accepted in self._store(drafts, self.clock.now_us()).accepted
+        ]
 
     def _earlier_id(self, key: str | None, now: int) -> str | None:
-        expires, found = self.deduplicated.get(key or "", (0, None))
-        return found if expires > now else None
+        expires, earlier_id = self.deduplicated.get(key or "", (0, None))
+        return earlier_id if expires > now else None
 
     def _remember(self, key: str | None, given_id: str, now: int) -> None:
         if key is not None:
@@ -317,8 +318,8 @@ class Publisher(Messages):
         """
         if group is not None:
             return [
-                {"url": one.url, "topic_name": group.name, "endpoint_name": one.name}
-                for one in group.endpoints
+                {"url": endpoint.url, "topic_name": group.name, "endpoint_name": endpoint.name}
+                for endpoint in group.endpoints
             ]
         if not destination.partition("?")[0]:
             raise bad_request(errors.NO_DESTINATION)
@@ -345,20 +346,26 @@ class Publisher(Messages):
 
     def states_of_run(self, schedule: Schedule) -> dict[str, str]:
         """Return the states of the last run's messages that still exist, by public id."""
-        found = (self.messages[one] for one in schedule.last_ids if one in self.messages)
-        return {one.public_id: _RUN_STATES.get(one.state, "IN_PROGRESS") for one in found}
+        messages = (
+            self.messages[message_id]
+            for message_id in schedule.last_ids
+            if message_id in self.messages
+        )
+        return {
+            message.public_id: _RUN_STATES.get(message.state, "IN_PROGRESS") for message in messages
+        }
 
     def publish_callback(
         self, source: Message, kind: Kind, url: str, nested: HeaderPairs, body: bytes, at_us: int
     ) -> None:
         """Publish a callback about a message, with the settings nested in the message's headers."""
-        given = read_given(nested) if nested else {}
-        retries = self.quota.callback_retries(given.get("retries"), source.max_retries)
+        fields = read_given(nested) if nested else {}
+        retries = self.quota.callback_retries(fields.get("retries"), source.max_retries)
         redaction = source.settings.redaction
-        if "redaction" in given:
-            redaction = given["redaction"].with_other(redaction)
-        given |= {"content_type": "application/json", "retries": retries, "redaction": redaction}
-        settings = PublishSettings(**given)
+        if "redaction" in fields:
+            redaction = fields["redaction"].with_other(redaction)
+        fields |= {"content_type": "application/json", "retries": retries, "redaction": redaction}
+        settings = PublishSettings(**fields)
         self.quota.count_message(at_us)
         origin = {"url": url, "kind": kind, "source_id": source.id}
         draft = self._draft(settings, body, at_us, retries, source.caller_ip, **origin)
@@ -387,14 +394,14 @@ class Publisher(Messages):
         ``headers`` override the settings of the messages. If one is rejected (``QueueError`` as in
         ``publish()``), none is published and no letter is deleted.
         """
-        given = read_given(headers)
-        given.pop("content_type", None)
+        overrides = read_given(headers)
+        overrides.pop("content_type", None)
         drafts, letters = [], []
         with self.lock:
             now = self.clock.now_us()
             for message in messages:
                 letters.append(message.dlq_id)
-                settings = settings_to_republish(message.settings, given, message.max_retries)
+                settings = settings_to_republish(message.settings, overrides, message.max_retries)
                 draft = self._draft_again(message, settings, message.body, now)
                 draft.kind, draft.schedule_id = message.kind, message.schedule_id
                 draft.retry_of = message.id
@@ -459,8 +466,9 @@ class Publisher(Messages):
             if draft.queue_name is not None:
                 queue_names.add(draft.queue_name)
             if settings.deduplication_id is not None or settings.content_based_deduplication:
+                run = self.workflow.identity_of_run(settings) if settings.workflow else ""
                 key = deduplication_key(
-                    settings, draft.body, draft.url, draft.topic_name, by_endpoint=group
+                    settings, draft.body, draft.url, draft.topic_name, by_endpoint=group, run=run
                 )
             keys.append(key)
         if self.limits.daily_messages is not None:

@@ -64,8 +64,8 @@ class _Field(NamedTuple):
     def number(self, text: str) -> int | None:
         if text.upper() in self.names:
             return self.least + self.names.index(text.upper())
-        given = int(text) if text.isdecimal() and len(text) < 9 else -1
-        return given if self.least <= given <= self.most else None
+        value = int(text) if text.isdecimal() and len(text) < 9 else -1
+        return value if self.least <= value <= self.most else None
 
 
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
@@ -96,8 +96,8 @@ class Cron:
         if body.startswith("@"):
             expression = _ALIASES.get(body.lower())
             if expression is None:
-                known = ", ".join([*_ALIASES, "@every <duration>"])
-                raise self._bad(f"unknown name {body}, known are {known}")
+                names = ", ".join([*_ALIASES, "@every <duration>"])
+                raise self._bad(f"unknown name {body}, known are {names}")
             self.expression = expression
         else:
             fields = body.split()
@@ -158,14 +158,14 @@ class Cron:
         return instants[0], instants[1]
 
     def _split_zone(self, text: str) -> tuple[str, tzinfo]:
-        found = re.fullmatch(_ZONE, text)
-        if found is None:
+        match = re.fullmatch(_ZONE, text)
+        if match is None:
             return text, UTC
-        name = found.group(1)
+        name = match.group(1)
         if name.upper() == "UTC":
-            return found.group(2).strip(), UTC
+            return match.group(2).strip(), UTC
         try:
-            return found.group(2).strip(), _zone(name)
+            return match.group(2).strip(), _zone(name)
         except (KeyError, ValueError, OSError):
             raise self._bad(f"unknown time zone {name!r}") from None
 
@@ -183,15 +183,15 @@ class Cron:
         values: set[int] = set()
         unrestricted = False
         for piece in text.split(","):
-            found = re.fullmatch(_PIECE, piece)
-            span = None if found is None else _span(field, found)
-            if found is None or span is None:
+            match = re.fullmatch(_PIECE, piece)
+            span = None if match is None else _span(field, match)
+            if match is None or span is None:
                 raise self._bad(
                     f"Bad {field.name}: unexpected {piece!r} in field {index + 1}, expected numbers"
                     f" from {field.least} to {field.most}"
                 )
             values.update(span)
-            unrestricted = unrestricted or (found["all"] is not None and span.step == 1)
+            unrestricted = unrestricted or (match["all"] is not None and span.step == 1)
         return "*" if unrestricted else ",".join(map(str, sorted(values)))
 
     def _bad(self, why: str) -> Exception:

@@ -53,11 +53,11 @@ class UrlGroup:
 
     def all_with(self, *, url: object = None, name: object = None) -> list[Endpoint]:
         """Return the endpoints with the given URL or name, in order."""
-        found: dict[str, Endpoint] = {}
+        matching: dict[str, Endpoint] = {}
         for what, value in (("url", url), ("name", name)):
             if isinstance(value, str):
-                found |= self._by_key.get((what, value), {})
-        return sorted(found.values(), key=lambda one: one.number)
+                matching |= self._by_key.get((what, value), {})
+        return sorted(matching.values(), key=lambda endpoint: endpoint.number)
 
     def add(self, endpoint: Endpoint) -> None:
         endpoint.number = next(self._numbers)
@@ -102,10 +102,10 @@ class UrlGroups:
         self.by_name: dict[str, UrlGroup] = {}
 
     def find(self, name_or_id: str) -> UrlGroup | None:
-        found = self.by_name.get(name_or_id)
-        if found is None and name_or_id.startswith("tpc_"):
-            found = next((one for one in self.by_name.values() if one.id == name_or_id), None)
-        return found
+        group = self.by_name.get(name_or_id)
+        if group is None and name_or_id.startswith("tpc_"):
+            group = next((group for group in self.by_name.values() if group.id == name_or_id), None)
+        return group
 
     def get(self, name_or_id: str) -> UrlGroup:
         return existing(self.find(name_or_id), "topic", name_or_id)
@@ -116,13 +116,13 @@ class UrlGroups:
         Raises ``QueueError``: 400 for an invalid name, 412 if the plan's group limit is exceeded.
         """
         check_name(name, "topic name")
-        found = self.by_name.get(name)
-        if found is None:
+        group = self.by_name.get(name)
+        if group is None:
             if self._most is not None and len(self.by_name) >= self._most:
                 raise quota("maxTopics", self._most)
-            found = UrlGroup(self._new_id("tpc_"), name, now_us)
-            self.by_name[name] = found
-        return found
+            group = UrlGroup(self._new_id("tpc_"), name, now_us)
+            self.by_name[name] = group
+        return group
 
     def rename(self, group: UrlGroup, name: str, now_us: int) -> None:
         """Rename a group; raise a 400 error if the name is invalid or already in use."""
@@ -130,7 +130,9 @@ class UrlGroups:
         if name != group.name and name in self.by_name:
             raise bad_request(f"invalid topic name: {name!r} is already in use")
         # Rebuild the dict, so that the group keeps its position in listings.
-        self.by_name = {name if one is group else key: one for key, one in self.by_name.items()}
+        self.by_name = {
+            name if other is group else key: other for key, other in self.by_name.items()
+        }
         group.name = name
         group.updated_us = now_us
 
@@ -148,35 +150,35 @@ class UrlGroups:
         _check_endpoint(url, name)
         same = group.all_with(name=name) or group.all_with(url=url)
         if same:
-            found = same[0]
-            group.change(found, url, name if name is not None else found.name)
+            endpoint = same[0]
+            group.change(endpoint, url, name if name is not None else endpoint.name)
         else:
             if self._most_endpoints is not None and len(group.by_id) >= self._most_endpoints:
                 raise quota("maxEndpointsPerTopic", self._most_endpoints)
-            found = Endpoint(self._new_id("ept_"), url, name, by_id)
-            group.add(found)
+            endpoint = Endpoint(self._new_id("ept_"), url, name, by_id)
+            group.add(endpoint)
         group.updated_us = now_us
-        return found
+        return endpoint
 
-    def add_all(self, name: str, wanted: list[tuple[str, str | None]], now_us: int) -> UrlGroup:
+    def add_all(self, name: str, endpoints: list[tuple[str, str | None]], now_us: int) -> UrlGroup:
         """Add endpoints to a group, creating it if necessary. If one is rejected, none is added."""
-        for url, endpoint_name in wanted:
+        for url, endpoint_name in endpoints:
             _check_endpoint(url, endpoint_name)
         if self._most_endpoints is not None:
             # Check all endpoints by adding them to a copy first. With a limit, the copy is small.
-            known = self.by_name.get(name)
-            trial = UrlGroup("", name, 0) if known is None else known.copy()
-            for url, endpoint_name in wanted:
+            group = self.by_name.get(name)
+            trial = UrlGroup("", name, 0) if group is None else group.copy()
+            for url, endpoint_name in endpoints:
                 self.add(trial, url, endpoint_name, now_us)
         group = self.create(name, now_us)
-        for url, endpoint_name in wanted:
+        for url, endpoint_name in endpoints:
             self.add(group, url, endpoint_name, now_us)
         return group
 
     def remove_endpoints(
-        self, group: UrlGroup, wanted: Iterable[Mapping[str, Any]], now_us: int
+        self, group: UrlGroup, endpoints: Iterable[Mapping[str, Any]], now_us: int
     ) -> None:
-        for item in wanted:
+        for item in endpoints:
             for endpoint in group.all_with(url=item.get("url"), name=item.get("name")):
                 group.remove(endpoint)
         group.updated_us = now_us

@@ -266,17 +266,17 @@ def _messages(fake: Queue, page_query: PageQuery, *, kinds: Iterable[str]) -> Vi
     """
     engine = fake._engine
     with engine.lock:
-        every = [message for message in engine.messages.values() if message.kind in kinds]
+        messages = [message for message in engine.messages.values() if message.kind in kinds]
     # Release the lock: a search in all bodies may take long, and a row needs only its own message.
     page = page_of(
-        filter(_filter(page_query), every),
+        filter(_filter(page_query), messages),
         page_query,
         sort_key=lambda message: (-message.number,),
         show=_message_row,
         text=_text_of,
         facet=("state", lambda message: STATE_NAMES[message.state]),
     )
-    return page | {"total": len(every)}
+    return page | {"total": len(messages)}
 
 
 @_locked

@@ -132,8 +132,8 @@ def _callback_summary(call: Call) -> Summary | None:
         f"retried {report.get('retried')} of {report.get('maxRetries')}"
     )
     labels = {"body": "answered", "sourceBody": "published"}
-    shown = {name: report[name] for name in labels if report.get(name) not in (None, "")}
-    below = [f"{labels[name]} {shortened(_text(value), 120)}" for name, value in shown.items()]
+    fields = {name: report[name] for name in labels if report.get(name) not in (None, "")}
+    below = [f"{labels[name]} {shortened(_text(value), 120)}" for name, value in fields.items()]
     return Summary(what, "", below)
 
 

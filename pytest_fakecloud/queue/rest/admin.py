@@ -68,7 +68,7 @@ class AdministrationRoutes(RouteFamily):
             Route("POST", "/v2/flowControl/{key}/pin", "pin_flow", cls.pin_flow),
             Route("POST", "/v2/flowControl/{key}/unpin", "unpin_flow", cls.unpin_flow),
             Route("POST", "/v2/flowControl/{key}/resetRate", "reset_rate", cls.reset_rate),
-            Route("POST", "/v2/flowControl/{key}/reset", "reset_rate", cls.reset_rate),
+            Route("POST", "/v2/flowControl/{key}/reset", "reset_flow", cls.reset_flow),
             Route("GET", "/v2/globalParallelism", "global_parallelism", cls.global_parallelism),
         ]
 
@@ -84,7 +84,9 @@ class AdministrationRoutes(RouteFamily):
 
     def list_schedules(self, request: Request) -> object:
         engine = self.engine
-        return [records.schedule_record(engine, one) for one in engine.schedules.by_id]
+        return [
+            records.schedule_record(engine, schedule_id) for schedule_id in engine.schedules.by_id
+        ]
 
     def get_schedule(self, request: Request) -> object:
         return records.schedule_record(self.engine, request.segment("id"))
@@ -120,7 +122,7 @@ class AdministrationRoutes(RouteFamily):
         self.engine.set_queue_paused(_queue_name(request), request.route == "pause_queue")
 
     def list_groups(self, request: Request) -> object:
-        return [records.group_record(one) for one in self.engine.url_groups.by_name.values()]
+        return [records.group_record(group) for group in self.engine.url_groups.by_name.values()]
 
     def get_group(self, request: Request) -> object:
         return records.group_record(self.engine.url_groups.get(request.segment("name")))
@@ -142,22 +144,25 @@ class AdministrationRoutes(RouteFamily):
         group.updated_us = self.engine.clock.now_us()
 
     def add_endpoints(self, request: Request) -> None:
-        wanted = [
-            (as_wire(field_of(one, "endpoint", "url", str, required=True)), one.get("name") or None)
-            for one in endpoints_of(request)
+        endpoints = [
+            (
+                as_wire(field_of(endpoint, "endpoint", "url", str, required=True)),
+                endpoint.get("name") or None,
+            )
+            for endpoint in endpoints_of(request)
         ]
         now = self.engine.clock.now_us()
-        self.engine.url_groups.add_all(request.segment("name"), wanted, now)
+        self.engine.url_groups.add_all(request.segment("name"), endpoints, now)
 
     def remove_endpoints(self, request: Request) -> None:
-        wanted = endpoints_of(request)
-        for item in wanted:
+        endpoints = endpoints_of(request)
+        for item in endpoints:
             if item.get("url") is None and item.get("name") is None:
                 raise bad_request("invalid endpoint: pass url or name")
             if item.get("url") is not None:
                 item["url"] = as_wire(item["url"])
         group = self.engine.url_groups.get(request.segment("name"))
-        self.engine.url_groups.remove_endpoints(group, wanted, self.engine.clock.now_us())
+        self.engine.url_groups.remove_endpoints(group, endpoints, self.engine.clock.now_us())
 
     # -- flow control ------------------------------------------------------------------------------
 
@@ -210,6 +215,13 @@ class AdministrationRoutes(RouteFamily):
         key = self.engine.existing_flow_key(request.segment("key"))
         key.pinned_parallelism &= not flags["parallelism"]
         key.pinned_rate &= not flags["rate"]
+
+    def reset_flow(self, request: Request) -> None:
+        key = self.engine.existing_flow_key(request.segment("key"))
+        self.engine.recall_admitted(key)
+        # From now on, the deliveries in flight do not count (vendor's changelog).
+        key.active.clear()
+        self.reset_rate(request)
 
     def reset_rate(self, request: Request) -> None:
         engine = self.engine
@@ -269,16 +281,20 @@ class V1Routes(RouteFamily):
         if not result.accepted:
             topic = as_text(destination_of(request)[0])
             raise bad_request(f"invalid destination: topic {topic} has no endpoints")
-        shown = result.accepted[0].message_id
-        message = self.engine.messages.get(shown)
-        body: dict[str, object] = {"messageId": message.public_id if message else shown}
+        message_id = result.accepted[0].message_id
+        message = self.engine.messages.get(message_id)
+        body: dict[str, object] = {"messageId": message.public_id if message else message_id}
         if result.duplicate:
             return Answer(body | {"deduplicated": True}, 202)
         return Answer(body, 201)
 
     def list_endpoints(self, request: Request) -> object:
         groups = self.engine.url_groups.by_name.values()
-        return [records.endpoint_record(group, one) for group in groups for one in group.endpoints]
+        return [
+            records.endpoint_record(group, endpoint)
+            for group in groups
+            for endpoint in group.endpoints
+        ]
 
     def create_endpoint(self, request: Request) -> object:
         body = json_object(request, required=True)
@@ -311,7 +327,7 @@ class V1Routes(RouteFamily):
         return OK
 
     def list_topics(self, request: Request) -> object:
-        return [records.topic_record(one) for one in self.engine.url_groups.by_name.values()]
+        return [records.topic_record(group) for group in self.engine.url_groups.by_name.values()]
 
     def create_topic(self, request: Request) -> object:
         name = check_name(_text(json_object(request, required=True), "name"), "topic name")

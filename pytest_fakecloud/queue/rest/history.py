@@ -6,15 +6,18 @@ as the end of the run). The ``workflowRuns`` parameter of a listing is a list of
 as ``<id>@<created, Unix ms>``, or ``true`` for all runs. A trigger returns 200, also for a
 duplicate, and a batch of triggers 201, as in the vendor's OpenAPI file. A run that is started by a
 trigger without a failure callback calls the failure function at its own URL if it fails. The sources
-disagree about the response of ``POST /v2/notify/{run}/{event}``: it is a list, with 201, as for an
-event without a run and as the JavaScript client expects.
+disagree about the response of ``POST /v2/notify/{run}/{event}``: it is one object, as in the vendor's
+OpenAPI file and a comment in the JavaScript client, whose types say that it is a list. If the run does
+not wait yet, the object has no waiter and an empty id. A run that waits for an event in several branches
+is notified in all of them, and the object is about the first. The vendor documents a 400 for an event
+id with other characters than those of names.
 
 Source of ``/v2/workflows/dlq``: the official clients' code and the vendor's documentation. Decided
 here: ``resume`` and ``restart`` create a new run and remove the dead letter. Settings in the request
 replace those of the old run, also for later steps. The sources disagree about the type of
-``workflowCreatedAt`` in their responses: it is a string, as in the types of the JavaScript client,
-but a number in the response to a trigger. ``DELETE .../callback/<id>`` cancels a pending failure
-callback, or deletes the dead letter of a failed one.
+``workflowCreatedAt`` in their responses: it is a number of milliseconds, as everywhere else, although
+the types of the JavaScript client say that it is a string. ``DELETE .../callback/<id>`` cancels a
+pending failure callback, or deletes the dead letter of a failed one.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from ..wire.headers import read_given
 from ..wire.values import (
     as_text,
     as_wire,
+    check_name,
     encoded,
     first_setting,
     header_map,
@@ -49,11 +53,13 @@ from .routes import (
     accepted_record,
     bulk_pairs,
     caller_of,
+    cancelled_record,
     destination_of,
     error_item,
     has_id_field,
     json_array,
     json_object,
+    lists_ids,
     query_of,
     recorded_action,
     split_async,
@@ -99,30 +105,29 @@ class HistoryRoutes(RouteFamily):
         chosen = records.read_filters(
             query_of(request), frozenset({"count", "cursor", "state"}), 1000, states=_ACTION_STATES
         )
-        actions = self._actions(request)
-        if "FINISHED" not in chosen.fields.get("state", ["FINISHED"]):
-            actions = []
-        shown, cursor = records.page(
+        states = chosen.fields.get("state", _ACTION_STATES)
+        actions = [action for action in self._actions(request) if action.state in states]
+        rows, cursor = records.page(
             actions, lambda action: action.number, chosen, latest_first=True
         )
-        return {"bulkActions": [action.record() for action in shown]} | without_none(cursor=cursor)
+        return {"bulkActions": [action.record() for action in rows]} | without_none(cursor=cursor)
 
     def get_bulk_action(self, request: Request) -> object:
-        wanted = request.segment("id")
-        action = next((one for one in self._actions(request) if one.id == wanted), None)
+        action_id = request.segment("id")
+        action = next((action for action in self._actions(request) if action.id == action_id), None)
         if action is None:
             raise QueueError(404, "Bulk action not found")
         return action.record()
 
     def _actions(self, request: Request) -> list[BulkAction]:
         source: Source = "workflow" if "workflow" in (request.route or "") else "qstash"
-        return self.engine.bulk_actions.recent(source, self.engine.clock.now_us())
+        return self.engine.bulk_actions.recent(source)
 
     def list_dead_letters(self, request: Request) -> object:
         chosen = records.read_filters(query_of(request), records.FOR_DEAD_LETTERS)
         letters, cursor = self.engine.select_dead_letters(chosen)
-        shown = [records.dead_letter_record(self.engine, letter) for letter in letters]
-        return {"messages": shown} | without_none(cursor=cursor)
+        messages = [records.dead_letter_record(self.engine, letter) for letter in letters]
+        return {"messages": messages} | without_none(cursor=cursor)
 
     def get_dead_letter(self, request: Request) -> object:
         return records.dead_letter_record(
@@ -148,27 +153,27 @@ class HistoryRoutes(RouteFamily):
 
     def retry_dead_letters(self, request: Request) -> Answer:
         pairs, asynchronous = split_async(bulk_pairs(request, "dlqIds", keep_empty=True))
-        letters, cursor = self._chosen_letters(request, pairs, known=True)
+        letters, cursor = self._chosen_letters(request, pairs, must_exist=True)
         accepted = self.engine.retry_dead_letters(letters, request.headers.pairs)
-        responses = [accepted_record(one) for one in accepted]
+        responses = [accepted_record(message) for message in accepted]
         action = recorded_action(
             self.engine, "retry", "qstash", len(letters), pairs, asynchronous=asynchronous
         )
         return Answer({"cursor": cursor or "", "responses": responses} | action, 201)
 
     def _chosen_letters(
-        self, request: Request, pairs: list[tuple[str, str]], *, known: bool = False
+        self, request: Request, pairs: list[tuple[str, str]], *, must_exist: bool = False
     ) -> tuple[list[Message], str | None]:
         """Return a page of the dead letters that a bulk request selects, and the next cursor.
 
-        With ``known``, raise a 404 error if ids are given and none of them exists.
+        With ``must_exist``, raise a 404 error if ids are given and none of them exists.
         """
         chosen = records.read_filters(pairs, records.FOR_DEAD_LETTERS)
         if chosen.empty and has_id_field(request, "dlqIds"):
             return [], None
         letters, cursor = self.engine.select_dead_letters(chosen)
         ids = chosen.fields.get("dlqIds") or chosen.fields.get("dlqId")
-        if known and ids and not letters:
+        if must_exist and ids and not letters:
             raise not_found("dlq message", ", ".join(ids))
         return letters, cursor
 
@@ -176,13 +181,15 @@ class HistoryRoutes(RouteFamily):
         chosen = records.read_filters(query_of(request), records.FOR_LOGS, most=_MAX_LOGS)
         entries, cursor = self.engine.log_page(chosen, _MAX_LOGS)
         messages, no_answer = self.engine.messages, self.engine.settings.no_answer_status
-        found = [records.log_record(one, messages[one.message_id], no_answer) for one in entries]
-        logs = {"logs": found} if request.route == "list_logs" else {}
-        return logs | {"events": found} | without_none(cursor=cursor)
+        events = [
+            records.log_record(entry, messages[entry.message_id], no_answer) for entry in entries
+        ]
+        logs = {"logs": events} if request.route == "list_logs" else {}
+        return logs | {"events": events} | without_none(cursor=cursor)
 
 
 def _created(run: WorkflowRun) -> dict[str, object]:
-    return {"workflowRunId": run.id, "workflowCreatedAt": str(run.created_ms)}
+    return {"workflowRunId": run.id, "workflowCreatedAt": run.created_ms}
 
 
 def _url_parts(run: WorkflowRun) -> SplitResult:
@@ -215,6 +222,10 @@ _RUN_FIELDS: dict[str, Callable[[WorkflowRun], tuple[str, ...]]] = {
     "flowControlKey": lambda run: (run.settings.flow.key,) if run.settings.flow else (),
 }
 _FILTERS = frozenset({*_RUN_FIELDS, "count", "cursor", "fromDate", "toDate"})
+
+
+def _event_id(request: Request) -> str:
+    return check_name(request.segment("event"), "event id")
 
 
 def _to_failure_function(url: str, run_id: str) -> HeaderList:
@@ -251,7 +262,7 @@ class WorkflowRoutes(RouteFamily):
             Route("POST", "/v2/batch/trigger", "trigger_workflows", cls.trigger_many),
             Route("POST", "/v2/wait/{event}", "wait_for_event", cls.wait),
             Route("POST", "/v2/notify/{event}", "notify_event", cls.notify),
-            Route("POST", "/v2/notify/{run}/{event}", "notify_event", cls.notify),
+            Route("POST", "/v2/notify/{run}/{event}", "notify_event", cls.notify_run),
             Route("GET", "/v2/waiters/{event}", "list_waiters", cls.waiters),
             Route(_METHODS, HOOKS + "{user}/{run}/{event}", "workflow_webhook", cls.webhook),
             Route("POST", f"{dlq}/resume", "resume_workflow_runs", cls.start_again),
@@ -280,7 +291,7 @@ class WorkflowRoutes(RouteFamily):
 
     def cancel_runs(self, request: Request) -> object:
         pairs, asynchronous = split_async(bulk_pairs(request, "workflowRunIds"))
-        given = pairs
+        sent = pairs
         exact = any(
             name == "workflowUrlExactMatch" and read_flag(value, name) for name, value in pairs
         )
@@ -288,13 +299,18 @@ class WorkflowRoutes(RouteFamily):
         narrowed = any(name in _RUN_FIELDS for name, _ in pairs)
         if not narrowed and has_id_field(request, "workflowRunIds"):
             return {"cancelled": 0}
-        found, cursor = self._select(pairs, only_live=True, url_prefix=not exact)
-        for run in found:
-            self.runs.cancel(run)
-        action = recorded_action(
-            self.engine, "cancel", "workflow", len(found), given, asynchronous=asynchronous
+        runs, cursor = self._select(pairs, only_live=True, url_prefix=not exact)
+        filters = records.filters_by_name(sent)
+        if lists_ids(filters):
+            for run in runs:
+                self.runs.cancel(run)
+            return {"cancelled": len(runs)} | without_none(cursor=cursor)
+        ids = [run.id for run in runs]
+        action = self.engine.bulk_actions.cancel(
+            "workflow", filters, ids, asynchronous=asynchronous
         )
-        return {"cancelled": len(found)} | action | without_none(cursor=cursor)
+        cancelled = cancelled_record(action, asynchronous=asynchronous)
+        return cancelled | without_none(cursor=cursor)
 
     def list_runs(self, request: Request) -> object:
         pairs = []
@@ -303,8 +319,8 @@ class WorkflowRoutes(RouteFamily):
                 raise bad_request(f"invalid groupBy: {value!r}, expected workflowRunId")
             if value and name not in ("groupBy", "trimBody") and (name, value) != _ALL_RUNS:
                 pairs.append((name, value))
-        found, cursor = self._select(pairs, latest_first=True, default=10)
-        return {"runs": [run_record(self.engine, run) for run in found]} | without_none(
+        runs, cursor = self._select(pairs, latest_first=True, default=10)
+        return {"runs": [run_record(self.engine, run) for run in runs]} | without_none(
             cursor=cursor
         )
 
@@ -335,9 +351,9 @@ class WorkflowRoutes(RouteFamily):
 
         self.engine.sweep()
         # A run that was restarted under its old id is newer than its position in the dict.
-        found = sorted(filter(matches, self.runs.runs.values()), key=lambda run: run.number)
+        runs = sorted(filter(matches, self.runs.runs.values()), key=lambda run: run.number)
         return records.page(
-            found, lambda run: run.number, chosen, latest_first=latest_first, default=default
+            runs, lambda run: run.number, chosen, latest_first=latest_first, default=default
         )
 
     def trigger(self, request: Request) -> object:
@@ -350,12 +366,12 @@ class WorkflowRoutes(RouteFamily):
 
     def _trigger_item(self, item: Any, request: Request) -> object:
         try:
-            given = item if isinstance(item, dict) else {}
-            target = given.get("url") or given.get("destination") or ""
-            headers = given.get("headers") or {}
+            fields = item if isinstance(item, dict) else {}
+            target = fields.get("url") or fields.get("destination") or ""
+            headers = fields.get("headers") or {}
             if not isinstance(target, str) or not isinstance(headers, dict):
                 raise bad_request("invalid batch item: expected an object with a url")
-            body = given.get("body")
+            body = fields.get("body")
             if body is not None and not isinstance(body, str):
                 body = json.dumps(body)
             data = (body or "").encode("utf-8", "surrogatepass")
@@ -398,20 +414,20 @@ class WorkflowRoutes(RouteFamily):
         return record | ({"deduplicated": True} if accepted.deduplicated else {})
 
     def wait(self, request: Request) -> object:
-        asked = json_object(request, required=True)
-        waiter = self.runs.wait_for_event(
-            request.segment("event"), asked, list(request.headers.pairs)
-        )
+        wait = json_object(request, required=True)
+        waiter = self.runs.wait_for_event(_event_id(request), wait, list(request.headers.pairs))
         return {"messageId": waiter.message_id}
 
     def notify(self, request: Request) -> Answer:
-        run_id = request.segment("run") if "run" in request.params else None
-        woken = self.runs.notify(request.segment("event"), request.body, run_id)
-        return Answer(woken, 201)
+        return Answer(self.runs.notify(_event_id(request), request.body), 201)
+
+    def notify_run(self, request: Request) -> Answer:
+        notified = self.runs.notify_run(request.segment("run"), _event_id(request), request.body)
+        return Answer(notified, 201)
 
     def waiters(self, request: Request) -> object:
-        found = self.runs.waiters_for(request.segment("event"))
-        return [self.runs.waiter_record(one) for one in found]
+        waiters = self.runs.waiters_for(_event_id(request))
+        return [self.runs.waiter_record(waiter) for waiter in waiters]
 
     def webhook(self, request: Request) -> object:
         event = {
@@ -423,15 +439,15 @@ class WorkflowRoutes(RouteFamily):
             "url": request.target,
         }
         run_id = request.segment("run")
-        self.runs.notify(request.segment("event"), json.dumps(event).encode(), run_id)
+        self.runs.notify_run(run_id, request.segment("event"), json.dumps(event).encode())
         return {}
 
     # -- dead letters of runs ----------------------------------------------------------------------
 
     def list_dead_letters(self, request: Request) -> object:
         letters, cursor = self._letters(query_of(request), request)
-        shown = [records.dead_letter_record(self.engine, letter) for letter in letters]
-        return {"messages": shown} | without_none(cursor=cursor)
+        messages = [records.dead_letter_record(self.engine, letter) for letter in letters]
+        return {"messages": messages} | without_none(cursor=cursor)
 
     def get_dead_letter(self, request: Request) -> object:
         return records.dead_letter_record(self.engine, self._letter(request.segment("id")))
@@ -473,7 +489,7 @@ class WorkflowRoutes(RouteFamily):
     def start_again(self, request: Request) -> object:
         resumes = request.route == "resume_workflow_runs"
         start = self.runs.resume if resumes else self.runs.restart
-        given = read_given(
+        overrides = read_given(
             pair
             for pair in request.headers.pairs
             if (unprefixed(pair[0]) or "").startswith(_OVERRIDES)
@@ -495,7 +511,7 @@ class WorkflowRoutes(RouteFamily):
                 self.runs.first_message(letter)
         runs = []
         for letter in letters:
-            runs.append(start(letter, given))
+            runs.append(start(letter, overrides))
             engine.delete_dead_letters([letter])
         if single:
             return _created(runs[0])
@@ -515,8 +531,8 @@ class WorkflowRoutes(RouteFamily):
     def _letters(
         self, pairs: list[tuple[str, str]], request: Request
     ) -> tuple[list[Message], str | None]:
-        kept = [pair for pair in pairs if pair[1] and pair[0] != "source"]
-        chosen = records.read_filters(kept, records.FOR_DEAD_LETTERS)
+        filters = [pair for pair in pairs if pair[1] and pair[0] != "source"]
+        chosen = records.read_filters(filters, records.FOR_DEAD_LETTERS)
         if chosen.empty and has_id_field(request, "dlqIds"):
             return [], None
         chosen.fields["source"] = ["workflow"]

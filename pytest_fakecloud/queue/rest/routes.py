@@ -22,7 +22,7 @@ from ...core.timers import finished
 from ...http.app import App, Route
 from ...http.messages import Answer, Request, bearer_token, json_value, same
 from .. import errors
-from ..engine.bulk_actions import Source
+from ..engine.bulk_actions import BulkAction, Source
 from ..engine.engine import Engine
 from ..engine.publishing import Accepted, Published
 from ..errors import QueueError, bad_request, not_found
@@ -81,6 +81,20 @@ def _locked(family: type[RouteFamily], route: Route) -> Route:
     return route._replace(endpoint=endpoint)
 
 
+def _limited(route: Route) -> Route:
+    """Return a route whose requests count towards the burst limit, if it applies to them."""
+    if route.name in errors.WITHOUT_BURST_LIMIT:
+        return route
+
+    def endpoint(app: QueueApp, request: Request) -> object:
+        if app.engine.limits.burst is not None:
+            with app.engine.lock:
+                app.engine.quota.count_request(app.engine.clock.now_us())
+        return route.endpoint(app, request)
+
+    return route._replace(endpoint=endpoint)
+
+
 def _read_json(body: bytes, what: str) -> Any:
     try:
         return check_nesting(json_value(body), MAX_NESTING)
@@ -114,7 +128,7 @@ def destination_of(request: Request) -> tuple[str, list[tuple[str, str]]]:
     tail = request.params["destination"]
     if "?" not in request.target:
         return tail, []
-    kept: list[str] = []
+    parts: list[str] = []
     settings: list[tuple[str, str]] = []
     for part in request.query_string.split("&"):
         key, _, value = part.partition("=")
@@ -122,8 +136,8 @@ def destination_of(request: Request) -> tuple[str, list[tuple[str, str]]]:
         if lower.startswith("upstash-"):
             settings.append((lower, as_wire(unquote(value.replace("+", " ")))))
         elif lower != "qstash_token":
-            kept.append(part)
-    return tail + ("?" + "&".join(kept) if kept else ""), settings
+            parts.append(part)
+    return tail + ("?" + "&".join(parts) if parts else ""), settings
 
 
 def field_of(
@@ -173,10 +187,10 @@ def bulk_object(request: Request, ids: str) -> dict[str, Any]:
     value = _read_json(text, "body") if text else {}
     if isinstance(value, dict):
         return value
-    given = value if isinstance(value, list) else [value]
-    if not all(isinstance(one, str) and re.match(_ID, one) for one in given):
+    values = value if isinstance(value, list) else [value]
+    if not all(isinstance(value, str) and re.match(_ID, value) for value in values):
         raise bad_request(f"invalid body: expected a JSON object, or only {ids}")
-    return {ids: given}
+    return {ids: values}
 
 
 def bulk_pairs(request: Request, ids: str, *, keep_empty: bool = False) -> list[tuple[str, str]]:
@@ -188,8 +202,8 @@ def bulk_pairs(request: Request, ids: str, *, keep_empty: bool = False) -> list[
     """
     if request.path.endswith("/"):
         raise not_found(_IDENTIFIED[ids], "with an empty id")
-    given = [pair for pair in query_of(request) if keep_empty or pair[1]]
-    return given + records.pairs_of(bulk_object(request, ids))
+    filters = [pair for pair in query_of(request) if keep_empty or pair[1]]
+    return filters + records.pairs_of(bulk_object(request, ids))
 
 
 def has_id_field(request: Request, ids: str) -> bool:
@@ -201,8 +215,13 @@ def has_id_field(request: Request, ids: str) -> bool:
 
 def split_async(pairs: list[tuple[str, str]]) -> tuple[list[tuple[str, str]], bool]:
     """Return the filters of a bulk request without ``async``, and whether it is asynchronous."""
-    given = [read_flag(value, name) for name, value in pairs if name == "async"]
-    return [pair for pair in pairs if pair[0] != "async"], any(given)
+    flags = [read_flag(value, name) for name, value in pairs if name == "async"]
+    return [pair for pair in pairs if pair[0] != "async"], any(flags)
+
+
+def lists_ids(filters: Mapping[str, Sequence[str]]) -> bool:
+    """Return whether a bulk request lists ids, so that its other filters are ignored."""
+    return any(name in _IDENTIFIED for name in filters)
 
 
 def recorded_action(
@@ -218,18 +237,22 @@ def recorded_action(
 
     A request that lists ids is no bulk action.
     """
-    filters = [pair for pair in pairs if pair[0] not in ("count", "cursor", "order")]
-    if any(name in _IDENTIFIED for name, _ in filters):
+    filters = records.filters_by_name(pairs)
+    if lists_ids(filters):
         return {}
-    action_id, number = engine.new_id("bulk_"), engine.next_sequence()
-    now = engine.clock.now_us()
-    engine.bulk_actions.add(action_id, number, kind, source, count, now, filters)
-    return {"actionId": action_id} if asynchronous else {}
+    action = engine.bulk_actions.record(kind, source, filters, count)
+    return {"actionId": action.id} if asynchronous else {}
 
 
-def accepted_record(one: Accepted) -> dict[str, object]:
-    answer: dict[str, object] = {"messageId": one.message_id, "url": as_text(one.url)}
-    if one.deduplicated:
+def cancelled_record(action: BulkAction, *, asynchronous: bool) -> dict[str, object]:
+    """Return the response to a cancellation by filters, with its id if it is asynchronous."""
+    record: dict[str, object] = {"cancelled": action.total}
+    return record | {"actionId": action.id} if asynchronous else record
+
+
+def accepted_record(accepted: Accepted) -> dict[str, object]:
+    answer: dict[str, object] = {"messageId": accepted.message_id, "url": as_text(accepted.url)}
+    if accepted.deduplicated:
         answer["deduplicated"] = True
     return answer
 
@@ -240,13 +263,13 @@ def error_item(error: QueueError) -> dict[str, object]:
 
 def endpoints_of(request: Request) -> list[dict[str, Any]]:
     """Return the endpoints in a body; raise a 400 error unless they are a list of objects."""
-    found = json_object(request).get("endpoints")
-    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+    endpoints = json_object(request).get("endpoints")
+    if not isinstance(endpoints, list) or not all(isinstance(item, dict) for item in endpoints):
         raise bad_request("invalid body: endpoints must be an array of objects")
-    for item in found:
+    for item in endpoints:
         field_of(item, "endpoint", "url", str)
         field_of(item, "endpoint", "name", str)
-    return found
+    return endpoints
 
 
 def read_batch_item(item: Any) -> tuple[str, HeaderList, bytes, str | None]:
@@ -305,14 +328,19 @@ class QueueApp(App):
 
     @classmethod
     def routes(cls) -> list[Route]:
+        families = (_locked(family, route) for family in cls.families for route in family.routes())
+        return [_limited(route) for route in (*families, *cls._own_routes())]
+
+    @classmethod
+    def _own_routes(cls) -> list[Route]:
         return [
-            *(_locked(family, route) for family in cls.families for route in family.routes()),
             Route("POST", "/v2/publish/{destination*}", "publish", cls.publish),
             Route("POST", "/v2/enqueue/{queue}/{destination*}", "enqueue", cls.enqueue),
             Route("POST", "/v2/batch", "batch", cls.batch),
             Route("DELETE", "/v2/messages", "cancel_messages", cls.cancel_messages),
             Route("GET", "/v2/messages/{id}", "get_message", cls.get_message),
             Route("DELETE", "/v2/messages/{id}", "cancel_message", cls.cancel_message),
+            Route("POST", "/v2/messages/{id}/retry", "retry_message", cls.retry_message),
             *(
                 Route("POST", f"{base}/{{destination*}}", "create_schedule", cls.create_schedule)
                 for base in SCHEDULES
@@ -329,16 +357,16 @@ class QueueApp(App):
     def authenticate(self, request: Request) -> object:
         if request.path.startswith(HOOKS):
             return None
-        given = bearer_token(request.fields.get("authorization"))
-        if given is None:
-            given = request.query("qstash_token")
-        if same(given, self.token):
-            return given
-        if not same(given, self.read_only_token):
+        token = bearer_token(request.fields.get("authorization"))
+        if token is None:
+            token = request.query("qstash_token")
+        if same(token, self.token):
+            return token
+        if not same(token, self.read_only_token):
             raise errors.unauthorized()
         if request.method not in ("GET", "HEAD") or request.route in _CHANGING:
             raise errors.read_only()
-        return given
+        return token
 
     def wrong_method(self, request: Request, allowed: frozenset[str]) -> Answer:
         # Respond with plain text, unlike for all other errors (observed).
@@ -365,7 +393,7 @@ class QueueApp(App):
             again = {"deduplicated": True} if result.duplicate else {}
             return Answer({"scheduleId": result.schedule_id, **again}, status)
         if result.group:
-            body: object = [accepted_record(one) for one in result.accepted]
+            body: object = [accepted_record(accepted) for accepted in result.accepted]
         else:
             body = accepted_record(result.accepted[0])
         limited = self.engine.limits.daily_messages is not None
@@ -388,7 +416,6 @@ class QueueApp(App):
         items = json_array(request)
         # Hold the lock for the whole batch, so that no run can finish between two items.
         with self.engine.lock:
-            self.engine.quota.count_request(self.engine.clock.now_us())
             self.engine.workflow.check_steps(map(_headers_of, items))
             answers = [
                 self._batch_item(item, number, request) for number, item in enumerate(items, 1)
@@ -399,12 +426,7 @@ class QueueApp(App):
         try:
             destination, headers, body, queue = read_batch_item(item)
             result = self.engine.publish(
-                destination,
-                headers,
-                body,
-                caller_ip=caller_of(request),
-                queue_name=queue,
-                counted=False,
+                destination, headers, body, caller_ip=caller_of(request), queue_name=queue
             )
         except QueueError as error:
             run_id = _run_id_of(item)
@@ -420,30 +442,39 @@ class QueueApp(App):
     def cancel_message(self, request: Request) -> Answer:
         return Answer({"cancelled": self.engine.cancel(request.segment("id"))}, 202)
 
+    def retry_message(self, request: Request) -> object:
+        self.engine.retry_now(request.segment("id"))
+        return {}
+
     def cancel_messages(self, request: Request) -> Answer:
         pairs, asynchronous = split_async(bulk_pairs(request, "messageIds", keep_empty=True))
         chosen = records.read_filters(pairs, records.FOR_MESSAGES, most=2**62)
         if chosen.empty and has_id_field(request, "messageIds"):
             return Answer({"cancelled": 0}, 202)
         with self.engine.lock:
-            found = [
+            # The service ignores the deprecated count.
+            messages = [
                 message
                 for message in self._candidates(chosen)
                 if chosen.matches(message, message.created_us, {})
             ]
-            # The service ignores the deprecated count.
-            count = self.engine.cancel_all(found)
-            action = recorded_action(
-                self.engine, "cancel", "qstash", count, pairs, asynchronous=asynchronous
+            filters = records.filters_by_name(pairs)
+            if lists_ids(filters):
+                return Answer({"cancelled": self.engine.cancel_all(messages)}, 202)
+            ids = [message.id for message in messages]
+            action = self.engine.bulk_actions.cancel(
+                "qstash", filters, ids, asynchronous=asynchronous
             )
-        return Answer({"cancelled": count} | action, 202)
+        return Answer(cancelled_record(action, asynchronous=asynchronous), 202)
 
     def _candidates(self, chosen: records.Filters) -> list[Message]:
         ids = chosen.fields.get("messageIds") or chosen.fields.get("messageId")
         pending = self.engine.pending
         if ids is None:
             return list(pending.values())
-        tasks = dict.fromkeys(task for one in ids for task in self.engine.task_ids(one))
+        tasks = dict.fromkeys(
+            task for message_id in ids for task in self.engine.task_ids(message_id)
+        )
         return [pending[task] for task in tasks if task in pending]
 
     def chat(self, request: Request) -> Answer:
@@ -478,10 +509,10 @@ def _run_id_of(item: Any) -> str | None:
     headers = item.get("headers") if isinstance(item, dict) else None
     if not isinstance(headers, dict):
         return None
-    found = first_setting(headers.items(), "workflow-runid")
-    if isinstance(found, list):
-        found = found[0] if found else None
-    return _shown(found) if found else None
+    run_id = first_setting(headers.items(), "workflow-runid")
+    if isinstance(run_id, list):
+        run_id = run_id[0] if run_id else None
+    return _shown(run_id) if run_id else None
 
 
 def _shown(value: object) -> str:

@@ -122,8 +122,8 @@ def _collected(
         for prefix, (setting, new_prefix) in _NESTED.items():
             if own.startswith(prefix):
                 # Keep upper case in the rest of the name, which ``own`` has lost.
-                rest = name.partition("-")[2][len(prefix) :]
-                nested.setdefault(setting, []).append((new_prefix + rest, value))
+                suffix = name.partition("-")[2][len(prefix) :]
+                nested.setdefault(setting, []).append((new_prefix + suffix, value))
                 break
     return settings, nested, others
 
@@ -169,11 +169,11 @@ def read_given(
 
 
 def settings_to_republish(
-    settings: PublishSettings, given: dict[str, Any], max_retries: int | None = None
+    settings: PublishSettings, overrides: dict[str, Any], max_retries: int | None = None
 ) -> PublishSettings:
-    """Return the settings for publishing a message again, overridden by ``given``.
+    """Return the settings for publishing a message again, overridden by ``overrides``.
 
-    Delay and deduplication are dropped unless ``given`` contains them. ``max_retries`` applies if
+    Delay and deduplication are dropped unless ``overrides`` contain them. ``max_retries`` applies if
     neither contains a number of retries. A forwarded header replaces the headers of the same name.
     """
     plain = settings._replace(
@@ -184,11 +184,11 @@ def settings_to_republish(
         retries=max_retries if settings.retries is None else settings.retries,
     )
     merged = {
-        name: overridden(getattr(plain, name), given[name])
+        name: overridden(getattr(plain, name), overrides[name])
         for name in ("forward", "callback_headers", "failure_callback_headers")
-        if given.get(name)
+        if overrides.get(name)
     }
-    return plain._replace(**{**given, **merged})
+    return plain._replace(**{**overrides, **merged})
 
 
 LLM_URL = "https://qstash.upstash.io/llm/v1/chat/completions"

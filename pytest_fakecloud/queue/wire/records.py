@@ -76,8 +76,8 @@ def _body(name: str, body: bytes, redaction: Redaction) -> Record:
 def _nested_headers(headers: HeaderPairs, redaction: Redaction) -> dict[str, list[str]]:
     """Return the nested settings of a callback as the API represents them, without prefixes."""
     own_redaction = read_redaction(first(headers, "Upstash-Redact-Fields") or "")
-    shown = shown_settings(headers, redaction.with_other(own_redaction))
-    own = ((name.removeprefix("Upstash-"), value) for name, value in shown)
+    pairs = shown_settings(headers, redaction.with_other(own_redaction))
+    own = ((name.removeprefix("Upstash-"), value) for name, value in pairs)
     return header_map((re.sub(r"(?i)\Aforward-", "", name), value) for name, value in own)
 
 
@@ -236,8 +236,9 @@ def group_record(group: UrlGroup) -> Record:
         "createdAt": ms(group.created_us),
         "updatedAt": ms(group.updated_us),
         "endpoints": [
-            {"url": as_text(one.url)} | ({"name": one.name} if one.name is not None else {})
-            for one in group.endpoints
+            {"url": as_text(endpoint.url)}
+            | ({"name": endpoint.name} if endpoint.name is not None else {})
+            for endpoint in group.endpoints
         ],
     } | ({"headers": header_map(group.headers)} if group.headers else {})
 
@@ -252,7 +253,7 @@ def topic_record(group: UrlGroup) -> Record:
     return {
         "topicId": group.id,
         "name": group.name,
-        "endpoints": [endpoint_record(group, one) for one in group.endpoints],
+        "endpoints": [endpoint_record(group, endpoint) for endpoint in group.endpoints],
     }
 
 
@@ -368,13 +369,14 @@ class Filters:
     def accept(self, values: Callable[[str], Sequence[str]]) -> bool:
         """Return whether each field has one of its wanted values; ``values`` returns its values."""
         return all(
-            any(value in wanted for value in values(name)) for name, wanted in self.fields.items()
+            any(value in expected for value in values(name))
+            for name, expected in self.fields.items()
         )
 
 
 def read_filters(
     pairs: Iterable[tuple[str, str]],
-    known: frozenset[str],
+    names: frozenset[str],
     most: int = 100,
     *,
     states: Sequence[str] = _STATES,
@@ -382,9 +384,9 @@ def read_filters(
     """Parse query pairs; raise a 400 error if malformed. ``states`` are those to filter by."""
     filters = Filters()
     for name, value in pairs:
-        if name not in known:
+        if name not in names:
             raise bad_request(
-                f"unknown filter {name!r}, expected one of {', '.join(sorted(known))}"
+                f"unknown filter {name!r}, expected one of {', '.join(sorted(names))}"
             )
         if name == "cursor":
             filters.cursor = value or None
@@ -400,13 +402,13 @@ def read_filters(
             # Include the whole millisecond, because times are in microseconds.
             filters.to_us = read_integer(value, "toDate") * 1000 + 999
         else:
-            values = [value] if name in _WHOLE else [one.strip() for one in value.split(",")]
+            values = [value] if name in _WHOLE else [part.strip() for part in value.split(",")]
             if name == "state":
                 values = _read_states(values, states)
             elif name == "responseStatus":
-                values = [str(read_integer(one, "responseStatus")) for one in values]
+                values = [str(read_integer(status, "responseStatus")) for status in values]
             # An empty value matches nothing, so that a bulk request does not cancel everything.
-            filters.fields.setdefault(name, []).extend(one for one in values if one)
+            filters.fields.setdefault(name, []).extend(part for part in values if part)
     for name in _IDS:
         if ids := filters.fields.get(name):
             filters.fields = {name: ids}
@@ -414,28 +416,38 @@ def read_filters(
     return filters
 
 
-def _read_states(values: list[str], known: Sequence[str]) -> list[str]:
-    found: list[str] = []
+def filters_by_name(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return the filters of a bulk request as the API represents them, without the page."""
+    filters: dict[str, list[str]] = {}
+    for name, value in pairs:
+        if name not in _PAGING:
+            values = [value] if name in _WHOLE else [part.strip() for part in value.split(",")]
+            filters.setdefault(name, []).extend(values)
+    return filters
+
+
+def _read_states(values: list[str], states: Sequence[str]) -> list[str]:
+    selected: list[str] = []
     for value in values:
         state = re.sub("CANCELLED$", "CANCELED", value)
-        if state not in known:
-            raise bad_request(f"invalid state: {value!r}, expected one of {', '.join(known)}")
-        found += _IN_PROGRESS if state == "IN_PROGRESS" and known is _STATES else [state]
-    return found
+        if state not in states:
+            raise bad_request(f"invalid state: {value!r}, expected one of {', '.join(states)}")
+        selected += _IN_PROGRESS if state == "IN_PROGRESS" and states is _STATES else [state]
+    return selected
 
 
 def pairs_of(body: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the filters in a JSON body as pairs; raise a 400 error for other types of values."""
     pairs: list[tuple[str, str]] = []
     for name, value in body.items():
-        for one in value if isinstance(value, list) else [value]:
-            if one is None:
+        for item in value if isinstance(value, list) else [value]:
+            if item is None:
                 continue
-            if name == "async" and isinstance(one, bool):
-                one = "true" if one else "false"
-            if isinstance(one, bool) or not isinstance(one, str | int):
-                raise bad_request(f"invalid {name}: expected a string or a number, got {one!r}")
-            pairs.append((name, str(one)))
+            if name == "async" and isinstance(item, bool):
+                item = "true" if item else "false"
+            if isinstance(item, bool) or not isinstance(item, str | int):
+                raise bad_request(f"invalid {name}: expected a string or a number, got {item!r}")
+            pairs.append((name, str(item)))
     return pairs
 
 
@@ -456,16 +468,16 @@ def page(
     after = None if filters.cursor is None else read_cursor(filters.cursor)
     ordered = reversed(rows) if backwards else iter(rows)
     count = filters.count or default
-    found: list[T] = []
+    page_rows: list[T] = []
     for row in ordered:
         at = number(row)
         if after is not None and (at >= after if backwards else at <= after):
             continue
-        if len(found) == count:
-            plain = f"row-{number(found[-1])}".encode()
-            return found, base64.urlsafe_b64encode(plain).decode("ascii").rstrip("=")
-        found.append(row)
-    return found, None
+        if len(page_rows) == count:
+            plain = f"row-{number(page_rows[-1])}".encode()
+            return page_rows, base64.urlsafe_b64encode(plain).decode("ascii").rstrip("=")
+        page_rows.append(row)
+    return page_rows, None
 
 
 def read_cursor(text: str) -> int:

@@ -130,10 +130,10 @@ def json_headers(headers: Mapping[str, Any]) -> HeaderList:
 
 def header_map(headers: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """Return headers as the API represents them, with lists of values by canonical name."""
-    found: dict[str, list[str]] = {}
+    values_by_name: dict[str, list[str]] = {}
     for name, value in headers:
-        found.setdefault(canonical(name), []).append(as_text(value))
-    return found
+        values_by_name.setdefault(canonical(name), []).append(as_text(value))
+    return values_by_name
 
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -234,20 +234,20 @@ def read_flow(key: str, value: str | None) -> FlowSettings:
     for part in (value or "").split(","):
         if not part.strip():
             continue
-        name, equals, given = (piece.strip() for piece in part.partition("="))
+        name, equals, limit = (piece.strip() for piece in part.partition("="))
         lower = name.lower()
         if not equals or lower not in ("parallelism", "rate", "period"):
             raise _without_limit(part)
         if lower == "period":
-            seconds = f"{given}s" if given.isdecimal() else given
+            seconds = f"{limit}s" if limit.isdecimal() else limit
             numbers[lower] = read_duration(seconds, "flow control period")
             if not 0 < numbers[lower] <= LONGEST_PERIOD_US:
                 raise bad_request(
-                    f"invalid flow control period: {given!r}, it must be longer than 0s and at"
+                    f"invalid flow control period: {limit!r}, it must be longer than 0s and at"
                     " most 7d"
                 )
         else:
-            numbers[lower] = read_integer(given, f"flow control {lower}", least=1)
+            numbers[lower] = read_integer(limit, f"flow control {lower}", least=1)
     if value is not None and not numbers.keys() & {"parallelism", "rate"}:
         raise _without_limit(value)
     return FlowSettings(
@@ -280,20 +280,20 @@ _FORWARDED = r"(?:(?:failure-)?callback-)*forward-(.+)"
 def read_redaction(text: str) -> Redaction:
     """Parse a comma-separated list of ``body``, ``header`` and ``header[Name]``."""
     body = False
-    every = False
+    all_headers = False
     names: set[str] = set()
     for part in (piece.strip() for piece in text.split(",")):
         if part.lower() == "body":
             body = True
         elif part.lower() in ("header", "headers"):
-            every = True
-        elif found := re.match(_ONE_HEADER, part):
-            names.add(found.group(1).strip().lower())
+            all_headers = True
+        elif match := re.match(_ONE_HEADER, part):
+            names.add(match.group(1).strip().lower())
         elif part:
             raise bad_request(
                 f"invalid redact field: {quoted(part)}, expected body, header or header[<name>]"
             )
-    return Redaction(body=body, all_headers=every, headers=frozenset(names))
+    return Redaction(body=body, all_headers=all_headers, headers=frozenset(names))
 
 
 def hidden(value: object) -> str:
@@ -317,7 +317,7 @@ def shown_json(value: object, redaction: Redaction) -> object:
 def shown_headers(headers: Iterable[tuple[str, str]], redaction: Redaction) -> dict[str, list[str]]:
     """Return headers of a delivery or of its response as the API represents them."""
     return {
-        name: [hidden(one) for one in values] if redaction.hides_header(name) else values
+        name: [hidden(value) for value in values] if redaction.hides_header(name) else values
         for name, values in header_map(headers).items()
     }
 
@@ -332,7 +332,7 @@ def shown_json_headers(headers: object, redaction: Redaction) -> object:
             shown[name] = values
         else:
             shown[name] = (
-                [hidden(one) for one in values] if isinstance(values, list) else hidden(values)
+                [hidden(value) for value in values] if isinstance(values, list) else hidden(values)
             )
     return shown
 
@@ -356,10 +356,27 @@ SOURCE_SPELLINGS: Mapping[str, tuple[str, ...]] = {
 }
 """Names of the fields with the message's id, by value of the ``source_id`` setting."""
 _CREATED_AT = "Upstash-Workflow-CreatedAt"
+_STEP_CONFIG = "Upstash-Workflow-Step-Config"
+_REPEATED = ("Retry-Delay", "Flow-Control-Key", "Flow-Control-Value", "Signature")
+"""Headers of the queue that a client may have copied from a delivery, without their prefix. They are
+never forwarded, because the next delivery may have none of its own.
+"""
+
+
+def flow_text(flow: FlowSettings) -> str:
+    """Return flow-control limits as the service writes them, with the period in whole seconds."""
+    limits = without_none(parallelism=flow.parallelism, rate=flow.rate)
+    # A shorter period is shown as one second.
+    limits["period"] = -(-flow.period_us // SECOND)
+    return ",".join(f"{name}={limit}" for name, limit in limits.items())
 
 
 def delivery_of(message: Message, body: bytes, *, prefix: str, region: str) -> Delivery:
-    """Return the unsigned delivery of a message. ``prefix`` begins the queue's own headers."""
+    """Return the unsigned delivery of a message. ``prefix`` begins the queue's own headers.
+
+    ``Retries`` is the number of retries so far, as ``Retried``. The limit is ``Max-Retries`` (source:
+    the JavaScript workflow client, whose earlier versions read the limit from ``Retries``).
+    """
     settings = message.settings
     own = _workflow_headers(message) if settings.workflow else []
     if settings.content_type is not None:
@@ -367,6 +384,8 @@ def delivery_of(message: Message, body: bytes, *, prefix: str, region: str) -> D
     own += [
         (f"{prefix}-Message-Id", message.public_id),
         (f"{prefix}-Retried", str(message.retried)),
+        (f"{prefix}-Retries", str(message.retried)),
+        (f"{prefix}-Max-Retries", str(message.max_retries)),
         (f"{prefix}-Caller-Ip", message.caller_ip),
         (f"{prefix}-Region", region),
     ]
@@ -374,10 +393,16 @@ def delivery_of(message: Message, body: bytes, *, prefix: str, region: str) -> D
         own.append((f"{prefix}-Topic-Name", message.topic_name))
     if message.schedule_id is not None:
         own.append((f"{prefix}-Schedule-Id", message.schedule_id))
+    if settings.retry_delay is not None:
+        own.append((f"{prefix}-Retry-Delay", as_wire(settings.retry_delay)))
+    if settings.flow is not None:
+        own.append((f"{prefix}-Flow-Control-Key", as_wire(settings.flow.key)))
+        own.append((f"{prefix}-Flow-Control-Value", flow_text(settings.flow)))
     headers = list(settings.forward)
     if headers:
         # Drop headers that a workflow has copied from its own delivery, such as the signature.
-        taken = {name.lower() for name, _ in own} | {f"{prefix}-signature".lower()}
+        taken = {name.lower() for name, _ in own}
+        taken |= {f"{prefix}-{name}".lower() for name in _REPEATED}
         headers = [pair for pair in headers if pair[0].lower() not in taken]
     if not headers or first(headers, "User-Agent") is None:
         headers.append(("User-Agent", "Upstash-QStash"))
@@ -392,12 +417,22 @@ def delivery_of(message: Message, body: bytes, *, prefix: str, region: str) -> D
     )
 
 
+def features_of(settings: PublishSettings) -> set[str]:
+    """Return the names in the ``Upstash-Feature-Set`` header, in lower case."""
+    names = (first(settings.workflow, "Upstash-Feature-Set") or "").lower().split(",")
+    return {name.strip() for name in names} - {""}
+
+
 def _workflow_headers(message: Message) -> HeaderList:
     """Return a message's workflow headers with the start of its run in Unix milliseconds.
 
-    Source: the JavaScript client, which reads the header from every delivery.
+    A message with the feature ``WF_StepConfig`` has the settings of a single step, which a header
+    marks. Source: the JavaScript client, which reads both headers from every delivery.
     """
     headers, part = list(message.settings.workflow), message.workflow
+    headers = [pair for pair in headers if pair[0].lower() != _STEP_CONFIG.lower()]
+    if "wf_stepconfig" in features_of(message.settings):
+        headers.append((_STEP_CONFIG, "true"))
     if part is not None and part.created_ms is not None:
         # Replace a value that the client has copied from a delivery, perhaps of another run.
         headers = [pair for pair in headers if pair[0].lower() != _CREATED_AT.lower()]

@@ -168,16 +168,16 @@ class RetryDelay:
         raise self._bad(f"unexpected {token!r}")
 
     def _call(self, name: str) -> _Node:
-        wanted, function = _FUNCTIONS[name]
+        arity, function = _FUNCTIONS[name]
         self._expect("(")
         arguments = [self._sum()]
         while self._peek() == ",":
             self._take()
             arguments.append(self._sum())
         self._expect(")")
-        if wanted is not None and len(arguments) != wanted:
-            raise self._bad(f"{name} takes {counted(wanted, 'argument')}, got {len(arguments)}")
-        if wanted is None and len(arguments) == 1:
+        if arity is not None and len(arguments) != arity:
+            raise self._bad(f"{name} takes {counted(arity, 'argument')}, got {len(arguments)}")
+        if arity is None and len(arguments) == 1:
             return arguments[0]
         return lambda retried: function(*(argument(retried) for argument in arguments))
 
@@ -266,9 +266,9 @@ def next_wait(
     expression: str | None, retried: int, headers: HeaderPairs, now_us: int
 ) -> tuple[int, str]:
     """Return the wait before the next retry in microseconds, and its reason. ``retried`` starts at 0."""
-    asked = asked_wait(headers, now_us)
-    if asked is not None:
-        return asked
+    requested = asked_wait(headers, now_us)
+    if requested is not None:
+        return requested
     if expression is not None:
         try:
             return RetryDelay(expression).wait_us(retried), f"retry delay {expression}"

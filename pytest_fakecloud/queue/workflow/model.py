@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _RAW_CALLS = frozenset({"tocallback", "fromcallback", "failurecall"})
 """Call types of messages that are delivered as published, without the list of steps."""
+_STEP_CONFIGS = frozenset({"stepconfig", "discovery"})
+"""Call types of requests for the settings of a step. The second is the name in older clients."""
 _CALLBACK_STATES = {
     "DELIVERED": "CALLBACK_SUCCESS",
     "FAILED": "CALLBACK_FAIL",
@@ -71,10 +73,10 @@ class RunStep(NamedTuple):
 def read_step(body: bytes) -> dict[str, Any]:
     """Return the step in a message's body as a dict, which is empty if the body is not a step."""
     try:
-        found = read_json(body)
+        step = read_json(body)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) and "stepType" in found else {}
+    return step if isinstance(step, dict) and "stepType" in step else {}
 
 
 class Invoker(NamedTuple):
@@ -121,6 +123,8 @@ class WorkflowRun:
         """The number of steps, including those that have not been delivered yet."""
         self.context_bytes = 0
         """The size of the first body and of all steps."""
+        self.is_configured = False
+        """Whether its last step is a request for the settings of a step, which must follow."""
         self.number = 0
         """Position in the order in which runs were created."""
         self.former: WorkflowRun | None = None
@@ -136,7 +140,7 @@ class WorkflowRun:
         return self.created_us // 1000
 
     def position(self, message_id: str) -> int | None:
-        return next((i for i, one in enumerate(self.steps) if one.message_id == message_id), None)
+        return next((i for i, step in enumerate(self.steps) if step.message_id == message_id), None)
 
     def reopen(self, failed: str, retry: str) -> None:
         """Accept steps again, with a retry in place of the failed message and its dead letter."""
@@ -204,10 +208,12 @@ def is_step(message: Message) -> bool:
     return call_type_of(message) not in _RAW_CALLS
 
 
-def features_of(settings: PublishSettings) -> set[str]:
-    """Return the names in the ``Upstash-Feature-Set`` header, in lower case."""
-    names = (first(settings.workflow, "Upstash-Feature-Set") or "").lower().split(",")
-    return {name.strip() for name in names} - {""}
+def is_step_config(message: Message) -> bool:
+    """Return whether a message only asks to be delivered with the settings of a step.
+
+    Its delivery executes the step, but the message itself is none.
+    """
+    return call_type_of(message) in _STEP_CONFIGS
 
 
 def response_fields(message: Message) -> dict[str, object]:
@@ -272,9 +278,9 @@ def _groups(engine: Publisher, run: WorkflowRun) -> list[Record]:
         else:
             groups.append({"type": "parallel" if parallel else "sequential", "steps": [record]})
     following = [
-        _pending_step(engine.messages[one])
-        for one in run.message_ids
-        if one in engine.messages and _is_pending(engine.messages[one], run, shown)
+        _pending_step(engine.messages[message_id])
+        for message_id in run.message_ids
+        if message_id in engine.messages and _is_pending(engine.messages[message_id], run, shown)
     ]
     if following:
         groups.append({"type": "next", "steps": following})
@@ -285,21 +291,23 @@ def _calls(engine: Publisher, run: WorkflowRun) -> dict[str, Message]:
     """Return the messages that make the HTTP requests of a run's call steps, by the step's id."""
     # A resumed run begins with steps of the run that it continues, which made their requests.
     messages = [engine.messages.get(step.message_id) for step in run.steps]
-    earlier = [one.workflow.run_id for one in messages if one is not None and one.workflow]
-    found: dict[str, Message] = {}
+    earlier = [
+        message.workflow.run_id for message in messages if message is not None and message.workflow
+    ]
+    calls: dict[str, Message] = {}
     for run_id in dict.fromkeys([run.id, *reversed(earlier)]):
-        made = engine.workflow.runs.get(run_id)
-        for message_id in () if made is None else made.message_ids:
+        calling_run = engine.workflow.runs.get(run_id)
+        for message_id in () if calling_run is None else calling_run.message_ids:
             message = engine.messages.get(message_id)
             if message is not None and call_type_of(message) == "tocallback":
                 step_id = first(message.settings.callback_headers, _CALL_STEP_ID)
-                found.setdefault(str(step_id), message)
-    return found
+                calls.setdefault(str(step_id), message)
+    return calls
 
 
 def _is_pending(message: Message, run: WorkflowRun, shown: set[str]) -> bool:
     """Return whether a message belongs to the group of messages that are still to be delivered."""
-    if run.state == "RUN_SUCCESS":
+    if run.state == "RUN_SUCCESS" or is_step_config(message):
         return False
     if message.id in shown:
         # Show the message until the steps that its delivery will trigger are in the list.
@@ -340,8 +348,8 @@ def _step(
 
 def _concurrent(read: Record) -> int:
     # Accept a value of any type, because the client chooses the step's JSON.
-    given = read.get("concurrent")
-    return given if isinstance(given, int) and given > 1 else 1
+    concurrent = read.get("concurrent")
+    return concurrent if isinstance(concurrent, int) and concurrent > 1 else 1
 
 
 def _call_request(message: Message) -> Record:

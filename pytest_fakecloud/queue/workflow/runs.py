@@ -11,24 +11,32 @@ run. A run that is started with ``Upstash-Workflow-Invoke: true`` has an invoker
 waits for its result. When the run ends, the result is published as a step of the invoker. A new run
 may continue or repeat a failed one.
 
-Source: the official clients' code (Python 2.0, JavaScript 1.3) and the vendor's documentation.
+Source: the official clients' code (Python 2.0, JavaScript 1.3) and the vendor's documentation. A
+client that wants to execute a step with its own flow control and retries publishes a request for the
+settings of the step (call type ``stepConfig``), whose delivery has these settings and the list of
+steps so far. Messages with the feature ``WF_StepConfig`` have their own settings, and those of the
+trigger where they have none; flow control counts as one setting. Any other step has the settings of
+the trigger.
+
 Decided here: a list larger than the plan's message size is left out if the client can fetch it
-(``LazyFetch``). A step of an unknown run is rejected with 400, and a step of a finished run
-together with its whole batch. Callbacks about a cancelled run are dropped. The failure callback of
-a dead-lettered step is the run's failure callback. Messages inherit settings from the trigger of
-their run (``WF_TriggerOnConfig``), and always its redaction. A trigger fails without retries, with a
-dead letter and a failure callback, if its URL answers with a 2xx but does not serve a workflow
-(``WF_DetectTrigger``): the response lacks ``Upstash-Workflow-Sdk-Version``, and the run neither
-ended nor published, waited for or invoked anything. Later steps are not checked. A step with which
-its run exceeds a limit of the service (1,000 steps, 100 MB of input and results) is rejected with
-429 and fails the run. A parallel step counts once. A run at a depth of 100 cannot invoke another:
-the request is rejected with 429.
+(``LazyFetch``). A step of an unknown run is rejected with 400, and a step of a finished run together
+with its whole batch. Callbacks about a cancelled run are dropped. The failure callback of a
+dead-lettered step is the run's failure callback. The settings of the trigger apply to messages with
+``WF_TriggerOnConfig`` only, its redaction to all. A callback's own settings win, and so do those of a
+retry of a dead letter. A request for the settings of a step that repeats the last one is a duplicate,
+and any other such request that follows another is rejected with 400. A trigger fails without retries,
+with a dead letter and a failure callback, if its URL answers with a 2xx but does not serve a workflow
+(``WF_DetectTrigger``): the response lacks ``Upstash-Workflow-Sdk-Version``, and the run neither ended
+nor published, waited for or invoked anything. Later steps are not checked. A step with which its run
+exceeds a limit of the service (1,000 steps, 100 MB of input and results) is rejected with 429 and
+fails the run. A parallel step counts once. A run at a depth of 100 cannot invoke another: the request
+is rejected with 429.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import errors
@@ -51,6 +59,7 @@ from ..wire.values import (
     as_text,
     as_wire,
     encoded,
+    features_of,
     first_setting,
     header_map,
     json_headers,
@@ -68,8 +77,8 @@ from .model import (
     WorkflowRun,
     call_type_of,
     callback_state,
-    features_of,
     is_step,
+    is_step_config,
     read_step,
     response_fields,
 )
@@ -87,6 +96,8 @@ _DEFAULT_TIMEOUT_US = 7 * DAY
 _DELAYS = ("delay", "not-before", "notbefore")
 _INHERITED = ("retry_delay", "failure_callback", "flow")
 """Settings that a message takes from its run's trigger unless it has its own."""
+_OF_TRIGGER = ("retry_delay", "flow")
+"""Those of them that a step without ``WF_StepConfig`` always takes, as it takes the retries."""
 
 
 class WorkflowRuns:
@@ -131,6 +142,8 @@ class WorkflowRuns:
             raise _already_finished(former)
         if run is None:
             raise bad_request(f"workflow run {as_text(part.run_id)} not found")
+        if run.is_configured and is_step_config(message) and message.retry_of is None:
+            raise bad_request(errors.STEP_CONFIGURED)
         self._join(run, message)
         message.workflow = part._replace(created_ms=run.created_ms, number=run.number)
         return None
@@ -154,18 +167,26 @@ class WorkflowRuns:
         elif message.kind == "message" and not run.live:
             raise _already_finished(run)
         elif is_step(message):
+            run.is_configured = is_step_config(message)
             run.step_count += _counts(message)
-            run.context_bytes += len(message.body)
+            run.context_bytes += _context_size(message)
         run.message_ids.append(message.id)
         redaction = message.settings.redaction.with_other(run.settings.redaction)
         message.settings = own = message.settings._replace(redaction=redaction)
-        if "wf_triggeronconfig" in features_of(own):
+        features = features_of(own)
+        if "wf_triggeronconfig" in features:
             source = self._engine.messages.get(message.source_id or "")
-            takes_retries = own.retries is None or _has_default_retries(message, source)
-            message.settings = inherited_settings(message, run.settings, retries=takes_retries)
+            is_plain = is_step(message) and message.kind == "message" and failed is None
+            own_first = not is_plain or "wf_stepconfig" in features
+            takes_retries = (
+                not own_first or own.retries is None or _has_default_retries(message, source)
+            )
+            message.settings = inherited_settings(
+                message, run.settings, own_first=own_first, retries=takes_retries
+            )
             if takes_retries:
-                given = run.settings.retries
-                message.max_retries = self._engine.settings.retries if given is None else given
+                retries = run.settings.retries
+                message.max_retries = self._engine.settings.retries if retries is None else retries
 
     def check_steps(self, requests: Iterable[HeaderList]) -> None:
         """Raise ``QueueError`` (400) if one of these requests cannot be part of its run.
@@ -191,13 +212,16 @@ class WorkflowRuns:
         run = self._find_run_of(message)
         if run is None or not is_step(message):
             return message.body
+        if is_step_config(message):
+            # Never leave the list out, because the list that clients can fetch lacks this message.
+            return _listed(run.steps)
         position = run.position(message.id)
         if position is None:
             # The first delivery of a timeout message makes the timeout the result.
             self._drop_wait(message.id)
             run.steps.append(RunStep(message.id, message.body, at_us))
             position = len(run.steps) - 1
-        listed = json.dumps([step.raw() for step in run.steps[: position + 1]]).encode()
+        listed = _listed(run.steps[: position + 1])
         lazy = "lazyfetch" in features_of(message.settings)
         return b"" if lazy and len(listed) > self._engine.limits.message_size else listed
 
@@ -205,7 +229,7 @@ class WorkflowRuns:
         run = self._find_run_of(message)
         if run is None:
             return {}
-        fields: dict[str, object] = {"workflowRunId": run.id, "workflowCreatedAt": run.created_ms}
+        fields: dict[str, object] = {**_identity(run)}
         if "initialbody" in features_of(message.settings) and run.steps:
             fields["sourceBody"] = encoded(run.steps[0].body)
         return fields
@@ -219,8 +243,8 @@ class WorkflowRuns:
         return {"failureCallbackInfo": info, "failureFunctionState": info["state"]}
 
     def failure_callback(self, run: WorkflowRun | None) -> Message | None:
-        found = None if run is None else run.failure_message_id
-        return None if found is None else self._engine.messages.get(found)
+        message_id = None if run is None else run.failure_message_id
+        return None if message_id is None else self._engine.messages.get(message_id)
 
     def finished(self, message: Message, at_us: int) -> None:
         """Fail the run if this message is one of its steps and has been dead-lettered."""
@@ -248,7 +272,7 @@ class WorkflowRuns:
             or "wf_detecttrigger" not in features_of(message.settings)
             or first(outcome.headers, SDK_VERSION) is not None
             or run.message_ids[-1] != message.id
-            or any(one.invoker and one.invoker.run_id == run.id for one in self.runs.values())
+            or any(other.invoker and other.invoker.run_id == run.id for other in self.runs.values())
         ):
             return outcome
         url, run_id, status = as_text(message.url), as_text(run.id), outcome.status
@@ -284,11 +308,20 @@ class WorkflowRuns:
             return errors.exceeds_limit("bytes of input and results", MOST_CONTEXT)
         return None
 
+    def identity_of_run(self, settings: PublishSettings) -> str:
+        """Return a string that only messages of the same run in progress share; empty for any other."""
+        run = self.runs.get(first(settings.workflow, "Upstash-Workflow-RunId") or "")
+        return f"{run.id} {run.number}" if run is not None and run.live else ""
+
     def companions(self, message: Message) -> Iterable[Message]:
         """Return all messages of a message's run, because they are only forgotten together."""
         run = self._find_run_of(message)
         messages = self._engine.messages
-        return [] if run is None else [messages[one] for one in run.message_ids if one in messages]
+        return (
+            []
+            if run is None
+            else [messages[message_id] for message_id in run.message_ids if message_id in messages]
+        )
 
     def forget(self, message: Message) -> None:
         run = self._find_run_of(message)
@@ -340,7 +373,9 @@ class WorkflowRuns:
     def cancel(self, run: WorkflowRun) -> None:
         now = self._engine.clock.now_us()
         pending = self._engine.pending
-        self._engine.cancel_all([pending[one] for one in run.message_ids if one in pending])
+        self._engine.cancel_all(
+            [pending[message_id] for message_id in run.message_ids if message_id in pending]
+        )
         self._finish_run(run, "RUN_CANCELED", now, b"")
 
     def _start(self, part: WorkflowPart, message: Message, at_us: int) -> None:
@@ -365,8 +400,9 @@ class WorkflowRuns:
         """Return the latest of a run and its former ones of which a message waits or can be retried."""
         pending, messages = self._engine.pending, self._engine.messages
         while run is not None and not any(
-            one in pending or (one in messages and messages[one].state == "FAILED")
-            for one in run.message_ids
+            message_id in pending
+            or (message_id in messages and messages[message_id].state == "FAILED")
+            for message_id in run.message_ids
         ):
             run = run.former
         return run
@@ -425,7 +461,7 @@ class WorkflowRuns:
     def _publish_step(self, url: str, headers: HeaderList, step: dict[str, Any]) -> str:
         """Publish a step of a run for the queue itself; return the message's id."""
         body = json.dumps(step).encode()
-        return self._engine.publish(url, headers, body, counted=False).accepted[0].message_id
+        return self._engine.publish(url, headers, body).accepted[0].message_id
 
     # -- waiting for events ------------------------------------------------------------------------
 
@@ -444,8 +480,8 @@ class WorkflowRuns:
         if not isinstance(step, dict) or not isinstance(url, str):
             raise bad_request("invalid body: a wait needs a url and a step")
         timeout_us = _timeout_us(request.get("timeout"))
-        given = request.get("timeoutHeaders")
-        pairs = wire_pairs(given) if isinstance(given, dict) else []
+        timeout_headers = request.get("timeoutHeaders")
+        pairs = wire_pairs(timeout_headers) if isinstance(timeout_headers, dict) else []
         # The timeout delays the wait's message instead of its own delay.
         pairs = [pair for pair in pairs if unprefixed(pair[0]) not in _DELAYS]
         pairs.append(("Upstash-Delay", f"{timeout_us}us"))
@@ -466,26 +502,32 @@ class WorkflowRuns:
             self._wake(waiter, early)
         return waiter
 
-    def notify(self, event_id: str, data: bytes, run_id: str | None = None) -> list[dict[str, Any]]:
-        """Notify the runs that wait for an event.
+    def notify(self, event_id: str, data: bytes) -> list[dict[str, Any]]:
+        """Notify the runs that wait for an event."""
+        return [self._notify(waiter, data) for waiter in self.waiters_for(event_id)]
 
-        With a run id, only that run is notified. If it does not wait yet, its next wait for the
-        event ends immediately.
+    def notify_run(self, run_id: str, event_id: str, data: bytes) -> dict[str, Any]:
+        """Notify one run; raise a 404 error for an unknown run.
+
+        If it does not wait for the event yet, its next wait for the event ends immediately.
         """
-        woken = [
-            waiter
-            for waiter in self.waiters_for(event_id)
-            if run_id is None or waiter.run_id == run_id
-        ]
-        for waiter in woken:
-            self._wake(waiter, data)
-        if run_id is not None and not woken:
-            self.get_live(run_id)
+        run = self.get_live(run_id)
+        waiters = [waiter for waiter in self.waiters_for(event_id) if waiter.run_id == run_id]
+        responses = [self._notify(waiter, data) for waiter in waiters]
+        if responses:
+            return responses[0]
+        if self._engine.settings.event_lookback:
             self.notified[run_id, event_id] = data
-        return [
-            {"waiter": self.waiter_record(waiter), "messageId": waiter.message_id, "error": ""}
-            for waiter in woken
-        ]
+        return {"messageId": "", "error": "", **_identity(run)}
+
+    def _notify(self, waiter: Waiter, data: bytes) -> dict[str, Any]:
+        self._wake(waiter, data)
+        return {
+            "waiter": self.waiter_record(waiter),
+            "messageId": waiter.message_id,
+            "error": "",
+            **_identity(self.get(waiter.run_id)),
+        }
 
     def _wake(self, waiter: Waiter, data: bytes) -> None:
         """Deliver the wait's message now, unless it has been cancelled."""
@@ -523,32 +565,32 @@ class WorkflowRuns:
     def first_message(self, message: Message) -> Message:
         """Return the first message of a message's run; raise a 404 error if it has been forgotten."""
         run = self.require_run_of(message)
-        found = self._engine.messages.get(run.first_message_id)
-        return existing(found, "first message of workflow run", run.id)
+        started = self._engine.messages.get(run.first_message_id)
+        return existing(started, "first message of workflow run", run.id)
 
-    def resume(self, message: Message, given: dict[str, Any]) -> WorkflowRun:
-        """Start a run that continues at a failed message. ``given`` replaces the run's settings.
+    def resume(self, message: Message, overrides: dict[str, Any]) -> WorkflowRun:
+        """Start a run that continues at a failed message. ``overrides`` replace the run's settings.
 
         It begins with all steps of the old run, also those of parallel branches that were delivered
         after the failed one.
         """
         if not self.can_resume(message):
-            return self.restart(message, given)
+            return self.restart(message, overrides)
         old = self.require_run_of(message)
         new = WorkflowRun(
             self._engine.new_id("wfr_"),
             old.url,
             self._engine.clock.now_us(),
             old.first_message_id,
-            settings_to_republish(old.settings, given),
+            settings_to_republish(old.settings, overrides),
             old.caller_ip,
         )
         new.invoker, new.number = old.invoker, self._engine.next_sequence()
         new.steps, new.depth = list(old.steps), old.depth
         # Publishing the failed step counts it again.
         new.step_count = old.step_count - _counts(message)
-        new.context_bytes = old.context_bytes - len(message.body)
-        settings = settings_to_republish(message.settings, given, message.max_retries)
+        new.context_bytes = old.context_bytes - _context_size(message)
+        settings = settings_to_republish(message.settings, overrides, message.max_retries)
         # Publishing a step requires that its run exists.
         self.runs[new.id] = new
         try:
@@ -559,12 +601,12 @@ class WorkflowRuns:
         new.reopen(message.id, new.message_ids[-1])
         return new
 
-    def restart(self, message: Message, given: dict[str, Any]) -> WorkflowRun:
+    def restart(self, message: Message, overrides: dict[str, Any]) -> WorkflowRun:
         """Start a run with the first message of a failed message's run, as for ``resume()``."""
         old = self.require_run_of(message)
         started = self.first_message(message)
         new_id = self._engine.new_id("wfr_")
-        settings = settings_to_republish(old.settings, given, started.max_retries)
+        settings = settings_to_republish(old.settings, overrides, started.max_retries)
         body = old.steps[0].body if old.steps else started.body
         self._publish_in_run(started, new_id, settings, body, init=True)
         new = self.get(new_id)
@@ -589,6 +631,10 @@ class WorkflowRuns:
         self._engine.publish_again(message, settings, body)
 
 
+def _identity(run: WorkflowRun) -> dict[str, object]:
+    return {"workflowRunId": run.id, "workflowCreatedAt": run.created_ms}
+
+
 def _read_part(message: Message) -> WorkflowPart | None:
     control = message.settings.workflow
     run_id = first(control, "Upstash-Workflow-RunId") if control else None
@@ -600,8 +646,19 @@ def _read_part(message: Message) -> WorkflowPart | None:
 
 
 def _counts(message: Message) -> bool:
-    """Return whether a step counts, unlike one that only announces a parallel step (with the id 0)."""
-    return read_step(message.body).get("stepId") != 0
+    """Return whether a message counts as a step, unlike one that only announces a parallel step (with
+    the id 0) and a request for the settings of a step.
+    """
+    return not is_step_config(message) and read_step(message.body).get("stepId") != 0
+
+
+def _context_size(message: Message) -> int:
+    """Return the number of bytes that a message adds to the input and the results of its run."""
+    return 0 if is_step_config(message) else len(message.body)
+
+
+def _listed(steps: Sequence[RunStep]) -> bytes:
+    return json.dumps([step.raw() for step in steps]).encode()
 
 
 def _is_true(message: Message, header: str) -> bool:
@@ -628,9 +685,12 @@ def _already_finished(run: WorkflowRun) -> QueueError:
 
 
 def inherited_settings(
-    message: Message, trigger: PublishSettings, *, retries: bool
+    message: Message, trigger: PublishSettings, *, own_first: bool = True, retries: bool
 ) -> PublishSettings:
-    """Complete a message's settings with those of its run's trigger, optionally with its ``retries``."""
+    """Complete a message's settings with those of its run's trigger, optionally with its ``retries``.
+
+    Unless ``own_first``, the flow control and the retry delay of the trigger replace its own.
+    """
     own = message.settings
     skipped = {name.lower() for name, _ in own.forward}
     if not is_step(message):
@@ -644,7 +704,7 @@ def inherited_settings(
         "labels": own.labels or trigger.labels,
     }
     for name in _INHERITED:
-        if getattr(own, name) is None:
+        if getattr(own, name) is None or (name in _OF_TRIGGER and not own_first):
             changes[name] = getattr(trigger, name)
     if own.failure_callback is None:
         changes["failure_callback_headers"] = trigger.failure_callback_headers
@@ -660,8 +720,12 @@ def _has_default_retries(message: Message, source: Message | None) -> bool:
     """Return whether the number of retries of a callback about ``source`` is only the default."""
     if message.kind == "message" or source is None:
         return False
-    given = source.settings
-    own = given.callback_headers if message.kind == "callback" else given.failure_callback_headers
+    settings = source.settings
+    own = (
+        settings.callback_headers
+        if message.kind == "callback"
+        else settings.failure_callback_headers
+    )
     return first(own, "Upstash-Retries") is None
 
 

@@ -22,7 +22,7 @@ const KINDS = {
   duplicate: {does: "Deliver twice"}, reorder: {does: "Change the order"}, tamper: {does: "Change the body after signing"}, crash_after_response: {does: "Forget the answer of the destination and deliver again"},
   drop_callback: {does: "Lose callbacks"}, wrong_key: {does: "Sign with a wrong key"}, next_key: {does: "Sign with the next key"}, expired_token: {does: "Sign with an expired token"}, unsigned: {does: "Send without a signature"},
   partial_produce: {does: "Store only the first messages of a batch", fields: [whole("keep", "messages to store", "1")], args: ({keep}) => [Number(keep)]},
-  burst_limit: {does: "Reject publishing: burst limit", fields: [whole("limit", "limit", "100")], args: ({limit}) => [Number(limit)]}, daily_limit: {does: "Reject publishing: daily limit", fields: [whole("limit", "limit", "1000")], args: ({limit}) => [Number(limit)]},
+  burst_limit: {does: "Reject listings and changes: burst limit", fields: [whole("limit", "limit", "100")], args: ({limit}) => [Number(limit)]}, daily_limit: {does: "Reject publishing: daily limit", fields: [whole("limit", "limit", "1000")], args: ({limit}) => [Number(limit)]},
 };
 const MATCHERS = {kv_server: ["command", "route"], vector_index: ["namespace", "route"], broker: ["topic", "group", "route"], queue: ["url", "label", "queue", "route"]};
 const NOTES = {command: "SET", route: "POST /publish", namespace: "films", topic: "orders", group: "billing", url: "https://app.example/hook", label: "mail", queue: "ordered"};

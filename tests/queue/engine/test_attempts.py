@@ -130,6 +130,8 @@ def test_every_header_of_a_delivery() -> None:
         ("Content-Type", "text/plain"),
         ("Service-Message-Id", message_id),
         ("Service-Retried", "0"),
+        ("Service-Retries", "0"),
+        ("Service-Max-Retries", "3"),
         ("Service-Caller-Ip", "192.0.2.7"),
         ("Service-Region", "EU-CENTRAL-1"),
         ("Service-Topic-Name", "g"),

@@ -511,6 +511,23 @@ def test_a_page_of_logs_holds_a_thousand_at_most(scene: Scene, path: str) -> Non
     assert (sizes, len(seen)) == ([1000, 1000, 500], 2500)
 
 
+def test_a_thousand_bulk_actions_are_in_progress_at_most() -> None:
+    with Scene(bulk_action_time="1m") as scene:
+        message_id = scene.publish({"Upstash-Delay": "1h"})
+        for number in range(1000):
+            scene.queue._engine.bulk_actions.cancel(
+                "qstash", {"label": [str(number)]}, [message_id], asynchronous=True
+            )
+        assert scene.request("DELETE", "/v2/messages?label=999&async=true").status == 202
+        for path in ("/v2/messages", "/v2/workflows/runs"):
+            for query in ("?label=other", "?label=other&async=true"):
+                refused = scene.request("DELETE", path + query)
+                assert refused.status == 412
+                assert refused.error == "quota maxBulkActions exceeded, current limit: 1000"
+        scene.queue.clock.advance("1m")
+        assert scene.request("DELETE", "/v2/messages?label=other").status == 202
+
+
 @pytest.mark.parametrize("template", ["%s", '"%s"', '["%s"]', ' "%s" \n', "%s\n"])
 def test_an_id_by_itself_is_a_body_of_a_bulk_operation(scene: Scene, template: str) -> None:
     kept = scene.publish({"Upstash-Delay": "1h"})

@@ -162,7 +162,8 @@ def parts(line: str) -> tuple[str, list[tuple[str, str]], bytes]:
         if word in ("run", "start") and given:
             own = {"RunId": given, "Init": "true" if word == "start" else "false", "Url": APP}
             found += [(f"Upstash-Workflow-{name}", value) for name, value in own.items()]
-            found.append(("Upstash-Feature-Set", FEATURES))
+            features = FEATURES if word == "start" else f"{FEATURES},WF_StepConfig"
+            found.append(("Upstash-Feature-Set", features))
         elif word == "flow" and given:
             found += [("Upstash-Flow-Control-Key", "k"), ("Upstash-Flow-Control-Value", given)]
         else:

@@ -26,7 +26,7 @@ from pytest_fakecloud.queue.workflow.runs import wire_pairs
 from ..scene import Scene
 
 APP = "https://app.example.com/flow"
-FEATURES = "LazyFetch,InitialBody,WF_TriggerOnConfig"
+FEATURES = "LazyFetch,InitialBody,WF_TriggerOnConfig,WF_StepConfig"
 TOO_DEEP = b"[" * 100_000
 """JSON that is nested too deeply for Python's parser."""
 
