@@ -81,7 +81,7 @@ if TYPE_CHECKING:
         once as once,
         sometimes as sometimes,
     )
-    from .explore.run import History as History
+    from .explore.trial import History as History
     from .cloud.every_failure import BrokenRunsError as BrokenRunsError
     from .faults.fault import Fault as Fault
     from .faults.plan import FaultPlan as FaultPlan
@@ -123,7 +123,7 @@ if TYPE_CHECKING:
     from .core.calls import Headers  # noqa: F401
     from .core.timers import Fired  # noqa: F401
     from .cloud.every_failure import Failure  # noqa: F401
-    from .explore.run import Operation  # noqa: F401
+    from .explore.trial import Operation  # noqa: F401
     from .kv.races import Between  # noqa: F401
     from .queue.delivery.routes import DestinationRoute  # noqa: F401
 

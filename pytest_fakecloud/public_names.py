@@ -32,7 +32,7 @@ explore.programs observed replay_schedule
 explore.promises always at_most_one eventually follows linearizable monotonic_reads never
 explore.promises nothing_lost once sometimes
 explore.result.exploration BrokenPromiseError Exploration
-explore.run History
+explore.trial History
 faults.answers Response
 faults.fault Fault
 faults.plan FaultPlan
@@ -62,7 +62,7 @@ PART_NAMES = _by_name("""
 cloud.every_failure Failure
 core.calls Headers
 core.timers Fired
-explore.run Operation
+explore.trial Operation
 kv.races Between
 queue.delivery.routes DestinationRoute
 """)

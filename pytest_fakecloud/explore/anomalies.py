@@ -22,8 +22,8 @@ from .schedule import CLOCK, HOLD_US, ORDERS
 if TYPE_CHECKING:
     from ..core.calls import Call
     from .footprint import Touch
-    from .run import Run
-    from .schedule import Event
+    from .schedule import Disturbance
+    from .trial import Trial
 
 _OVERWRITES = frozenset({
     "SET", "SETEX", "PSETEX", "GETSET", "MSET", "HSET", "HMSET", "JSON.SET", "DEL", "UNLINK",
@@ -394,14 +394,14 @@ class Anomaly:
 class Record:
     """What patterns look at: the accesses of a run, and those of the run without events."""
 
-    def __init__(self, run: Run, usual: Record | None, workers: frozenset[str]) -> None:
-        self.run = run
+    def __init__(self, trial: Trial, usual: Record | None, workers: frozenset[str]) -> None:
+        self.trial = trial
         self.usual = self if usual is None else usual
         """The record of the run without events, which what is compared with it shares."""
-        self.plain = self.usual.run
+        self.plain = self.usual.trial
         self.workers = workers
         """The names of the clients that start again when they fail."""
-        self.commands = [one for one in run.accesses if one.call is None]
+        self.commands = [one for one in trial.accesses if one.call is None]
         self.places: dict[Touch, list[int]] = {}
         """The indexes of the commands that access each key, in order."""
         shared: set[Touch] = set()
@@ -491,12 +491,12 @@ class Record:
         return found
 
     @cached_property
-    def loss(self) -> Event | None:
+    def loss(self) -> Disturbance | None:
         """The only event that can have kept a client from an effect; others only paused a worker."""
-        losses = [one for one in self.run.fired if one.kind in _LOSSES]
+        losses = [one for one in self.trial.fired if one.kind in _LOSSES]
         if len(losses) != 1:
             return None
-        pauses = (one for one in self.run.fired if one.kind not in _LOSSES | {"numbers"})
+        pauses = (one for one in self.trial.fired if one.kind not in _LOSSES | {"numbers"})
         strand = losses[0].strand if root_of(losses[0].strand) in self.workers else ""
         is_alone = all(one.kind in _PAUSES and one.strand == strand for one in pauses)
         return losses[0] if is_alone else None
@@ -510,25 +510,25 @@ class Record:
     def has_gone_on(self) -> bool:
         """Whether the disturbed worker or delivery ended its work later, and will not start again."""
         if self.disturbed not in self.workers:
-            return any(root_of(one) == self.disturbed for one in self.run.acknowledged)
+            return any(root_of(one) == self.disturbed for one in self.trial.acknowledged)
         starts = [one.client for one in self.mine]
         is_dead = self.loss is not None and self.loss.kind == "crash" and self.loss.strand
-        return bool(starts) and starts[-1] not in self.run.errors and starts[-1] != is_dead
+        return bool(starts) and starts[-1] not in self.trial.errors and starts[-1] != is_dead
 
     @cached_property
     def mine(self) -> list[Access]:
         """The accesses of the disturbed client and of its restarts."""
-        return [one for one in self.run.accesses if root_of(one.client) == self.disturbed]
+        return [one for one in self.trial.accesses if root_of(one.client) == self.disturbed]
 
     @cached_property
     def changes(self) -> Counter[object]:
         """How often something of each shape, and of each text, was changed."""
-        changes = [one for one in self.run.accesses if one.changes]
+        changes = [one for one in self.trial.accesses if one.changes]
         return Counter(each for one in changes for each in (one.shape, one.text))
 
     @cached_property
     def effects(self) -> Counter[object]:
-        return Counter(effect for effect, _ in _effects(self.run))
+        return Counter(effect for effect, _ in _effects(self.trial))
 
     @cached_property
     def lost(self) -> Sequence[Access]:
@@ -543,12 +543,12 @@ class Record:
             for one in self.mine
         ):
             return ()
-        roots = {root_of(one.client) for one in self.run.accesses if "delivery" in one.client}
-        if not roots <= set(map(root_of, self.run.acknowledged)):
+        roots = {root_of(one.client) for one in self.trial.accesses if "delivery" in one.client}
+        if not roots <= set(map(root_of, self.trial.acknowledged)):
             return ()  # A dead letter waits for a person.
         later = [one for one in self.mine if one.client != self.loss.strand and one.call is None]
         if any(
-            one.has_condition and not one.changes and self.run.left.get(one.keys[0]) is False
+            one.has_condition and not one.changes and self.trial.left.get(one.keys[0]) is False
             for one in later
         ):
             return ()
@@ -571,7 +571,7 @@ class Record:
         # A command that sets the value that its key has already counts as done.
         made = (
             one
-            for one in self.run.accesses
+            for one in self.trial.accesses
             if one.changes or (one.name in _REPEATABLE and not one.has_condition)
         )
         done = Counter(each for one in made for each in (one.shape, one.text))
@@ -592,16 +592,16 @@ class Record:
             one.keys[-1]
             for one in self.mine
             if one.changes
-            and self.run.left.get(one.keys[-1])
+            and self.trial.left.get(one.keys[-1])
             and one.keys[-1] not in self.plain.left
         ]
 
 
-def lasts(access: Access, run: Run) -> bool:
+def lasts(access: Access, trial: Trial) -> bool:
     """Return whether an effect remains at the end of a run: something sent, or a key without TTL."""
     if access.call is not None:
         return access.changes and access.name in _SENDS
-    return access.changes and any(run.left.get(key, False) for key in access.keys)
+    return access.changes and any(trial.left.get(key, False) for key in access.keys)
 
 
 def root_of(client: str) -> str:
@@ -629,7 +629,7 @@ def _lost_update(record: Record) -> Found:
             continue  # For example, the other client wrote another field.
         if is_overwritten and any(value is not None for value in read.before):
             yield key.name, _told(read, other, write)
-    for at, write in enumerate(accesses := record.run.accesses):
+    for at, write in enumerate(accesses := record.trial.accesses):
         if write.name not in _UPSERTS or not write.changes:
             continue
         again = (one for one in accesses[at + 1 :] if one.client == write.client)
@@ -682,7 +682,7 @@ def _same_rank(record: Record) -> Found:
 
 def _late_mark(record: Record) -> Found:
     """Two clients act on the same state, although only one of them removes or adds the element."""
-    accesses = record.run.accesses
+    accesses = record.trial.accesses
     for at, late in record.raced:
         key, is_addition = late.keys[0], late.name == "SADD"
         marks = {"SADD"} if is_addition else _DELETIONS | _REMOVALS
@@ -752,9 +752,9 @@ def _expired_lock(record: Record) -> Found:
 
 def _stale_copy(record: Record) -> Found:
     """A value or vector that comes from a key overwrites one that comes from a newer value of it."""
-    if not record.reading or any(one.kind in _LOSSES for one in record.run.fired):
+    if not record.reading or any(one.kind in _LOSSES for one in record.trial.fired):
         return  # The writer may have been about to look at the source again.
-    accesses = [*enumerate(record.run.accesses)]
+    accesses = [*enumerate(record.trial.accesses)]
     reads: dict[str, list[tuple[int, Access]]] = {}
     for at, write in accesses:
         earlier, target = reads.setdefault(write.client, []), write.keys[0]
@@ -780,7 +780,7 @@ def _stale_copy(record: Record) -> Found:
         ]
         # A value without TTL that nobody replaces stays, also if its source changes later.
         is_latest = copies[-1][1] is write
-        stays = record.run.left.get(target) and is_latest and not is_removed
+        stays = record.trial.left.get(target) and is_latest and not is_removed
         for place, read in earlier:
             if (source := read.keys[0]) == target:
                 continue
@@ -835,12 +835,14 @@ def _stale_write(record: Record) -> Found:
 def _overtaken(record: Record) -> Found:
     """The value of a message or record overwrites that of a later one."""
     yield from _dropped(record)
-    run, plain = record.run.accesses, record.plain.accesses
+    trial, plain = record.trial.accesses, record.plain.accesses
     consumers = {root_of(one.client) for one in plain if one.name == "consume"}
-    if not consumers and not any(one.startswith("delivery") for one in record.run.strands):
+    if not consumers and not any(one.startswith("delivery") for one in record.trial.strands):
         return
-    sent, usual = ([one.content for one in each if one.name == "produce"] for each in (run, plain))
-    if sent != usual or any(one.kind in _LOSSES for one in record.run.fired):
+    sent, usual = (
+        [one.content for one in each if one.name == "produce"] for each in (trial, plain)
+    )
+    if sent != usual or any(one.kind in _LOSSES for one in record.trial.fired):
         consumers = set()  # Other records are the newest here, or a consumer has not finished.
     for key in record.places:
         writes = [one for one in record.of_key(key) if one.changes]
@@ -861,19 +863,19 @@ def _overtaken(record: Record) -> Found:
 
 def _dropped(record: Record) -> Found:
     """A message is handled before the data that it is about exist, and is dropped."""
-    if not record.reading or any(one.kind not in ORDERS for one in record.run.fired):
+    if not record.reading or any(one.kind not in ORDERS for one in record.trial.fired):
         return
     for at, read in enumerate(record.commands):
         if read.is_write or any(value is not None for value in read.before):
             continue
         key, root = read.keys[0], root_of(read.client)
-        is_over = read.client in record.run.acknowledged or (
-            root in record.workers and read.client not in record.run.errors
+        is_over = read.client in record.trial.acknowledged or (
+            root in record.workers and read.client not in record.trial.errors
         )
         later = [*record.of_key(key, at)]
         news = [one for one in later if one.changes and root_of(one.client) != root]
         again = any(root_of(one.client) == root for one in later)
-        if not is_over or not news or again or key not in record.run.left:
+        if not is_over or not news or again or key not in record.trial.left:
             continue
         for lost in (one for one in record.missing if root_of(one.client) == root):
             yield key.name, f"{_told(read, news[0])}, and nobody ran {lost.told}"
@@ -887,12 +889,12 @@ def _number_of_message(access: Access) -> int:
 
 def _intermediate_read(record: Record) -> Found:
     """A client reads data between their deletion and their restoration by another client."""
-    accesses = record.run.accesses
+    accesses = record.trial.accesses
     for at, gone in enumerate(accesses):
         if gone.name not in ("DEL", "UNLINK", "delete", "reset") or not gone.changes:
             continue
         key, is_reset = gone.keys[0], gone.name == "reset"
-        if not (record.run.left.get(key) or gone.call is not None):
+        if not (record.trial.left.get(key) or gone.call is not None):
             continue
         seen: list[Access] = []
         for one in accesses[at + 1 :]:
@@ -914,9 +916,9 @@ def _intermediate_read(record: Record) -> Found:
 
 
 def _key_without_ttl(record: Record) -> Found:
-    plain, left = record.plain, record.run.left
+    plain, left = record.plain, record.trial.left
     staying = [key for key in record.places if left.get(key) and not plain.left.get(key)]
-    if not staying or not record.run.fired:
+    if not staying or not record.trial.fired:
         return
     locked = [one for one in plain.accesses if one.call is None and one.acquires]
     released = {one.shape for one in locked if one.keys[0] not in plain.left}
@@ -938,17 +940,20 @@ def _key_without_ttl(record: Record) -> Found:
 
 def _repeated_effect(record: Record) -> Found:
     # A call that arrives twice is the network's doing: each INCR in the world would be accused.
-    run = record.run
-    if any(event.kind == "duplicate" and event.point for event in run.fired):
+    trial = record.trial
+    if any(disturbance.kind == "duplicate" and disturbance.point for disturbance in trial.fired):
         return
     before = record.usual.effects
     if not before:
         return
     count: Counter[object] = Counter()
-    is_again = any(event.kind in _SECOND_TIME for event in run.fired)
+    is_again = any(disturbance.kind in _SECOND_TIME for disturbance in trial.fired)
     # A quota, a bucket or a window may allow more when time has passed.
-    is_allowed = any(event.kind in _MOVES_OF_TIME or event.detail == CLOCK for event in run.fired)
-    for effect, one in _effects(run):
+    is_allowed = any(
+        disturbance.kind in _MOVES_OF_TIME or disturbance.detail == CLOCK
+        for disturbance in trial.fired
+    )
+    for effect, one in _effects(trial):
         count[effect] += 1
         is_new = 0 < before[effect] == count[effect] - 1
         # A client whose first attempt was refused something may get it here.
@@ -958,19 +963,19 @@ def _repeated_effect(record: Record) -> Found:
         if is_new and is_own and is_more and not _counts_attempts(one):
             # Who does something else with a key may compensate for an earlier effect.
             shapes = {each.shape for each in record.plain.accesses}
-            others = (each for each in run.accesses if each.shape not in shapes)
+            others = (each for each in trial.accesses if each.shape not in shapes)
             if all((each.client, each.keys[0]) != (one.client, one.keys[0]) for each in others):
                 yield one.subject, f"{_told(one)} once too often"
 
 
-def _effects(run: Run) -> Iterator[tuple[object, Access]]:
+def _effects(trial: Trial) -> Iterator[tuple[object, Access]]:
     """Yield the relative writes to keys that stay, and the keys, fields and members that are new.
 
     A second attempt may store the same data under another name, such as a random ID.
     """
     names: set[object] = set()
-    is_undisturbed = all(one.kind in ORDERS for one in run.fired)
-    for at, one in enumerate(run.accesses):
+    is_undisturbed = all(one.kind in ORDERS for one in trial.fired)
+    for at, one in enumerate(trial.accesses):
         if one.call is not None:
             # Who sends again may not know whether the first message arrived.
             sent = root_of(one.client), one.text, one.content
@@ -978,17 +983,17 @@ def _effects(run: Run) -> Iterator[tuple[object, Access]]:
                 names.add(sent)
                 yield sent[1:], one
             continue
-        if not one.changes or not run.left.get(one.keys[0]):
+        if not one.changes or not trial.left.get(one.keys[0]):
             continue
         is_replaced = any(
             other.changes
             and other.name in _OVERWRITES
             and one.keys[0] in other.keys
             and one.meets(other)
-            for other in (run.accesses[at + 1 :] if one.is_relative else ())
+            for other in (trial.accesses[at + 1 :] if one.is_relative else ())
             if other.call is None
         )
-        if one.is_relative and not is_replaced and not _is_id(one, run.accesses, at):
+        if one.is_relative and not is_replaced and not _is_id(one, trial.accesses, at):
             yield one.text, one
         for each in one.creates if one.name in _CREATIONS and not one.has_condition else ():
             if (one.subject, each) not in names:
@@ -1022,7 +1027,7 @@ def _outside_step(record: Record) -> Found:
     """Each call of a workflow run repeats an effect that is not in a step, or a read whose answer
     changes.
     """
-    runs, accesses = record.run.workflow_runs, record.run.accesses
+    runs, accesses = record.trial.workflow_runs, record.trial.accesses
     repeated: dict[tuple[str, str], list[int]] = {}
     for at, one in enumerate(accesses if runs else ()):
         if one.client in runs:
@@ -1032,7 +1037,7 @@ def _outside_step(record: Record) -> Found:
         first, calls = made[0], [each for each in runs if runs[each] == of_run]
         effects = [one for one in made if (one.is_relative if one.call is None else one.is_message)]
         clients = list(dict.fromkeys(one.client for one in effects if one.name not in PUBLISHING))
-        if len(clients) > 1 and not record.run.fired:
+        if len(clients) > 1 and not record.trial.fired:
             times = f"{text} ran in {len(clients)} calls of one workflow run"
             yield first.subject, f"{times} ({', '.join(clients)}), outside every step"
         between = (one for one in accesses[places[0] : places[-1]] if first.keys[0] in one.keys)
@@ -1050,24 +1055,24 @@ def _early_end(record: Record, *, of_delivery: bool) -> Found:
     client = record.disturbed
     if client.startswith("delivery") is not of_delivery or not record.lost:
         return
-    usual, here = _ends(record.plain, client), _ends(record.run, client)
+    usual, here = _ends(record.plain, client), _ends(record.trial, client)
     taken = [end for end in here if end.call is None]
     # A worker that starts again takes more, which it does not lose.
-    stopped = {event.strand for event in record.run.fired}
+    stopped = {disturbance.strand for disturbance in record.trial.fired}
     lost = [end for end in taken if end.client in stopped]
     last = [] if of_delivery else lost[-1:] or taken[-1:] or here[-1:]
     is_over = len(here) >= len(usual) > 0
     if client in record.workers or of_delivery:
-        is_left = record.residue or record.run.pending
+        is_left = record.residue or record.trial.pending
         is_over = record.has_gone_on and (of_delivery or not is_left)
     told = _told(*last) or f"{client} {'was acknowledged' if of_delivery else 'went on'}"
     for one in record.lost if is_over else ():
         yield last[0].subject if last else client, f"{told}, and nobody ran {one.told}"
 
 
-def _ends(run: Run, client: str) -> list[Access]:
+def _ends(trial: Trial, client: str) -> list[Access]:
     """Return the accesses by which a client and its restarts took work for good."""
-    own = [one for one in run.accesses if root_of(one.client) == client]
+    own = [one for one in trial.accesses if root_of(one.client) == client]
     # A script that notes elsewhere what it takes loses nothing.
     kept = {one.unit for one in own if one.changes and one.name not in _CONSUMES}
     taken = [one for one in own if one.name in _CONSUMES and one.before[0] is not None]
@@ -1086,7 +1091,7 @@ def _unfinished(record: Record) -> Found:
         if key not in reads and key not in residue:
             continue
         of_key = [*record.usual.of_key(key), *record.of_key(key)]
-        if key in reads and key in record.run.pending and not any(map(_looks_again, of_key)):
+        if key in reads and key in record.trial.pending and not any(map(_looks_again, of_key)):
             yield key.name, f"{_told(reads[key])}, and nobody claims the pending entries"
         moves = [one for one in of_key if one.name in _MOVES and one.keys[0] != key]
         is_left = moves and key in residue
@@ -1104,12 +1109,12 @@ def _half_written(record: Record, *, of_one_store: bool) -> Found:
     client = record.disturbed
     if client in record.workers or client.startswith("delivery") or not record.lost:
         return
-    plain, accesses = record.plain.accesses, record.run.accesses
+    plain, accesses = record.plain.accesses, record.trial.accesses
     if any(one.name == "consume" for one in plain if root_of(one.client) == client):
         return  # It is a worker.
     # Gaps between numbers that a counter gave out are no state.
     usual = {one.shape for at, one in enumerate(plain) if not _is_id(one, plain, at)}
-    kept = [one for one in record.mine if lasts(one, record.run) and one.shape in usual]
+    kept = [one for one in record.mine if lasts(one, record.trial) and one.shape in usual]
     numbered = [one for one in kept if _is_numbered(one, record.mine)]
     if of_one_store:
         # A second attempt repairs all but what it cannot repeat.
@@ -1170,8 +1175,8 @@ def _early_search(record: Record) -> Found:
     """A client searches before its upsert is visible, and does not search again afterwards."""
     is_early: dict[tuple[str, str], bool] = {}
     written_us: dict[tuple[str, str], int] = {}
-    is_held = any(event.kind == "hold" for event in record.run.fired)
-    for line in record.run.lines if is_held else ():
+    is_held = any(disturbance.kind == "hold" for disturbance in record.trial.fired)
+    for line in record.trial.lines if is_held else ():
         if line.call is None or line.call.service != "vector":
             continue
         # Other clients may not know of the upsert.

@@ -19,14 +19,14 @@ from .programs import Runs, kinds_of, may_assert, programs_of, schedule_to_repla
 from .promises import Promises
 from .result.cause import find_cause
 from .result.exploration import BrokenPromiseError, Exploration
-from .result.story import line_text, lookups_of_run, reason
-from .run import Line, Run
+from .result.story import line_text, lookups_of_trial, reason
 from .schedule import KINDS, SWITCHES, Kind, Schedule
 from .search.ahead import CAN_FORK, Ahead
 from .search.explorer import Explorer, Replays, hypothesis, replay
-from .search.player import Budget, Player, Tally, budget_of
+from .search.player import Player, SearchBudget, Tally, budget_of
 from .simulation.state import Subject
 from .simulation.turns import Threads
+from .trial import Line, Trial
 from .trust import examine
 
 if TYPE_CHECKING:
@@ -168,14 +168,14 @@ def _replay(player: Player, schedule: Schedule) -> None:
     player.is_last = True
     if not tally.has_promise and [*schedule]:
         player.play(Schedule())  # with which patterns compare the run
-    run = player.play(schedule, keep=True, stacks=True)
-    missed = [event for event in schedule if event not in run.fired]
-    if run.broken is not None:
-        run.schedule = schedule.without(missed)
-        raise _broken_schedule(player, run) from run.broken
+    trial = player.play(schedule, keep=True, stacks=True)
+    missed = [disturbance for disturbance in schedule if disturbance not in trial.fired]
+    if trial.broken is not None:
+        trial.schedule = schedule.without(missed)
+        raise _broken_schedule(player, trial) from trial.broken
     if missed:
-        workers = "|".join(re.escape(event.strand) for event in missed)
-        starts = sorted(one for one in run.strands if re.fullmatch(rf"({workers})/\d+", one))
+        workers = "|".join(re.escape(disturbance.strand) for disturbance in missed)
+        starts = sorted(one for one in trial.strands if re.fullmatch(rf"({workers})/\d+", one))
         again = f"{starts[0]} began after a failure, and counts its own calls. " if starts else ""
         raise ContractError(
             f"these events of the schedule were not applied: {', '.join(map(str, missed))}. {again}The "
@@ -184,7 +184,7 @@ def _replay(player: Player, schedule: Schedule) -> None:
     tally.drawn = 1
 
 
-def _search(player: Player, budget: Budget, seed: int | str, processes: int) -> Run:
+def _search(player: Player, budget: SearchBudget, seed: int | str, processes: int) -> Trial:
     """Search for a schedule that breaks the promise; raise ``BrokenPromiseError`` if there is one.
 
     Returns the undisturbed run.
@@ -213,16 +213,16 @@ def _search(player: Player, budget: Budget, seed: int | str, processes: int) -> 
         _check_repeats(player, undisturbed, "after the search")
         return undisturbed
     replays = replay(player, broken)
-    if replays.run is None:
+    if replays.trial is None:
         raise ContractError(
             f"the schedule {broken.schedule} broke the promise ({broken.broken}), but not in "
             f"{replays.total} further runs of it: the code depends on a state outside the fakes. "
             f"{'; '.join(['Reset that state in setup=', *broken.notes])}"
         )
-    raise _broken_schedule(player, replays.run, replays) from replays.run.broken
+    raise _broken_schedule(player, replays.trial, replays) from replays.trial.broken
 
 
-def _why_alone(undisturbed: Run) -> str:
+def _why_alone(undisturbed: Trial) -> str:
     """Return why the search cannot use several processes, or an empty string."""
     if not CAN_FORK:
         return "only Linux can copy a process with threads"
@@ -238,20 +238,20 @@ def _why_alone(undisturbed: Run) -> str:
 
 
 def _broken_schedule(
-    player: Player, run: Run, replays: Replays | None = None
+    player: Player, trial: Trial, replays: Replays | None = None
 ) -> BrokenPromiseError:
     undisturbed = None
-    if run.fired and not run.is_stuck:
+    if trial.fired and not trial.is_stuck:
         undisturbed = player.play(Schedule(), stacks=True)
-    run.cause = find_cause(
-        run, undisturbed, partial(player.play, stacks=True), player.world.state_of
+    trial.cause = find_cause(
+        trial, undisturbed, partial(player.play, stacks=True), player.world.state_of
     )
-    return BrokenPromiseError(run, player.tally, undisturbed, replays=replays)
+    return BrokenPromiseError(trial, player.tally, undisturbed, replays=replays)
 
 
-def _check_undisturbed(player: Player, run: Run) -> None:
+def _check_undisturbed(player: Player, trial: Trial) -> None:
     __tracebackhide__ = True
-    for name, error in run.errors.items():
+    for name, error in trial.errors.items():
         # Raise the code's own error first, because it explains more than the broken promise.
         if broken_promise(error) is None:
             error.add_note(
@@ -259,15 +259,15 @@ def _check_undisturbed(player: Player, run: Run) -> None:
                 "catch it in the client if it is expected"
             )
             raise error
-    if run.broken is not None:
-        again = run if run.is_stuck else player.play(Schedule(), keep=True, stacks=True)
-        shown_run = again if again.broken is not None else run
-        raise BrokenPromiseError(shown_run, player.tally) from run.broken
-    if not run.calls:
+    if trial.broken is not None:
+        again = trial if trial.is_stuck else player.play(Schedule(), keep=True, stacks=True)
+        shown_trial = again if again.broken is not None else trial
+        raise BrokenPromiseError(shown_trial, player.tally) from trial.broken
+    if not trial.calls:
         raise ContractError("the code made no call to any fake, so there is nothing to explore")
 
 
-def _check_repeats(player: Player, first: Run, when: str) -> None:
+def _check_repeats(player: Player, first: Trial, when: str) -> None:
     """Raise ``ContractError`` if another undisturbed run makes other calls or gets other answers.
 
     ``when`` completes the sentence, such as "the second time".
@@ -327,11 +327,11 @@ def _difference(one: Line, other: Line) -> str:
     return "its route"
 
 
-def _call_text(line: Line, run: Run) -> str:
-    return f"{line.strand}: {line_text(line, lookups_of_run(run))}"
+def _call_text(line: Line, trial: Trial) -> str:
+    return f"{line.strand}: {line_text(line, lookups_of_trial(trial))}"
 
 
-def _check_budget(tally: Tally, budget: Budget) -> None:
+def _check_budget(tally: Tally, budget: SearchBudget) -> None:
     """Raise ``ContractError`` if a time budget ended before the search tried any event."""
     tried_something = tally.singles or not tally.all_singles or tally.orders > 1
     if budget.began is None or tried_something or tally.is_exhaustive:

@@ -41,10 +41,10 @@ from ..process.clocks import (
 )
 from ..process.process_time import ProcessTime
 from ..process.replace import Everywhere
-from .run import Program
 from .simulation.scheduler import Simulation
 from .simulation.sockets import SOCKET_METHODS, OwnLoop, Sockets
 from .simulation.strands import Crash, Strand, carried_strand, innermost
+from .trial import Program
 from .world import World, swap, watch
 
 _EXIT_ADVICE = "explore() sees only this process and keeps it alive. Replace that call in the test"
@@ -371,7 +371,7 @@ def _process_patches(world: World) -> Iterator[_Patch]:
             if "uuid" not in modules:  # which starts a process to find a network address
                 where = innermost(sys._getframe())
                 note = f"not explored: a child process that {strand.title} started at {where}"
-                simulation.run.notes[note] = None
+                simulation.trial.notes[note] = None
             with strand.waits_for_real():
                 return original(*args, **kwargs)
 
@@ -392,7 +392,7 @@ def _signal_patches(world: World) -> Iterator[_Patch]:
 
     def skips(original: Callable[..., Any], result: object) -> Callable[..., Any]:
         def skipped(simulation: Simulation, strand: Strand, *_: Any, **__: Any) -> object:
-            simulation.run.notes["not explored: signals, and timeouts that signals end"] = None
+            simulation.trial.notes["not explored: signals, and timeouts that signals end"] = None
             return result
 
         return _in_strands(world, original, skipped)

@@ -18,8 +18,8 @@ from ..cloud.every_failure import names_of
 from ..core.errors import ContractError, brief, shown, unknown_name
 from ..core.field_types import has_not_run
 from ..core.libraries import is_library
-from .run import Program
 from .schedule import CLOCK, KINDS, RANDOM, SWITCHES, Kind, Schedule
+from .trial import Program
 
 Runs = Callable[[], object] | Iterable[Callable[[], object]] | Mapping[str, Callable[[], object]]
 """One function, several that run concurrently, or several by name."""
@@ -101,11 +101,17 @@ def schedule_to_replay(given: str | None, programs: Sequence[Program]) -> Schedu
 def _check_names(schedule: Schedule, programs: Sequence[Program]) -> None:
     """Raise ``ContractError`` for an event of a strand that no program can begin."""
     known = [program.name for program in programs]
-    for event in schedule:
-        for name in (event.strand, event.detail) if event.kind in SWITCHES else (event.strand,):
+    for disturbance in schedule:
+        for name in (
+            (disturbance.strand, disturbance.detail)
+            if disturbance.kind in SWITCHES
+            else (disturbance.strand,)
+        ):
             root = re.split(r"[/:+]", name)[0]
             if root not in (*known, CLOCK, RANDOM) and not re.fullmatch(r"delivery\d+", root):
-                raise ContractError(f"{shown(str(event))}: {unknown_name('client', root, known)}")
+                raise ContractError(
+                    f"{shown(str(disturbance))}: {unknown_name('client', root, known)}"
+                )
 
 
 P = ParamSpec("P")

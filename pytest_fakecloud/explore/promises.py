@@ -13,7 +13,7 @@ from ..core.errors import ContractError, brief, shown
 from ..core.field_types import positional_parameters
 from ..core.timers import Duration, duration_us, to_datetime
 from .programs import check_has_run
-from .run import History, Operation
+from .trial import History, Operation
 
 Check = Callable[[History], None]
 

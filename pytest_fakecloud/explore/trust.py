@@ -18,9 +18,9 @@ from ..process.replace import replace
 from .footprint import ALL, KEY_OF_DB, Touch, touch_of_key
 from .programs import may_assert, named_by
 from .promises import Predicate
-from .result.story import line_text, lookups_of_run
-from .run import History, Run
+from .result.story import line_text, lookups_of_trial
 from .schedule import Schedule
+from .trial import History, Trial
 
 if TYPE_CHECKING:
     from .search.player import Player
@@ -147,7 +147,7 @@ class Trust:
             yield f"the promise notices {noticed} of {counted(self.writes, 'lost write')}{missed}"
 
 
-def examine(player: Player, undisturbed: Run) -> Trust:
+def examine(player: Player, undisturbed: Trial) -> Trust:
     """Leave out each write of the undisturbed run in turn, and see whether the promise breaks.
 
     Raises ``ContractError`` if the promise notices no lost write and reads nothing that a run wrote.
@@ -163,7 +163,7 @@ def examine(player: Player, undisturbed: Run) -> Trust:
         tuple(one.name for one in touches if one.kind.startswith(KEY_OF_DB)),
     )
     missed: list[str] = []
-    lookups = lookups_of_run(undisturbed)
+    lookups = lookups_of_trial(undisturbed)
     writes = [(index, line) for index, line in enumerate(undisturbed.call_lines) if line.writes]
     for index, line in writes[:MOST_LEFT_OUT]:
         is_noticed = _notices(player, index, undisturbed)
@@ -210,15 +210,15 @@ def names_data(value: object, depth: int = 4) -> bool:
     return depth > 0 and any(names_data(each, depth - 1) for each in named)
 
 
-def _notices(player: Player, index: int, undisturbed: Run) -> bool | None:
+def _notices(player: Player, index: int, undisturbed: Trial) -> bool | None:
     """Return whether the promise breaks without the effect of a call; None if that is unknown."""
     try:
-        run = player.play(Schedule(), left_out=index)
+        trial = player.play(Schedule(), left_out=index)
     except Exception:
         return True  # The promise, or the code, cannot handle the data.
-    if not run.is_left_out:
+    if not trial.is_left_out:
         return None  # The call changes nothing.
-    if run.broken is not None:
+    if trial.broken is not None:
         return True
     # The promise may allow that the code gives up.
-    return None if run.errors.keys() - undisturbed.errors.keys() else False
+    return None if trial.errors.keys() - undisturbed.errors.keys() else False

@@ -42,11 +42,11 @@ from .footprint import (
     touches_of_request,
 )
 from .programs import current_observer
-from .run import Run
 from .simulation.clock import MOST_TIMERS
 from .simulation.scheduler import Simulation
 from .simulation.sockets import OwnLoop, SocketHooks
 from .simulation.strands import Strand, carried_source
+from .trial import Trial
 from .trust import Reads
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class World(Fakes):
         self.carriers = ThreadPoolExecutor(MOST_TIMERS, "fakecloud-explore")
         self.connections.after_fork()
 
-    def play(self, simulation: Simulation) -> Run:
+    def play(self, simulation: Simulation) -> Trial:
         for free in self.free_locks:
             free()
         token = current_observer.set(simulation.observing)
@@ -100,22 +100,22 @@ class World(Fakes):
             self.simulation = None
             current_observer.reset(token)
 
-    def note_left(self, run: Run) -> None:
+    def note_left(self, trial: Trial) -> None:
         """Note what is left of the keys that a run has accessed, before a check changes them."""
-        for access in run.accesses:
+        for access in trial.accesses:
             for key in access.keys:
                 keyspace, name = self.keyspaces.get((key.fake, key.kind)), key_of_touch(key)
                 if keyspace is not None and name in keyspace.values:
-                    run.left[key] = name not in keyspace.expires
+                    trial.left[key] = name not in keyspace.expires
                     groups: dict[Any, Any] = getattr(keyspace.values[name], "groups", {})
                     if any(group.pending for group in groups.values()):
-                        run.pending.add(key)
+                        trial.pending.add(key)
 
-    def note_unwritten(self, run: Run) -> None:
+    def note_unwritten(self, trial: Trial) -> None:
         """Note the keys that the promise read but that the undisturbed run did not write."""
         by_name = (one for one in self.reads.touches if one.kind[:3] == "key" and one.name != ALL)
         self.unwritten = set(by_name)
-        for step in run.steps:
+        for step in trial.steps:
             self.note_written(step.footprint.touches)
 
     def note_written(self, touches: Iterable[Touch]) -> None:
@@ -130,8 +130,8 @@ class World(Fakes):
 
     def runs_in_fake_time(self) -> bool:
         """Return whether this thread waits in fake time: in explored code, and between runs."""
-        is_between_runs = self.simulation is None and threading.get_ident() == self._owner
-        return is_between_runs or self.is_here()
+        is_between_trials = self.simulation is None and threading.get_ident() == self._owner
+        return is_between_trials or self.is_here()
 
     def new_loop(self) -> OwnLoop:
         """Create an event loop that runs on fake time."""

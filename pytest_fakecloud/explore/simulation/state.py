@@ -21,8 +21,19 @@ from ...process.clocks import INFRASTRUCTURE, module_of
 from ..fakes import Fakes
 from ..footprint import ALL, CHECKS_PROMISE, Touch, touches_of_delivery
 from ..promises import Promises
-from ..run import Choices, Due, History, Line, Operation, Place, Plan, Point, Program, Run
-from ..schedule import SWITCHES, Event, Kind, Schedule
+from ..schedule import SWITCHES, Disturbance, Kind, Schedule
+from ..trial import (
+    Choices,
+    DueDelivery,
+    History,
+    Line,
+    Operation,
+    Place,
+    Point,
+    Program,
+    Trial,
+    TrialPlan,
+)
 from .strands import Crash, Sources, Strand, carried_strand, pause
 from .turns import Threads, Turns, is_of_a_strand, wakings
 
@@ -131,10 +142,10 @@ class Subject:
     outsiders: Outsiders = field(default_factory=Outsiders)
 
 
-class RunState:
+class TrialState:
     """The strands of one run, and the record of it for its story, the search and the promise."""
 
-    def __init__(self, subject: Subject, plan: Plan) -> None:
+    def __init__(self, subject: Subject, plan: TrialPlan) -> None:
         self.fakes = subject.fakes
         self.plan = plan
         self.schedule = plan.schedule
@@ -143,7 +154,7 @@ class RunState:
         self.has_steps = plan.stacks or (plan.strategy is not None and plan.strategy.records)
         self.aside_depth = 0
         """Number of blocks of ``aside()`` that are in progress."""
-        self.run = Run(plan.schedule, start_us=subject.fakes.now_us())
+        self.trial = Trial(plan.schedule, start_us=subject.fakes.now_us())
         self.history = History(subject.fakes.cloud, str(plan.schedule))
         self._positions = itertools.count()
         self.owners: dict[int, Strand] = {}
@@ -158,11 +169,13 @@ class RunState:
         """The index of the step that created a strand or began a delivery, by its name."""
         self.all_paused_until_us = 0
         """The end of a pause of all strands; until then, no delivery begins."""
-        self.switches: dict[tuple[str, int], list[Event]] = {}
+        self.switches: dict[tuple[str, int], list[Disturbance]] = {}
         """The events that have not run another strand first yet, by strand and point."""
-        for event in plan.schedule:
-            if event.kind in SWITCHES:
-                self.switches.setdefault((event.strand, event.point), []).append(event)
+        for disturbance in plan.schedule:
+            if disturbance.kind in SWITCHES:
+                self.switches.setdefault((disturbance.strand, disturbance.point), []).append(
+                    disturbance
+                )
         self.outside_ports: set[int] = set()
         """Local ports that threads use which began before the exploration."""
         self.left_ports: set[int] = set()
@@ -206,7 +219,7 @@ class RunState:
             found = self.add(Strand(name, "task", parent=host))
             found.state = "running"
             self.tasks[task] = found
-            self.run.strands.add(name)
+            self.trial.strands.add(name)
         return found
 
     def check_alive(self, strand: Strand) -> None:
@@ -245,7 +258,7 @@ class RunState:
         thread = threading.current_thread()
         if self.outsiders.notes(thread):
             note = f"not explored: {_description(thread)}, which began before explore()"
-            self.run.notes[note] = None
+            self.trial.notes[note] = None
             self.outside_ports.add(port)
             return True
         if is_of_a_strand(thread):
@@ -268,7 +281,7 @@ class RunState:
 
     def check_promises(self) -> None:
         """Check the promises that must hold after every step; store the error of a broken one."""
-        if not self.subject.promises.at_step or self.run.broken is not None:
+        if not self.subject.promises.at_step or self.trial.broken is not None:
             return
         with self.aside():
             for promise in self.subject.promises.at_step:
@@ -277,25 +290,25 @@ class RunState:
                 except BaseException as error:
                     is_error = isinstance(error, Exception) and ends_the_test(error) is None
                     # Without an event, an error of the promise is a mistake of the test.
-                    if isinstance(error, AssertionError) or (is_error and self.run.fired):
-                        self.run.broken = cast("Exception", error)
+                    if isinstance(error, AssertionError) or (is_error and self.trial.fired):
+                        self.trial.broken = cast("Exception", error)
                         self.add_line("the promise", "breaks here").breaks = True
                         return
-                    add_schedule(error, "during", Schedule(self.run.fired))
+                    add_schedule(error, "during", Schedule(self.trial.fired))
                     # End the run here, because the explored code could catch the exception.
                     self.turns.fail(error)
 
     # -- the record of the run
 
     def touch(self, touches: Iterable[Touch]) -> None:
-        if self.run.steps and not self.aside_depth:
-            footprint = self.run.steps[-1].footprint
+        if self.trial.steps and not self.aside_depth:
+            footprint = self.trial.steps[-1].footprint
             for touch in touches:
                 footprint.add(touch)
                 if touch.writes and self.subject.promises.at_step:
                     footprint.add(CHECKS_PROMISE)
 
-    def touch_message(self, due: Due) -> None:
+    def touch_message(self, due: DueDelivery) -> None:
         self.touch(touches_of_delivery(due.queue.name, due.first_name, due.message))
 
     def begin(
@@ -316,25 +329,32 @@ class RunState:
         self.touch([Touch("", "lock", name, True)])
 
     def add_point(self, strand: str, number: int, choices: Choices) -> None:
-        self.run.points.append(Point(strand, number, _allowed(choices, self.subject.kinds)))
+        self.trial.points.append(Point(strand, number, _allowed(choices, self.subject.kinds)))
 
     def add_line(
-        self, strand: str, words: str = "", call: Call | None = None, *, event: bool = False
+        self,
+        strand: str,
+        words: str = "",
+        call: Call | None = None,
+        *,
+        is_disturbance: bool = False,
     ) -> Line:
-        step = self.run.steps[-1] if self.run.steps else None
-        line = Line(self.fakes.now_us(), strand, words, call, event=event, step=step)
-        self.run.lines.append(line)
+        step = self.trial.steps[-1] if self.trial.steps else None
+        line = Line(
+            self.fakes.now_us(), strand, words, call, is_disturbance=is_disturbance, step=step
+        )
+        self.trial.lines.append(line)
         return line
 
     def postpone(self, line: Line) -> None:
         """Move the line of a call that has waited to the time of its answer."""
-        at, now_us = self.run.lines.index(line), self.fakes.now_us()
-        if self.run.lines[-1] is line and line.at_us == now_us:
+        at, now_us = self.trial.lines.index(line), self.fakes.now_us()
+        if self.trial.lines[-1] is line and line.at_us == now_us:
             return
         waits = Line(line.at_us, line.strand, "waits in a call", step=line.step)
-        self.run.lines[at] = waits
+        self.trial.lines[at] = waits
         line.at_us = now_us
-        self.run.lines.append(line)
+        self.trial.lines.append(line)
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
@@ -357,10 +377,10 @@ def _allowed(choices: Choices, kinds: frozenset[Kind]) -> Choices:
 class Part:
     """A part of a simulation, with the state that all parts share."""
 
-    def __init__(self, state: RunState) -> None:
+    def __init__(self, state: TrialState) -> None:
         self._state = state
         self._fakes = state.fakes
-        self._run = state.run
+        self._trial = state.trial
         self._turns = state.turns
         self._connections = state.fakes.connections
 

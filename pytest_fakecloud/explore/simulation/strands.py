@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ...core.libraries import is_library
 from ...core.recorder import stack_of
-from ..run import Due, Line, Operation, Place
+from ..trial import DueDelivery, Line, Operation, Place
 
 if TYPE_CHECKING:
-    from .connections import Link
+    from .connections import MemoryLink
 
 Role = Literal["client", "worker", "delivery", "task", "thread"]
 State = Literal["new", "running", "parked", "waiting", "ended"]
@@ -114,7 +114,7 @@ class LoopState:
 class TaskTurn:
     """The turn of a task at its next or its current call."""
 
-    link: Link | None = None
+    link: MemoryLink | None = None
     """The connection whose request a thread aside delays until the task's turn."""
     future: asyncio.Future[None] | None = None
     """The future that ends when an awaiting task has its turn."""
@@ -136,7 +136,7 @@ class Strand:
     role: Role
     body: Callable[[], object] = lambda: None
     """The code, unless a thread or an event loop of the code runs it."""
-    due: Due | None = None
+    due: DueDelivery | None = None
     parent: Strand | None = None
     """The strand that started this thread, or whose event loop runs this task."""
     name: str = field(init=False)
