@@ -216,7 +216,7 @@ class Trial:
     lines: list[Line] = field(default_factory=list)
     accesses: list[Access] = field(default_factory=list)
     """The commands of key-value engines, also within scripts, and the calls of other services."""
-    left: dict[Touch, bool] = field(default_factory=dict)
+    remaining: dict[Touch, bool] = field(default_factory=dict)
     """Those of the accessed keys that exist at the end, and whether each lives forever."""
     pending: set[Touch] = field(default_factory=set)
     """The streams with entries at the end that a consumer has read and nobody has acknowledged."""
@@ -267,7 +267,7 @@ class Trial:
             lines=[],
             accesses=[],
             steps=[],
-            left={},
+            remaining={},
             pending=set(),
             silent_calls=[],
             errors={},

@@ -100,13 +100,13 @@ class World(Fakes):
             self.simulation = None
             current_observer.reset(token)
 
-    def note_left(self, trial: Trial) -> None:
+    def note_remaining(self, trial: Trial) -> None:
         """Note what is left of the keys that a run has accessed, before a check changes them."""
         for access in trial.accesses:
             for key in access.keys:
                 keyspace, name = self.keyspaces.get((key.fake, key.kind)), key_of_touch(key)
                 if keyspace is not None and name in keyspace.values:
-                    trial.left[key] = name not in keyspace.expires
+                    trial.remaining[key] = name not in keyspace.expires
                     groups: dict[Any, Any] = getattr(keyspace.values[name], "groups", {})
                     if any(group.pending for group in groups.values()):
                         trial.pending.add(key)

@@ -14,7 +14,7 @@ from ...core.errors import ContractError, broken_promise, ends_the_test, shown
 from ...core.field_types import check_returned
 from ...core.timers import Duration, duration_us, monotonic
 from ...queue.delivery.routes import Url
-from ..anomalies import LAST, Allowed, Anomaly, AnomalyError, Record, find_anomalies
+from ..anomalies import LAST, Allowed, Anomaly, AnomalyError, Evidence, find_anomalies
 from ..observers import mark
 from ..programs import check_has_run
 from ..schedule import DELAY, DELAYS, DUE, Schedule
@@ -237,8 +237,8 @@ class Player:
     subject: Subject
     setup: Callable[[], object] | None
     allowed: Allowed
-    usual: Record | None = None
-    """The record of the first run, in which no event happens unless the caller gave a schedule."""
+    usual: Evidence | None = None
+    """The evidence of the first run, in which no event happens unless the caller gave a schedule."""
     is_last: bool = False
     """Whether the patterns that are reported ``LAST`` count, because nothing else was found."""
     tally: Tally = field(default_factory=Tally)
@@ -301,7 +301,7 @@ class Player:
             simulation.note_series(schedule.series)
         else:
             trial.schedule = schedule.with_series(0)
-        self.world.note_left(trial)
+        self.world.note_remaining(trial)
         applied = schedule if strategy is None else Schedule(trial.fired)
         simulation.history.schedule = str(applied)
         is_examined = stacks and left_out < 0 and not trial.fired
@@ -354,11 +354,11 @@ class Player:
     def _note_anomalies(self, trial: Trial) -> None:
         """Look for anomalies by comparison with the first run, if that had no events."""
         workers = frozenset(one.name for one in self.subject.programs if one.is_worker)
-        record = Record(trial, self.usual, workers)
-        self.usual = record.usual
+        evidence = Evidence(trial, self.usual, workers)
+        self.usual = evidence.usual
         if self.usual.trial.fired:
             return
-        trial.anomalies = find_anomalies(record, self.allowed)
+        trial.anomalies = find_anomalies(evidence, self.allowed)
         for anomaly in trial.anomalies:
             found = self.tally.anomalies
             found.setdefault((anomaly.name, anomaly.subject), (anomaly, str(Schedule(trial.fired))))

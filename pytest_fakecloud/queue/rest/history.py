@@ -41,7 +41,7 @@ from ..wire.values import (
     unprefixed,
     without_none,
 )
-from ..workflow.model import SDK_VERSION, TrialState, WorkflowRun, run_record
+from ..workflow.model import SDK_VERSION, RunState, WorkflowRun, run_record
 from ..workflow.runs import wire_pairs
 from .routes import (
     HOOKS,
@@ -321,7 +321,7 @@ class WorkflowRoutes(RouteFamily):
 
         ``default`` is its size without a ``count``. ``url_prefix``: match ``workflowUrl`` as prefix.
         """
-        chosen = records.read_filters(pairs, _FILTERS, states=get_args(TrialState))
+        chosen = records.read_filters(pairs, _FILTERS, states=get_args(RunState))
         # Compare the beginnings of URLs here, because filters compare whole values.
         prefixes = chosen.fields.pop("workflowUrl", None) if url_prefix else None
 

@@ -50,7 +50,7 @@ _CALL_STEP_ID = "Upstash-Forward-Upstash-Workflow-StepId"
 """Callback header of a call's request that contains the id of the call step."""
 _ERROR_STEP_NAME = "Upstash-Error-Step-Name"
 """Response header in which clients name the step that failed."""
-TrialState = Literal["RUN_STARTED", "RUN_SUCCESS", "RUN_FAILED", "RUN_CANCELED"]
+RunState = Literal["RUN_STARTED", "RUN_SUCCESS", "RUN_FAILED", "RUN_CANCELED"]
 
 SDK_VERSION = "Upstash-Workflow-Sdk-Version"
 """Name of the forwarded header by which clients recognize a request of a workflow."""
@@ -102,7 +102,7 @@ class WorkflowRun:
         self.id, self.url, self.created_us = id, url, created_us
         self.first_message_id, self.settings = first_message_id, settings
         self.caller_ip = caller_ip
-        self.state: TrialState = "RUN_STARTED"
+        self.state: RunState = "RUN_STARTED"
         self.steps: list[RunStep] = []
         """The first body and the steps that have been delivered, in this order."""
         self.message_ids: list[str] = []

@@ -62,8 +62,8 @@ from ..wire.values import (
 from .model import (
     SDK_VERSION,
     Invoker,
+    RunState,
     RunStep,
-    TrialState,
     Waiter,
     WorkflowRun,
     call_type_of,
@@ -391,7 +391,7 @@ class WorkflowRuns:
         if source is not None:
             source.failure_function_state = callback_state(failure)
 
-    def _finish_run(self, run: WorkflowRun, state: TrialState, at_us: int, response: bytes) -> None:
+    def _finish_run(self, run: WorkflowRun, state: RunState, at_us: int, response: bytes) -> None:
         run.state, run.completed_us, run.response = state, at_us, response
         self._release_waits(run.id)
         invoker = run.invoker
