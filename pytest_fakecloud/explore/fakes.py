@@ -132,17 +132,17 @@ class Deliveries:
     def next_us(self, after_us: int = -1) -> int | None:
         if not self._queues:
             return None
-        found = [q._engine.next_due_us() for q in self._queues if q._engine.pending]
+        times = [q._engine.next_due_us() for q in self._queues if q._engine.pending]
         return min(
-            (at for at in found if at is not None and after_us < at <= self._end_us), default=None
+            (at for at in times if at is not None and after_us < at <= self._end_us), default=None
         )
 
     def next_firing_us(self) -> int | None:
         """Return the time at which the next schedule of a queue fires, or None."""
         if not self._queues:
             return None
-        found = (queue._engine.schedules.earliest_run_us() for queue in self._queues)
-        return min((at for at in found if at is not None), default=None)
+        times = (queue._engine.schedules.earliest_run_us() for queue in self._queues)
+        return min((at for at in times if at is not None), default=None)
 
     def end_schedules(self) -> None:
         for queue in self._queues:
@@ -165,13 +165,13 @@ class Deliveries:
         # Number messages by creation, so that names do not depend on the order of delivery.
         for message in self._messages():
             self._ordinals.setdefault(message.id, len(self._ordinals) + 1)
-        found = [
+        deliveries = [
             DueDelivery(queue, queue._engine.messages[id_], timer, self._ordinals[id_])
             for queue in self._queues
             for id_, timer in queue._engine.timers.items()
             if timer.lane == "driven" and timer.due_us <= now_us and not timer.cancelled
         ]
-        return sorted(found, key=lambda due: (due.timer.due_us, due.timer.sequence))
+        return sorted(deliveries, key=lambda due: (due.timer.due_us, due.timer.sequence))
 
     def names(self) -> dict[str, str]:
         """Return the names that a story uses for messages, by message ID."""
@@ -251,7 +251,7 @@ class Fakes:
 
     def state_of(self, touch: Touch) -> object:
         """Return the value of a key, or else all data of a fake, to compare it with another run's."""
-        fake = next(each for each in self.fakes if each.name == touch.fake)
+        fake = next(fake for fake in self.fakes if fake.name == touch.fake)
         keyspace = self.keyspaces.get((touch.fake, touch.kind))
         if keyspace is None or touch.name == ALL:
             return state_of(fake)

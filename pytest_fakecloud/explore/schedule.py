@@ -222,16 +222,16 @@ def _applicable(disturbances: Sequence[Disturbance]) -> Iterator[Disturbance]:
 
 
 def _read(text: str) -> Disturbance:
-    found = _DISTURBANCE.fullmatch(text)
-    if found is None:
+    match = _DISTURBANCE.fullmatch(text)
+    if match is None:
         raise ContractError(
             f"{shown(text)} is not an event of a schedule: write a client, the number of one of its "
             "calls, and the kind of event, such as 'pay.2 lose_response'"
         )
-    kind, detail = found["kind"], found["detail"] or ""
+    kind, detail = match["kind"], match["detail"] or ""
     if kind not in KINDS:
         raise ContractError(unknown_name("kind of event", kind, KINDS))
     pattern, problem, example = _DETAILS.get(kind, _NO_DETAIL)
     if not re.fullmatch(pattern, detail):
         raise ContractError(f"{shown(text)} {problem}: write e.g. '{example.format(kind)}'")
-    return Disturbance(found["strand"], int(found["point"]), kind, detail)
+    return Disturbance(match["strand"], int(match["point"]), kind, detail)

@@ -165,10 +165,10 @@ class Operation:
     error: BaseException | None = None
 
     def __repr__(self) -> str:
-        given = [repr(each) for each in self.args]
-        given += [f"{name}={value!r}" for name, value in self.kwargs.items()]
+        arguments = [repr(argument) for argument in self.args]
+        arguments += [f"{name}={value!r}" for name, value in self.kwargs.items()]
         answer = "?" if self.ended is None else repr(self.result)
-        return f"{self.client}: {self.name}({', '.join(given)}) -> {answer}"
+        return f"{self.client}: {self.name}({', '.join(arguments)}) -> {answer}"
 
 
 @dataclass

@@ -113,7 +113,9 @@ class World(Fakes):
 
     def note_unwritten(self, trial: Trial) -> None:
         """Note the keys that the promise read but that the undisturbed run did not write."""
-        by_name = (one for one in self.reads.touches if one.kind[:3] == "key" and one.name != ALL)
+        by_name = (
+            touch for touch in self.reads.touches if touch.kind[:3] == "key" and touch.name != ALL
+        )
         self.unwritten = set(by_name)
         for step in trial.steps:
             self.note_written(step.footprint.touches)
@@ -122,7 +124,9 @@ class World(Fakes):
         if self.unwritten:
             writes = [touch for touch in touches if touch.writes]
             self.unwritten = {
-                one for one in self.unwritten if not any(each.conflicts(one) for each in writes)
+                touch
+                for touch in self.unwritten
+                if not any(write.conflicts(touch) for write in writes)
             }
 
     def sockets(self) -> SocketHooks | None:
@@ -330,8 +334,8 @@ class Randomness:
         state = words[-9:], *others
         if self._numpy is None:
             return state
-        _, key, position, *rest = self._numpy.get_state()
-        return state, int(key[0]), position, *rest
+        _, key, position, *gauss = self._numpy.get_state()
+        return state, int(key[0]), position, *gauss
 
     def patches(self) -> Iterator[tuple[object, str, object]]:
         """Yield the functions that explored code calls instead, as owner, name and value."""
@@ -410,7 +414,7 @@ def _serve_in_turn(world: World, fake: Fake, request: Request, proceed: Serve) -
     """Have the simulation serve a call at its turn, with the events of the schedule."""
     simulation = world.simulation
     if simulation is None:
-        world.reads.add(one.read for one in touches_of_request(fake, request))
+        world.reads.add(touch.read for touch in touches_of_request(fake, request))
         return proceed()
     try:
         return simulation.calls.at_call(fake, request, proceed)

@@ -109,8 +109,10 @@ class _Experiments:
 
     def _call_after(self, line: Line) -> Line | None:
         """Return the next call of a call's strand, if there is one."""
-        _, *following = itertools.dropwhile(lambda one: one is not line, self.trial.lines)
-        own = (one for one in following if one.strand == line.strand and one.call is not None)
+        _, *following = itertools.dropwhile(lambda other: other is not line, self.trial.lines)
+        own = (
+            other for other in following if other.strand == line.strand and other.call is not None
+        )
         return next(own, None)
 
     def _holds(self, disturbances: Sequence[Disturbance], touch: Touch) -> bool:
@@ -169,8 +171,8 @@ def _conflicts(trial: Trial, undisturbed: Trial) -> Iterator[Conflict]:
         started = (f"{delayed}:", f"{delayed}+")  # the tasks and threads of the delayed strand
         own = [
             at
-            for at, one in calls.items()
-            if one.strand == delayed or one.strand.startswith(started)
+            for at, call in calls.items()
+            if call.strand == delayed or call.strand.startswith(started)
         ]
         earlier = [calls[at] for at in own if at < since]
         later = [calls[at] for at in own if at > since]
@@ -182,7 +184,7 @@ def _conflicts(trial: Trial, undisturbed: Trial) -> Iterator[Conflict]:
     delivered = [call for call in calls.values() if call.strand.startswith("delivery")]
     while delivered:
         late = delivered.pop()
-        others = [one for one in delivered if one.strand != late.strand]
+        others = [call for call in delivered if call.strand != late.strand]
         yield from _conflicts_before(others, [late], orders)
 
 
@@ -190,7 +192,7 @@ def _calls(trial: Trial) -> dict[int, Line]:
     """Return the calls of a run up to the step that broke the promise, by their positions among its
     lines, without those of queues.
     """
-    lines = itertools.takewhile(lambda one: not one.breaks, trial.lines)
+    lines = itertools.takewhile(lambda line: not line.breaks, trial.lines)
     return {
         at: line
         for at, line in enumerate(lines)
@@ -331,11 +333,11 @@ def _nearest_call(line: Line, trial: Trial, *, is_next: bool) -> Line | None:
     """Return the call at the point of the first event, among those after or before its line; if there
     is none, the nearest of them.
     """
-    own = [one for one in trial.lines if one.strand == line.strand]
+    own = [other for other in trial.lines if other.strand == line.strand]
     at = own.index(line)
     near = own[at + 1 :] if is_next else own[:at][::-1]
-    calls = [one for one in near if one.call is not None]
-    of_disturbance = [one for one in calls if one.point == trial.fired[0].point]
+    calls = [other for other in near if other.call is not None]
+    of_disturbance = [call for call in calls if call.point == trial.fired[0].point]
     return next(iter(of_disturbance or calls), None)
 
 

@@ -50,13 +50,15 @@ class Exploration:
         covered = tally.coverage
         self._ranges = {name: calls for name, calls in covered.calls.items() if calls[1]}
         self.calls = {name: most for name, (_, most) in self._ranges.items()}
-        places = dict.fromkeys((one.strand, one.number) for one in covered.points if one.choices)
+        places = dict.fromkeys(
+            (point.strand, point.number) for point in covered.points if point.choices
+        )
         self.points = dict(Counter(strand for strand, _ in places))
         self.kinds = dict(covered.kinds)
         missing = [kind for kind in wanted if kind not in covered.kinds]
-        left = covered.possible - covered.attempted
-        self.untried = tuple(kind for kind in missing if kind not in left)
-        self.unreached = tuple(kind for kind in missing if kind in left)
+        reachable = covered.possible - covered.attempted
+        self.untried = tuple(kind for kind in missing if kind not in reachable)
+        self.unreached = tuple(kind for kind in missing if kind in reachable)
         self.likely = tally.priority_trials.likely
         self.notes = tuple(covered.notes)
         self._alone = tally.alone
@@ -71,7 +73,7 @@ class Exploration:
         self.seconds = tally.seconds
         self.seed = tally.seed
         self._has_same_numbers = (
-            covered.draws_numbers and "numbers" not in wanted and not tally.given
+            covered.draws_numbers and "numbers" not in wanted and not tally.only_schedule
         )
         what = "the promise held" if tally.has_promise else "no anomaly was found"
         self._text = f"{what} in {_summary(tally)}"
@@ -191,10 +193,10 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         return page
 
     def _schedule_text(self, tally: Tally) -> str:
-        if tally.given is not None and self.events == len(tally.given):
+        if tally.only_schedule is not None and self.events == len(tally.only_schedule):
             return "the given schedule"
-        if tally.given is not None:
-            missed = tally.given.without(self.runs[0].schedule)
+        if tally.only_schedule is not None:
+            missed = tally.only_schedule.without(self.runs[0].schedule)
             return f"the given schedule, of which these events were not applied: {missed}"
         if not self.events:
             return "the undisturbed run: no event was applied"
@@ -202,7 +204,7 @@ class BrokenPromiseError(FakecloudError, AssertionError):
 
 
 def _summary(tally: Tally) -> str:
-    if tally.given is not None:
+    if tally.only_schedule is not None:
         return "the given schedule"
     interleavings = counted(tally.orders, "distinct interleaving")
     if tally.is_exhaustive and not tally.singles:
@@ -290,7 +292,7 @@ class _Story:
         page = {**data, "rows": page_rows}
         for part in ("findings", "unfinished", "violations"):
             page[part] = [
-                {**one, "rows": list(map(self.number, one["rows"]))} for one in data[part]
+                {**entry, "rows": list(map(self.number, entry["rows"]))} for entry in data[part]
             ]
         return page
 

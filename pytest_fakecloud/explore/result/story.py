@@ -57,7 +57,11 @@ def _rows_of(entries: Sequence[list[Line]], trial: Trial) -> list[tuple[str, str
     for entry in entries:
         line, text = entry[0], _entry_text(entry, lookups, _shown(entry, decisive))
         row = latest.get(line.strand)
-        if row is not None and row.text == text and not any(one.is_disturbance for one in entry):
+        if (
+            row is not None
+            and row.text == text
+            and not any(other.is_disturbance for other in entry)
+        ):
             row.repeated, row.last_us = row.repeated + 1, line.at_us
         else:
             latest[line.strand] = row = _Row(line.at_us, text)
@@ -101,7 +105,7 @@ def call_text(call: Call, lookups: Lookups) -> str:
 def lookups_of_trial(trial: Trial) -> Lookups:
     calls = [*trial.silent_calls, *(line.call for line in trial.lines if line.call is not None)]
     return Lookups(
-        ids=trial.ids, grouped_calls=gathered(sorted(calls, key=lambda one: one.number))[0]
+        ids=trial.ids, grouped_calls=gathered(sorted(calls, key=lambda call: call.number))[0]
     )
 
 
@@ -127,8 +131,8 @@ def _without_repeats(
         latest[worker] = calls
     several = {worker: starts for worker, starts in repeated.items() if len(starts) > 1}
     left_out = set(itertools.chain(*several.values()))
-    kept = [entry for entry in entries if _start_of(entry[0]) not in left_out]
-    return kept, {worker: len(starts) for worker, starts in several.items()}
+    distinct = [entry for entry in entries if _start_of(entry[0]) not in left_out]
+    return distinct, {worker: len(starts) for worker, starts in several.items()}
 
 
 def _calls_of(lines: Sequence[Line]) -> list[object]:
@@ -272,7 +276,7 @@ def _conflicting(calls: Sequence[Line]) -> Iterator[Line]:
     for line in of_data:
         touches[_strand(line)].update(line.data)
     for line in of_data:
-        others = [each for strand, each in touches.items() if strand != _strand(line)]
+        others = [accessed for strand, accessed in touches.items() if strand != _strand(line)]
         pairs = itertools.product(line.data, itertools.chain(*others))
         if any(touch.conflicts(other) for touch, other in pairs):
             yield line

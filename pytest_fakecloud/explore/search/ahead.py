@@ -76,7 +76,7 @@ class Ahead:
                 return
             schedule = coming.popleft()
             if coming:
-                self._offer(_Job(each, notes) for each in coming)
+                self._offer(_Job(schedule, notes) for schedule in coming)
             yield schedule
 
     def take(self, schedule: Schedule, *, notes: bool) -> Trial | None:
@@ -101,7 +101,7 @@ class Ahead:
         while self._missing:
             self._start()
         for job in jobs:
-            if job in self._offered or job in self._played or job.schedule in self._player.known:
+            if job in self._offered or job in self._played or job.schedule in self._player.outcomes:
                 continue
             assert self._offers is not None
             with contextlib.suppress(BlockingIOError):  # It is offered again soon.
@@ -112,11 +112,11 @@ class Ahead:
         """Take back the oldest offer that no process has taken; return whether it is this one."""
         assert self._taken is not None
         try:
-            found = _job_of(self._taken.recv(_MOST_BYTES, socket.MSG_DONTWAIT))
+            withdrawn = _job_of(self._taken.recv(_MOST_BYTES, socket.MSG_DONTWAIT))
         except BlockingIOError:
             return False
-        self._offered.discard(found)
-        return found == job
+        self._offered.discard(withdrawn)
+        return withdrawn == job
 
     def _receive(self, *, waits: bool) -> None:
         """Receive the results that are there; wait for the first one if that is asked."""
@@ -162,8 +162,8 @@ def _play_all(
     unused: Iterable[socket.socket | Connection],
 ) -> None:
     """Play the offered schedules in a forked process, until the search ends."""
-    for each in unused:
-        each.close()
+    for connection in unused:
+        connection.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     player.after_fork()
     with contextlib.suppress(OSError):

@@ -90,13 +90,13 @@ class Singles:
 def _visits(trial: Trial) -> dict[tuple[str, int], int]:
     """Return, for each call, how many earlier calls the same line of the application made."""
     visits: dict[tuple[str, int], int] = {}
-    made: dict[object, int] = {}
+    counts: dict[object, int] = {}
     for line in trial.lines:
         if (call := line.call) is not None and (step := line.step) is not None:
             command = tuple(call.facts.get("command") or ())
             where = line.lines, call.service, call.route, command
-            visits[step.strand, step.point] = made.get(where, 0)
-            made[where] = made.get(where, 0) + 1
+            visits[step.strand, step.point] = counts.get(where, 0)
+            counts[where] = counts.get(where, 0) + 1
     return visits
 
 
@@ -149,16 +149,16 @@ class Pairs:
     def __getitem__(self, index: int) -> Schedule:
         which = bisect_right(self._ends, index)
         trial, begins, here = self._later[which]
-        left = index - (self._ends[which - 1] if which else 0)
-        if left < len(here):
-            return trial.schedule + here[left]
-        left -= len(here)
+        offset = index - (self._ends[which - 1] if which else 0)
+        if offset < len(here):
+            return trial.schedule + here[offset]
+        offset -= len(here)
         for point in trial.points[begins + 1 :]:
-            if left < len(point.choices):
+            if offset < len(point.choices):
                 return trial.schedule + Disturbance(
-                    point.strand, point.number, *point.choices[left]
+                    point.strand, point.number, *point.choices[offset]
                 )
-            left -= len(point.choices)
+            offset -= len(point.choices)
         raise IndexError(index)
 
     def in_any_order(self, chance: random.Random) -> Iterator[Schedule]:
@@ -187,18 +187,21 @@ def delayed_again(trial: Trial) -> list[Schedule]:
         return []
     after = trial.points[_point_of(trial, disturbance) + 1 :]
     if disturbance.detail == DUE:
-        later = [each for point in after for each in point.disturbances()]
-        return [trial.schedule + each for each in later if each.detail == disturbance.strand]
+        later = [other for point in after for other in point.disturbances()]
+        return [trial.schedule + other for other in later if other.detail == disturbance.strand]
     others = [point for point in after if point.strand != disturbance.strand]
     disturbances = (
-        [each for point in others for each in point.disturbances()] if trial.overlaps else []
+        [other for point in others for other in point.disturbances()] if trial.overlaps else []
     )
     if disturbance.kind == "slow":
         own = [point for point in after if point.strand == disturbance.strand]
         disturbances += [
-            each for point in own[:_NEXT] for each in point.disturbances() if each.kind == "delay"
+            other
+            for point in own[:_NEXT]
+            for other in point.disturbances()
+            if other.kind == "delay"
         ]
-    return [trial.schedule + each for each in disturbances if each.kind in DELAYS]
+    return [trial.schedule + other for other in disturbances if other.kind in DELAYS]
 
 
 def paused_again(trial: Trial) -> list[Schedule]:
@@ -207,12 +210,12 @@ def paused_again(trial: Trial) -> list[Schedule]:
     if disturbance is None or not (disturbance.detail == EDGE or disturbance.kind in _LASTING):
         return []
     after = trial.points[_point_of(trial, disturbance) + 1 :]
-    later = [each for point in after for each in point.disturbances()]
+    later = [other for point in after for other in point.disturbances()]
     if disturbance.detail == EDGE:
         # Code that truncates times to seconds fails only just before the end of a window.
-        return [trial.schedule + each for each in later if each.detail in WINDOWS]
+        return [trial.schedule + other for other in later if other.detail in WINDOWS]
     # A disturbance that ends in between affects only some of the calls.
-    return [trial.schedule + each for each in later if each.kind == "jump" and not each.detail]
+    return [trial.schedule + other for other in later if other.kind == "jump" and not other.detail]
 
 
 def likelihood(pair: Schedule) -> int:
@@ -226,8 +229,8 @@ def likelihood(pair: Schedule) -> int:
 def _point_of(trial: Trial, disturbance: Disturbance) -> int:
     """Return the index of an event's point; 0 for a point of the run that was not recorded."""
     place = disturbance.strand, disturbance.point
-    found = (at for at, p in enumerate(trial.points) if (p.strand, p.number) == place)
-    return next(found, 0)
+    indexes = (at for at, p in enumerate(trial.points) if (p.strand, p.number) == place)
+    return next(indexes, 0)
 
 
 DEPTHS = (2, 3, 4)
@@ -323,7 +326,7 @@ class RandomTrials:
         repeated = 0
         while repeated < MOST_REPEATED:
             schedule = self._player.varied(self._schedule())
-            if schedule in self._player.known:
+            if schedule in self._player.outcomes:
                 repeated += 1
                 yield None
                 continue

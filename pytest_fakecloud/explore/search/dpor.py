@@ -56,13 +56,13 @@ class Interleavings:
             return True
         while self._frames:
             frame = self._frames[-1]
-            left = [
+            untried = [
                 name
                 for name in frame.options
                 if name in frame.todo and name not in frame.done and name not in frame.sleep
             ]
-            if left:
-                frame.chosen = left[0]
+            if untried:
+                frame.chosen = untried[0]
                 return True
             self._frames.pop()
         return False
@@ -104,9 +104,9 @@ class Interleavings:
         before = _happens_before(trial.steps)
         for later in range(len(trial.steps)):
             for earlier in _races(trial.steps, before, later):
-                found = by_step.get(earlier)
-                if found is not None:
-                    _reverse(trial.steps, before, earlier, later, found)
+                decision = by_step.get(earlier)
+                if decision is not None:
+                    _reverse(trial.steps, before, earlier, later, decision)
 
 
 def _sleep_after(frame: _Frame, steps: Sequence[Step]) -> dict[str, Footprint]:
@@ -128,32 +128,33 @@ def _happens_before(steps: Sequence[Step]) -> list[int]:
     last: dict[str, int] = {}
     for index, step in enumerate(steps):
         # Steps that precede this one whatever data it accesses.
-        found = (1 << step.barrier + 1) - 1
+        predecessors = (1 << step.barrier + 1) - 1
         for cause in (last.get(step.strand, -1), step.enabled_by):
             if cause >= 0:
-                found |= before[cause] | 1 << cause
-        left = ~found & (1 << index) - 1
-        while left:
-            other = left.bit_length() - 1
-            left ^= 1 << other
+                predecessors |= before[cause] | 1 << cause
+        candidates = ~predecessors & (1 << index) - 1
+        while candidates:
+            other = candidates.bit_length() - 1
+            candidates ^= 1 << other
             if step.footprint.depends_on(steps[other].footprint):
-                found |= before[other] | 1 << other
-                left &= ~found
-        before.append(found)
+                predecessors |= before[other] | 1 << other
+                candidates &= ~predecessors
+        before.append(predecessors)
         last[step.strand] = index
     return before
 
 
 def _races(steps: Sequence[Step], before: Sequence[int], later: int) -> list[int]:
     """Return the earlier steps that precede a step only because the two conflict."""
-    step, left = steps[later], before[later]
-    found: list[int] = []
-    while (index := left.bit_length() - 1) > step.barrier:
-        left &= ~(before[index] | 1 << index)  # Leave out the steps that precede through this one.
+    step, candidates = steps[later], before[later]
+    races: list[int] = []
+    while (index := candidates.bit_length() - 1) > step.barrier:
+        # Leave out the steps that precede through this one.
+        candidates &= ~(before[index] | 1 << index)
         is_other = steps[index].strand != step.strand and index != step.enabled_by
         if is_other and step.footprint.depends_on(steps[index].footprint):
-            found.append(index)
-    return found
+            races.append(index)
+    return races
 
 
 def _reverse(

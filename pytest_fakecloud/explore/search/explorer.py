@@ -85,7 +85,10 @@ class Explorer:
         player = self._player
         try:
             subject = player.subject
-            functions = [*(one.function for one in subject.programs), *subject.promises.given]
+            functions = [
+                *(program.function for program in subject.programs),
+                *subject.promises.checks,
+            ]
             key = key_of(functions, subject.kinds, subject.disturbed)
             trial = stored_failure(player, key) or self._search()
             if trial is None:
@@ -142,10 +145,10 @@ class Explorer:
     ) -> Trial | None:
         """Run schedules of several searches in turn; return the first run that breaks the promise."""
         going = list(searches)
-        while going and budget.left(self._tally.tried) > 0 and not self._has_run_all():
+        while going and budget.remaining(self._tally.tried) > 0 and not self._has_run_all():
             if until is not None and until.is_over:
                 break
-            search = min(going, key=lambda each: each.rounds)
+            search = min(going, key=lambda search: search.rounds)
             trial = search.next()
             if trial is not None and trial.broken is not None:
                 return trial
@@ -163,10 +166,10 @@ class Explorer:
         tally = self._tally
         expected = max(1.0, self._budget.expected(tally.tried))
         systematic = itertools.chain(singles, self._all_pairs())
-        known = [self._undisturbed, *self._trials_of_singles]
-        drawn = RandomTrials(self._player, known, self._chance).trials()
+        trials = [self._undisturbed, *self._trials_of_singles]
+        drawn = RandomTrials(self._player, trials, self._chance).trials()
         # All searches go on without a head start.
-        others = [PartialSearch(each.trials, each.weight) for each in others]
+        others = [PartialSearch(search.trials, search.weight) for search in others]
         others.append(PartialSearch(self._run_repeated(), _REPEATED, _BEFORE_REPEATED))
         # Random schedules come last if the budget is enough for all schedules with two events.
         if tally.all_singles**2 / 2 < expected:
@@ -267,7 +270,7 @@ class Explorer:
     def _run_repeated(self) -> Iterator[Trial | None]:
         """Repeat the fault of a run at each call that only it led to, such as a retry, and so on."""
         tally, singles = self._tally, self._trials_of_singles
-        known = {(point.strand, point.number, "") for point in self._undisturbed.points}
+        reached = {(point.strand, point.number, "") for point in self._undisturbed.points}
         seen, further = 0, list[Trial]()
         while further or seen < len(singles) or tally.singles < tally.all_singles:
             if not further:
@@ -286,9 +289,9 @@ class Explorer:
                 continue
             for point in trial.points:
                 here = point.strand, point.number, disturbance.kind
-                is_new = not known & {here, (*here[:2], "")}
+                is_new = not reached & {here, (*here[:2], "")}
                 if is_new and (disturbance.kind, disturbance.detail) in point.choices:
-                    known.add(here)
+                    reached.add(here)
                     tally.drawn += 1
                     again = Disturbance(
                         point.strand, point.number, disturbance.kind, disturbance.detail
@@ -298,7 +301,7 @@ class Explorer:
 
     def _run_pairs(self, schedules: Iterable[Schedule]) -> Iterator[Trial]:
         for schedule in self._player.ahead.through(schedules):
-            if schedule not in self._player.known:
+            if schedule not in self._player.outcomes:
                 self._tally.pairs += 1
                 yield self._player.play_planned(schedule)
 
@@ -319,14 +322,14 @@ def smallest(player: Player, trial: Trial, undisturbed: Trial) -> Trial:
     trial.schedule = Schedule(trial.fired)
 
     def breaks(schedule: Schedule) -> Schedule | None:
-        if schedule not in player.known:
+        if schedule not in player.outcomes:
             player.play(schedule)
-        return player.known[schedule]
+        return player.outcomes[schedule]
 
     if trial.is_stuck or breaks(trial.schedule) is None:
         return trial
-    found = shrink(trial.schedule, breaks, lambda: monotonic() < until, player.subject.kinds)
-    again = player.play(found, notes=True)
+    shorter = shrink(trial.schedule, breaks, lambda: monotonic() < until, player.subject.kinds)
+    again = player.play(shorter, notes=True)
     if again.broken is None:
         return trial
     for plainer in _plainer(again, undisturbed):
@@ -349,15 +352,17 @@ def _plainer(trial: Trial, undisturbed: Trial) -> Iterator[Schedule]:
     for disturbance in trial.fired:
         points = _points_from(disturbance, trial)
         # A call that is rejected in the run is a point of the undisturbed run only.
-        points += [one for one in _points_from(disturbance, undisturbed) if one not in points]
-        own = [one for one in points if one.strand == disturbance.strand]
-        others = [one for one in points if one.strand != disturbance.strand]
+        points += [point for point in _points_from(disturbance, undisturbed) if point not in points]
+        own = [point for point in points if point.strand == disturbance.strand]
+        others = [point for point in points if point.strand != disturbance.strand]
         near = own[:_NEXT_POINTS] + others[:_NEXT_POINTS]
         kinds = () if disturbance.kind in ORDERS else TRIED[: TRIED.index(disturbance.kind)]
-        for kind, point in itertools.product([one for one in kinds if one not in ORDERS], near):
+        for kind, point in itertools.product([kind for kind in kinds if kind not in ORDERS], near):
             for instead in point.disturbances():
                 if instead.kind == kind:
-                    yield Schedule(instead if one == disturbance else one for one in trial.fired)
+                    yield Schedule(
+                        instead if applied == disturbance else applied for applied in trial.fired
+                    )
 
 
 def _points_from(disturbance: Disturbance, trial: Trial) -> list[Point]:
@@ -455,13 +460,13 @@ def replay(player: Player, trial: Trial) -> Replays:
     """Run a failing schedule again; the last of these runs keeps its journal and its stacks."""
     # Replay a stuck run only once, because each replay takes seconds and leaves threads behind.
     total = 1 if trial.is_stuck else REPLAYS
-    found, failed = None, 0
+    failing, failed = None, 0
     for number in range(total):
         is_last = number == total - 1
         again = player.play(trial.schedule, keep=is_last, stacks=is_last)
         if again.broken is not None:
-            found, failed = again, failed + 1
-    return Replays(found, failed, total)
+            failing, failed = again, failed + 1
+    return Replays(failing, failed, total)
 
 
 # -- the database of Hypothesis --------------------------------------------------------------------

@@ -34,38 +34,38 @@ if TYPE_CHECKING:
 class SearchBudget:
     """A number of runs, or a wall-clock duration. ``used`` is the number of runs so far."""
 
-    given: int | Duration
+    argument: int | Duration
     end: float
     """The number of runs, or the time on the monotonic clock, at which the budget is used up."""
     began: float | None = None
     """The start of a duration."""
 
-    def left(self, used: int) -> float:
+    def remaining(self, used: int) -> float:
         """Return the number of runs, or of seconds, that are left."""
         return self.end - (used if self.began is None else monotonic())
 
     def expected(self, used: int) -> float:
         """Return the number of runs left, which the speed so far determines for a duration."""
         if self.began is None:
-            return self.left(used)
-        return max(1, used) * self.left(used) / max(1e-6, monotonic() - self.began)
+            return self.remaining(used)
+        return max(1, used) * self.remaining(used) / max(1e-6, monotonic() - self.began)
 
     def part(self, used: int, share: float) -> SearchBudget:
         if self.began is None:
-            return replace(self, end=used + round(self.left(used) * share))
-        return replace(self, end=monotonic() + max(0.0, self.left(used)) * share)
+            return replace(self, end=used + round(self.remaining(used) * share))
+        return replace(self, end=monotonic() + max(0.0, self.remaining(used)) * share)
 
 
-def budget_of(given: int | Duration) -> SearchBudget:
+def budget_of(argument: int | Duration) -> SearchBudget:
     """Parse the ``budget`` argument of ``explore()``. A time budget begins now."""
-    if isinstance(given, int | float):
-        if isinstance(given, int) and not isinstance(given, bool) and given > 0:
-            return SearchBudget(given, given)
-    elif (seconds := duration_us(given) / 1e6) > 0:
+    if isinstance(argument, int | float):
+        if isinstance(argument, int) and not isinstance(argument, bool) and argument > 0:
+            return SearchBudget(argument, argument)
+    elif (seconds := duration_us(argument) / 1e6) > 0:
         now = monotonic()
-        return SearchBudget(given, now + seconds, now)
+        return SearchBudget(argument, now + seconds, now)
     raise ContractError(
-        f"budget={shown(given)} is not a budget: pass a number of runs (500), or a span such as '10s'"
+        f"budget={shown(argument)} is not a budget: pass a number of runs (500), or a span such as '10s'"
     )
 
 
@@ -190,7 +190,7 @@ class Tally:
     """Random schedules and stored failures, including runs with random priorities."""
     priority_trials: PriorityTrials = field(default_factory=PriorityTrials)
     coverage: Coverage = field(default_factory=Coverage)
-    given: Schedule | None = None
+    only_schedule: Schedule | None = None
     """The only schedule to run, if the caller passed one."""
     seconds: float = 0.0
     seed: int | str = 0
@@ -230,7 +230,7 @@ def _has_overlap(trial: Trial) -> bool:
 class Player:
     """Runs the subject under schedules, each run from the baseline of the fakes.
 
-    ``known`` maps each schedule so far to the applied events, or to None if the promise held.
+    ``outcomes`` maps each schedule so far to the applied events, or to None if the promise held.
     """
 
     world: World
@@ -242,7 +242,7 @@ class Player:
     is_last: bool = False
     """Whether the patterns that are reported ``LAST`` count, because nothing else was found."""
     tally: Tally = field(default_factory=Tally)
-    known: dict[Schedule, Schedule | None] = field(default_factory=dict)
+    outcomes: dict[Schedule, Schedule | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.forget_shown: Callable[[], object] = lambda: None
@@ -320,7 +320,7 @@ class Player:
         if notes:
             trial.overlaps = _has_overlap(trial)
         if strategy is None:
-            self.known[schedule] = Schedule(trial.fired) if trial.broken is not None else None
+            self.outcomes[schedule] = Schedule(trial.fired) if trial.broken is not None else None
         self.tally.coverage.add(trial)
         return trial
 
@@ -329,7 +329,7 @@ class Player:
         trial = self.ahead.take(schedule, notes=notes)
         if trial is None:
             return self.play(schedule, notes=notes)
-        self.known[schedule] = None
+        self.outcomes[schedule] = None
         self.tally.coverage.add(trial)
         return trial
 
@@ -353,16 +353,20 @@ class Player:
 
     def _note_anomalies(self, trial: Trial) -> None:
         """Look for anomalies by comparison with the first run, if that had no events."""
-        workers = frozenset(one.name for one in self.subject.programs if one.is_worker)
+        workers = frozenset(program.name for program in self.subject.programs if program.is_worker)
         evidence = Evidence(trial, self.usual, workers)
         self.usual = evidence.usual
         if self.usual.trial.fired:
             return
         trial.anomalies = find_anomalies(evidence, self.allowed)
         for anomaly in trial.anomalies:
-            found = self.tally.anomalies
-            found.setdefault((anomaly.name, anomaly.subject), (anomaly, str(Schedule(trial.fired))))
-        reported = [one for one in trial.anomalies if self.is_last or one.name not in LAST]
+            anomalies = self.tally.anomalies
+            anomalies.setdefault(
+                (anomaly.name, anomaly.subject), (anomaly, str(Schedule(trial.fired)))
+            )
+        reported = [
+            anomaly for anomaly in trial.anomalies if self.is_last or anomaly.name not in LAST
+        ]
         if not self.tally.has_promise and reported and trial.broken is None:
             trial.broken = AnomalyError(reported[0])
 

@@ -298,8 +298,11 @@ class Calls(Part):
         line = strand.line = self._add_line(strand, request, point)
         if touches := touches_of_request(fake, request):
             self._state.touch(touches)
-            subjects = tuple(one.read for one in touches if one.fake)
-            words, writes = (request.route, request.call.path), any(one.writes for one in touches)
+            subjects = tuple(touch.read for touch in touches if touch.fake)
+            words, writes = (
+                (request.route, request.call.path),
+                any(touch.writes for touch in touches),
+            )
             access = Access(strand.name, line, words, subjects, (), writes, request.call)
             self._trial.accesses.append(access)
         if self._cut and self._cut.get((root.title, fake.name), 0) > now:
@@ -447,11 +450,11 @@ def _disturb_group(kind: str, broker: Any, group: str | None) -> str:
     if broker.fixture != "broker" or not group:
         return ""
     try:
-        found = broker.group(group)
+        consumer_group = broker.group(group)
     except ContractError:
         return ""  # No consumer has joined the group yet.
     if kind == "rebalance":
-        found.rebalance()
+        consumer_group.rebalance()
         return f"{group} rebalances"
     try:
         again = broker.faults.redeliver(group)
@@ -465,7 +468,7 @@ def _lost_records(answer: AnyResponse) -> str:
     if not isinstance(answer, Answer) or answer.status != 200 or not isinstance(answer.body, bytes):
         return ""
     records = json.loads(answer.body)
-    places = [f"{one['topic']}-{one['partition']}@{one['offset']}" for one in records]
+    places = [f"{record['topic']}-{record['partition']}@{record['offset']}" for record in records]
     return f", and the first answer with {listed(places)} is lost" if places else ""
 
 
@@ -574,11 +577,11 @@ def _delivery_words(due: DueDelivery, disturbances: Sequence[Disturbance]) -> st
 def _delivery_disturbances(due: DueDelivery) -> Choices:
     """Return the events of a delivery: a loss of one attempt, of all retries, and of all attempts."""
     disturbances: list[tuple[Kind, str]] = [(kind, "") for kind in AT_DELIVERIES]
-    left = due.message.max_retries - due.message.retried
-    if left > 1:
-        disturbances.append(("fail", str(left)))
-    if left > 0:
+    retries = due.message.max_retries - due.message.retried
+    if retries > 1:
+        disturbances.append(("fail", str(retries)))
+    if retries > 0:
         disturbances.append(("unreachable", "1"))
-    if left > 1:
-        disturbances.append(("unreachable", str(left)))
-    return (*disturbances, ("fail", str(left + 1)), ("unreachable", str(left + 1)))
+    if retries > 1:
+        disturbances.append(("unreachable", str(retries)))
+    return (*disturbances, ("fail", str(retries + 1)), ("unreachable", str(retries + 1)))

@@ -66,8 +66,8 @@ class _NextTimes(NamedTuple):
     """The time at which a queue's schedule fires; None if it may not fire any more."""
 
     def earliest(self, after_us: int, others: Sequence[int] = ()) -> int | None:
-        found = [at for at in (*self, *others) if at is not None and at > after_us]
-        return min(found, default=None)
+        times = [at for at in (*self, *others) if at is not None and at > after_us]
+        return min(times, default=None)
 
 
 class _Sleeper(NamedTuple):
@@ -135,13 +135,17 @@ class TrialClock(Part):
         if at_us == self._fakes.deliveries.next_firing_us() and not self._may_fire(at_us):
             return None
         span_us = at_us - self._fakes.now_us()
-        for one in options:
+        for option in options:
             if (
-                isinstance(one, DueDelivery)
-                and at_us - one.timer.due_us > self._state.subject.patience_us
+                isinstance(option, DueDelivery)
+                and at_us - option.timer.due_us > self._state.subject.patience_us
             ):
                 return None
-            if isinstance(one, Strand) and one.state != "new" and not self.may_pause(one, span_us):
+            if (
+                isinstance(option, Strand)
+                and option.state != "new"
+                and not self.may_pause(option, span_us)
+            ):
                 return None
         if self._chosen_moves >= MOST_MOVES:
             self._trial.is_cut = True
@@ -222,15 +226,15 @@ class TrialClock(Part):
 
     def _next_wake_up(self, now: int) -> int | None:
         """Return the next time at which a strand goes on; daemons count only beside others."""
-        found = [self._state.all_paused_until_us, *(one.until_us for one in self._sleepers)]
+        times = [self._state.all_paused_until_us, *(sleeper.until_us for sleeper in self._sleepers)]
         for strand in self._state.strands:
             if strand.state == "ended" or (strand.is_daemon and self._are_only_daemons_left()):
                 continue
             if strand.held_until_us > now:
-                found.append(strand.held_until_us)
+                times.append(strand.held_until_us)
             elif strand.state in ("waiting", "new"):
-                found.append(strand.waiting.wake_us or 0)
-        return min([at for at in found if at > now], default=None)
+                times.append(strand.waiting.wake_us or 0)
+        return min([at for at in times if at > now], default=None)
 
     def _are_only_daemons_left(self) -> bool:
         return all(
@@ -268,17 +272,19 @@ class TrialClock(Part):
         paused = [strand]
         if is_for_all:
             paused += [
-                one
-                for one in self._state.strands
-                if one is not strand and one.state in ("parked", "new") and one.held_until_us <= now
+                other
+                for other in self._state.strands
+                if other is not strand
+                and other.state in ("parked", "new")
+                and other.held_until_us <= now
             ]
-        begun = [one for one in paused if one is strand or one.state != "new"]
-        if not all(self.may_pause(one, span_us) for one in begun):
+        begun = [other for other in paused if other is strand or other.state != "new"]
+        if not all(self.may_pause(other, span_us) for other in begun):
             return False
-        for one in paused:
-            one.held_until_us = until_us
-        for one in begun:
-            one.paused_us += span_us
+        for other in paused:
+            other.held_until_us = until_us
+        for other in begun:
+            other.paused_us += span_us
         # What is due is done first, so that the strand can be switched to in the middle of it.
         strand.yields_to_others = disturbance.detail == DUE
         words = f"pauses for {seconds(span_us)} before its call"
@@ -477,14 +483,16 @@ class TrialClock(Part):
 
     def _wake_sleepers(self) -> None:
         """Wake the sleepers whose time has come, one after the other, in the order of the strands."""
-        due = [one for one in self._sleepers if one.until_us <= self._fakes.now_us()]
+        due = [sleeper for sleeper in self._sleepers if sleeper.until_us <= self._fakes.now_us()]
         strands = self._state.strands
-        for sleeper in sorted(due, key=lambda one: (one.until_us, strands.index(one.strand))):
+        for sleeper in sorted(
+            due, key=lambda sleeper: (sleeper.until_us, strands.index(sleeper.strand))
+        ):
             self._sleepers.remove(sleeper)
             sleeper.wake()
             strand, ready = sleeper.strand, sleeper.strand.waiting.ready
             for _ in range(_CHECKS_OF_SLEEPERS):
-                sleeps_again = any(one.strand is strand for one in self._sleepers)
+                sleeps_again = any(other.strand is strand for other in self._sleepers)
                 if self._turns.has_ended or sleeps_again or ready is None or ready():
                     break
                 pause()
@@ -537,7 +545,7 @@ class TrialClock(Part):
             return False
         if strand.state != "parked" or strand.held_until_us or strand.is_stepped_over:
             return False
-        return [one for one in self._state.strands if one.state != "ended"] == [strand]
+        return [other for other in self._state.strands if other.state != "ended"] == [strand]
 
     async def take_turn_async(self, strand: Strand) -> None:
         """Like ``take_turn()``, for a task whose event loop must not be blocked."""
@@ -589,16 +597,16 @@ class TrialClock(Part):
         times = self._fakes.clock.due_times()
         for at_ms in ends_ms:  # No comprehension, because every point of a run comes here.
             times.add(at_ms * 1000)
-        found = sorted(times)
-        first = bisect_right(found, now)
-        return found[first : first + most]
+        ordered = sorted(times)
+        first = bisect_right(ordered, now)
+        return ordered[first : first + most]
 
     def _ends_of_idle_times(self) -> Iterator[int]:
         """Yield the times at which pending stream entries become claimable, in milliseconds."""
         for keyspace, key, group, idle_ms in self._idle_times:
-            found = getattr(keyspace.values.get(key), "groups", {}).get(group)
-            if found is not None:
-                for _, pending in itertools.islice(found.pending.items(), MOST_TIMERS):
+            consumer_group = getattr(keyspace.values.get(key), "groups", {}).get(group)
+            if consumer_group is not None:
+                for _, pending in itertools.islice(consumer_group.pending.items(), MOST_TIMERS):
                     yield pending.delivered_ms + idle_ms
 
     def ends_until(self, until_us: int) -> Iterator[Touch]:

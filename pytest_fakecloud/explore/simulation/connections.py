@@ -361,9 +361,11 @@ class Connections:
         if not isinstance(address, tuple):
             return None
         host, port = address[:2]
-        found = next((one for one in self._mounts() if one.port == port and one.tls is None), None)
-        is_here = found is not None and found.is_listening and host in (found.host, *_LOCAL)
-        return found if is_here else None
+        mount = next(
+            (mount for mount in self._mounts() if mount.port == port and mount.tls is None), None
+        )
+        is_here = mount is not None and mount.is_listening and host in (mount.host, *_LOCAL)
+        return mount if is_here else None
 
     def of(self, client: socket.socket) -> MemoryLink | None:
         """Return the connection of a client's socket, or None if it is not connected to a fake."""

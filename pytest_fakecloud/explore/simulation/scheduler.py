@@ -74,7 +74,9 @@ class Simulation:
             self.turns.run(self)
         finally:
             self.clock.end_sleeps()
-            self.state.cut(lambda one: one.crashed or one.host.crashed or one.root.crashed)
+            self.state.cut(
+                lambda strand: strand.crashed or strand.host.crashed or strand.root.crashed
+            )
         self._fakes.disturbances.end()
         self._fakes.deliveries.resume_schedules()
         return self._finished_trial()
@@ -198,7 +200,7 @@ class Simulation:
         has_steps = self.state.has_steps
         if len(options) == 1 and not has_steps:
             return options[0]
-        names = [one.name for one in options]
+        names = [option.name for option in options]
         kind, point = _place_of(options[0])
         if has_steps:
             self._end_step(names)
@@ -521,7 +523,9 @@ class Simulation:
         return again
 
     def _leave_groups(self, strand: Strand) -> None:
-        for broker, group, instance in sorted(strand.work.consumers, key=lambda one: one[1:]):
+        for broker, group, instance in sorted(
+            strand.work.consumers, key=lambda consumer: consumer[1:]
+        ):
             try:
                 broker.group(group).expire(instance)
             except ContractError:

@@ -177,8 +177,8 @@ class SocketHooks(Part):
             return
         if (self._turns.has_ended or strand.root.crashed) and any(
             # Python ignores exceptions in finalizers.
-            each.f_code.co_name == "__del__"
-            for each in stack_of(sys._getframe(1))
+            frame.f_code.co_name == "__del__"
+            for frame in stack_of(sys._getframe(1))
         ):
             raise ConnectionResetError("the process has ended")
         self._state.check_alive(strand)
@@ -243,8 +243,12 @@ class SocketHooks(Part):
         if host.loop.main_task is not None:
             host.points = host.loop.main_task.points
             host.loop.main_task, host.name = None, host.title
-        tasks = [one for one in self._state.strands if one.role == "task" and one.host is host]
-        for strand in sorted(tasks, key=lambda one: one.parked_at):
+        tasks = [
+            strand
+            for strand in self._state.strands
+            if strand.role == "task" and strand.host is host
+        ]
+        for strand in sorted(tasks, key=lambda strand: strand.parked_at):
             while strand.state == "parked":
                 # A request may still wait for its turn after its task has ended, e.g. because of a
                 # timeout. The fake handles it, because it has already been sent.
@@ -328,19 +332,19 @@ class _Selector(selectors.DefaultSelector):
         if len(ready) > 1:
             # Sort by registration: the order of arrival differs from run to run.
             registered = list(self.get_map())
-            ready.sort(key=lambda one: registered.index(one[0].fd))
+            ready.sort(key=lambda entry: registered.index(entry[0].fd))
         return ready
 
     def _ready(self, timeout: float | None) -> Any:
         """Wait, in wall-clock time, for events; do not wait if a connection in memory has one."""
-        found = []
+        ready = []
         for link, key in self._links.values():
             events = key.events & (selectors.EVENT_WRITE | link.has_news() * selectors.EVENT_READ)
             if events:
-                found.append((key, events))
-        if (found or timeout == 0) and not (self.has_threads or self.has_strangers()):
-            return found
-        return super().select(0 if found else timeout) + found
+                ready.append((key, events))
+        if (ready or timeout == 0) and not (self.has_threads or self.has_strangers()):
+            return ready
+        return super().select(0 if ready else timeout) + ready
 
     def has_disturbances(self, seconds: float = 0.0) -> bool:
         """Return whether a connection or another thread has an event for the loop."""

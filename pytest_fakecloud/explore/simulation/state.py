@@ -86,7 +86,7 @@ class Outsiders:
         for _ in range(_CHECKS):
             before = {thread: wakings(thread.ident or 0) for thread in self._resting}
             pause()
-            busy = [one for one, count in before.items() if not self._rests(one, count)]
+            busy = [thread for thread, count in before.items() if not self._rests(thread, count)]
             if not busy or is_over():
                 return
         for thread in busy:
@@ -115,12 +115,12 @@ def _description(thread: threading.Thread) -> str:
 def _is_of_infrastructure(thread: threading.Thread) -> bool:
     """Return whether a test runner or the like runs a thread, which makes no calls for the code."""
     frame = sys._current_frames().get(thread.ident or 0)
-    return any(module_of(one).partition(".")[0] in INFRASTRUCTURE for one in stack_of(frame))
+    return any(module_of(caller).partition(".")[0] in INFRASTRUCTURE for caller in stack_of(frame))
 
 
 def _stack(thread: threading.Thread) -> tuple[CodeType, ...]:
     frame = sys._current_frames().get(thread.ident or 0)
-    return tuple(one.f_code for one in stack_of(frame))
+    return tuple(caller.f_code for caller in stack_of(frame))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +180,12 @@ class TrialState:
         """Local ports that threads use which began before the exploration."""
         self.left_ports: set[int] = set()
         """Local ports that threads use which work for a strand of an earlier run."""
-        self._names = {one.name for one in subject.programs}
+        self._names = {program.name for program in subject.programs}
         self._parkings = itertools.count(1)
-        for one in subject.programs:
-            self.add(Strand(one.name, "worker" if one.is_worker else "client", one.function))
+        for program in subject.programs:
+            self.add(
+                Strand(program.name, "worker" if program.is_worker else "client", program.function)
+            )
 
     def add(self, strand: Strand) -> Strand:
         self.strands.append(strand)
@@ -191,9 +193,13 @@ class TrialState:
 
     def new_name(self, name: str) -> str:
         numbered = (f"{name}{number}" for number in itertools.count(2))
-        found = next(each for each in itertools.chain([name], numbered) if each not in self._names)
-        self._names.add(found)
-        return found
+        free_name = next(
+            candidate
+            for candidate in itertools.chain([name], numbered)
+            if candidate not in self._names
+        )
+        self._names.add(free_name)
+        return free_name
 
     def park(self, strand: Strand, place: Place) -> None:
         strand.state, strand.place = "parked", place
@@ -211,16 +217,16 @@ class TrialState:
         return host if task is None else self.task_strand(host, task)
 
     def task_strand(self, host: Strand, task: asyncio.Task[Any]) -> Strand:
-        found = self.tasks.get(task)
-        if found is None:
+        strand = self.tasks.get(task)
+        if strand is None:
             name = str(getattr(task.get_coro(), "__name__", ""))
             name = name if name.isidentifier() else "task"
             name = self.new_name(f"{host.root.title}:{name}")
-            found = self.add(Strand(name, "task", parent=host))
-            found.state = "running"
-            self.tasks[task] = found
+            strand = self.add(Strand(name, "task", parent=host))
+            strand.state = "running"
+            self.tasks[task] = strand
             self.trial.strands.add(name)
-        return found
+        return strand
 
     def check_alive(self, strand: Strand) -> None:
         if self.turns.has_ended or strand.root.crashed:

@@ -242,14 +242,14 @@ carried_strand: ContextVar[Strand | None] = ContextVar("carried_strand", default
 
 def source_of(frame: FrameType | None) -> Source:
     """Return the application's lines of a stack, innermost first."""
-    found = application_frame(frame)
+    caller = application_frame(frame)
     lines: list[str] = []
-    if found is None:
+    if caller is None:
         return ()
-    name = found.f_code.co_filename
-    while found is not None and found.f_code.co_filename == name and len(lines) < _DEPTH:
-        lines.append(f"{Path(name).name}:{found.f_lineno}")
-        found = application_frame(found.f_back)
+    name = caller.f_code.co_filename
+    while caller is not None and caller.f_code.co_filename == name and len(lines) < _DEPTH:
+        lines.append(f"{Path(name).name}:{caller.f_lineno}")
+        caller = application_frame(caller.f_back)
     return tuple(lines)
 
 
@@ -288,15 +288,17 @@ def innermost(frame: FrameType | None) -> str:
 
 def distinct_places(sources: Sequence[Source]) -> list[str]:
     """Return one line for each source; a shared helper's line is replaced by those of its callers."""
-    left = list(sources)
+    shortened = list(sources)
     for _ in range(_DEPTH - 1):
         callers: dict[str, set[str]] = {}
-        for source in left:
+        for source in shortened:
             if source:
                 callers.setdefault(source[0], set()).update(source[1:2])
         shared = {line for line, calling in callers.items() if len(calling) > 1}
-        left = [source[1:] if source and source[0] in shared else source for source in left]
-    return [source[0] if source else "" for source in left]
+        shortened = [
+            source[1:] if source and source[0] in shared else source for source in shortened
+        ]
+    return [source[0] if source else "" for source in shortened]
 
 
 def without_library_frames(error: Exception) -> Exception:
@@ -309,4 +311,6 @@ def without_library_frames(error: Exception) -> Exception:
 
 def application_frame(frame: FrameType | None) -> FrameType | None:
     """Return the innermost application frame of a stack, or None."""
-    return next((one for one in stack_of(frame) if not is_library(one.f_code.co_filename)), None)
+    return next(
+        (caller for caller in stack_of(frame) if not is_library(caller.f_code.co_filename)), None
+    )
