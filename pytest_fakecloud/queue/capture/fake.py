@@ -473,7 +473,7 @@ def wait_report(
     """Return lines about both URLs and the messages; if some are ``missing``, also what is pending."""
     lines: list[str] = []
     received = inbox.results()
-    if received and not asked.given.keys() - {"callback"}:
+    if received and not asked.conditions.keys() - {"callback"}:
         lines.append("  payload of the last callback:")
         text = json.dumps(received[-1].payload, indent=2, ensure_ascii=False)
         lines += [f"    {line}" for line in text.splitlines()]
@@ -488,7 +488,9 @@ def wait_report(
 
 def _message_lines(capture: CallbackCapture, inbox: Inbox, asked: Query) -> list[str]:
     url = capture.url + inbox.path
-    given = {field: asked.given[name] for name, field in _OF_SOURCE if name in asked.given}
+    given = {
+        field: asked.conditions[name] for name, field in _OF_SOURCE if name in asked.conditions
+    }
     source = Query(given, MESSAGES, "message")
 
     def likeness(message: PublishedMessage) -> tuple[bool, float, bool]:
