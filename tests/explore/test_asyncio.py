@@ -247,7 +247,7 @@ def test_the_schedules_of_an_asynchronous_client_repeat(
     assert not waits
 
 
-def test_a_call_that_nobody_awaits_any_more_has_its_own_events(cloud: Cloud, kv: KVServer) -> None:
+def test_a_call_that_timed_out_has_its_own_events(cloud: Cloud, kv: KVServer) -> None:
     async def run() -> None:
         async with redis_asyncio.Redis.from_url(kv.database_url) as client:
             try:

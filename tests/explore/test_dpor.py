@@ -266,7 +266,7 @@ def test_random_clients_reach_what_brute_force_reaches(
     compared(cloud, kv, random_clients(chance, calls, keys, count, most))
 
 
-def test_what_is_said_of_an_exhaustive_search(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+def test_the_summary_of_an_exhaustive_search(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     def client() -> None:
         redis.incr("n")
         redis.incr("n")

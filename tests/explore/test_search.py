@@ -28,7 +28,7 @@ from pytest_fakecloud.explore.trial import Point, Trial
 from .conftest import failure, holds
 
 
-def test_many_are_drawn_one_by_one_and_each_once(
+def test_pairs_beyond_the_listed_maximum_are_drawn_once_each(
     cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[list[str]] = []
