@@ -36,7 +36,7 @@ from pytest_fakecloud.explore.search.explorer import Explorer
 from pytest_fakecloud.explore.search.player import Player
 from pytest_fakecloud.explore.simulation.calls import Calls
 from pytest_fakecloud.explore.simulation.scheduler import Simulation
-from pytest_fakecloud.explore.simulation.state import RunState
+from pytest_fakecloud.explore.simulation.state import TrialState
 from pytest_fakecloud.explore.simulation.turns import Turns
 from pytest_fakecloud.explore.world import World
 from pytest_fakecloud.http.app import App
@@ -75,7 +75,7 @@ PARTS: dict[str, tuple[tuple[type, str], ...]] = {
     "HTTP pipeline and journal": ((App, "answer"),),
     "engine": ((App, "_serve"),),
     "points and events of calls": ((Calls, "at_call"),),
-    "accesses of steps": ((RunState, "touch"),),
+    "accesses of steps": ((TrialState, "touch"),),
     "choice of the next strand": ((Simulation, "choose"),),
     "turns of the threads": ((Turns, "run_strands"), (Turns, "_wake"), (Turns, "yield_turn")),
     "start and end of a run": ((Simulation, "__init__"), (Simulation, "play")),

@@ -61,7 +61,7 @@ _PUBLIC_NAMES = {
         "explore.promises": "always at_most_one eventually follows linearizable monotonic_reads "
         "never nothing_lost once sometimes",
         "explore.result.exploration": "BrokenPromiseError Exploration",
-        "explore.run": "History",
+        "explore.trial": "History",
         "faults.answers": "Response",
         "faults.fault": "Fault",
         "faults.plan": "FaultPlan",
@@ -97,7 +97,7 @@ _PART_NAMES = {
         "cloud.every_failure": "Failure",
         "core.calls": "Headers",
         "core.timers": "Fired",
-        "explore.run": "Operation",
+        "explore.trial": "Operation",
         "kv.races": "Between",
         "queue.delivery.routes": "DestinationRoute",
     }.items()

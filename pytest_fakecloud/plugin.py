@@ -126,7 +126,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _is_set(config: pytest.Config) -> bool:
     """Return whether any option or setting differs from its default, and so may be invalid."""
-    if any(config.getoption(name, None) != each.get("default") for name, each in OPTIONS.items()):
+    if any(
+        config.getoption(name, None) != option.get("default") for name, option in OPTIONS.items()
+    ):
         return True
     try:
         return any(config.getini(name) != default for name, (_, default) in SETTINGS.items())
@@ -291,9 +293,11 @@ def pytest_terminal_summary(
 ) -> Generator[None, None, None]:
     """Colour the reports of the fakes just before pytest prints the failures."""
     every = [
-        one for kind in ("failed", "error", "passed") for one in terminalreporter.getreports(kind)
+        report
+        for kind in ("failed", "error", "passed")
+        for report in terminalreporter.getreports(kind)
     ]
-    reports = [one for one in every if hasattr(one, "fakecloud_lines")]
+    reports = [report for report in every if hasattr(report, "fakecloud_lines")]
     if reports and terminalreporter.hasmarkup:
         from .cloud.session.outcomes import colour
 

@@ -215,13 +215,13 @@ class BaseCloud:
 
     def fakes(self) -> Results[Fake]:
         """The open fakes, in the order they were started."""
-        found = list(self._context.fakes.items)
+        fakes = list(self._context.fakes.items)
         fields = {
-            name: _one_of(name, frozenset(map(attrgetter(name), found)))
+            name: _one_of(name, frozenset(map(attrgetter(name), fakes)))
             for name in ("name", "fixture", "service")
-            if found
+            if fakes
         }
-        return results_of(found, {**FAKE_FIELDS, **fields}, "fake")
+        return results_of(fakes, {**FAKE_FIELDS, **fields}, "fake")
 
     @property
     def env(self) -> dict[str, str]:
@@ -238,11 +238,15 @@ class BaseCloud:
 
     def violations(self) -> Results[Violation]:
         """The strict-mode violations so far, except those that ``allow()`` covers."""
-        found = [*self._context.violations]
+        violations = [*self._context.violations]
         for fake in (*self._context.fakes.items, *self._closed_together):
-            found += fake._left_behind()
+            violations += fake._left_behind()
         covers = self._context.allowed.covers
-        counted = [one for one in found if not covers(one.kind, one.facts)] if found else found
+        counted = (
+            [violation for violation in violations if not covers(violation.kind, violation.facts)]
+            if violations
+            else violations
+        )
         return results_of(counted, VIOLATION_FIELDS, "violation")
 
     def allow(self, kind: str, **where: Unpack[ViolationFields]) -> None:
@@ -386,11 +390,11 @@ def close_with_fixtures(cloud: BaseCloud) -> None:
     cloud._context.fixture_fakes.clear()
 
 
-def keep_only(cloud: BaseCloud, known: Iterable[Fake]) -> None:
+def keep_only(cloud: BaseCloud, fakes: Iterable[Fake]) -> None:
     """Close all fakes except the given fakes and the fixtures' fakes."""
-    kept = {id(fake) for fake in (*known, *cloud._context.fixture_fakes.values())}
+    ids = {id(fake) for fake in (*fakes, *cloud._context.fixture_fakes.values())}
     for fake in cloud.fakes():
-        if id(fake) not in kept:
+        if id(fake) not in ids:
             fake.close()
 
 
@@ -399,10 +403,10 @@ def credentials_of(cloud: BaseCloud) -> dict[Fake, tuple[str, ...]]:
     return {fake: fake._credentials() for fake in cloud.fakes()}
 
 
-def restore_credentials(cloud: BaseCloud, kept: Mapping[Fake, tuple[str, ...]]) -> None:
+def restore_credentials(cloud: BaseCloud, credentials: Mapping[Fake, tuple[str, ...]]) -> None:
     """Undo the rotations since ``credentials_of()`` was called, in the fakes that are still open."""
     for fake, present in credentials_of(cloud).items():
-        before = kept.get(fake, present)
+        before = credentials.get(fake, present)
         if before != present:
             fake._set_credentials(*before)
 
@@ -437,7 +441,7 @@ def undelivered(cloud: BaseCloud, strict: Container[str]) -> list[str]:
     """Describe the queues with messages that a test published but never delivered. If ``strict``
     contains this kind, record strict-mode violations instead.
     """
-    found, context = [], cloud._context
+    texts, context = [], cloud._context
     for fake in context.fakes.items:
         text, facts = fake._undelivered(), {"fake": fake.name}
         if text is None or context.allowed.covers("undelivered", facts):
@@ -445,13 +449,13 @@ def undelivered(cloud: BaseCloud, strict: Container[str]) -> list[str]:
         if "undelivered" in strict:
             context.violations.report("undelivered", text, fake=fake.name)
         else:
-            found.append(with_allowance(text, "undelivered", facts))
-    return found
+            texts.append(with_allowance(text, "undelivered", facts))
+    return texts
 
 
 def closed_addresses(cloud: BaseCloud) -> dict[str, tuple[str, str]]:
     """Return the fixture and the address of each closed fake of a cloud, by name."""
-    closed = {each.name: (each.fixture, each.url) for each in cloud._closed_together}
+    closed = {fake.name: (fake.fixture, fake.url) for fake in cloud._closed_together}
     return cloud._context.closed_addresses | closed
 
 
@@ -476,5 +480,5 @@ def _close_dropped() -> None:
 
 
 @functools.lru_cache(maxsize=64)
-def _one_of(name: str, known: frozenset[str]) -> Field:
-    return Field(OneOf(f"{name} of a fake here", sorted(known)))
+def _one_of(name: str, names: frozenset[str]) -> Field:
+    return Field(OneOf(f"{name} of a fake here", sorted(names)))

@@ -104,12 +104,12 @@ class Cloud(BaseCloud):
         return AioCloud(self)
 
 
-def archive_writer(asked: str) -> Callable[..., Path]:
+def archive_writer(option: str) -> Callable[..., Path]:
     """Return the function that writes a cloud's journal to a file as an HTTP archive (HAR).
 
-    Raises ``ContractError`` about the option ``asked`` if this part of the package is missing.
+    Raises ``ContractError`` about ``option`` if this part of the package is missing.
     """
-    with importing(asked):
+    with importing(option):
         from ..recordings.archives import write
     return write
 

@@ -161,10 +161,10 @@ class _Runs:
             raise ContractError(
                 f"{shown(unknown)} is not a kind of fault: pass one or more of {', '.join(FAILURES)}"
             )
-        for name, given in (("run", run), ("check", check)):
-            if not callable(given) and (name == "run" or given is not None):
+        for name, function in (("run", run), ("check", check)):
+            if not callable(function) and (name == "run" or function is not None):
                 raise ContractError(
-                    f"{name}={shown(given)} is not a function: pass one without arguments"
+                    f"{name}={shown(function)} is not a function: pass one without arguments"
                 )
         self._fakes = chosen_fakes(cloud, services)
         first = self._fakes[0] if self._fakes else cloud
@@ -173,19 +173,19 @@ class _Runs:
     async def fail_each_call(self) -> Results[Failure]:
         __tracebackhide__ = True
         restore = partial(self._cloud.restore, self._cloud.snapshot())
-        found: Results[Failure] = Results()
+        failures: Results[Failure] = Results()
         try:
             for plan in await self._run_without_faults():
                 for number in range(1, len(plan.calls) + 1):
                     failure = await self._fail_call(plan, number, restore)
                     if failure is None:
-                        _raise_if_broken(found, plan.describe_miss(number))
+                        _raise_if_broken(failures, plan.describe_miss(number))
                         raise ContractError(plan.describe_miss(number)) from plan.error
-                    found.append(failure)
+                    failures.append(failure)
         finally:
             restore()
-        _raise_if_broken(found)
-        return found
+        _raise_if_broken(failures)
+        return failures
 
     async def _run_without_faults(self) -> list[_Plan]:
         """Run the code, and return for each kind of fault the calls to which it can happen."""
@@ -278,10 +278,10 @@ class _Runs:
         self._recorder.add_event("run", text, began=began, alone=True, held=held)
 
 
-def _raise_if_broken(found: Results[Failure], note: str = "") -> None:
+def _raise_if_broken(failures: Results[Failure], note: str = "") -> None:
     __tracebackhide__ = True
-    if not all(failure.held for failure in found):
-        error = BrokenRunsError(found)
+    if not all(failure.held for failure in failures):
+        error = BrokenRunsError(failures)
         if note:
             error.add_note(f"every_failure: the other calls did not fail, because {note}")
         raise error from error.broken[0].broken
@@ -358,8 +358,8 @@ class _Target:
 
 def _common(text: str, words: frozenset[str]) -> str:
     """Return a description in which words that differ between runs are replaced."""
-    found = _WORD.sub(lambda match: match[0] if match[0] in words else _DIFFERS, text)
-    return _SEVERAL.sub(_DIFFERS, found)
+    common = _WORD.sub(lambda match: match[0] if match[0] in words else _DIFFERS, text)
+    return _SEVERAL.sub(_DIFFERS, common)
 
 
 class _Plan:
@@ -384,8 +384,8 @@ class _Plan:
     def target(self, number: int) -> _Target:
         """Return the target for a call, with the most detail that finds it in all runs so far."""
         targets = [self._target(number, detail) for detail in _DETAILS]
-        found = (each for each in targets if all(map(each.is_in, self._runs)))
-        return next(found, targets[1])
+        matching = (target for target in targets if all(map(target.is_in, self._runs)))
+        return next(matching, targets[1])
 
     def _target(self, number: int, detail: _Detail) -> _Target:
         call = self.calls[number - 1]
@@ -462,13 +462,13 @@ class _Watch:
 # -- arguments -------------------------------------------------------------------------------------
 
 
-def names_of(what: str, given: str | Iterable[str]) -> list[str]:
+def names_of(what: str, value: str | Iterable[str]) -> list[str]:
     """Return one or more names as a list; raise ``ContractError`` for a value of another type."""
-    if isinstance(given, str):
-        return [given]
-    names = list(given) if isinstance(given, Iterable) else []
+    if isinstance(value, str):
+        return [value]
+    names = list(value) if isinstance(value, Iterable) else []
     if not names or not all(isinstance(name, str) for name in names):
-        raise ContractError(f"{what}={shown(given)} is not valid: pass a name or a list of names")
+        raise ContractError(f"{what}={shown(value)} is not valid: pass a name or a list of names")
     return names
 
 
@@ -478,7 +478,7 @@ def chosen_fakes(cloud: BaseCloud, services: str | Iterable[str] | None) -> list
     if services is None:
         return fakes
     wanted = set(names_of("services", services))
-    known = {name for fake in fakes for name in (fake.name, fake.fixture)}
-    if wanted - known:
-        raise ContractError(unknown_name("fake", min(wanted - known), sorted(known)))
+    names = {name for fake in fakes for name in (fake.name, fake.fixture)}
+    if wanted - names:
+        raise ContractError(unknown_name("fake", min(wanted - names), sorted(names)))
     return [fake for fake in fakes if {fake.name, fake.fixture} & wanted]

@@ -84,18 +84,18 @@ class Context:
         """Return a context without a cloud, for a single fake."""
         return cls(Timekeeper(now, clock), Ids(seed))
 
-    def name_for(self, fixture: str, given: str | None) -> str:
+    def name_for(self, fixture: str, requested: str | None) -> str:
         """Return the fake's name: the given one, the fixture's, or the fixture's with a number.
 
         Raises ``ContractError`` if an open fake has the given name.
         """
         taken = [fake.name for fake in self.fakes.items]
-        if given is not None:
-            if given in taken:
+        if requested is not None:
+            if requested in taken:
                 raise ContractError(
-                    f"a fake named {shown(given)} is open already: pass another name"
+                    f"a fake named {shown(requested)} is open already: pass another name"
                 )
-            return given
+            return requested
         name = ""
         while not name or name in taken:
             number = self._numbers[fixture] = self._numbers.get(fixture, 0) + 1
@@ -129,12 +129,12 @@ def action(method: Method) -> Method:
     """Decorate a method, so that calls of it by a test appear in reports as actions on the fake."""
 
     @functools.wraps(method)
-    def recorded(self: Fake, *given: Any, **named: Any) -> Any:
+    def recorded(self: Fake, *positional: Any, **named: Any) -> Any:
         __tracebackhide__ = True
         caller = sys._getframe(1)
         if is_own(caller):
-            return method(self, *given, **named)
-        return perform(self, method, code_place(caller), given, named)
+            return method(self, *positional, **named)
+        return perform(self, method, code_place(caller), positional, named)
 
     return cast("Method", recorded)
 
@@ -149,25 +149,25 @@ def action_as(kind: str) -> Callable[[Method], Method]:
 
     def decorate(method: Method) -> Method:
         @functools.wraps(method)
-        def recorded(self: Any, *given: Any, **named: Any) -> Any:
+        def recorded(self: Any, *positional: Any, **named: Any) -> Any:
             __tracebackhide__ = True
             caller = sys._getframe(1)
             if is_own(caller):
-                return method(self, *given, **named)
+                return method(self, *positional, **named)
             fake, lookup = self._owner()
 
             def act(_: Fake, *arguments: Any, **named: Any) -> Any:
                 __tracebackhide__ = True
                 return method(self, *arguments[len(lookup) :], **named)
 
-            return perform(fake, act, code_place(caller), (*lookup, *given), named, kind)
+            return perform(fake, act, code_place(caller), (*lookup, *positional), named, kind)
 
         return cast("Method", recorded)
 
     return decorate
 
 
-def action_method(fake: Fake, kind: str, given: Sequence[Any]) -> Callable[..., Any]:
+def action_method(fake: Fake, kind: str, positional: Sequence[Any]) -> Callable[..., Any]:
     """Return a function that repeats an action (see ``action_as()``) on another fake, given the
     action's positional arguments.
     """
@@ -178,15 +178,15 @@ def action_method(fake: Fake, kind: str, given: Sequence[Any]) -> Callable[..., 
     part = getattr(fake, f"_{owner}", None) or getattr(fake, owner)
     if not callable(part):
         return cast("Callable[..., Any]", getattr(part, name))
-    method = getattr(part(given[0]), name)
-    return lambda _, *rest, **named: method(*rest, **named)
+    method = getattr(part(positional[0]), name)
+    return lambda _, *arguments, **named: method(*arguments, **named)
 
 
 def perform(
     fake: Fake,
     method: Callable[..., Any],
     place: CodePlace,
-    given: Sequence[Any],
+    positional: Sequence[Any],
     named: Mapping[str, Any],
     kind: str = "",
 ) -> Any:
@@ -196,15 +196,15 @@ def perform(
     __tracebackhide__ = True
     recorder = fake._recorder
     number = recorder.reserve()
-    result = method(fake, *given, **named)
+    result = method(fake, *positional, **named)
     shown = None
-    for value in (*given, *named.values()) if named else given:
+    for value in (*positional, *named.values()) if named else positional:
         if type(value) not in _IMMUTABLE:
-            shown = arguments_shown(given, named)
+            shown = arguments_shown(positional, named)
             break
     # Read the private attribute, because reading the public id counts as an inspection by the test.
     message = getattr(result, "_id", None)
-    call = given, named
+    call = positional, named
     kind = kind or method.__name__
     recorder.record_action(kind, place, number, call, shown, message)
     return result
@@ -289,10 +289,10 @@ class Fake:
         plan._attach(self._app, partial(_gate, self._mounts))
         self._mount.on_close.append(plan._close)
 
-    def _configure(self, context: Context, declared: type[C], given: Mapping[str, Any]) -> C:
+    def _configure(self, context: Context, declared: type[C], keywords: Mapping[str, Any]) -> C:
         """Parse the constructor's keywords and choose a name if none is given."""
-        self._given_settings = given
-        config = read(declared, given, self.fixture)
+        self._given_settings = keywords
+        config = read(declared, keywords, self.fixture)
         self.name = context.name_for(self.fixture, config.name)
         return config
 
@@ -454,13 +454,13 @@ class Fake:
 
     def _left_behind(self) -> list[Violation]:
         """Return the strict-mode violations that are known only at the end of a test."""
-        name, found = self.name, []
+        name, violations = self.name, []
         for fault in self.faults.unused():
             text = f"{name}: the fault {shown(fault)} {fault._shortfall}; remove it"
-            found.append(new_violation("unused_fault", text, {"fake": name}))
+            violations.append(new_violation("unused_fault", text, {"fake": name}))
         for text in self._unmet():
-            found.append(new_violation("unmet", f"{name}: {text}", {"fake": name}))
-        return found
+            violations.append(new_violation("unmet", f"{name}: {text}", {"fake": name}))
+        return violations
 
     def _undelivered(self) -> str | None:
         """Describe published messages that were never delivered, if the fake delivers any."""

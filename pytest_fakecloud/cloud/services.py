@@ -104,17 +104,17 @@ def named(name: object) -> Service | None:
 
 def find(fixture: object) -> Service:
     """Return the service with this fixture name or ``word``; raise ``ContractError`` for others."""
-    found = named(fixture)
-    if found is not None:
-        return found
+    service = named(fixture)
+    if service is not None:
+        return service
     from ..core.errors import ContractError, unknown_name
 
     raise ContractError(unknown_name("service", fixture, SERVICES))
 
 
 def fake_class(service: Service) -> type[Fake]:
-    found: type[Fake] = imported(service.fake)
-    return found
+    loaded: type[Fake] = imported(service.fake)
+    return loaded
 
 
 def settings_class(service: Service) -> Any:

@@ -486,7 +486,7 @@ class Timekeeper:
             due = self.next_due_us(BACKGROUND)
             if due is None or due > self.now_us():
                 return
-            rest: Callable[[], object] | None = None
+            work: Callable[[], object] | None = None
             with self._turns.dispatch() as free:
                 if not free:
                     return
@@ -494,11 +494,11 @@ class Timekeeper:
                 if timer is not None:
                     if timer.begin is None:
                         timer.callback(timer.due_us)
-                    elif (rest := timer.begin(timer.due_us)) is not None:
+                    elif (work := timer.begin(timer.due_us)) is not None:
                         # Register it now, so that no advance starts before it runs.
-                        rest = self._turns.hand_over(rest)
-            if rest is not None:
-                hand_over(rest)
+                        work = self._turns.hand_over(work)
+            if work is not None:
+                hand_over(work)
 
     def settle(self) -> int:
         """Fire the due timers of lane ``"state"``, for a reading engine; return the current time."""
@@ -626,10 +626,10 @@ class Timekeeper:
             if result is not None or signal.closed:
                 return result
             now_us = self.now_us()
-            left = (deadline_us - now_us) / 1e6
+            remaining = (deadline_us - now_us) / 1e6
             frozen = self._frozen_us is not None or self._held_us is not None
-            patience = frozen_left if frozen else min(running_left, left)
-            if left <= 0 or patience <= 0 or frozen_left <= 0:
+            patience = frozen_left if frozen else min(running_left, remaining)
+            if remaining <= 0 or patience <= 0 or frozen_left <= 0:
                 return None
             started = monotonic()
             signal.sleep(seen, min(patience, _nap()))

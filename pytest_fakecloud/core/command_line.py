@@ -62,8 +62,8 @@ def ended_by_signals(
     received: SimpleQueue[int | None] = SimpleQueue()
 
     def fake_first(number: int, frame: object) -> None:
-        for each in signals:
-            signal.signal(each, signal.SIG_DFL)
+        for handled in signals:
+            signal.signal(handled, signal.SIG_DFL)
         received.put(number)
         take(number)
 

@@ -82,7 +82,7 @@ def _members(
     value: dict[str, Any], schema: Mapping[str, Any], whole: str, place: str
 ) -> Iterator[str]:
     properties = schema.get("properties", {})
-    rest = schema.get("additionalProperties", True)
+    additional = schema.get("additionalProperties", True)
     for name in schema.get("required", ()):
         if name not in value:
             yield f"{place or whole} has no field {name!r}"
@@ -91,11 +91,11 @@ def _members(
         below = f"{place}.{name if plain else brief(name)}".removeprefix(".")
         if name in properties:
             yield from violations(item, properties[name], whole, below)
-        elif rest is False:
+        elif additional is False:
             names = [property_name for property_name in properties if property_name != "$schema"]
             yield unknown_name(f"field of {place or whole}", name, names)
-        elif isinstance(rest, dict):
-            yield from violations(item, rest, whole, below)
+        elif isinstance(additional, dict):
+            yield from violations(item, additional, whole, below)
 
 
 def check_nesting(value: Any, most: int) -> Any:

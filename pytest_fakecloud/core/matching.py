@@ -298,7 +298,7 @@ class Query:
                     f"{name}=None can never match: leave out {name}= to match any value, or pass "
                     f"{fields[name].type.expected}"
                 )
-        self.given = conditions
+        self.conditions = conditions
         self.questions = sorted(
             (
                 Question(name, expected, fields[name].type, fields[name].several)
@@ -370,7 +370,7 @@ class Query:
             (expected if isinstance(expected, str) else brief(expected))
             if self.fields[name].bare
             else f"{name}={brief(expected)}"
-            for name, expected in self.given.items()
+            for name, expected in self.conditions.items()
         )
 
 

@@ -200,7 +200,7 @@ class Dispatcher:
     def _is_paused(self) -> bool:
         return self.stopped or self._under_way >= self._at_once
 
-    def _hand_over(self, rest: Callable[[], object]) -> None:
+    def _hand_over(self, work: Callable[[], object]) -> None:
         with self._lock:
             self._under_way += 1
 
@@ -208,7 +208,7 @@ class Dispatcher:
             me = threading.get_ident()
             self._busy.add(me)
             try:
-                rest()
+                work()
             except BaseException as error:
                 # Report the exception here: nothing else handles it, and the thread must survive.
                 self._report(error)

@@ -180,9 +180,9 @@ class TimeLimit:
         now = monotonic() if now is None else now
         if now < self._check_at:
             return False
-        left = self._ends - time.thread_time()
-        self._check_at = now + max(left, 0)
-        return left <= 0
+        remaining = self._ends - time.thread_time()
+        self._check_at = now + max(remaining, 0)
+        return remaining <= 0
 
 
 P = ParamSpec("P")
@@ -397,11 +397,11 @@ class ClockTurns:
                         self.breach = None
                         self.moves.add(move)
                         return
-                    left = until - monotonic()
-                    if not may_wait or left <= 0:
+                    remaining = until - monotonic()
+                    if not may_wait or remaining <= 0:
                         raise Occupied if yielding else self._refusal(inside)
                     self._waiting.add(move)
-                self._changed.sleep(version, min(left, _LOOK_SECONDS))
+                self._changed.sleep(version, min(remaining, _LOOK_SECONDS))
         finally:
             self._waiting.discard(move)
 
@@ -445,10 +445,10 @@ class ClockTurns:
                 if self._is_free() and not self._waiting:
                     self._dispatches[delivery] = threading.get_ident()
                     return True
-            left = until - monotonic()
-            if left <= 0:
+            remaining = until - monotonic()
+            if remaining <= 0:
                 return False
-            self._changed.sleep(version, min(left, _LOOK_SECONDS))
+            self._changed.sleep(version, min(remaining, _LOOK_SECONDS))
 
     def hand_over(self, function: Callable[[], object]) -> Callable[[], None]:
         """Return a function that calls ``function`` in any thread. Advances wait until it returns."""

@@ -22,8 +22,8 @@ from .schedule import CLOCK, HOLD_US, ORDERS
 if TYPE_CHECKING:
     from ..core.calls import Call
     from .footprint import Touch
-    from .run import Run
-    from .schedule import Event
+    from .schedule import Disturbance
+    from .trial import Trial
 
 _OVERWRITES = frozenset({
     "SET", "SETEX", "PSETEX", "GETSET", "MSET", "HSET", "HMSET", "JSON.SET", "DEL", "UNLINK",
@@ -154,21 +154,23 @@ class Access:
             return self.is_write and self.call.reached
         if not self.is_write:
             return False
-        known: Any = self.before[0]
+        old_value: Any = self.before[0]
         if self.has_condition:
-            return known is None
+            return old_value is None
         if self.name == "SET":
-            return known != self.words[2].encode() and not (known is None and "XX" in self.options)
+            return old_value != self.words[2].encode() and not (
+                old_value is None and "XX" in self.options
+            )
         if self.name in ("INCRBY", "DECRBY", "INCRBYFLOAT") and self.words[2] == "0":
             return False
         if self.name in _DELETIONS:
             return any(value is not None for value in self.before)
         if self.name in ("HDEL", "SREM", "ZREM"):
             return any(map(self._has, self.fields))
-        if self.name == "ZREMRANGEBYSCORE" and known is None:
+        if self.name == "ZREMRANGEBYSCORE" and old_value is None:
             return False
         is_same = self.name in ("HSET", "HMSET") and all(
-            self._has(field) and known.fields.get(field.encode()) == value.encode()
+            self._has(field) and old_value.fields.get(field.encode()) == value.encode()
             for field, value in zip(self.fields, self.words[3::2], strict=False)
         )
         is_known = self.name in ("SADD", "HSETNX") and all(map(self._has, self.fields))
@@ -182,17 +184,17 @@ class Access:
 
     def _has(self, field: str) -> bool:
         """Return whether the first key had a field or member before the command."""
-        known: Any = self.before[0]
-        if getattr(known, "type_name", "") == "array":
-            return field.isdecimal() and int(field) in known.values
-        is_known = getattr(known, "type_name", "") in ("hash", "set", "zset")
-        return is_known and field.encode() in known
+        old_value: Any = self.before[0]
+        if getattr(old_value, "type_name", "") == "array":
+            return field.isdecimal() and int(field) in old_value.values
+        is_known = getattr(old_value, "type_name", "") in ("hash", "set", "zset")
+        return is_known and field.encode() in old_value
 
     @cached_property
     def creates(self) -> tuple[str, ...]:
         """The fields or members that the first key did not have, or else the key if it is new."""
         if self.name in _FIELDS:
-            return tuple(one for one in self.fields if not self._has(one))
+            return tuple(field for field in self.fields if not self._has(field))
         return () if self.before[0] is not None else (self.keys[0].name,)
 
     @cached_property
@@ -200,8 +202,8 @@ class Access:
         """The rank that the command reads, of a member in a sorted set."""
         if self.name not in ("ZRANK", "ZREVRANK") or not self._has(self.words[2]):
             return None
-        known: Any = self.before[0]
-        rank: int = known.rank(self.words[2].encode(), reverse=self.name == "ZREVRANK")
+        sorted_set: Any = self.before[0]
+        rank: int = sorted_set.rank(self.words[2].encode(), reverse=self.name == "ZREVRANK")
         return rank
 
     @cached_property
@@ -213,12 +215,12 @@ class Access:
         return frozenset(member for member, value in pairs if self._has_new_score(member, value))
 
     def _has_new_score(self, member: str, value: str) -> bool:
-        known: Any = self.before[0]
+        sorted_set: Any = self.before[0]
         if not self._has(member) or "NX" in self.options:
             return False
         if self.name == "GEOADD":
             return True
-        old: float = known.scores[member.encode()]
+        old: float = sorted_set.scores[member.encode()]
         try:
             new = float(value)
         except ValueError:
@@ -231,14 +233,14 @@ class Access:
     @cached_property
     def removed(self) -> frozenset[str]:
         """The members that the command removes from a sorted set."""
-        known: Any = self.before[0]
+        old_value: Any = self.before[0]
         if self.name == "ZREM":
             return frozenset(filter(self._has, self.fields))
         is_range = self.name in _RANGE_REMOVALS and len(self.words) == 4
-        if not is_range or getattr(known, "type_name", "") != "zset":
+        if not is_range or getattr(old_value, "type_name", "") != "zset":
             return frozenset()
         with suppress(ValueError):  # The server rejects limits that are not numbers.
-            return frozenset(_members_within([*known], *self.words))
+            return frozenset(_members_within([*old_value], *self.words))
         return frozenset()
 
     @property
@@ -281,7 +283,7 @@ class Access:
         return frozenset(map(str, ids if isinstance(ids, list) else ())), prefix
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """The command or call as the story shows it."""
         summary = summarise(self.call, Lookups()) if self.call is not None else None
         return self.text if summary is None else summary.what
@@ -291,10 +293,10 @@ class Access:
         """The key, or the destination, group, topic, vectors or fake that a call is about."""
         if self.call is None:
             return self.keys[0].name
-        found = [
+        facts = [
             self.call.facts.get(name) for name in ("destination", "group", "topic", "ids", "prefix")
         ]
-        named: Any = next(filter(None, found), self.keys[0].fake)
+        named: Any = next(filter(None, facts), self.keys[0].fake)
         return named if isinstance(named, str) else ", ".join(map(str, named))
 
     @cached_property
@@ -359,12 +361,12 @@ def _is_same_or_inside(path: str, other: str) -> bool:
 
 def _steps(path: str) -> list[str] | None:
     """Return the keys and indexes in a path; None if it can lead to several values."""
-    rest = path.removeprefix("$")
-    if rest in ("", "."):
+    relative_path = path.removeprefix("$")
+    if relative_path in ("", "."):
         return []
-    if _JSON_STEP.sub("", rest):
+    if _JSON_STEP.sub("", relative_path):
         return None
-    return [name or quoted.strip("'\"") for name, quoted in _JSON_STEP.findall(rest)]
+    return [name or quoted.strip("'\"") for name, quoted in _JSON_STEP.findall(relative_path)]
 
 
 def _members_within(
@@ -376,14 +378,14 @@ def _members_within(
         items = items[max(first, 0) : max(last + 1, 0)]
     elif name == "ZREMRANGEBYSCORE":
         bottom, top = (float(end.removeprefix("(")) for end in (low, high))
-        items = [one for one in items if bottom <= one[0] <= top]
-        items = [one for one in items if not (low[0] == "(" and one[0] == bottom)]
-        items = [one for one in items if not (high[0] == "(" and one[0] == top)]
+        items = [item for item in items if bottom <= item[0] <= top]
+        items = [item for item in items if not (low[0] == "(" and item[0] == bottom)]
+        items = [item for item in items if not (high[0] == "(" and item[0] == top)]
     else:
-        items = [one for one in items if low == "-" or low[1:].encode() <= one[1]]
-        items = [one for one in items if high == "+" or one[1] <= high[1:].encode()]
+        items = [item for item in items if low == "-" or low[1:].encode() <= item[1]]
+        items = [item for item in items if high == "+" or item[1] <= high[1:].encode()]
         excluded = {end[1:].encode() for end in (low, high) if end[0] == "("}
-        items = [one for one in items if one[1] not in excluded]
+        items = [item for item in items if item[1] not in excluded]
     return [text_of(member) for _, member in items]
 
 
@@ -399,30 +401,32 @@ class Anomaly:
         return f"{self.name} ({self.subject}): {self.words}"
 
 
-class Record:
+class Evidence:
     """What patterns look at: the accesses of a run, and those of the run without events."""
 
-    def __init__(self, run: Run, usual: Record | None, workers: frozenset[str]) -> None:
-        self.run = run
+    def __init__(self, trial: Trial, usual: Evidence | None, workers: frozenset[str]) -> None:
+        self.trial = trial
         self.usual = self if usual is None else usual
-        """The record of the run without events, which what is compared with it shares."""
-        self.plain = self.usual.run
+        """The evidence of the run without events, which what is compared with it shares."""
+        self.plain = self.usual.trial
         self.workers = workers
         """The names of the clients that start again when they fail."""
-        self.commands = [one for one in run.accesses if one.call is None]
+        self.commands = [access for access in trial.accesses if access.call is None]
         self.places: dict[Touch, list[int]] = {}
         """The indexes of the commands that access each key, in order."""
         shared: set[Touch] = set()
-        for at, one in enumerate(self.commands):
-            for key in one.keys:
+        for at, command in enumerate(self.commands):
+            for key in command.keys:
                 places = self.places.setdefault(key, [])
-                if places and self.commands[places[-1]].client != one.client:
+                if places and self.commands[places[-1]].client != command.client:
                     shared.add(key)
                 places.append(at)
         indexed = enumerate(self.commands)
-        self.shared = [(at, one) for at, one in indexed if not shared.isdisjoint(one.keys)]
+        self.shared = [
+            (at, command) for at, command in indexed if not shared.isdisjoint(command.keys)
+        ]
         """The commands on keys that several clients access, with their indexes."""
-        self.reading = {one.unit for one in self.commands if not one.is_write}
+        self.reading = {command.unit for command in self.commands if not command.is_write}
         """The units of the commands that only read."""
         self.raced = self.shared if self.reading else []
         """The same as ``shared``, for patterns in which a client acts on what it has read."""
@@ -435,7 +439,11 @@ class Record:
     def earlier(self, at: int, key: Touch) -> list[int]:
         """Return the indexes of the earlier commands on a key by the client of the command ``at``."""
         client = self.commands[at].client
-        return [one for one in self.places[key] if one < at and self.commands[one].client == client]
+        return [
+            place
+            for place in self.places[key]
+            if place < at and self.commands[place].client == client
+        ]
 
     def is_blind(self, write: Access) -> bool:
         """Return whether a write has no condition, and its script does not read."""
@@ -448,7 +456,7 @@ class Record:
 
         Only the reader's last access to the key counts.
         """
-        found = []
+        stale_writes = []
         for at, write in self.raced:
             if not (write.changes or write.counts) or not self.is_blind(write):
                 continue
@@ -464,17 +472,22 @@ class Record:
                         others.append(other)
                 if others:
                     same = next(filter(write.meets, others), others[0])
-                    found.append((read, same, write, key))
-        return found
+                    stale_writes.append((read, same, write, key))
+        return stale_writes
 
     def read_before(self, at: int, key: Touch) -> int | None:
         """Return the index of the read on which the write at an index relies: the last access of its
         client to what it writes. None if that is no read, or if the client takes back what it added.
         """
         write, earlier = self.commands[at], self.earlier(at, key)
-        made = [self.commands[place] for place in earlier]
+        commands = [self.commands[place] for place in earlier]
         if write.name in ("SREM", "ZREM"):
-            added = {field for one in made if one.name in _CREATIONS for field in one.fields}
+            added = {
+                field
+                for command in commands
+                if command.name in _CREATIONS
+                for field in command.fields
+            }
             if added.issuperset(write.fields):
                 return None
         about = [place for place in earlier if self.commands[place].meets(write)]
@@ -485,7 +498,7 @@ class Record:
     @cached_property
     def takeovers(self) -> list[tuple[Access, Access, Touch, int]]:
         """Each client's lock, the next holder's, their key, and the index of the latter."""
-        found = []
+        takeovers = []
         for at, mine in self.shared:
             key = mine.keys[0]
             for place in self.places[key] if mine.acquires else ():
@@ -494,19 +507,25 @@ class Record:
                     continue
                 if other.client == mine.client or other.acquires:
                     if other.client != mine.client:
-                        found.append((mine, other, key, place))
+                        takeovers.append((mine, other, key, place))
                     break
-        return found
+        return takeovers
 
     @cached_property
-    def loss(self) -> Event | None:
+    def loss(self) -> Disturbance | None:
         """The only event that can have kept a client from an effect; others only paused a worker."""
-        losses = [one for one in self.run.fired if one.kind in _LOSSES]
+        losses = [disturbance for disturbance in self.trial.fired if disturbance.kind in _LOSSES]
         if len(losses) != 1:
             return None
-        pauses = (one for one in self.run.fired if one.kind not in _LOSSES | {"numbers"})
+        pauses = (
+            disturbance
+            for disturbance in self.trial.fired
+            if disturbance.kind not in _LOSSES | {"numbers"}
+        )
         strand = losses[0].strand if root_of(losses[0].strand) in self.workers else ""
-        is_alone = all(one.kind in _PAUSES and one.strand == strand for one in pauses)
+        is_alone = all(
+            disturbance.kind in _PAUSES and disturbance.strand == strand for disturbance in pauses
+        )
         return losses[0] if is_alone else None
 
     @cached_property
@@ -518,25 +537,27 @@ class Record:
     def has_gone_on(self) -> bool:
         """Whether the disturbed worker or delivery ended its work later, and will not start again."""
         if self.disturbed not in self.workers:
-            return any(root_of(one) == self.disturbed for one in self.run.acknowledged)
-        starts = [one.client for one in self.mine]
+            return any(root_of(delivery) == self.disturbed for delivery in self.trial.acknowledged)
+        starts = [access.client for access in self.mine]
         is_dead = self.loss is not None and self.loss.kind == "crash" and self.loss.strand
-        return bool(starts) and starts[-1] not in self.run.errors and starts[-1] != is_dead
+        return bool(starts) and starts[-1] not in self.trial.errors and starts[-1] != is_dead
 
     @cached_property
     def mine(self) -> list[Access]:
         """The accesses of the disturbed client and of its restarts."""
-        return [one for one in self.run.accesses if root_of(one.client) == self.disturbed]
+        return [
+            access for access in self.trial.accesses if root_of(access.client) == self.disturbed
+        ]
 
     @cached_property
     def changes(self) -> Counter[object]:
         """How often something of each shape, and of each text, was changed."""
-        changes = [one for one in self.run.accesses if one.changes]
-        return Counter(each for one in changes for each in (one.shape, one.text))
+        changes = [access for access in self.trial.accesses if access.changes]
+        return Counter(aspect for change in changes for aspect in (change.shape, change.text))
 
     @cached_property
     def effects(self) -> Counter[object]:
-        return Counter(effect for effect, _ in _effects(self.run))
+        return Counter(effect for effect, _ in _effects(self.trial))
 
     @cached_property
     def lost(self) -> Sequence[Access]:
@@ -547,69 +568,91 @@ class Record:
         wrote, or waits for a lease to expire.
         """
         if self.loss is None or any(
-            one.changes and one.shape not in self.usual.changes and one.name not in _OF_CONSUMERS
-            for one in self.mine
+            access.changes
+            and access.shape not in self.usual.changes
+            and access.name not in _OF_CONSUMERS
+            for access in self.mine
         ):
             return ()
-        roots = {root_of(one.client) for one in self.run.accesses if "delivery" in one.client}
-        if not roots <= set(map(root_of, self.run.acknowledged)):
+        roots = {
+            root_of(access.client) for access in self.trial.accesses if "delivery" in access.client
+        }
+        if not roots <= set(map(root_of, self.trial.acknowledged)):
             return ()  # A dead letter waits for a person.
-        later = [one for one in self.mine if one.client != self.loss.strand and one.call is None]
+        later = [
+            access
+            for access in self.mine
+            if access.client != self.loss.strand and access.call is None
+        ]
         if any(
-            one.has_condition and not one.changes and self.run.left.get(one.keys[0]) is False
-            for one in later
+            access.has_condition
+            and not access.changes
+            and self.trial.remaining.get(access.keys[0]) is False
+            for access in later
         ):
             return ()
-        strange = (one for one in self.commands if root_of(one.client) != self.disturbed)
-        others = {key for one in strange if one.changes for key in one.keys}
+        strange = (
+            command for command in self.commands if root_of(command.client) != self.disturbed
+        )
+        others = {key for command in strange if command.changes for key in command.keys}
         return [
-            one
-            for one in self.missing
-            if root_of(one.client) == self.disturbed
+            effect
+            for effect in self.missing
+            if root_of(effect.client) == self.disturbed
             and not any(
-                one.keys[0] in others and one.keys[0] in other.keys and one.meets(other)
+                effect.keys[0] in others and effect.keys[0] in other.keys and effect.meets(other)
                 for other in later
             )
-            and not self._is_superseded(one)
+            and not self._is_superseded(effect)
         ]
 
     @cached_property
     def missing(self) -> Sequence[Access]:
         """The lasting effects without the event that nobody had here."""
         # A command that sets the value that its key has already counts as done.
-        made = (
-            one
-            for one in self.run.accesses
-            if one.changes or (one.name in _REPEATABLE and not one.has_condition)
+        effective = (
+            access
+            for access in self.trial.accesses
+            if access.changes or (access.name in _REPEATABLE and not access.has_condition)
         )
-        done = Counter(each for one in made for each in (one.shape, one.text))
+        done = Counter(aspect for access in effective for aspect in (access.shape, access.text))
         usual = self.usual.changes
-        rare = (one for one in self.plain.accesses if done[one.shape] < usual[one.shape])
-        return [one for one in rare if lasts(one, self.plain) and done[one.text] < usual[one.text]]
+        rare = (
+            access for access in self.plain.accesses if done[access.shape] < usual[access.shape]
+        )
+        return [
+            access
+            for access in rare
+            if lasts(access, self.plain) and done[access.text] < usual[access.text]
+        ]
 
     def _is_superseded(self, effect: Access) -> bool:
         """Return whether without the event, too, nothing remains of an effect."""
         later = self.plain.accesses[self.plain.accesses.index(effect) + 1 :]
-        same = (one for one in later if (one.name, one.keys) == (effect.name, effect.keys))
-        return effect.name in _OVERWRITES and any({*one.fields} >= {*effect.fields} for one in same)
+        same = (
+            access for access in later if (access.name, access.keys) == (effect.name, effect.keys)
+        )
+        return effect.name in _OVERWRITES and any(
+            {*access.fields} >= {*effect.fields} for access in same
+        )
 
     @property
     def residue(self) -> list[Touch]:
         """The keys that the disturbed client left, and that are gone without the event."""
         return [
-            one.keys[-1]
-            for one in self.mine
-            if one.changes
-            and self.run.left.get(one.keys[-1])
-            and one.keys[-1] not in self.plain.left
+            access.keys[-1]
+            for access in self.mine
+            if access.changes
+            and self.trial.remaining.get(access.keys[-1])
+            and access.keys[-1] not in self.plain.remaining
         ]
 
 
-def lasts(access: Access, run: Run) -> bool:
+def lasts(access: Access, trial: Trial) -> bool:
     """Return whether an effect remains at the end of a run: something sent, or a key without TTL."""
     if access.call is not None:
         return access.changes and access.name in _SENDS
-    return access.changes and any(run.left.get(key, False) for key in access.keys)
+    return access.changes and any(trial.remaining.get(key, False) for key in access.keys)
 
 
 def root_of(client: str) -> str:
@@ -618,112 +661,122 @@ def root_of(client: str) -> str:
     return name if slash and number.isdigit() else client
 
 
-Found = Iterator[tuple[str, str]]
+Findings = Iterator[tuple[str, str]]
 """Subjects of a pattern, each with what happened in words."""
 
 
-def _told(*accesses: Access) -> str:
-    return ", then ".join(f"{one.client}: {one.told}" for one in accesses)
+def _description(*accesses: Access) -> str:
+    return ", then ".join(f"{access.client}: {access.summary}" for access in accesses)
 
 
 # -- orders of commands ----------------------------------------------------------------------------
 
 
-def _lost_update(record: Record) -> Found:
-    for read, other, write, key in record.stale_writes:
+def _lost_update(evidence: Evidence) -> Findings:
+    for read, other, write, key in evidence.stale_writes:
         is_score = (read.name, write.name) == ("ZSCORE", "ZADD")
         is_overwritten = write.name in _OVERWRITES or is_score
         if not write.meets(other):
             continue  # For example, the other client wrote another field.
         if is_overwritten and any(value is not None for value in read.before):
-            yield key.name, _told(read, other, write)
-    for at, write in enumerate(accesses := record.run.accesses):
+            yield key.name, _description(read, other, write)
+    for at, write in enumerate(accesses := evidence.trial.accesses):
         if write.name not in _UPSERTS or not write.changes:
             continue
-        again = (one for one in accesses[at + 1 :] if one.client == write.client)
+        again = (access for access in accesses[at + 1 :] if access.client == write.client)
         if not any(map(write.is_about, again)):
             earlier = [
-                (place, one) for place, one in enumerate(accesses[:at]) if write.is_about(one)
+                (place, access)
+                for place, access in enumerate(accesses[:at])
+                if write.is_about(access)
             ]
-            own = [place for place, one in earlier if one.client == write.client]
-            news = [one for place, one in earlier if own and place > own[-1] and one.changes]
+            own = [place for place, access in earlier if access.client == write.client]
+            news = [
+                access for place, access in earlier if own and place > own[-1] and access.changes
+            ]
             if news and accesses[own[-1]].name == "fetch" and news[-1].content != write.content:
-                yield write.subject, _told(accesses[own[-1]], news[-1], write)
+                yield write.subject, _description(accesses[own[-1]], news[-1], write)
 
 
-def _check_then_act(record: Record) -> Found:
-    for read, other, write, key in record.stale_writes:
+def _check_then_act(evidence: Evidence) -> Findings:
+    for read, other, write, key in evidence.stale_writes:
         was_absent = all(value is None for value in read.before)
         is_kept = write.name in _REPEATABLE and read.name not in _COUNTS
         if was_absent or not is_kept:
-            yield key.name, _told(read, other, write)
-    yield from _same_rank(record)
-    yield from _late_mark(record)
+            yield key.name, _description(read, other, write)
+    yield from _same_rank(evidence)
+    yield from _late_mark(evidence)
 
 
-def _same_rank(record: Record) -> Found:
+def _same_rank(evidence: Evidence) -> Findings:
     """Two clients act at the same time, because each has the same rank in a sorted set.
 
     Both add a member, read its rank, change other data, and remove the member.
     """
     held: list[tuple[int, int, Access]] = []
-    for at, read in record.raced:
+    for at, read in evidence.raced:
         if read.rank is None:
             continue
-        commands = enumerate(record.commands)
-        own = [(place, one) for place, one in commands if one.client == read.client and one.changes]
+        commands = enumerate(evidence.commands)
+        own = [
+            (place, command)
+            for place, command in commands
+            if command.client == read.client and command.changes
+        ]
         of_member = [
-            (place, one.name)
-            for place, one in own
-            if one.keys == read.keys and read.words[2] in one.fields
+            (place, command.name)
+            for place, command in own
+            if command.keys == read.keys and read.words[2] in command.fields
         ]
         has_entered = any(place < at and name == "ZADD" for place, name in of_member)
         end = next((place for place, name in of_member if place > at and name == "ZREM"), at)
-        if has_entered and any(at < place < end and one.keys != read.keys for place, one in own):
+        if has_entered and any(
+            at < place < end and command.keys != read.keys for place, command in own
+        ):
             held.append((at, end, read))
     for at, end, mine in held:
         for later, _, other in held:
             is_same = mine.rank == other.rank and mine.keys == other.keys
             if at < later < end and is_same and mine.client != other.client:
-                yield mine.subject, _told(mine, other)
+                yield mine.subject, _description(mine, other)
 
 
-def _late_mark(record: Record) -> Found:
+def _late_mark(evidence: Evidence) -> Findings:
     """Two clients act on the same state, although only one of them removes or adds the element."""
-    accesses = record.run.accesses
-    for at, late in record.raced:
+    accesses = evidence.trial.accesses
+    for at, late in evidence.raced:
         key, is_addition = late.keys[0], late.name == "SADD"
         marks = {"SADD"} if is_addition else _DELETIONS | _REMOVALS
-        if late.name not in marks or late.changes or not record.is_blind(late):
+        if late.name not in marks or late.changes or not evidence.is_blind(late):
             continue
-        earlier = record.earlier(at, key)
-        read = record.commands[earlier[-1]] if earlier else late
+        earlier = evidence.earlier(at, key)
+        read = evidence.commands[earlier[-1]] if earlier else late
         # A client that reads several members may have acted on another one.
         is_about = late.name in _DELETIONS or (read.name in _FIELDS and read.meets(late))
         if read.is_write or not is_about or (read.before[0] is None and not is_addition):
             continue
         mine = _changes_by(late.client, accesses[accesses.index(read) :])
-        for other in record.of_key(key, earlier[-1], at):
+        for other in evidence.of_key(key, earlier[-1], at):
             if other.client == late.client or other.name not in marks or not other.changes:
                 continue
             acts = product(mine, _changes_by(other.client, accesses))
             is_different = any(a.shape == b.shape and a.content != b.content for a, b in acts)
             if is_different and other.meets(late):
-                yield key.name, _told(read, other, late)
+                yield key.name, _description(read, other, late)
 
 
 def _changes_by(client: str, accesses: Iterable[Access]) -> list[Access]:
-    return [one for one in accesses if one.client == client and one.changes]
+    return [access for access in accesses if access.client == client and access.changes]
 
 
-def _write_skew(record: Record) -> Found:
+def _write_skew(evidence: Evidence) -> Findings:
     read_at: dict[tuple[str, Touch], list[int]] = {}
     writes: dict[tuple[str, Touch], tuple[int, Access]] = {}
-    for at, one in record.raced:
-        for key in () if one.is_write else one.keys:
-            read_at.setdefault((one.client, key), []).append(at)
-        if one.changes and record.is_blind(one):
-            writes.setdefault((one.client, one.keys[0]), (at, one))
+    for at, command in evidence.raced:
+        for key in () if command.is_write else command.keys:
+            read_at.setdefault((command.client, key), []).append(at)
+        if command.changes and evidence.is_blind(command):
+            writes.setdefault((command.client, command.keys[0]), (at, command))
     for (at, first), (later, second) in combinations(writes.values(), 2) if read_at else ():
         mine, others = first.keys[0], second.keys[0]
         if first.client == second.client or mine == others:
@@ -733,36 +786,38 @@ def _write_skew(record: Record) -> Found:
         places = read_at.get((second.client, mine), [later])
         again = any(at < place < later for place in places)
         if max(reads[0], places[0]) < at and not again:
-            yield f"{mine.name}, {others.name}", _told(first, second)
+            yield f"{mine.name}, {others.name}", _description(first, second)
 
 
-def _foreign_release(record: Record) -> Found:
-    for mine, other, key, place in record.takeovers:
-        for one in record.of_key(key, place):
-            is_late = one.client == mine.client and one.changes
+def _foreign_release(evidence: Evidence) -> Findings:
+    for mine, other, key, place in evidence.takeovers:
+        for command in evidence.of_key(key, place):
+            is_late = command.client == mine.client and command.changes
             # XX only tells that somebody holds the lock.
-            if is_late and (record.is_blind(one) or "XX" in one.options):
-                yield key.name, _told(mine, other, one)
-            if is_late or (one.client == other.client and one.is_write):
+            if is_late and (evidence.is_blind(command) or "XX" in command.options):
+                yield key.name, _description(mine, other, command)
+            if is_late or (command.client == other.client and command.is_write):
                 break
 
 
-def _expired_lock(record: Record) -> Found:
-    for mine, other, key, place in record.takeovers:
-        peers = [one for one in record.commands if one.client == other.client]
-        for one in record.commands[place + 1 :]:
-            is_late = one.client == mine.client and one.changes and key not in one.keys
-            is_shared = any(one.keys[0] in peer.keys and one.meets(peer) for peer in peers)
-            if is_late and record.is_blind(one) and is_shared:
-                yield key.name, _told(mine, other, one)
+def _expired_lock(evidence: Evidence) -> Findings:
+    for mine, other, key, place in evidence.takeovers:
+        peers = [command for command in evidence.commands if command.client == other.client]
+        for command in evidence.commands[place + 1 :]:
+            is_late = command.client == mine.client and command.changes and key not in command.keys
+            is_shared = any(command.keys[0] in peer.keys and command.meets(peer) for peer in peers)
+            if is_late and evidence.is_blind(command) and is_shared:
+                yield key.name, _description(mine, other, command)
                 break
 
 
-def _stale_copy(record: Record) -> Found:
+def _stale_copy(evidence: Evidence) -> Findings:
     """A value or vector that comes from a key overwrites one that comes from a newer value of it."""
-    if not record.reading or any(one.kind in _LOSSES for one in record.run.fired):
+    if not evidence.reading or any(
+        disturbance.kind in _LOSSES for disturbance in evidence.trial.fired
+    ):
         return  # The writer may have been about to look at the source again.
-    accesses = [*enumerate(record.run.accesses)]
+    accesses = [*enumerate(evidence.trial.accesses)]
     reads: dict[str, list[tuple[int, Access]]] = {}
     for at, write in accesses:
         earlier, target = reads.setdefault(write.client, []), write.keys[0]
@@ -776,47 +831,55 @@ def _stale_copy(record: Record) -> Found:
         # A member that is there may have been added once more, for the newer value.
         is_removed = write.name in ("SREM", "ZREM")
         is_copy = is_filled or is_removed or write.name in _OVERWRITES - _DELETIONS
-        if not (is_vector or (is_copy and record.is_blind(write))):
+        if not (is_vector or (is_copy and evidence.is_blind(write))):
             continue
         own = root_of(write.client)
         copies = [
-            (place, one)
-            for place, one in accesses
-            if one.is_write
-            and (write.overwrites(one) if is_vector else target in one.keys and write.meets(one))
-            and (one is write or not is_filled or one.name in _DELETIONS)
+            (place, access)
+            for place, access in accesses
+            if access.is_write
+            and (
+                write.overwrites(access)
+                if is_vector
+                else target in access.keys and write.meets(access)
+            )
+            and (access is write or not is_filled or access.name in _DELETIONS)
         ]
         # A value without TTL that nobody replaces stays, also if its source changes later.
         is_latest = copies[-1][1] is write
-        stays = record.run.left.get(target) and is_latest and not is_removed
+        stays = evidence.trial.remaining.get(target) and is_latest and not is_removed
         for place, read in earlier:
             if (source := read.keys[0]) == target:
                 continue
-            later = [(there, one) for there, one in accesses[place + 1 :] if source in one.keys]
-            if any(root_of(one.client) == own for _, one in later):
+            later = [
+                (there, access) for there, access in accesses[place + 1 :] if source in access.keys
+            ]
+            if any(root_of(access.client) == own for _, access in later):
                 continue
-            news = [one for there, one in later if one.replaces(read) and (stays or there < at)]
-            authors = {one.client for one in news}
+            news = [
+                access for there, access in later if access.replaces(read) and (stays or there < at)
+            ]
+            authors = {access.client for access in news}
             # Others may have read the new value, and written what comes from it.
-            informed = {one.client for _, one in later} if news else set()
+            informed = {access.client for _, access in later} if news else set()
             for there, newer in copies:
                 is_newer = place < there < at and newer.client in informed
                 # Who deletes an older copy may do so once more.
                 is_newer = is_newer and (is_latest or newer.name not in _DELETIONS)
                 is_kept = stays and newer.client in authors
                 if (is_newer or is_kept) and newer.client != write.client:
-                    yield write.subject, _told(read, news[0], newer, write)
+                    yield write.subject, _description(read, news[0], newer, write)
                     break
 
 
-def _stale_removal(record: Record) -> Found:
+def _stale_removal(evidence: Evidence) -> Findings:
     """A client removes a member of a sorted set that got a new score since the client read it."""
-    for at, write in record.raced:
-        if not write.removed or not record.is_blind(write):
+    for at, write in evidence.raced:
+        if not write.removed or not evidence.is_blind(write):
             continue
         key = write.keys[0]
-        place = record.read_before(at, key)
-        read = write if place is None else record.commands[place]
+        place = evidence.read_before(at, key)
+        read = write if place is None else evidence.commands[place]
         # A client that removes another range than it has read, such as an old window, relies on nothing.
         is_read = write.name == "ZREM" or {*write.words[2:]} <= {*read.words[2:]}
         if place is None or read.name in _COUNTS or not is_read:
@@ -824,184 +887,207 @@ def _stale_removal(record: Record) -> Found:
         # Members that were there when the client read; a range may also contain those that were not.
         unread: set[str] = set()
         gone: set[str] = set()
-        for other in record.of_key(key, place, at):
+        for other in evidence.of_key(key, place, at):
             if other.client == write.client:
                 continue
             gone |= other.removed
             added = {*other.creates} if other.name in _SCORES else set()
             unread |= added - gone if write.name == "ZREM" else set()
             if ({*other.rescored} | added) & write.removed - unread:
-                yield key.name, _told(read, other, write)
+                yield key.name, _description(read, other, write)
                 break
 
 
-def _stale_write(record: Record) -> Found:
-    yield from _stale_copy(record)
-    yield from _stale_removal(record)
+def _stale_write(evidence: Evidence) -> Findings:
+    yield from _stale_copy(evidence)
+    yield from _stale_removal(evidence)
 
 
-def _overtaken(record: Record) -> Found:
+def _overtaken(evidence: Evidence) -> Findings:
     """The value of a message or record overwrites that of a later one."""
-    yield from _dropped(record)
-    run, plain = record.run.accesses, record.plain.accesses
-    consumers = {root_of(one.client) for one in plain if one.name == "consume"}
-    if not consumers and not any(one.startswith("delivery") for one in record.run.strands):
+    yield from _dropped(evidence)
+    accesses, plain = evidence.trial.accesses, evidence.plain.accesses
+    consumers = {root_of(access.client) for access in plain if access.name == "consume"}
+    if not consumers and not any(
+        strand.startswith("delivery") for strand in evidence.trial.strands
+    ):
         return
-    sent, usual = ([one.content for one in each if one.name == "produce"] for each in (run, plain))
-    if sent != usual or any(one.kind in _LOSSES for one in record.run.fired):
+    sent, usual = (
+        [access.content for access in side if access.name == "produce"]
+        for side in (accesses, plain)
+    )
+    if sent != usual or any(disturbance.kind in _LOSSES for disturbance in evidence.trial.fired):
         consumers = set()  # Other records are the newest here, or a consumer has not finished.
-    for key in record.places:
-        writes = [one for one in record.of_key(key) if one.changes]
+    for key in evidence.places:
+        writes = [command for command in evidence.of_key(key) if command.changes]
         if not writes or writes[-1].name not in _OVERWRITES:
             continue
-        before = [one for one in record.usual.of_key(key) if one.changes]
-        last, order = writes[-1], [one.text for one in before]
-        is_consumed = all(root_of(one.client) in consumers for one in before + writes)
+        before = [command for command in evidence.usual.of_key(key) if command.changes]
+        last, order = writes[-1], [write.text for write in before]
+        is_consumed = all(root_of(write.client) in consumers for write in before + writes)
         is_old = is_consumed and last.text in order and last.text != order[-1]
-        is_blind = record.is_blind(last) and last.name not in _DELETIONS
-        for one in writes:
-            is_newer = is_blind and one.name == last.name and one.words != last.words
-            is_newer = is_newer and 0 < _number_of_message(last) < _number_of_message(one)
-            if (is_newer or (is_old and one.text == order[-1])) and last.meets(one):
-                yield key.name, _told(one, last)
+        is_blind = evidence.is_blind(last) and last.name not in _DELETIONS
+        for write in writes:
+            is_newer = is_blind and write.name == last.name and write.words != last.words
+            is_newer = is_newer and 0 < _number_of_message(last) < _number_of_message(write)
+            if (is_newer or (is_old and write.text == order[-1])) and last.meets(write):
+                yield key.name, _description(write, last)
                 break
 
 
-def _dropped(record: Record) -> Found:
+def _dropped(evidence: Evidence) -> Findings:
     """A message is handled before the data that it is about exist, and is dropped."""
-    if not record.reading or any(one.kind not in ORDERS for one in record.run.fired):
+    if not evidence.reading or any(
+        disturbance.kind not in ORDERS for disturbance in evidence.trial.fired
+    ):
         return
-    for at, read in enumerate(record.commands):
+    for at, read in enumerate(evidence.commands):
         if read.is_write or any(value is not None for value in read.before):
             continue
         key, root = read.keys[0], root_of(read.client)
-        is_over = read.client in record.run.acknowledged or (
-            root in record.workers and read.client not in record.run.errors
+        is_over = read.client in evidence.trial.acknowledged or (
+            root in evidence.workers and read.client not in evidence.trial.errors
         )
-        later = [*record.of_key(key, at)]
-        news = [one for one in later if one.changes and root_of(one.client) != root]
-        again = any(root_of(one.client) == root for one in later)
-        if not is_over or not news or again or key not in record.run.left:
+        later = [*evidence.of_key(key, at)]
+        news = [command for command in later if command.changes and root_of(command.client) != root]
+        again = any(root_of(command.client) == root for command in later)
+        if not is_over or not news or again or key not in evidence.trial.remaining:
             continue
-        for lost in (one for one in record.missing if root_of(one.client) == root):
-            yield key.name, f"{_told(read, news[0])}, and nobody ran {lost.told}"
+        for lost in (effect for effect in evidence.missing if root_of(effect.client) == root):
+            yield key.name, f"{_description(read, news[0])}, and nobody ran {lost.summary}"
 
 
 def _number_of_message(access: Access) -> int:
     """Return the number of the message whose delivery made an access; 0 for clients."""
-    found = re.fullmatch(r"delivery(\d+)(/\d+)?", access.client)
-    return int(found[1]) if found else 0
+    match = re.fullmatch(r"delivery(\d+)(/\d+)?", access.client)
+    return int(match[1]) if match else 0
 
 
-def _intermediate_read(record: Record) -> Found:
+def _intermediate_read(evidence: Evidence) -> Findings:
     """A client reads data between their deletion and their restoration by another client."""
-    accesses = record.run.accesses
+    accesses = evidence.trial.accesses
     for at, gone in enumerate(accesses):
         if gone.name not in ("DEL", "UNLINK", "delete", "reset") or not gone.changes:
             continue
         key, is_reset = gone.keys[0], gone.name == "reset"
-        if not (record.run.left.get(key) or gone.call is not None):
+        if not (evidence.trial.remaining.get(key) or gone.call is not None):
             continue
         seen: list[Access] = []
-        for one in accesses[at + 1 :]:
+        for access in accesses[at + 1 :]:
             # A request that resets an index deletes all of its namespaces.
-            if key not in one.keys and not (is_reset and one.keys[0].fake == key.fake):
+            if key not in access.keys and not (is_reset and access.keys[0].fake == key.fake):
                 continue
-            if one.client != gone.client and not one.is_write:
-                seen.append(one)
-            elif one.client == gone.client and one.changes:
-                is_refill = gone.call is None or is_reset or one.overwrites(gone)
-                if one.name == gone.name or one.has_condition:
+            if access.client != gone.client and not access.is_write:
+                seen.append(access)
+            elif access.client == gone.client and access.changes:
+                is_refill = gone.call is None or is_reset or access.overwrites(gone)
+                if access.name == gone.name or access.has_condition:
                     break
                 if seen and is_refill:
-                    yield gone.subject, _told(gone, seen[0], one)
+                    yield gone.subject, _description(gone, seen[0], access)
                     break
 
 
 # -- effects that are lost, or that happen twice ---------------------------------------------------
 
 
-def _key_without_ttl(record: Record) -> Found:
-    plain, left = record.plain, record.run.left
-    staying = [key for key in record.places if left.get(key) and not plain.left.get(key)]
-    if not staying or not record.run.fired:
+def _key_without_ttl(evidence: Evidence) -> Findings:
+    plain, remaining = evidence.plain, evidence.trial.remaining
+    staying = [
+        key for key in evidence.places if remaining.get(key) and not plain.remaining.get(key)
+    ]
+    if not staying or not evidence.trial.fired:
         return
-    locked = [one for one in plain.accesses if one.call is None and one.acquires]
-    released = {one.shape for one in locked if one.keys[0] not in plain.left}
+    locked = [access for access in plain.accesses if access.call is None and access.acquires]
+    released = {lock.shape for lock in locked if lock.keys[0] not in plain.remaining}
     # What a script does before is never done without its EXPIRE.
     split = {
-        one.keys[0]
-        for at, one in enumerate(plain.accesses)
-        if one.name in _EXPIRIES and plain.accesses[at - 1].unit is not one.unit
+        access.keys[0]
+        for at, access in enumerate(plain.accesses)
+        if access.name in _EXPIRIES and plain.accesses[at - 1].unit is not access.unit
     }
     for key in staying:
-        changes = [one for one in record.of_key(key) if one.changes]
+        changes = [command for command in evidence.of_key(key) if command.changes]
         # Such as a counter that was increased after it had expired.
-        made = [one for one in changes if one.before[0] is None and one.name not in _OVERWRITES]
-        is_limited = key in split or (made and plain.left.get(key) is False)
-        taken = [one for one in changes if one.acquires and one.shape in released]
+        created = [
+            change
+            for change in changes
+            if change.before[0] is None and change.name not in _OVERWRITES
+        ]
+        is_limited = key in split or (created and plain.remaining.get(key) is False)
+        taken = [change for change in changes if change.acquires and change.shape in released]
         if is_limited or taken:
-            yield key.name, f"{_told((taken or made or changes)[-1])}, and the key stays forever"
+            yield (
+                key.name,
+                f"{_description((taken or created or changes)[-1])}, and the key stays forever",
+            )
 
 
-def _repeated_effect(record: Record) -> Found:
+def _repeated_effect(evidence: Evidence) -> Findings:
     # A call that arrives twice is the network's doing: each INCR in the world would be accused.
-    run = record.run
-    if any(event.kind == "duplicate" and event.point for event in run.fired):
+    trial = evidence.trial
+    if any(disturbance.kind == "duplicate" and disturbance.point for disturbance in trial.fired):
         return
-    before = record.usual.effects
+    before = evidence.usual.effects
     if not before:
         return
     count: Counter[object] = Counter()
-    is_again = any(event.kind in _SECOND_TIME for event in run.fired)
+    is_again = any(disturbance.kind in _SECOND_TIME for disturbance in trial.fired)
     # A quota, a bucket or a window may allow more when time has passed.
-    is_allowed = any(event.kind in _MOVES_OF_TIME or event.detail == CLOCK for event in run.fired)
-    for effect, one in _effects(run):
+    is_allowed = any(
+        disturbance.kind in _MOVES_OF_TIME or disturbance.detail == CLOCK
+        for disturbance in trial.fired
+    )
+    for effect, access in _effects(trial):
         count[effect] += 1
         is_new = 0 < before[effect] == count[effect] - 1
         # A client whose first attempt was refused something may get it here.
-        is_attempt = is_again and (one.client.startswith("delivery") or "/" in one.client)
-        is_own = one.call is None or root_of(one.client) not in record.workers
-        is_more = is_attempt or (one.is_relative and not is_allowed)
-        if is_new and is_own and is_more and not _counts_attempts(one):
+        is_attempt = is_again and (access.client.startswith("delivery") or "/" in access.client)
+        is_own = access.call is None or root_of(access.client) not in evidence.workers
+        is_more = is_attempt or (access.is_relative and not is_allowed)
+        if is_new and is_own and is_more and not _counts_attempts(access):
             # Who does something else with a key may compensate for an earlier effect.
-            shapes = {each.shape for each in record.plain.accesses}
-            others = (each for each in run.accesses if each.shape not in shapes)
-            if all((each.client, each.keys[0]) != (one.client, one.keys[0]) for each in others):
-                yield one.subject, f"{_told(one)} once too often"
+            shapes = {other.shape for other in evidence.plain.accesses}
+            others = (other for other in trial.accesses if other.shape not in shapes)
+            if all(
+                (other.client, other.keys[0]) != (access.client, access.keys[0]) for other in others
+            ):
+                yield access.subject, f"{_description(access)} once too often"
 
 
-def _effects(run: Run) -> Iterator[tuple[object, Access]]:
+def _effects(trial: Trial) -> Iterator[tuple[object, Access]]:
     """Yield the relative writes to keys that stay, and the keys, fields and members that are new.
 
     A second attempt may store the same data under another name, such as a random ID.
     """
     names: set[object] = set()
-    is_undisturbed = all(one.kind in ORDERS for one in run.fired)
-    for at, one in enumerate(run.accesses):
-        if one.call is not None:
+    is_undisturbed = all(disturbance.kind in ORDERS for disturbance in trial.fired)
+    for at, access in enumerate(trial.accesses):
+        if access.call is not None:
             # Who sends again may not know whether the first message arrived.
-            sent = root_of(one.client), one.text, one.content
-            if is_undisturbed and one.is_message and sent not in names:
+            sent = root_of(access.client), access.text, access.content
+            if is_undisturbed and access.is_message and sent not in names:
                 names.add(sent)
-                yield sent[1:], one
+                yield sent[1:], access
             continue
-        if not one.changes or not run.left.get(one.keys[0]):
+        if not access.changes or not trial.remaining.get(access.keys[0]):
             continue
         is_replaced = any(
             other.changes
             and other.name in _OVERWRITES
-            and one.keys[0] in other.keys
-            and one.meets(other)
-            for other in (run.accesses[at + 1 :] if one.is_relative else ())
+            and access.keys[0] in other.keys
+            and access.meets(other)
+            for other in (trial.accesses[at + 1 :] if access.is_relative else ())
             if other.call is None
         )
-        if one.is_relative and not is_replaced and not _is_id(one, run.accesses, at):
-            yield one.text, one
-        for each in one.creates if one.name in _CREATIONS and not one.has_condition else ():
-            if (one.subject, each) not in names:
-                names.add((one.subject, each))
-                yield one.shape, one
+        if access.is_relative and not is_replaced and not _is_id(access, trial.accesses, at):
+            yield access.text, access
+        for created in (
+            access.creates if access.name in _CREATIONS and not access.has_condition else ()
+        ):
+            if (access.subject, created) not in names:
+                names.add((access.subject, created))
+                yield access.shape, access
 
 
 def _counts_attempts(access: Access) -> bool:
@@ -1017,89 +1103,108 @@ def _is_id(access: Access, accesses: Sequence[Access], at: int) -> bool:
     is the version of a hash, which each write of the hash increases.
     """
     if access.name == "HINCRBY":
-        beside = [one for one in accesses[max(0, at - 1) : at + 2] if one.keys == access.keys]
-        return access.words[-1] == "1" and any(one.name == "HSET" for one in beside)
+        beside = [
+            neighbour
+            for neighbour in accesses[max(0, at - 1) : at + 2]
+            if neighbour.keys == access.keys
+        ]
+        return access.words[-1] == "1" and any(neighbour.name == "HSET" for neighbour in beside)
     number = _drawn(access)
     if number is None:
         return False
-    later = (one for one in accesses[at + 1 :] if one.client == access.client)
-    return any(number.search(one.content) for one in later if one.keys != access.keys)
+    later = (other for other in accesses[at + 1 :] if other.client == access.client)
+    return any(number.search(other.content) for other in later if other.keys != access.keys)
 
 
-def _outside_step(record: Record) -> Found:
+def _outside_step(evidence: Evidence) -> Findings:
     """Each call of a workflow run repeats an effect that is not in a step, or a read whose answer
     changes.
     """
-    runs, accesses = record.run.workflow_runs, record.run.accesses
+    runs, accesses = evidence.trial.workflow_runs, evidence.trial.accesses
     repeated: dict[tuple[str, str], list[int]] = {}
-    for at, one in enumerate(accesses if runs else ()):
-        if one.client in runs:
-            repeated.setdefault((runs[one.client], one.text), []).append(at)
+    for at, access in enumerate(accesses if runs else ()):
+        if access.client in runs:
+            repeated.setdefault((runs[access.client], access.text), []).append(at)
     for (of_run, text), places in repeated.items():
-        made = [accesses[at] for at in places]
-        first, calls = made[0], [each for each in runs if runs[each] == of_run]
-        effects = [one for one in made if (one.is_relative if one.call is None else one.is_message)]
-        clients = list(dict.fromkeys(one.client for one in effects if one.name not in PUBLISHING))
-        if len(clients) > 1 and not record.run.fired:
+        repeats = [accesses[at] for at in places]
+        first, calls = repeats[0], [client for client in runs if runs[client] == of_run]
+        effects = [
+            repeat
+            for repeat in repeats
+            if (repeat.is_relative if repeat.call is None else repeat.is_message)
+        ]
+        clients = list(
+            dict.fromkeys(effect.client for effect in effects if effect.name not in PUBLISHING)
+        )
+        if len(clients) > 1 and not evidence.trial.fired:
             times = f"{text} ran in {len(clients)} calls of one workflow run"
             yield first.subject, f"{times} ({', '.join(clients)}), outside every step"
-        between = (one for one in accesses[places[0] : places[-1]] if first.keys[0] in one.keys)
-        news = next((one for one in between if one.changes and one.client not in calls), None)
+        between = (
+            access for access in accesses[places[0] : places[-1]] if first.keys[0] in access.keys
+        )
+        news = next(
+            (access for access in between if access.changes and access.client not in calls), None
+        )
         since = {*calls[calls.index(first.client) :]}
         is_read = first.call is None and not first.is_write
-        if news and is_read and len(since) > 2 and since <= {one.client for one in made}:
-            yield first.subject, _told(first, news, made[-1])
+        if news and is_read and len(since) > 2 and since <= {repeat.client for repeat in repeats}:
+            yield first.subject, _description(first, news, repeats[-1])
 
 
-def _early_end(record: Record, *, of_delivery: bool) -> Found:
+def _early_end(evidence: Evidence, *, of_delivery: bool) -> Findings:
     """Work counts as done without its effect, because a handler has answered, a worker has gone on,
     or a client has taken it.
     """
-    client = record.disturbed
-    if client.startswith("delivery") is not of_delivery or not record.lost:
+    client = evidence.disturbed
+    if client.startswith("delivery") is not of_delivery or not evidence.lost:
         return
-    usual, here = _ends(record.plain, client), _ends(record.run, client)
+    usual, here = _ends(evidence.plain, client), _ends(evidence.trial, client)
     taken = [end for end in here if end.call is None]
     # A worker that starts again takes more, which it does not lose.
-    stopped = {event.strand for event in record.run.fired}
+    stopped = {disturbance.strand for disturbance in evidence.trial.fired}
     lost = [end for end in taken if end.client in stopped]
     last = [] if of_delivery else lost[-1:] or taken[-1:] or here[-1:]
     is_over = len(here) >= len(usual) > 0
-    if client in record.workers or of_delivery:
-        is_left = record.residue or record.run.pending
-        is_over = record.has_gone_on and (of_delivery or not is_left)
-    told = _told(*last) or f"{client} {'was acknowledged' if of_delivery else 'went on'}"
-    for one in record.lost if is_over else ():
-        yield last[0].subject if last else client, f"{told}, and nobody ran {one.told}"
+    if client in evidence.workers or of_delivery:
+        is_left = evidence.residue or evidence.trial.pending
+        is_over = evidence.has_gone_on and (of_delivery or not is_left)
+    ending = _description(*last) or f"{client} {'was acknowledged' if of_delivery else 'went on'}"
+    for effect in evidence.lost if is_over else ():
+        yield last[0].subject if last else client, f"{ending}, and nobody ran {effect.summary}"
 
 
-def _ends(run: Run, client: str) -> list[Access]:
+def _ends(trial: Trial, client: str) -> list[Access]:
     """Return the accesses by which a client and its restarts took work for good."""
-    own = [one for one in run.accesses if root_of(one.client) == client]
+    own = [access for access in trial.accesses if root_of(access.client) == client]
     # A script that notes elsewhere what it takes loses nothing.
-    kept = {one.unit for one in own if one.changes and one.name not in _CONSUMES}
-    taken = [one for one in own if one.name in _CONSUMES and one.before[0] is not None]
-    calls = [one for one in own if one.call is not None and one.call.reached]
-    commits = [one for one in calls if one.name == "commit"]
-    consumed = commits or [one for one in calls if one.name == "consume"]
-    return [*consumed, *(one for one in taken if one.unit not in kept)]
+    noted_units = {access.unit for access in own if access.changes and access.name not in _CONSUMES}
+    taken = [access for access in own if access.name in _CONSUMES and access.before[0] is not None]
+    calls = [access for access in own if access.call is not None and access.call.reached]
+    commits = [access for access in calls if access.name == "commit"]
+    consumed = commits or [access for access in calls if access.name == "consume"]
+    return [*consumed, *(access for access in taken if access.unit not in noted_units)]
 
 
-def _unfinished(record: Record) -> Found:
+def _unfinished(evidence: Evidence) -> Findings:
     """Work that a client has taken stays where nobody looks for it."""
-    is_lost = record.disturbed in record.workers and record.has_gone_on
-    residue = record.residue if is_lost else ()
-    reads = {key: one for one in record.commands if one.name == "XREADGROUP" for key in one.keys}
-    for key in record.places if reads or residue else ():
+    is_lost = evidence.disturbed in evidence.workers and evidence.has_gone_on
+    residue = evidence.residue if is_lost else ()
+    reads = {
+        key: command
+        for command in evidence.commands
+        if command.name == "XREADGROUP"
+        for key in command.keys
+    }
+    for key in evidence.places if reads or residue else ():
         if key not in reads and key not in residue:
             continue
-        of_key = [*record.usual.of_key(key), *record.of_key(key)]
-        if key in reads and key in record.run.pending and not any(map(_looks_again, of_key)):
-            yield key.name, f"{_told(reads[key])}, and nobody claims the pending entries"
-        moves = [one for one in of_key if one.name in _MOVES and one.keys[0] != key]
+        of_key = [*evidence.usual.of_key(key), *evidence.of_key(key)]
+        if key in reads and key in evidence.trial.pending and not any(map(_looks_again, of_key)):
+            yield key.name, f"{_description(reads[key])}, and nobody claims the pending entries"
+        moves = [command for command in of_key if command.name in _MOVES and command.keys[0] != key]
         is_left = moves and key in residue
-        if is_left and all(one in moves or one.name in _REMOVALS for one in of_key):
-            yield key.name, f"{_told(moves[-1])}, and nobody looks for it there"
+        if is_left and all(command in moves or command.name in _REMOVALS for command in of_key):
+            yield key.name, f"{_description(moves[-1])}, and nobody looks for it there"
 
 
 def _looks_again(access: Access) -> bool:
@@ -1108,49 +1213,60 @@ def _looks_again(access: Access) -> bool:
     return access.name in _CLAIMS or (access.name == "XREADGROUP" and {*ids} != {">"})
 
 
-def _half_written(record: Record, *, of_one_store: bool) -> Found:
-    client = record.disturbed
-    if client in record.workers or client.startswith("delivery") or not record.lost:
+def _half_written(evidence: Evidence, *, of_one_store: bool) -> Findings:
+    client = evidence.disturbed
+    if client in evidence.workers or client.startswith("delivery") or not evidence.lost:
         return
-    plain, accesses = record.plain.accesses, record.run.accesses
-    if any(one.name == "consume" for one in plain if root_of(one.client) == client):
+    plain, accesses = evidence.plain.accesses, evidence.trial.accesses
+    if any(access.name == "consume" for access in plain if root_of(access.client) == client):
         return  # It is a worker.
     # Gaps between numbers that a counter gave out are no state.
-    usual = {one.shape for at, one in enumerate(plain) if not _is_id(one, plain, at)}
-    kept = [one for one in record.mine if lasts(one, record.run) and one.shape in usual]
-    numbered = [one for one in kept if _is_numbered(one, record.mine)]
+    usual = {access.shape for at, access in enumerate(plain) if not _is_id(access, plain, at)}
+    lasting = [
+        access
+        for access in evidence.mine
+        if lasts(access, evidence.trial) and access.shape in usual
+    ]
+    numbered = [access for access in lasting if _is_numbered(access, evidence.mine)]
     if of_one_store:
         # A second attempt repairs all but what it cannot repeat.
         # A script that also notes an entry can recognise that it has run.
-        noted = {one.unit: one for one in record.mine if _is_entry(one)}
-        kept = [
-            one
-            for one in kept
-            if one.call is None
-            and (one.acquires or one.is_relative)
-            and noted.get(one.unit, one) is one
-            and not _counts_attempts(one)
+        noted = {access.unit: access for access in evidence.mine if _is_entry(access)}
+        lasting = [
+            access
+            for access in lasting
+            if access.call is None
+            and (access.acquires or access.is_relative)
+            and noted.get(access.unit, access) is access
+            and not _counts_attempts(access)
         ]
-    looked_at = {key for one in accesses if root_of(one.client) != client for key in one.keys}
-    for lost in record.lost:
+    looked_at = {
+        key for access in accesses if root_of(access.client) != client for key in access.keys
+    }
+    for lost in evidence.lost:
         is_repeated = any(
-            one.text == lost.text and one.content == lost.content and one.changes
-            for one in accesses
+            access.text == lost.text and access.content == lost.content and access.changes
+            for access in accesses
         )
         # Who looks for what is lost does not find it, and takes another number.
         is_sought = any(
-            not (one.is_write or one.call) and lost.keys[0] in one.keys and one.meets(lost)
-            for one in record.mine
+            not (access.is_write or access.call)
+            and lost.keys[0] in access.keys
+            and access.meets(lost)
+            for access in evidence.mine
         )
         again = numbered if of_one_store and is_sought else []
-        for one in () if is_repeated else kept + again:
+        for effect in () if is_repeated else lasting + again:
             # Somebody who gets a message may check that the data it is about were saved.
-            may_be_checked = one.call is not None and lost.keys[0] in looked_at
-            is_one_store = one.keys[0].fake == lost.keys[0].fake
-            is_claim = one.acquires and not of_one_store
-            is_other = is_one_store is of_one_store and {*one.keys}.isdisjoint(lost.keys)
+            may_be_checked = effect.call is not None and lost.keys[0] in looked_at
+            is_one_store = effect.keys[0].fake == lost.keys[0].fake
+            is_claim = effect.acquires and not of_one_store
+            is_other = is_one_store is of_one_store and {*effect.keys}.isdisjoint(lost.keys)
             if is_other and not (is_claim or may_be_checked):
-                yield f"{one.subject}, {lost.subject}", f"{_told(one)}, and nobody ran {lost.told}"
+                yield (
+                    f"{effect.subject}, {lost.subject}",
+                    f"{_description(effect)}, and nobody ran {lost.summary}",
+                )
                 break
 
 
@@ -1164,22 +1280,22 @@ def _is_numbered(access: Access, own: Sequence[Access]) -> bool:
     """Return whether a command creates something under a number that its client has drawn."""
     is_new = access.call is None and access.before[0] is None
     names = (access.subject,) * is_new + (() if access.call else access.creates)
-    return any(number.search(each) for number in filter(None, map(_drawn, own)) for each in names)
+    return any(number.search(name) for number in filter(None, map(_drawn, own)) for name in names)
 
 
 def _drawn(access: Access) -> re.Pattern[str] | None:
     """Return a pattern of the number that a counter gives out."""
-    known: Any = (access.before[0] or b"0") if access.name == "INCR" else None
-    is_number = isinstance(known, bytes) and re.fullmatch(rb"-?\d+", known)
-    return re.compile(rf"\b{int(known) + 1}\b") if is_number else None
+    counter: Any = (access.before[0] or b"0") if access.name == "INCR" else None
+    is_number = isinstance(counter, bytes) and re.fullmatch(rb"-?\d+", counter)
+    return re.compile(rf"\b{int(counter) + 1}\b") if is_number else None
 
 
-def _early_search(record: Record) -> Found:
+def _early_search(evidence: Evidence) -> Findings:
     """A client searches before its upsert is visible, and does not search again afterwards."""
     is_early: dict[tuple[str, str], bool] = {}
     written_us: dict[tuple[str, str], int] = {}
-    is_held = any(event.kind == "hold" for event in record.run.fired)
-    for line in record.run.lines if is_held else ():
+    is_held = any(disturbance.kind == "hold" for disturbance in evidence.trial.fired)
+    for line in evidence.trial.lines if is_held else ():
         if line.call is None or line.call.service != "vector":
             continue
         # Other clients may not know of the upsert.
@@ -1188,14 +1304,14 @@ def _early_search(record: Record) -> Found:
             written_us[author] = line.at_us
         elif line.call.route.startswith(("query", "resumable-query")) and author in written_us:
             is_early[line.strand, author[1]] = line.at_us < written_us[author] + HOLD_US
-    for client, fake in (each for each in is_early if is_early[each]):
+    for client, fake in (search for search in is_early if is_early[search]):
         yield fake, f"{client} searched before the upsert was visible"
 
 
 # -- all patterns ----------------------------------------------------------------------------------
 
 
-PATTERNS: dict[str, tuple[Callable[[Record], Found], str]] = {
+PATTERNS: dict[str, tuple[Callable[[Evidence], Findings], str]] = {
     "lost update": (_lost_update, "the new value does not depend on the one read"),
     "check then act": (
         _check_then_act,
@@ -1249,8 +1365,8 @@ class AnomalyError(AssertionError):
 class Allowed:
     """The anomalies that the caller allows: a name, or a name with a subject ("name: key*")."""
 
-    def __init__(self, given: str | Iterable[str]) -> None:
-        texts = (given,) if isinstance(given, str) else tuple(given)
+    def __init__(self, allow: str | Iterable[str]) -> None:
+        texts = (allow,) if isinstance(allow, str) else tuple(allow)
         self._unused = dict.fromkeys(texts)
         self._entries = []
         for text in texts:
@@ -1279,10 +1395,10 @@ class Allowed:
             raise ContractError(f"allow={text!r}: no run shows this anomaly: leave it out")
 
 
-def find_anomalies(record: Record, allowed: Allowed) -> list[Anomaly]:
+def find_anomalies(evidence: Evidence, allowed: Allowed) -> list[Anomaly]:
     """Return the anomalies of a run that are not allowed, one for each name and subject."""
-    found: dict[tuple[str, str], Anomaly] = {}
+    anomalies: dict[tuple[str, str], Anomaly] = {}
     for name, (find, _) in PATTERNS.items():
-        for subject, words in find(record):
-            found.setdefault((name, subject), Anomaly(name, subject, words))
-    return [anomaly for anomaly in found.values() if not allowed.covers(anomaly)]
+        for subject, words in find(evidence):
+            anomalies.setdefault((name, subject), Anomaly(name, subject, words))
+    return [anomaly for anomaly in anomalies.values() if not allowed.covers(anomaly)]

@@ -19,14 +19,14 @@ from .programs import Runs, kinds_of, may_assert, programs_of, schedule_to_repla
 from .promises import Promises
 from .result.cause import find_cause
 from .result.exploration import BrokenPromiseError, Exploration
-from .result.story import line_text, lookups_of_run, reason
-from .run import Line, Run
+from .result.story import line_text, lookups_of_trial, reason
 from .schedule import KINDS, SWITCHES, Kind, Schedule
 from .search.ahead import CAN_FORK, Ahead
 from .search.explorer import Explorer, Replays, hypothesis, replay
-from .search.player import Budget, Player, Tally, budget_of
+from .search.player import Player, SearchBudget, Tally, budget_of
 from .simulation.state import Subject
 from .simulation.turns import Threads
+from .trial import Line, Trial
 from .trust import examine
 
 if TYPE_CHECKING:
@@ -125,10 +125,10 @@ def explore(
         )
     promises = Promises(check)
     allowed_anomalies = Allowed(allow)
-    given = schedule_to_replay(schedule, programs)
+    replayed = schedule_to_replay(schedule, programs)
     allowed = budget_of(budget)
-    asked = () if kinds is None else names_of("kinds", kinds)
-    asserts = bool(promises.given) or any(may_assert(program.function) for program in programs)
+    named_kinds = () if kinds is None else names_of("kinds", kinds)
+    asserts = bool(promises.checks) or any(may_assert(program.function) for program in programs)
     seed = cloud.seed if seed is None else seed
     # Threads end before the data is restored: code that catches everything may still send requests.
     with (
@@ -148,34 +148,36 @@ def explore(
         )
         player = Player(world, subject, setup, allowed_anomalies)
         player.tally.has_promise = asserts
-        if given is not None:
-            _replay(player, given)
+        if replayed is not None:
+            _replay(player, replayed)
         else:
             undisturbed = _search(player, allowed, seed, processes)
             _check_budget(player.tally, allowed)
-            _check_covered(player, asked)
+            _check_covered(player, named_kinds)
             promises.finish()
             allowed_anomalies.check_used()
             if trust and asserts:
                 player.tally.trust = examine(player, undisturbed)
-    return Exploration(player.tally, asked if asked or given is not None else KINDS)
+    return Exploration(player.tally, named_kinds if named_kinds or replayed is not None else KINDS)
 
 
 def _replay(player: Player, schedule: Schedule) -> None:
     __tracebackhide__ = True
     tally = player.tally
-    tally.given = schedule
+    tally.only_schedule = schedule
     player.is_last = True
     if not tally.has_promise and [*schedule]:
         player.play(Schedule())  # with which patterns compare the run
-    run = player.play(schedule, keep=True, stacks=True)
-    missed = [event for event in schedule if event not in run.fired]
-    if run.broken is not None:
-        run.schedule = schedule.without(missed)
-        raise _broken_schedule(player, run) from run.broken
+    trial = player.play(schedule, keep=True, stacks=True)
+    missed = [disturbance for disturbance in schedule if disturbance not in trial.fired]
+    if trial.broken is not None:
+        trial.schedule = schedule.without(missed)
+        raise _broken_schedule(player, trial) from trial.broken
     if missed:
-        workers = "|".join(re.escape(event.strand) for event in missed)
-        starts = sorted(one for one in run.strands if re.fullmatch(rf"({workers})/\d+", one))
+        workers = "|".join(re.escape(disturbance.strand) for disturbance in missed)
+        starts = sorted(
+            strand for strand in trial.strands if re.fullmatch(rf"({workers})/\d+", strand)
+        )
         again = f"{starts[0]} began after a failure, and counts its own calls. " if starts else ""
         raise ContractError(
             f"these events of the schedule were not applied: {', '.join(map(str, missed))}. {again}The "
@@ -184,7 +186,7 @@ def _replay(player: Player, schedule: Schedule) -> None:
     tally.drawn = 1
 
 
-def _search(player: Player, budget: Budget, seed: int | str, processes: int) -> Run:
+def _search(player: Player, budget: SearchBudget, seed: int | str, processes: int) -> Trial:
     """Search for a schedule that breaks the promise; raise ``BrokenPromiseError`` if there is one.
 
     Returns the undisturbed run.
@@ -213,16 +215,16 @@ def _search(player: Player, budget: Budget, seed: int | str, processes: int) -> 
         _check_repeats(player, undisturbed, "after the search")
         return undisturbed
     replays = replay(player, broken)
-    if replays.run is None:
+    if replays.trial is None:
         raise ContractError(
             f"the schedule {broken.schedule} broke the promise ({broken.broken}), but not in "
             f"{replays.total} further runs of it: the code depends on a state outside the fakes. "
             f"{'; '.join(['Reset that state in setup=', *broken.notes])}"
         )
-    raise _broken_schedule(player, replays.run, replays) from replays.run.broken
+    raise _broken_schedule(player, replays.trial, replays) from replays.trial.broken
 
 
-def _why_alone(undisturbed: Run) -> str:
+def _why_alone(undisturbed: Trial) -> str:
     """Return why the search cannot use several processes, or an empty string."""
     if not CAN_FORK:
         return "only Linux can copy a process with threads"
@@ -238,20 +240,20 @@ def _why_alone(undisturbed: Run) -> str:
 
 
 def _broken_schedule(
-    player: Player, run: Run, replays: Replays | None = None
+    player: Player, trial: Trial, replays: Replays | None = None
 ) -> BrokenPromiseError:
     undisturbed = None
-    if run.fired and not run.is_stuck:
+    if trial.fired and not trial.is_stuck:
         undisturbed = player.play(Schedule(), stacks=True)
-    run.cause = find_cause(
-        run, undisturbed, partial(player.play, stacks=True), player.world.state_of
+    trial.cause = find_cause(
+        trial, undisturbed, partial(player.play, stacks=True), player.world.state_of
     )
-    return BrokenPromiseError(run, player.tally, undisturbed, replays=replays)
+    return BrokenPromiseError(trial, player.tally, undisturbed, replays=replays)
 
 
-def _check_undisturbed(player: Player, run: Run) -> None:
+def _check_undisturbed(player: Player, trial: Trial) -> None:
     __tracebackhide__ = True
-    for name, error in run.errors.items():
+    for name, error in trial.errors.items():
         # Raise the code's own error first, because it explains more than the broken promise.
         if broken_promise(error) is None:
             error.add_note(
@@ -259,15 +261,15 @@ def _check_undisturbed(player: Player, run: Run) -> None:
                 "catch it in the client if it is expected"
             )
             raise error
-    if run.broken is not None:
-        again = run if run.is_stuck else player.play(Schedule(), keep=True, stacks=True)
-        shown_run = again if again.broken is not None else run
-        raise BrokenPromiseError(shown_run, player.tally) from run.broken
-    if not run.calls:
+    if trial.broken is not None:
+        again = trial if trial.is_stuck else player.play(Schedule(), keep=True, stacks=True)
+        shown_trial = again if again.broken is not None else trial
+        raise BrokenPromiseError(shown_trial, player.tally) from trial.broken
+    if not trial.calls:
         raise ContractError("the code made no call to any fake, so there is nothing to explore")
 
 
-def _check_repeats(player: Player, first: Run, when: str) -> None:
+def _check_repeats(player: Player, first: Trial, when: str) -> None:
     """Raise ``ContractError`` if another undisturbed run makes other calls or gets other answers.
 
     ``when`` completes the sentence, such as "the second time".
@@ -277,14 +279,16 @@ def _check_repeats(player: Player, first: Run, when: str) -> None:
     # Without the process's time, arguments and answers contain wall-clock times.
     has_content = player.world.process_time is not None
     pairs = itertools.zip_longest(first.call_lines, second.call_lines)
-    for number, (one, other) in enumerate(pairs, 1):
-        if not (one and other and _content(one, has_content) == _content(other, has_content)):
-            was = f"was '{_call_text(one, first)}'" if one else "did not exist"
+    for number, (line, other) in enumerate(pairs, 1):
+        if not (line and other and _content(line, has_content) == _content(other, has_content)):
+            was = f"was '{_call_text(line, first)}'" if line else "did not exist"
             now = f"'{_call_text(other, second)}'" if other else "there was none"
-            if one and other and was == f"was {now}":
-                now = f"the same except for {_difference(one, other)},"
-            found = f"call {number} {was}, and {'was ' if other and not one else ''}{now} {when}"
-            raise _remembers(found, {**first.notes, **second.notes})
+            if line and other and was == f"was {now}":
+                now = f"the same except for {_difference(line, other)},"
+            difference = (
+                f"call {number} {was}, and {'was ' if other and not line else ''}{now} {when}"
+            )
+            raise _remembers(difference, {**first.notes, **second.notes})
     if first.broken is None and second.broken is not None:
         raise _remembers(f"the promise held, and was broken {when} ({reason(second.broken)})", {})
 
@@ -309,12 +313,12 @@ def _content(line: Line, has_content: bool) -> tuple[object, ...]:
     return *key, call.method, call.target, sent, call.status, call.outcome, answer
 
 
-def _difference(one: Line, other: Line) -> str:
+def _difference(line: Line, other: Line) -> str:
     """Describe the first difference of two calls whose lines in a story are alike."""
-    assert one.call is not None
+    assert line.call is not None
     assert other.call is not None
     for part in ("target", "request_body", "status", "outcome", "response_body"):
-        before, after = getattr(one.call, part), getattr(other.call, part)
+        before, after = getattr(line.call, part), getattr(other.call, part)
         if isinstance(before, bytes):
             before, after = bytes(before), bytes(after)
             pairs = enumerate(zip(before, after, strict=False))
@@ -327,38 +331,39 @@ def _difference(one: Line, other: Line) -> str:
     return "its route"
 
 
-def _call_text(line: Line, run: Run) -> str:
-    return f"{line.strand}: {line_text(line, lookups_of_run(run))}"
+def _call_text(line: Line, trial: Trial) -> str:
+    return f"{line.strand}: {line_text(line, lookups_of_trial(trial))}"
 
 
-def _check_budget(tally: Tally, budget: Budget) -> None:
+def _check_budget(tally: Tally, budget: SearchBudget) -> None:
     """Raise ``ContractError`` if a time budget ended before the search tried any event."""
     tried_something = tally.singles or not tally.all_singles or tally.orders > 1
     if budget.began is None or tried_something or tally.is_exhaustive:
         return
     raise ContractError(
-        f"budget={shown(budget.given)} allowed only {counted(tally.tried, 'schedule')}, and none of "
+        f"budget={shown(budget.argument)} allowed only {counted(tally.tried, 'schedule')}, and none of "
         f"the {tally.all_singles:,} with one event: pass a larger budget=, fewer kinds=, or less code"
     )
 
 
-def _check_covered(player: Player, asked: Sequence[str]) -> None:
+def _check_covered(player: Player, named_kinds: Sequence[str]) -> None:
     """Raise ``ContractError`` if the promise held only because too little was explored.
 
     That is if a kind of event never happened, or if no destination handler was called successfully.
     """
-    tally, found = player.tally, player.tally.coverage.possible
+    tally, kinds = player.tally, player.tally.coverage.possible
     if not tally.tried:
         raise ContractError(
-            f"no schedule was possible: the code has no point for {', '.join(asked) or 'any event'}. "
+            "no schedule was possible: the code has no point for "
+            f"{', '.join(named_kinds) or 'any event'}. "
             "Pass more clients (for switches), other kinds=, or other services="
         )
-    possible = found | SWITCHES if tally.orders or found & SWITCHES else found
-    missing = [kind for kind in asked if kind not in possible]
+    possible = kinds | SWITCHES if tally.orders or kinds & SWITCHES else kinds
+    missing = [kind for kind in named_kinds if kind not in possible]
     if missing:
         raise ContractError(
             f"{', '.join(missing)} cannot happen in this code: leave it out of kinds=; "
-            f"the possible kinds are: {', '.join(sorted(found, key=KINDS.index))}"
+            f"the possible kinds are: {', '.join(sorted(kinds, key=KINDS.index))}"
         )
     handlers = [
         route
@@ -367,7 +372,7 @@ def _check_covered(player: Player, asked: Sequence[str]) -> None:
         for route in cast("Any", fake).destinations.routes()
         if route._where == "call"
     ]
-    if handlers and not tally.coverage.succeeded and not asked:
+    if handlers and not tally.coverage.succeeded and not named_kinds:
         raise ContractError(
             f"no handler was ever called: nothing was delivered to {handlers[0].prefix}. Publish "
             "to its URL within run=, or remove the handler"

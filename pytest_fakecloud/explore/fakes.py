@@ -15,9 +15,9 @@ from ..core.timers import to_datetime
 from ..kv.reply import python_value
 from ..reporting.data import state_of
 from .footprint import ALL, KEY_OF_DB, Touch, key_of_touch
-from .run import Due
 from .schedule import HOLD_US, Kind
-from .simulation.connections import Connections, Link
+from .simulation.connections import Connections, MemoryLink
+from .trial import DueDelivery
 
 if TYPE_CHECKING:
     from ..cloud.fake import Fake
@@ -40,7 +40,7 @@ def _restoring(fake: Fake) -> Callable[[], None]:
     return partial(fake._set_tokens, *fake._tokens())
 
 
-class Disturbances:
+class OngoingDisturbances:
     """The disturbances of a run that have not ended yet, at most one of each kind for each fake.
 
     If an event repeats a disturbance, it lasts for its whole span from then on.
@@ -132,17 +132,17 @@ class Deliveries:
     def next_us(self, after_us: int = -1) -> int | None:
         if not self._queues:
             return None
-        found = [q._engine.next_due_us() for q in self._queues if q._engine.pending]
+        times = [q._engine.next_due_us() for q in self._queues if q._engine.pending]
         return min(
-            (at for at in found if at is not None and after_us < at <= self._end_us), default=None
+            (at for at in times if at is not None and after_us < at <= self._end_us), default=None
         )
 
     def next_firing_us(self) -> int | None:
         """Return the time at which the next schedule of a queue fires, or None."""
         if not self._queues:
             return None
-        found = (queue._engine.schedules.earliest_run_us() for queue in self._queues)
-        return min((at for at in found if at is not None), default=None)
+        times = (queue._engine.schedules.earliest_run_us() for queue in self._queues)
+        return min((at for at in times if at is not None), default=None)
 
     def end_schedules(self) -> None:
         for queue in self._queues:
@@ -158,20 +158,20 @@ class Deliveries:
                 schedules.replan(schedule)
         self._ended.clear()
 
-    def due(self, now_us: int) -> list[Due]:
+    def due(self, now_us: int) -> list[DueDelivery]:
         """Return the deliveries that can begin at a given time, in the order of their due times."""
         if not self._queues:
             return []
         # Number messages by creation, so that names do not depend on the order of delivery.
         for message in self._messages():
             self._ordinals.setdefault(message.id, len(self._ordinals) + 1)
-        found = [
-            Due(queue, queue._engine.messages[id_], timer, self._ordinals[id_])
+        deliveries = [
+            DueDelivery(queue, queue._engine.messages[id_], timer, self._ordinals[id_])
             for queue in self._queues
             for id_, timer in queue._engine.timers.items()
             if timer.lane == "driven" and timer.due_us <= now_us and not timer.cancelled
         ]
-        return sorted(found, key=lambda due: (due.timer.due_us, due.timer.sequence))
+        return sorted(deliveries, key=lambda due: (due.timer.due_us, due.timer.sequence))
 
     def names(self) -> dict[str, str]:
         """Return the names that a story uses for messages, by message ID."""
@@ -212,7 +212,7 @@ class Fakes:
                     "order of deliveries: pass delivery='driven'"
                 )
         self.connections = Connections(self.fakes)
-        self.disturbances = Disturbances(self.clock, self.fakes)
+        self.disturbances = OngoingDisturbances(self.clock, self.fakes)
         self.deliveries = Deliveries(self._queues, self.clock.now_us())
         self.process_time: ProcessTime | None = None
         """What makes the process's time follow the clock, if it does."""
@@ -246,12 +246,12 @@ class Fakes:
         """
         for fake in self.fakes:
             for client in getattr(fake._app, "clients", set()).copy():
-                if isinstance(client.connection, Link):
+                if isinstance(client.connection, MemoryLink):
                     client.engine.forget_state(client.session)
 
     def state_of(self, touch: Touch) -> object:
         """Return the value of a key, or else all data of a fake, to compare it with another run's."""
-        fake = next(each for each in self.fakes if each.name == touch.fake)
+        fake = next(fake for fake in self.fakes if fake.name == touch.fake)
         keyspace = self.keyspaces.get((touch.fake, touch.kind))
         if keyspace is None or touch.name == ALL:
             return state_of(fake)

@@ -72,9 +72,9 @@ class Footprint:
         """Return whether the order of the two steps may matter."""
         if self.is_everything or other.is_everything:
             return True
-        for one in self.touches:
+        for touch in self.touches:
             for another in other.touches:
-                if one.conflicts(another):
+                if touch.conflicts(another):
                     return True
         return False
 
@@ -114,7 +114,7 @@ def command_line(
 ) -> CommandLine:
     """Analyse a command line that a database of a fake with so many databases runs."""
     touches = tuple(touches_of_command(fake, database, databases, spec, argv))
-    of_keys = [one for one in touches if one.kind.startswith(KEY_OF_DB)]
+    of_keys = [touch for touch in touches if touch.kind.startswith(KEY_OF_DB)]
     if spec.name in _WITHOUT_VALUES:
         of_keys = []
     claims = None
@@ -125,9 +125,9 @@ def command_line(
     return CommandLine(
         words,
         touches,
-        tuple(one.read for one in of_keys),
+        tuple(touch.read for touch in of_keys),
         tuple(map(key_of_touch, of_keys)),
-        any(one.writes for one in of_keys),
+        any(touch.writes for touch in of_keys),
         times_in(b" ".join(argv[1:])),
         # The options of ZADD and GEOADD precede their scores; other commands have a value first.
         frozenset(map(str.upper, words[2 if spec.name in ("ZADD", "GEOADD") else 3 :])),
@@ -189,8 +189,8 @@ _TIMESTAMP = re.compile(rb"(?<![\d.])(\d{10})(\d{3})?(\.\d+)?(?!\d)")
 def times_in(data: bytes) -> tuple[int, ...]:
     """Return the times that a request contains, in microseconds."""
     times = []
-    for found in _TIMESTAMP.finditer(data):
-        whole, milliseconds, fraction = found.groups()
+    for match in _TIMESTAMP.finditer(data):
+        whole, milliseconds, fraction = match.groups()
         at_us = int(whole) * 1_000_000 + int(milliseconds or 0) * 1_000
         times.append(at_us + int(float(fraction or 0) * (1_000 if milliseconds else 1_000_000)))
     return tuple(times)
@@ -225,8 +225,8 @@ def touches_of_request(fake: Fake, request: Request) -> Sequence[Touch]:
     touches = [READS_CLOCK]
     if fixture == "broker":
         for kind, name, writes in _BROKER.get(route, (("topic", ALL, True), ("group", ALL, True))):
-            given = ALL if name == ALL else params.get(name, ALL)
-            touches.append(Touch(owner, kind, given, writes))
+            value = ALL if name == ALL else params.get(name, ALL)
+            touches.append(Touch(owner, kind, value, writes))
     elif fixture == "vector_index":
         namespace = params.get("namespace", "")
         reads = route.startswith(_VECTOR_READS)

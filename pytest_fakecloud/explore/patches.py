@@ -41,10 +41,10 @@ from ..process.clocks import (
 )
 from ..process.process_time import ProcessTime
 from ..process.replace import Everywhere
-from .run import Program
 from .simulation.scheduler import Simulation
 from .simulation.sockets import SOCKET_METHODS, OwnLoop, Sockets
 from .simulation.strands import Crash, Strand, carried_strand, innermost
+from .trial import Program
 from .world import World, swap, watch
 
 _EXIT_ADVICE = "explore() sees only this process and keeps it alive. Replace that call in the test"
@@ -330,7 +330,7 @@ def _thread_patches(world: World) -> Iterator[_Patch]:
 
     def shutdown(pool: Any, *args: Any, **options: Any) -> None:
         # Join the threads in the same order in each run. The order of a set differs.
-        pool._threads = sorted(pool._threads, key=lambda one: one.name)
+        pool._threads = sorted(pool._threads, key=lambda thread: thread.name)
         real_shutdown(pool, *args, **options)
 
     def submit(pool: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -371,7 +371,7 @@ def _process_patches(world: World) -> Iterator[_Patch]:
             if "uuid" not in modules:  # which starts a process to find a network address
                 where = innermost(sys._getframe())
                 note = f"not explored: a child process that {strand.title} started at {where}"
-                simulation.run.notes[note] = None
+                simulation.trial.notes[note] = None
             with strand.waits_for_real():
                 return original(*args, **kwargs)
 
@@ -392,7 +392,7 @@ def _signal_patches(world: World) -> Iterator[_Patch]:
 
     def skips(original: Callable[..., Any], result: object) -> Callable[..., Any]:
         def skipped(simulation: Simulation, strand: Strand, *_: Any, **__: Any) -> object:
-            simulation.run.notes["not explored: signals, and timeouts that signals end"] = None
+            simulation.trial.notes["not explored: signals, and timeouts that signals end"] = None
             return result
 
         return _in_strands(world, original, skipped)
@@ -509,10 +509,16 @@ class _SharedReentrantLock(_SharedLock):
 def _lock_patches(world: World) -> Iterator[_Patch]:
     real_rlock, real_queue, real_monotonic = threading.RLock, queue.SimpleQueue, time.monotonic
 
-    def in_strands(real: Callable[[], Any], made: Callable[[Strand], Any]) -> Callable[[], Any]:
+    def in_strands(
+        real: Callable[[], Any], create_explored: Callable[[Strand], Any]
+    ) -> Callable[[], Any]:
         def create() -> Any:
             strand = world.creator()
-            return real() if strand is None or _is_of_a_fake(sys._getframe(1)) else made(strand)
+            return (
+                real()
+                if strand is None or _is_of_a_fake(sys._getframe(1))
+                else create_explored(strand)
+            )
 
         return create
 
@@ -583,7 +589,9 @@ class _Replacements:
         if isinstance(value, partial):
             bound: Any = value
             state = bound.args, bound.keywords, vars(bound)
-            self._replace(bound.func, depth, lambda one: bound.__setstate__((one, *state)))
+            self._replace(
+                bound.func, depth, lambda function: bound.__setstate__((function, *state))
+            )
             value = bound.func
         if isinstance(value, dict | list) and len(value) <= _MOST_ITEMS:
             pairs = list(value.items() if isinstance(value, dict) else enumerate(value))

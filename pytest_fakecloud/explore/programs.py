@@ -18,8 +18,8 @@ from ..cloud.every_failure import names_of
 from ..core.errors import ContractError, brief, shown, unknown_name
 from ..core.field_types import has_not_run
 from ..core.libraries import is_library
-from .run import Program
 from .schedule import CLOCK, KINDS, RANDOM, SWITCHES, Kind, Schedule
+from .trial import Program
 
 Runs = Callable[[], object] | Iterable[Callable[[], object]] | Mapping[str, Callable[[], object]]
 """One function, several that run concurrently, or several by name."""
@@ -41,14 +41,14 @@ def programs_of(run: Runs, workers: Runs) -> list[Program]:
     return list(named.values())
 
 
-def _programs(what: str, given: Runs, is_worker: bool) -> list[Program]:
-    if isinstance(given, Mapping):
-        named = list(given.items())
+def _programs(what: str, runs: Runs, is_worker: bool) -> list[Program]:
+    if isinstance(runs, Mapping):
+        named = list(runs.items())
     else:
-        functions = [given] if callable(given) else given
+        functions = [runs] if callable(runs) else runs
         if isinstance(functions, str) or not isinstance(functions, Iterable):
             raise ContractError(
-                f"{what}={shown(given)} is not a function: pass one without arguments, or several"
+                f"{what}={shown(runs)} is not a function: pass one without arguments, or several"
             )
         named = [(_name(function), function) for function in functions]
     for name, function in named:
@@ -75,22 +75,22 @@ def check_has_run(result: object, subject: str, needed: str = "without yield") -
         )
 
 
-def kinds_of(given: Kind | Sequence[Kind] | None) -> frozenset[Kind]:
-    if given is None:
+def kinds_of(kinds: Kind | Sequence[Kind] | None) -> frozenset[Kind]:
+    if kinds is None:
         return frozenset(KINDS)
-    names = names_of("kinds", given)
+    names = names_of("kinds", kinds)
     unknown = [name for name in names if name not in KINDS]
     if unknown:
         raise ContractError(unknown_name("kind of event", unknown[0], KINDS))
     return frozenset(cast("Sequence[Kind]", names))
 
 
-def schedule_to_replay(given: str | None, programs: Sequence[Program]) -> Schedule | None:
+def schedule_to_replay(argument: str | None, programs: Sequence[Program]) -> Schedule | None:
     """Return the only schedule to run: the given one, or that of ``replay_schedule``."""
     replay = current_replay.get()
     if replay is not None:
         replay.is_explored = True
-    text = given if given is not None or replay is None else replay.text
+    text = argument if argument is not None or replay is None else replay.text
     if text is None:
         return None
     schedule = Schedule.parse(text)
@@ -100,12 +100,18 @@ def schedule_to_replay(given: str | None, programs: Sequence[Program]) -> Schedu
 
 def _check_names(schedule: Schedule, programs: Sequence[Program]) -> None:
     """Raise ``ContractError`` for an event of a strand that no program can begin."""
-    known = [program.name for program in programs]
-    for event in schedule:
-        for name in (event.strand, event.detail) if event.kind in SWITCHES else (event.strand,):
+    clients = [program.name for program in programs]
+    for disturbance in schedule:
+        for name in (
+            (disturbance.strand, disturbance.detail)
+            if disturbance.kind in SWITCHES
+            else (disturbance.strand,)
+        ):
             root = re.split(r"[/:+]", name)[0]
-            if root not in (*known, CLOCK, RANDOM) and not re.fullmatch(r"delivery\d+", root):
-                raise ContractError(f"{shown(str(event))}: {unknown_name('client', root, known)}")
+            if root not in (*clients, CLOCK, RANDOM) and not re.fullmatch(r"delivery\d+", root):
+                raise ContractError(
+                    f"{shown(str(disturbance))}: {unknown_name('client', root, clients)}"
+                )
 
 
 P = ParamSpec("P")
@@ -277,8 +283,8 @@ def _uses(function: _Use, names: set[str]) -> list[_Use]:
     values = [function.owner, *named_by(function.value)]
     uses = [_Use(value) for value in values if value is not None]
     # Two levels of attributes reach self.cart.check() and package.module.check().
-    attributes = [found for use in uses for found in _attributes(use, names | _IMPLICIT)]
-    attributes += [found for use in attributes for found in _attributes(use, names)]
+    attributes = [attribute for use in uses for attribute in _attributes(use, names | _IMPLICIT)]
+    attributes += [attribute for use in attributes for attribute in _attributes(use, names)]
     return uses + [use for use in attributes if _is_application(use)]
 
 
@@ -296,9 +302,9 @@ def named_by(function: Any) -> Iterator[object]:
 
 def _attributes(use: _Use, names: set[str] | frozenset[str]) -> Iterator[_Use]:
     for name in names:
-        found = inspect.getattr_static(use.value, name, None)
-        if found is not None:
-            yield _Use(found, use.value)
+        value = inspect.getattr_static(use.value, name, None)
+        if value is not None:
+            yield _Use(value, use.value)
 
 
 def _is_application(use: _Use) -> bool:

@@ -13,21 +13,21 @@ from ..core.errors import ContractError, brief, shown
 from ..core.field_types import positional_parameters
 from ..core.timers import Duration, duration_us, to_datetime
 from .programs import check_has_run
-from .run import History, Operation
+from .trial import History, Operation
 
 Check = Callable[[History], None]
 
 
-def expect(is_valid: bool, promise: str, kind: str, given: object) -> None:
+def expect(is_valid: bool, promise: str, kind: str, argument: object) -> None:
     """Raise ``ContractError`` for an invalid argument of a promise."""
     if not is_valid:
-        raise ContractError(f"{promise}() expects {kind}, got {shown(given)}")
+        raise ContractError(f"{promise}() expects {kind}, got {shown(argument)}")
 
 
 def _takes_argument(function: Callable[..., object]) -> bool:
     return any(
-        each.kind is not each.VAR_POSITIONAL and each.default is each.empty
-        for each in positional_parameters(function)
+        parameter.kind is not parameter.VAR_POSITIONAL and parameter.default is parameter.empty
+        for parameter in positional_parameters(function)
     )
 
 
@@ -145,26 +145,26 @@ def _at_each_step(predicate: Predicate, wanted: bool) -> StepPromise:
     return StepPromise(at_step, takes_history=predicate.takes_history)
 
 
-def at_most_one(found: Callable[..., object]) -> Check:
+def at_most_one(items: Callable[..., object]) -> Check:
     """Check after every step that a function returns at most one item, or a number of at most one.
 
     None counts as no item, as for a key that does not exist.
     """
-    items = Predicate(found, "at_most_one")
+    predicate = Predicate(items, "at_most_one")
 
     def at_step(history: History) -> None:
         __tracebackhide__ = True
-        value = items.value(history)
+        value = predicate.value(history)
         count = count_of(value)
         if count is None:
             raise ContractError(
-                f"at_most_one(): {items.name} returned {shown(value)}, which is not a count: return a "
-                "number, a collection, or None for no item"
+                f"at_most_one(): {predicate.name} returned {shown(value)}, which is not a count: "
+                "return a number, a collection, or None for no item"
             )
         if count > 1:
-            raise AssertionError(f"at most one: {items.name} returned {shown(value)}")
+            raise AssertionError(f"at most one: {predicate.name} returned {shown(value)}")
 
-    return StepPromise(at_step, takes_history=items.takes_history)
+    return StepPromise(at_step, takes_history=predicate.takes_history)
 
 
 def sometimes(predicate: Callable[..., object]) -> Check:
@@ -201,24 +201,24 @@ class Promises:
     """The checks of one ``explore()`` call, at the end of each run and some also after every step."""
 
     def __init__(
-        self, given: Callable[..., object] | Sequence[Callable[..., object]] | None
+        self, checks: Callable[..., object] | Sequence[Callable[..., object]] | None
     ) -> None:
-        several = [] if given is None else [given] if callable(given) else given
+        several = [] if checks is None else [checks] if callable(checks) else checks
         if isinstance(several, str) or not isinstance(several, Sequence):
-            raise ContractError(f"check={shown(given)} is not a function, nor a list of functions")
-        self.given = list(several)
+            raise ContractError(f"check={shown(checks)} is not a function, nor a list of functions")
+        self.checks = list(several)
         """The checks as the caller passed them."""
-        for each in self.given:
-            if not callable(each):
-                raise ContractError(f"check={shown(each)} is not a function")
-        self.at_end = [_with_history(each) for each in self.given]
-        self.at_step = [each.at_step for each in self.given if isinstance(each, StepPromise)]
-        self._sometimes = [each for each in self.given if isinstance(each, _Sometimes)]
+        for check in self.checks:
+            if not callable(check):
+                raise ContractError(f"check={shown(check)} is not a function")
+        self.at_end = [_with_history(check) for check in self.checks]
+        self.at_step = [check.at_step for check in self.checks if isinstance(check, StepPromise)]
+        self._sometimes = [check for check in self.checks if isinstance(check, _Sometimes)]
         for promise in self._sometimes:
             promise.was_reached = False
         self.reads_history = any(
-            each.takes_history if isinstance(each, StepPromise) else _takes_argument(each)
-            for each in self.given
+            check.takes_history if isinstance(check, StepPromise) else _takes_argument(check)
+            for check in self.checks
         )
 
     def reached(self) -> int:
@@ -265,7 +265,7 @@ def once(key: str) -> Check:
         if times > 1:
             raise AssertionError(f"{key} counts {times} effects instead of one")
         queues = (cast("Any", h) for h in history.cloud.fakes() if h.fixture == "queue")
-        gave_up = history.errors or history.crashed or any(each.dead_letters() for each in queues)
+        gave_up = history.errors or history.crashed or any(queue.dead_letters() for queue in queues)
         if times == 0 and not gave_up:
             raise AssertionError(f"{key} counts no effect, although no client gave up")
 
@@ -301,7 +301,7 @@ def nothing_lost(
     def check(history: History) -> None:
         __tracebackhide__ = True
         came = list(handled())
-        lost = [each for each in _sent(history, sent) if each not in came]
+        lost = [value for value in _sent(history, sent) if value not in came]
         if lost:
             raise AssertionError(f"lost: {', '.join(map(shown, lost))}")
 
@@ -312,10 +312,10 @@ def _sent(history: History, sent: str | Callable[[], Iterable[object]]) -> list[
     if not isinstance(sent, str):
         return list(sent())
     brokers = [cast("Any", h) for h in history.cloud.fakes() if h.fixture == "broker"]
-    known = [broker for broker in brokers if sent in (one.name for one in broker.topics())]
-    if not known:
+    with_topic = [broker for broker in brokers if sent in (topic.name for topic in broker.topics())]
+    if not with_topic:
         raise ContractError(f"no broker has the topic {sent!r}: create it, or pass a function")
-    return [record.value for broker in known for record in broker.records(sent)]
+    return [record.value for broker in with_topic for record in broker.records(sent)]
 
 
 def monotonic_reads(name: str) -> Check:
@@ -329,10 +329,12 @@ def monotonic_reads(name: str) -> Check:
     def check(history: History) -> None:
         __tracebackhide__ = True
         reads = [
-            each for each in history.operations if each.name == name and each.ended is not None
+            operation
+            for operation in history.operations
+            if operation.name == name and operation.ended is not None
         ]
         latest: dict[str, Any] = {}
-        for read in sorted(reads, key=lambda each: each.ended or 0):
+        for read in sorted(reads, key=lambda read: read.ended or 0):
             before, now = latest.get(read.client), cast("Any", read.result)
             if before is not None and (now is None or now < before):
                 raise AssertionError(
@@ -365,7 +367,7 @@ def linearizable(
         operations = history.operations or history.clients
         _check_names(operations, model)
         if not _explained(operations, model, final):
-            listing = "\n".join(f"  {each!r}" for each in operations)
+            listing = "\n".join(f"  {operation!r}" for operation in operations)
             end = " and the fakes' data" if final is not None else ""
             raise AssertionError(
                 f"no order of these operations explains their results{end}:\n{listing}"
@@ -389,15 +391,15 @@ def follows(model: Callable[[], Any]) -> Check:
         __tracebackhide__ = True
         nonlocal checked
         operations = history.operations
-        ended = sum(each.ended is not None for each in operations)
+        ended = sum(operation.ended is not None for operation in operations)
         if not ended or (checked[0] is history and checked[1] == ended):
             return
         _check_names(operations, model)
         if not _explained(operations, model, None):
-            latest = max(operations, key=lambda each: each.ended or -1)
+            latest = max(operations, key=lambda operation: operation.ended or -1)
+            others = ", ".join(repr(other) for other in operations if other is not latest)
             raise AssertionError(
-                f"the result differs from the model's: {latest!r}, after "
-                f"{', '.join(repr(each) for each in operations if each is not latest) or 'nothing'}"
+                f"the result differs from the model's: {latest!r}, after {others or 'nothing'}"
             )
         checked = history, ended
 
@@ -406,10 +408,10 @@ def follows(model: Callable[[], Any]) -> Check:
 
 def _check_names(operations: Sequence[Operation], model: Callable[[], Any]) -> None:
     sample = model()
-    for each in operations:
-        if not callable(getattr(sample, each.name, None)):
+    for operation in operations:
+        if not callable(getattr(sample, operation.name, None)):
             raise ContractError(
-                f"{shown(model)} has no method {each.name}, which a client has called"
+                f"{shown(model)} has no method {operation.name}, which a client has called"
             )
 
 
@@ -417,7 +419,7 @@ def _explained(
     operations: Sequence[Operation], model: Callable[[], Any], final: Callable[[Any], object] | None
 ) -> bool:
     """Return whether some order explains the results of the operations (Wing and Gong 1993)."""
-    must = frozenset(i for i, each in enumerate(operations) if each.ended is not None)
+    must = frozenset(i for i, operation in enumerate(operations) if operation.ended is not None)
     seen: set[tuple[frozenset[int], object]] = set()
     todo: list[tuple[frozenset[int], Any]] = [(frozenset(), model())]
     while todo:
@@ -429,15 +431,15 @@ def _explained(
             continue
         seen.add(key)
         first_end = min((operations[i].ended or 0 for i in must - done), default=None)
-        for index, each in enumerate(operations):
-            if index in done or (first_end is not None and each.began > first_end):
+        for index, operation in enumerate(operations):
+            if index in done or (first_end is not None and operation.began > first_end):
                 continue
             after = copy.deepcopy(state)
             try:
-                result = getattr(after, each.name)(*each.args, **each.kwargs)
+                result = getattr(after, operation.name)(*operation.args, **operation.kwargs)
             except Exception:
                 continue  # the operation is impossible in this state
-            if each.ended is None or result == each.result:
+            if operation.ended is None or result == operation.result:
                 todo.append((done | {index}, after))
     return False
 

@@ -70,7 +70,9 @@ EDGE = "edge"
 JUMPS = 3
 """Number of known times to which ``jump`` events move the clock, from each point."""
 
-_EVENT = re.compile(r"(?P<strand>[^\s,]+)\.(?P<point>\d+) (?P<kind>\w+)(?: (?P<detail>[^\s,]+))?")
+_DISTURBANCE = re.compile(
+    r"(?P<strand>[^\s,]+)\.(?P<point>\d+) (?P<kind>\w+)(?: (?P<detail>[^\s,]+))?"
+)
 
 
 _NO_DETAIL = "", "has a detail, which this kind of event does not take", "pay.2 {}"
@@ -89,8 +91,8 @@ _DETAILS: dict[Kind, tuple[str, str, str]] = {
 """The details that kinds of events take: a regular expression, an error's words, and an example."""
 
 
-class Event(NamedTuple):
-    """One event of a schedule: the strand, its point, the kind, and a detail.
+class Disturbance(NamedTuple):
+    """An event that a schedule injects: the strand, its point, the kind, and a detail.
 
     Point 1 of a strand is its first call, point 0 its start. A gap between two commands of a pipeline
     is a point, too. ``detail`` is the strand that a ``switch`` runs first, the seconds of a ``delay``,
@@ -115,16 +117,16 @@ class Event(NamedTuple):
         return KINDS.index(self.kind)
 
 
-class Schedule(Sequence[Event]):
+class Schedule(Sequence[Disturbance]):
     """A list of events, written ``"pay.2 lose_response, delivery1.0 crash_after_response"``."""
 
-    def __init__(self, events: Iterable[Event] = ()) -> None:
-        self._events = tuple(_applicable(list(events)))
-        self._places: dict[tuple[str, int], list[Event]] = {}
-        for event in self._events:
-            self._places.setdefault((event.strand, event.point), []).append(event)
-        for events in self._places.values():
-            events.sort(key=lambda event: event.order)
+    def __init__(self, disturbances: Iterable[Disturbance] = ()) -> None:
+        self._disturbances = tuple(_applicable(list(disturbances)))
+        self._places: dict[tuple[str, int], list[Disturbance]] = {}
+        for disturbance in self._disturbances:
+            self._places.setdefault((disturbance.strand, disturbance.point), []).append(disturbance)
+        for disturbances in self._places.values():
+            disturbances.sort(key=lambda disturbance: disturbance.order)
 
     @classmethod
     def parse(cls, text: str) -> Schedule:
@@ -133,9 +135,9 @@ class Schedule(Sequence[Event]):
             raise ContractError(
                 f"schedule={shown(text)} is not a string: pass one that a failure has printed"
             )
-        events = [_read(part.strip()) for part in text.split(",") if part.strip()]
-        schedule = cls(events)
-        left_out = Counter(events) - Counter(schedule)
+        disturbances = [_read(part.strip()) for part in text.split(",") if part.strip()]
+        schedule = cls(disturbances)
+        left_out = Counter(disturbances) - Counter(schedule)
         if left_out:
             raise ContractError(
                 f"'{next(iter(left_out))}' cannot be applied: the schedule contains the event twice, "
@@ -146,75 +148,90 @@ class Schedule(Sequence[Event]):
     @property
     def series(self) -> int:
         """The number of the series of random numbers; 0 is that of the undisturbed run."""
-        return next((event.point for event in self._events if event.kind == "numbers"), 0)
+        return next(
+            (
+                disturbance.point
+                for disturbance in self._disturbances
+                if disturbance.kind == "numbers"
+            ),
+            0,
+        )
 
     def with_series(self, number: int) -> Schedule:
         """Return the schedule with another series of random numbers, or without one for 0."""
         if number == self.series:
             return self
-        events = [event for event in self._events if event.kind != "numbers"]
-        return Schedule([Event(RANDOM, number, "numbers"), *events] if number else events)
+        disturbances = [
+            disturbance for disturbance in self._disturbances if disturbance.kind != "numbers"
+        ]
+        return Schedule(
+            [Disturbance(RANDOM, number, "numbers"), *disturbances] if number else disturbances
+        )
 
-    def at(self, strand: str, point: int) -> Sequence[Event]:
+    def at(self, strand: str, point: int) -> Sequence[Disturbance]:
         """Return the events at a point, in the order in which they are applied."""
         return self._places.get((strand, point), ())
 
-    def __iter__(self) -> Iterator[Event]:
+    def __iter__(self) -> Iterator[Disturbance]:
         # The iterator of Sequence calls __getitem__() for each event, which takes longer.
-        return iter(self._events)
+        return iter(self._disturbances)
 
-    def __getitem__(self, index: int) -> Event:  # type: ignore[override]
-        return self._events[index]
+    def __getitem__(self, index: int) -> Disturbance:  # type: ignore[override]
+        return self._disturbances[index]
 
     def __len__(self) -> int:
-        return len(self._events)
+        return len(self._disturbances)
 
-    def __add__(self, event: Event) -> Schedule:
-        return Schedule((*self._events, event))
+    def __add__(self, disturbance: Disturbance) -> Schedule:
+        return Schedule((*self._disturbances, disturbance))
 
-    def without(self, removed: Iterable[Event]) -> Schedule:
+    def without(self, removed: Iterable[Disturbance]) -> Schedule:
         gone = set(map(id, removed))
-        return Schedule(event for event in self._events if id(event) not in gone)
+        return Schedule(
+            disturbance for disturbance in self._disturbances if id(disturbance) not in gone
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Schedule) and self._places == other._places
 
     def __hash__(self) -> int:
-        return hash(frozenset(self._events))
+        return hash(frozenset(self._disturbances))
 
     def __str__(self) -> str:
-        return ", ".join(map(str, self._events))
+        return ", ".join(map(str, self._disturbances))
 
     def __repr__(self) -> str:
         return f"<Schedule {self or 'without events'}>"
 
 
-def _applicable(events: Sequence[Event]) -> Iterator[Event]:
+def _applicable(disturbances: Sequence[Disturbance]) -> Iterator[Disturbance]:
     """Yield the events with one outcome for each call, and once each except for switches."""
-    outcomes: dict[tuple[str, int], Event] = {}
-    for event in sorted(events, key=lambda event: event.order):
-        if event.ends_call:
-            outcomes.setdefault((event.strand, event.point), event)
-    seen: set[Event] = set()
-    for event in events:
-        is_repeated = event in seen and event.kind not in SWITCHES
-        seen.add(event)
-        is_overruled = event.ends_call and outcomes[event.strand, event.point] != event
+    outcomes: dict[tuple[str, int], Disturbance] = {}
+    for disturbance in sorted(disturbances, key=lambda disturbance: disturbance.order):
+        if disturbance.ends_call:
+            outcomes.setdefault((disturbance.strand, disturbance.point), disturbance)
+    seen: set[Disturbance] = set()
+    for disturbance in disturbances:
+        is_repeated = disturbance in seen and disturbance.kind not in SWITCHES
+        seen.add(disturbance)
+        is_overruled = (
+            disturbance.ends_call and outcomes[disturbance.strand, disturbance.point] != disturbance
+        )
         if not is_repeated and not is_overruled:
-            yield event
+            yield disturbance
 
 
-def _read(text: str) -> Event:
-    found = _EVENT.fullmatch(text)
-    if found is None:
+def _read(text: str) -> Disturbance:
+    match = _DISTURBANCE.fullmatch(text)
+    if match is None:
         raise ContractError(
             f"{shown(text)} is not an event of a schedule: write a client, the number of one of its "
             "calls, and the kind of event, such as 'pay.2 lose_response'"
         )
-    kind, detail = found["kind"], found["detail"] or ""
+    kind, detail = match["kind"], match["detail"] or ""
     if kind not in KINDS:
         raise ContractError(unknown_name("kind of event", kind, KINDS))
     pattern, problem, example = _DETAILS.get(kind, _NO_DETAIL)
     if not re.fullmatch(pattern, detail):
         raise ContractError(f"{shown(text)} {problem}: write e.g. '{example.format(kind)}'")
-    return Event(found["strand"], int(found["point"]), kind, detail)
+    return Disturbance(match["strand"], int(match["point"]), kind, detail)

@@ -18,9 +18,9 @@ from ..process.replace import replace
 from .footprint import ALL, KEY_OF_DB, Touch, touch_of_key
 from .programs import may_assert, named_by
 from .promises import Predicate
-from .result.story import line_text, lookups_of_run
-from .run import History, Run
+from .result.story import line_text, lookups_of_trial
 from .schedule import Schedule
+from .trial import History, Trial
 
 if TYPE_CHECKING:
     from .search.player import Player
@@ -67,7 +67,7 @@ class Reads:
     def add(self, touches: Iterable[Touch]) -> None:
         """Add what this thread reads, if it checks a promise."""
         if threading.get_ident() == self._thread:
-            self.touches.update((one, None) for one in touches if one.kind not in _NO_DATA)
+            self.touches.update((touch, None) for touch in touches if touch.kind not in _NO_DATA)
 
     @contextmanager
     def recorded(self) -> Iterator[None]:
@@ -137,7 +137,7 @@ class Trust:
         if self.reads:
             yield f"the promise read: {self.reads}"
         if self.unwritten:
-            hints = [did_you_mean(one, self.written) for one in self.unwritten]
+            hints = [did_you_mean(key, self.written) for key in self.unwritten]
             named = ", ".join(map("".join, zip(self.unwritten, hints, strict=True)))
             is_meant = "" if hints[-1] else " (correct if it must not exist)"
             yield f"no run wrote a key that the promise read: {named}{is_meant}"
@@ -147,49 +147,49 @@ class Trust:
             yield f"the promise notices {noticed} of {counted(self.writes, 'lost write')}{missed}"
 
 
-def examine(player: Player, undisturbed: Run) -> Trust:
+def examine(player: Player, undisturbed: Trial) -> Trust:
     """Leave out each write of the undisturbed run in turn, and see whether the promise breaks.
 
     Raises ``ContractError`` if the promise notices no lost write and reads nothing that a run wrote.
     """
     world = player.world
-    touches = [one for line in undisturbed.call_lines for one in line.data if one.writes]
+    touches = [touch for line in undisturbed.call_lines for touch in line.data if touch.writes]
     # A key that the promise writes itself, for example through the application, exists.
-    own = {one.read for one in world.reads.touches if one.writes}
-    unwritten = {one.name for one in world.unwritten if one.read not in own}
-    found = Trust(
+    own = {touch.read for touch in world.reads.touches if touch.writes}
+    unwritten = {touch.name for touch in world.unwritten if touch.read not in own}
+    trust = Trust(
         str(world.reads),
         tuple(sorted(unwritten)),
-        tuple(one.name for one in touches if one.kind.startswith(KEY_OF_DB)),
+        tuple(touch.name for touch in touches if touch.kind.startswith(KEY_OF_DB)),
     )
     missed: list[str] = []
-    lookups = lookups_of_run(undisturbed)
+    lookups = lookups_of_trial(undisturbed)
     writes = [(index, line) for index, line in enumerate(undisturbed.call_lines) if line.writes]
     for index, line in writes[:MOST_LEFT_OUT]:
         is_noticed = _notices(player, index, undisturbed)
         if is_noticed is None:
             continue
-        found.writes += 1
+        trust.writes += 1
         if not is_noticed:
             missed.append(line_text(line, lookups, with_answer=False))
-    found.unnoticed = tuple(missed)
-    is_checked = bool(player.subject.promises.given) and not any(
+    trust.unnoticed = tuple(missed)
+    is_checked = bool(player.subject.promises.checks) and not any(
         may_assert(program.function) for program in player.subject.programs
     )
     reads_data = any(touch not in world.unwritten for touch in world.reads.touches) or any(
-        names_data(check) for check in player.subject.promises.given
+        names_data(check) for check in player.subject.promises.checks
     )
     # Without writes, a key that stays as it was may be all that there is to promise.
-    says_nothing = not reads_data and bool(found.writes or not found.reads)
-    if is_checked and says_nothing and len(missed) == found.writes:
-        text = f"it read {found.reads}, which no run wrote" if found.reads else "it read nothing"
+    says_nothing = not reads_data and bool(trust.writes or not trust.reads)
+    if is_checked and says_nothing and len(missed) == trust.writes:
+        text = f"it read {trust.reads}, which no run wrote" if trust.reads else "it read nothing"
         if missed:
             text += f", and it does not notice if a write is lost, such as {missed[0]}"
         raise ContractError(
             f"the promise holds whatever the code does: {text}. Read what must hold from the fakes "
             "or the history, or pass trust=False if the promise is meant to say so little"
         )
-    return found
+    return trust
 
 
 def names_data(value: object, depth: int = 4) -> bool:
@@ -207,18 +207,18 @@ def names_data(value: object, depth: int = 4) -> bool:
         named = getattr(value, "__dict__", {}).values()
     else:
         return True
-    return depth > 0 and any(names_data(each, depth - 1) for each in named)
+    return depth > 0 and any(names_data(item, depth - 1) for item in named)
 
 
-def _notices(player: Player, index: int, undisturbed: Run) -> bool | None:
+def _notices(player: Player, index: int, undisturbed: Trial) -> bool | None:
     """Return whether the promise breaks without the effect of a call; None if that is unknown."""
     try:
-        run = player.play(Schedule(), left_out=index)
+        trial = player.play(Schedule(), left_out=index)
     except Exception:
         return True  # The promise, or the code, cannot handle the data.
-    if not run.is_left_out:
+    if not trial.is_left_out:
         return None  # The call changes nothing.
-    if run.broken is not None:
+    if trial.broken is not None:
         return True
     # The promise may allow that the code gives up.
-    return None if run.errors.keys() - undisturbed.errors.keys() else False
+    return None if trial.errors.keys() - undisturbed.errors.keys() else False

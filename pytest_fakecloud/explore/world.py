@@ -42,11 +42,11 @@ from .footprint import (
     touches_of_request,
 )
 from .programs import current_observer
-from .run import Run
 from .simulation.clock import MOST_TIMERS
 from .simulation.scheduler import Simulation
 from .simulation.sockets import OwnLoop, SocketHooks
 from .simulation.strands import Strand, carried_source
+from .trial import Trial
 from .trust import Reads
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class World(Fakes):
         self.carriers = ThreadPoolExecutor(MOST_TIMERS, "fakecloud-explore")
         self.connections.after_fork()
 
-    def play(self, simulation: Simulation) -> Run:
+    def play(self, simulation: Simulation) -> Trial:
         for free in self.free_locks:
             free()
         token = current_observer.set(simulation.observing)
@@ -100,29 +100,33 @@ class World(Fakes):
             self.simulation = None
             current_observer.reset(token)
 
-    def note_left(self, run: Run) -> None:
+    def note_remaining(self, trial: Trial) -> None:
         """Note what is left of the keys that a run has accessed, before a check changes them."""
-        for access in run.accesses:
+        for access in trial.accesses:
             for key in access.keys:
                 keyspace, name = self.keyspaces.get((key.fake, key.kind)), key_of_touch(key)
                 if keyspace is not None and name in keyspace.values:
-                    run.left[key] = name not in keyspace.expires
+                    trial.remaining[key] = name not in keyspace.expires
                     groups: dict[Any, Any] = getattr(keyspace.values[name], "groups", {})
                     if any(group.pending for group in groups.values()):
-                        run.pending.add(key)
+                        trial.pending.add(key)
 
-    def note_unwritten(self, run: Run) -> None:
+    def note_unwritten(self, trial: Trial) -> None:
         """Note the keys that the promise read but that the undisturbed run did not write."""
-        by_name = (one for one in self.reads.touches if one.kind[:3] == "key" and one.name != ALL)
+        by_name = (
+            touch for touch in self.reads.touches if touch.kind[:3] == "key" and touch.name != ALL
+        )
         self.unwritten = set(by_name)
-        for step in run.steps:
+        for step in trial.steps:
             self.note_written(step.footprint.touches)
 
     def note_written(self, touches: Iterable[Touch]) -> None:
         if self.unwritten:
             writes = [touch for touch in touches if touch.writes]
             self.unwritten = {
-                one for one in self.unwritten if not any(each.conflicts(one) for each in writes)
+                touch
+                for touch in self.unwritten
+                if not any(write.conflicts(touch) for write in writes)
             }
 
     def sockets(self) -> SocketHooks | None:
@@ -130,8 +134,8 @@ class World(Fakes):
 
     def runs_in_fake_time(self) -> bool:
         """Return whether this thread waits in fake time: in explored code, and between runs."""
-        is_between_runs = self.simulation is None and threading.get_ident() == self._owner
-        return is_between_runs or self.is_here()
+        is_between_trials = self.simulation is None and threading.get_ident() == self._owner
+        return is_between_trials or self.is_here()
 
     def new_loop(self) -> OwnLoop:
         """Create an event loop that runs on fake time."""
@@ -330,8 +334,8 @@ class Randomness:
         state = words[-9:], *others
         if self._numpy is None:
             return state
-        _, key, position, *rest = self._numpy.get_state()
-        return state, int(key[0]), position, *rest
+        _, key, position, *gauss = self._numpy.get_state()
+        return state, int(key[0]), position, *gauss
 
     def patches(self) -> Iterator[tuple[object, str, object]]:
         """Yield the functions that explored code calls instead, as owner, name and value."""
@@ -410,7 +414,7 @@ def _serve_in_turn(world: World, fake: Fake, request: Request, proceed: Serve) -
     """Have the simulation serve a call at its turn, with the events of the schedule."""
     simulation = world.simulation
     if simulation is None:
-        world.reads.add(one.read for one in touches_of_request(fake, request))
+        world.reads.add(touch.read for touch in touches_of_request(fake, request))
         return proceed()
     try:
         return simulation.calls.at_call(fake, request, proceed)

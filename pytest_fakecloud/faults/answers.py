@@ -68,8 +68,8 @@ class Response:
         """The headers, with a content type if the body implies one, and the body as bytes."""
 
     def __repr__(self) -> str:
-        given = [f"{name}={value!r}" for name, value in vars(self).items() if name[0] != "_"]
-        return f"Response({', '.join(given)})"
+        attributes = [f"{name}={value!r}" for name, value in vars(self).items() if name[0] != "_"]
+        return f"Response({', '.join(attributes)})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Response) and vars(self) == vars(other)
@@ -100,12 +100,12 @@ def _header_pairs(headers: object, body: object = b"") -> list[tuple[str, str]]:
     """Return headers as pairs; raise ``ContractError`` unless they are strings or numbers. With
     ``body``, the error says that the two seem to be swapped if they do.
     """
-    given: Any = headers.items() if isinstance(headers, Mapping) else headers
+    items: Any = headers.items() if isinstance(headers, Mapping) else headers
     try:
-        if isinstance(given, str | bytes):
+        if isinstance(items, str | bytes):
             raise TypeError
-        pairs = list(given)
-        if any(isinstance(one, str | bytes) or len(one) != 2 for one in pairs):
+        pairs = list(items)
+        if any(isinstance(pair, str | bytes) or len(pair) != 2 for pair in pairs):
             raise TypeError
     except TypeError:
         swapped = isinstance(body, Mapping | list | tuple) and isinstance(headers, str | bytes)

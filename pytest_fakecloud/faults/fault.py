@@ -105,8 +105,8 @@ class Fault:
         self._withdraw(sys._getframe(1))
 
     def __repr__(self) -> str:
-        given = ", ".join(self._limits)
-        limits = f" [{given}]" if given else ""
+        matchers = ", ".join(self._limits)
+        limits = f" [{matchers}]" if matchers else ""
         text = f"{self.description}{limits}, {counted(self.hits, 'hit')}"
         return f"<{text}, set {self._origin}>" if self._origin else f"<{text}>"
 
@@ -132,8 +132,8 @@ class Fault:
     def _limits(self) -> list[str]:
         """The given matchers, as ``name=value``."""
         counts = {"times": self._times, "skip": self._skip or None}
-        given = {**counts, "route": self._route, **self._facts, "when": self._when}
-        return [f"{name}={brief(value)}" for name, value in given.items() if value is not None]
+        matchers = {**counts, "route": self._route, **self._facts, "when": self._when}
+        return [f"{name}={brief(value)}" for name, value in matchers.items() if value is not None]
 
     @property
     def _planned(self) -> int:

@@ -326,11 +326,11 @@ class FaultPlan:
     def _pause(self, seconds: float) -> None:
         """Wait for the given real seconds, or until the fake closes."""
         deadline = monotonic() + seconds
-        while (left := deadline - monotonic()) > 0:
+        while (remaining := deadline - monotonic()) > 0:
             seen = _closing.version
             if self._closed:
                 return
-            _closing.sleep(seen, left)
+            _closing.sleep(seen, remaining)
 
     def _claim(
         self, kind: str, subject: Any, fits: Callable[[Any], bool] = lambda fault: True

@@ -71,7 +71,7 @@ class Chain:
 
         def remove() -> None:
             with self._lock:
-                self._set(each for each in self.members if each is not member)
+                self._set(other for other in self.members if other is not member)
 
         return remove
 
@@ -79,8 +79,12 @@ class Chain:
         # Replace the tuples, because other threads may be iterating over them.
         self.members = tuple(sorted(members, key=itemgetter(0)))
         from_last = self.members[::-1]
-        self.guards = tuple(each for position, each in from_last if position <= AUTHENTICATION)
-        self.admitted = tuple(each for position, each in from_last if position > AUTHENTICATION)
+        self.guards = tuple(
+            interceptor for position, interceptor in from_last if position <= AUTHENTICATION
+        )
+        self.admitted = tuple(
+            interceptor for position, interceptor in from_last if position > AUTHENTICATION
+        )
 
     def run(
         self, request: Request, serve: Serve, admit: Interceptor | None = None
@@ -260,12 +264,12 @@ class App:
 
     def find_route(self, request: Request) -> Endpoint:
         """Return the endpoint of a request, or ``no_endpoint()``; set its route and parameters."""
-        found = self.table.find(request.method, request.path)
-        if isinstance(found, tuple):
-            route, request.params = found
+        match = self.table.find(request.method, request.path)
+        if isinstance(match, tuple):
+            route, request.params = match
             request.route = route.name
             return partial(route.endpoint, self)
-        return partial(self.no_endpoint, allowed=found)
+        return partial(self.no_endpoint, allowed=match)
 
     def no_endpoint(self, request: Request, allowed: frozenset[str] | None = None) -> Answer:
         """Report a request without a route; return or raise the service's response. ``allowed`` are
@@ -329,8 +333,8 @@ class App:
         call = self._new_call(request)
         call.at_us = self.clock.now_us()
         self.recorder.open_call(call)
-        found = self.table.find(request.method, request.path)
-        allowed = found if isinstance(found, frozenset) else None
+        match = self.table.find(request.method, request.path)
+        allowed = match if isinstance(match, frozenset) else None
         self._unrouted(request, allowed)
         everywhere = (route.allowed for route in self.table.routes)
         allowed = allowed or frozenset().union(*everywhere)
@@ -359,20 +363,22 @@ class App:
         """Report an exception while a request was handled: a bug, or an error in a callback."""
         call = request.call
         call.note = formatted(error)
-        asked = f"{self.name}: {request.method} {shortened(request.target)}"
+        request_line = f"{self.name}: {request.method} {shortened(request.target)}"
         of_test = raised_by_test(error)
         if of_test is not None:
             call.violation = "assertion"
             facts = {"fake": self.name, **_keys_of(call)}
-            self.violations.report_raised(of_test, f"{asked} was answered 500", **facts)
+            self.violations.report_raised(of_test, f"{request_line} was answered 500", **facts)
             return
         call.violation = "bug"
         facts = {"path": shortened(request.path), "fake": self.name, **_keys_of(call)}
         if isinstance(error, ContractError):
             why = f"was answered 500, because of an error in a callback of the test: {error}"
-            self.violations.report("bug", f"{asked} {why}\n{call.note}", exception=error, **facts)
+            self.violations.report(
+                "bug", f"{request_line} {why}\n{call.note}", exception=error, **facts
+            )
         else:
-            self.violations.report_bug(error, f"{asked} made the fake itself fail", **facts)
+            self.violations.report_bug(error, f"{request_line} made the fake itself fail", **facts)
 
     def _unrouted(self, request: Request, allowed: frozenset[str] | None = None) -> None:
         call = request.call
@@ -475,10 +481,10 @@ class RouteTable:
             segments = segments[:-1]
         others: frozenset[str] = frozenset()
         for route, allowed in self._by_head[segments]:
-            found = _shape(route.pattern).fullmatch(path)
-            if found is not None:
+            match = _shape(route.pattern).fullmatch(path)
+            if match is not None:
                 if method in allowed:
-                    return route, found.groupdict("")
+                    return route, match.groupdict("")
                 others |= allowed
         return others or None
 
@@ -497,13 +503,13 @@ def _index(routes: Sequence[Route]) -> Mapping[tuple[str, ...], Sequence[_Candid
         segments = route.pattern.split("/")[1 : _INDEXED + 1]
         head = tuple(takewhile(lambda segment: not segment.startswith("{"), segments))
         by_own.setdefault(head, []).append(number)
-    found = {}
+    index = {}
     for head in by_own:
         starts = [head[:length] for length in range(1, len(head) + 1)]
         literal = sorted(number for start in starts for number in by_own.get(start, ()))
         ordered = [routes[number] for number in (*literal, *by_own[()])]
-        found[head] = [(route, route.allowed) for route in ordered]
-    return found
+        index[head] = [(route, route.allowed) for route in ordered]
+    return index
 
 
 @lru_cache(maxsize=1024)
@@ -514,8 +520,8 @@ def _shape(pattern: str) -> re.Pattern[str]:
     expression, optional = "", "/?"
     for segment in pattern.strip("/").split("/"):
         if segment.endswith("*}"):
-            rest = f"/(?P<{segment[1:-2]}>.*)"
-            expression, optional = (f"{expression}(?:{rest})?" if expression else rest), ""
+            tail = f"/(?P<{segment[1:-2]}>.*)"
+            expression, optional = (f"{expression}(?:{tail})?" if expression else tail), ""
         elif segment.startswith("{"):
             expression += f"/(?P<{segment[1:-1]}>[^/]+)"
         else:

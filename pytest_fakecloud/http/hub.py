@@ -27,7 +27,7 @@ from ..core.threads import DaemonThread, WorkerPool, place_of
 from ..core.timers import Signal, give_way, monotonic
 from .app import App
 from .messages import BODY_LIMIT
-from .ports import BACKLOG, PortAllocator, kept, listen
+from .ports import BACKLOG, PortAllocator, listen, reserved
 from .server import Connection, Handler, HTTPHandler, Watch
 
 if TYPE_CHECKING:
@@ -335,13 +335,13 @@ class Hub:
             thread.join(1.0)
 
     def open_mounts(self) -> list[Mount]:
-        return [mount for one in self.mounts.copy() if (mount := one()) is not None]
+        return [mount for reference in self.mounts.copy() if (mount := reference()) is not None]
 
     # -- for mounts and connections --------------------------------------------------------------
 
     def bind(self, host: str, port: int) -> tuple[socket.socket, int]:
         """Return a listening socket and its port. For port 0, use the next free port."""
-        if kept and (sock := kept.pop((host, port), None)) is not None:
+        if reserved and (sock := reserved.pop((host, port), None)) is not None:
             return sock, port
         try:
             return (listen(host, port), port) if port else self._listen_at_next(host)

@@ -56,8 +56,8 @@ class Request:
         path, _, self.query_string = target.partition("?")
         # Remove the origin from an absolute URL, which clients send to a fake that is their proxy.
         if not path.startswith("/"):
-            _, _, rest = path.partition("://")
-            path = "/" + rest.partition("/")[2]
+            _, _, after_scheme = path.partition("://")
+            path = "/" + after_scheme.partition("/")[2]
         self.path = path
         self.headers = headers if isinstance(headers, Headers) else Headers(tuple(headers))
         self.body = body
@@ -260,18 +260,18 @@ def basic_credentials(header: str | None) -> tuple[bytes, bytes] | None:
     return (user, password) if colon else None
 
 
-def same(given: str | bytes | None, expected: str) -> bool:
+def same(credential: str | bytes | None, expected: str) -> bool:
     """Return whether a credential equals the expected one, encoded as UTF-8 or as Latin-1.
 
     The time does not depend on how many bytes agree.
     """
-    if given is None:
+    if credential is None:
         return False
-    if isinstance(given, str):
-        given = given.encode("utf-8", "surrogatepass")
-    is_same = compare_digest(given, expected.encode())
+    if isinstance(credential, str):
+        credential = credential.encode("utf-8", "surrogatepass")
+    is_same = compare_digest(credential, expected.encode())
     with suppress(UnicodeEncodeError):
-        is_same |= compare_digest(given, expected.encode("latin-1"))
+        is_same |= compare_digest(credential, expected.encode("latin-1"))
     return is_same
 
 
@@ -456,23 +456,23 @@ class RequestReader:
         if isinstance(error, httptools.HttpParserInvalidMethodError):
             self.refusal = _no_method(beginning) or self.refusal
 
-    def _serve_without_upgrade(self, rest: bytes) -> None:
+    def _serve_without_upgrade(self, data: bytes) -> None:
         # Parse the head again without the Upgrade header. The parser assumes that an upgrade is
         # granted and reads no body after it, but the fakes do not support upgrades.
-        asked = self.messages.pop()
-        if asked.method == "CONNECT":
+        upgrade = self.messages.pop()
+        if upgrade.method == "CONNECT":
             reason = "CONNECT is for proxies; this is not a proxy"
-            self.refusal = Refusal(405, reason, asked.method, asked.target)
+            self.refusal = Refusal(405, reason, upgrade.method, upgrade.target)
             return
-        kept = [f"{n}: {v}" for n, v in asked.headers.pairs if n.lower() != "upgrade"]
-        lines = [f"{asked.method} {asked.target} HTTP/{asked.version}", *kept, "", ""]
+        headers = [f"{n}: {v}" for n, v in upgrade.headers.pairs if n.lower() != "upgrade"]
+        lines = [f"{upgrade.method} {upgrade.target} HTTP/{upgrade.version}", *headers, "", ""]
         self._restart()
         self.feed("\r\n".join(lines).encode("latin-1"))
         message = self.pending or (self.messages[-1] if self.messages else None)
         if message is not None:
-            message.headers, message.fields = asked.headers, asked.fields
-        if rest and self.refusal is None:
-            self.feed(rest)
+            message.headers, message.fields = upgrade.headers, upgrade.fields
+        if data and self.refusal is None:
+            self.feed(data)
 
     def _too_large(self, parts: str) -> Refusal:
         return Refusal(431, f"{parts} are limited to {self.head_limit} bytes")
@@ -536,7 +536,9 @@ class RequestReader:
             raise Refusal(413, f"a body is limited to {self.body_limit} bytes, got {length}")
         expect = value_of("expect")
         if expect is not None and message.version == "1.1":
-            if {each.strip().lower() for each in expect.split(",")} != {"100-continue"}:
+            if {expectation.strip().lower() for expectation in expect.split(",")} != {
+                "100-continue"
+            }:
                 raise Refusal(
                     417, f"the expectation {expect!r} is not supported, only '100-continue'"
                 )

@@ -10,7 +10,7 @@ from socket import getaddrinfo
 from typing import Any
 
 BACKLOG = 1024
-kept: dict[tuple[str, int], socket.socket] = {}
+reserved: dict[tuple[str, int], socket.socket] = {}
 """Listening sockets by host and port, reserved for servers that this process is about to start,
 which remove them.
 """
@@ -48,14 +48,14 @@ def connect(host: str, port: int, seconds: float) -> socket.socket:
     may have replaced, as it may ``getaddrinfo()``.
     """
     *others, last = getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    for found in others:
+    for candidate in others:
         with suppress(OSError):
-            return _connected(found, seconds)
+            return _connected(candidate, seconds)
     return _connected(last, seconds)
 
 
-def _connected(found: Any, seconds: float) -> socket.socket:
-    family, kind, protocol, _, address = found
+def _connected(candidate: Any, seconds: float) -> socket.socket:
+    family, kind, protocol, _, address = candidate
     sock = socket.socket(family, kind, protocol)
     try:
         sock.settimeout(seconds)
@@ -81,7 +81,7 @@ def keep(host: str, port: int) -> bool:
     Without this, two servers that start at the same moment could choose the same port.
     """
     try:
-        kept[host, port] = listen(host, port)
+        reserved[host, port] = listen(host, port)
     except OSError:
         return False
     return True
@@ -92,13 +92,13 @@ def hand_over(host: str, port: int, listener: socket.socket) -> None:
 
     The first server then closes its own copy of the socket. Clients that connect in between wait.
     """
-    kept[host, port] = listener.dup()
+    reserved[host, port] = listener.dup()
 
 
 def release() -> None:
     """Close the kept sockets that no server has taken."""
-    while kept:
-        kept.popitem()[1].close()
+    while reserved:
+        reserved.popitem()[1].close()
 
 
 class PortAllocator:

@@ -200,8 +200,8 @@ class Connection:
         """Read and discard data until the client closes, for at most ``seconds`` real seconds."""
         deadline = monotonic() + seconds
         with contextlib.suppress(OSError):
-            while (left := deadline - monotonic()) > 0:
-                self.sock.settimeout(left)
+            while (remaining := deadline - monotonic()) > 0:
+                self.sock.settimeout(remaining)
                 if not self.sock.recv(1_048_576):
                     return
 
@@ -460,8 +460,8 @@ class HTTPHandler:
     def _refused(self, refusal: Refusal, message: Message) -> Answer:
         """Record the refusal in the app's journal; return the response."""
         if refusal.method:
-            found: Answer = self.app.foreign(message)
-            return found
+            answer: Answer = self.app.foreign(message)
+            return answer
         self.app.refused(refusal.status, refusal.reason)
         return refusal_text(refusal)
 

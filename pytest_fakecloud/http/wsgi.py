@@ -197,9 +197,9 @@ class WSGICall:
         """Send the head and the first part of the framed body in one call."""
         if not self.status:
             raise AssertionError("the application did not call start_response")
-        given = {name.lower() for name, _ in self.headers}
+        names = {name.lower() for name, _ in self.headers}
         lines = [f"HTTP/1.1 {self.status}\r\n"]
-        if "date" not in given:
+        if "date" not in names:
             lines.append(f"Date: {http_date()}\r\n")
         for name, value in self.headers:
             if name.lower() == "connection":

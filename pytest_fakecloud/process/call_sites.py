@@ -55,8 +55,12 @@ def call_site(client: tuple[str, int] | None = None) -> CallSite:
     if here or loop is not None:
         # Without a place, a task of this thread makes the call, and runs only library code.
         return _site(here, None if loop is None else asyncio.current_task(loop))
-    callers = [one for one in _waiting_callers() if client is None or one.address in (None, client)]
-    callers = [one for one in callers if one.address is not None] or callers
+    callers = [
+        caller
+        for caller in _waiting_callers()
+        if client is None or caller.address in (None, client)
+    ]
+    callers = [caller for caller in callers if caller.address is not None] or callers
     return _site(callers[0].frames, callers[0].task) if len(callers) == 1 else CallSite()
 
 
@@ -94,7 +98,7 @@ def _stack(frame: FrameType) -> list[FrameType]:
 
 
 def _application(stack: list[FrameType]) -> list[FrameType]:
-    return [one for one in stack if _is_application(one.f_code.co_filename)]
+    return [frame for frame in stack if _is_application(frame.f_code.co_filename)]
 
 
 def _waits(frame: FrameType) -> bool:
@@ -105,7 +109,7 @@ def _waits(frame: FrameType) -> bool:
 def _tasks(stack: list[FrameType]) -> Iterator[_Caller]:
     """Yield each task that waits in a loop on this stack."""
     # Compare the names in a list first: few stacks have an event loop, and each call looks for one.
-    for at in [at for at, one in enumerate(stack) if one.f_code.co_name == "run_forever"]:
+    for at in [at for at, frame in enumerate(stack) if frame.f_code.co_name == "run_forever"]:
         loop = stack[at].f_locals.get("self")
         if not isinstance(loop, asyncio.AbstractEventLoop):
             continue
@@ -119,14 +123,16 @@ def _tasks(stack: list[FrameType]) -> Iterator[_Caller]:
         every = {
             task: stack[:at][::-1] if task is running else _coroutine_frames(task) for task in tasks
         }
-        inside = {_task_inside(one) for frames in every.values() for one in frames}
+        inside = {_task_inside(frame) for frames in every.values() for frame in frames}
         for task, frames in every.items():
             if task in inside:
                 continue
             application = _application(frames[::-1])
             if not application:
                 # One of these libraries may make calls.
-                if not _NOT_CLIENTS.issuperset(module_of(one).partition(".")[0] for one in frames):
+                if not _NOT_CLIENTS.issuperset(
+                    module_of(frame).partition(".")[0] for frame in frames
+                ):
                     yield _Caller([], task, _address(frames))
             # Skip a task that runs the application's code or only pauses: it waits for no response.
             elif not _PAUSES.issuperset(map(module_of, frames[frames.index(application[0]) + 1 :])):
@@ -151,10 +157,12 @@ def _coroutine_frames(task: asyncio.Task[object]) -> list[FrameType]:
 
 def _address(frames: list[FrameType]) -> tuple[str, int] | None:
     """Return the address of the socket on which a task sends or receives, given its frames."""
-    for frame in [one for one in frames[-_MOST_PLACES:] if module_of(one) in _SOCKETS]:
+    for frame in [frame for frame in frames[-_MOST_PLACES:] if module_of(frame) in _SOCKETS]:
         me = frame.f_locals.get("self")
-        for one in (me, getattr(me, "_transport", None), getattr(me, "transport", None)):
-            if isinstance(one, asyncio.BaseTransport) and (name := one.get_extra_info("sockname")):
+        for transport in (me, getattr(me, "_transport", None), getattr(me, "transport", None)):
+            if isinstance(transport, asyncio.BaseTransport) and (
+                name := transport.get_extra_info("sockname")
+            ):
                 return tuple(name[:2])
     return None
 

@@ -381,7 +381,7 @@ def wrap_make_request(origins: Origins, original: Function, hook: Hook) -> Funct
         url: str,
         body: Any = None,
         headers: Any = None,
-        **rest: Any,
+        **options: Any,
     ) -> Any:
         simple = None
         if hook.users:
@@ -389,14 +389,14 @@ def wrap_make_request(origins: Origins, original: Function, hook: Hook) -> Funct
             shortcut = origins.shortcuts.get(origin)
             if (detour := origins.detours.get(origin)) is not None:
                 pool, conn, headers = _redirected(detour, pool, headers)
-            elif shortcut is not None and not rest.get("chunked"):
+            elif shortcut is not None and not options.get("chunked"):
                 simple = _simple_call(shortcut, pool, method, url, body, headers)
         if simple is None:
-            return original(pool, conn, method, url, body=body, headers=headers, **rest)
+            return original(pool, conn, method, url, body=body, headers=headers, **options)
         pool.num_requests += 1
-        reading = {name: rest[name] for name in _READING if name in rest}
+        reading = {name: options[name] for name in _READING if name in options}
         try:
-            return simple(**reading, pool=pool, connection=rest.get("response_conn"))
+            return simple(**reading, pool=pool, connection=options.get("response_conn"))
         except NoAnswer as error:
             raise RemoteDisconnected(str(error)) from error
 
@@ -404,13 +404,13 @@ def wrap_make_request(origins: Origins, original: Function, hook: Hook) -> Funct
 
 
 def _simple_call(
-    shortcut: Shortcut, pool: Any, method: str, target: str, body: Any, given: Any
+    shortcut: Shortcut, pool: Any, method: str, target: str, body: Any, request_headers: Any
 ) -> Function | None:
     """Return a function that answers a call of ``_make_request``; None if it needs the socket."""
     body = body.encode() if isinstance(body, str) else body
     if not (body is None or isinstance(body, bytes)):
         return None
-    headers = sent_headers(pool, method, given or {}, body)
+    headers = sent_headers(pool, method, request_headers or {}, body)
     whole = body or b""
     if headers is None:
         return None
@@ -436,14 +436,14 @@ def _host_of(pool: Any) -> str:
 
 
 def sent_headers(
-    pool: Any, method: str, given: Mapping[str, str], body: bytes | None
+    pool: Any, method: str, request_headers: Mapping[str, str], body: bytes | None
 ) -> list[tuple[str, str]] | None:
     """Return the headers that ``urllib3`` would send; None if it would reject the given ones."""
     from urllib3.util import SKIP_HEADER
 
-    if not all(isinstance(value, str | bytes | int) for _, value in given.items()):
+    if not all(isinstance(value, str | bytes | int) for _, value in request_headers.items()):
         return None
-    headers = _text_pairs(given)
+    headers = _text_pairs(request_headers)
     names = {name.lower() for name, _ in headers}
     usual = {"Host": _host_of(pool), "Accept-Encoding": "identity"}
     if body is not None or method.upper() not in _EXPECT_NO_BODY:
@@ -482,7 +482,7 @@ def wrap_send(origins: Origins, original: Function, hook: Hook) -> Function:
         stream: Any = False,
         timeout: Any = None,
         *args: Any,
-        **rest: Any,
+        **options: Any,
     ) -> Any:
         simple = None
         if hook.users:
@@ -493,12 +493,12 @@ def wrap_send(origins: Origins, original: Function, hook: Hook) -> Function:
                 real = getattr(sys.modules.get("responses"), "_real_send", None) or original
                 return _send_to_fake(real, detour, request, stream, timeout)
             shortcut = origins.shortcuts.get(origin)
-            is_plain = not args and not rest.get("proxies")
+            is_plain = not args and not options.get("proxies")
             if shortcut is not None and is_plain and _sends_normally(adapter, request, timeout):
                 simple = _simple_request(shortcut, request, parts)
         if simple is None:
             # The request reaches the hook of urllib3, which may still skip the socket.
-            return original(adapter, request, stream, timeout, *args, **rest)
+            return original(adapter, request, stream, timeout, *args, **options)
         try:
             answer = simple(preload_content=False)
         except NoAnswer as error:

@@ -75,11 +75,11 @@ class AsyncioLoop:
     def running(cls, sleepers: Sleepers, real_sleep: Callable[[float], Any]) -> AsyncioLoop:
         """Return the ``AsyncioLoop`` for the event loop that runs in this thread."""
         loop = asyncio.get_running_loop()
-        found = _loops.get(loop)
-        if found is None:
-            found = _loops[loop] = cls(loop, real_sleep)
-        sleepers.carry(found.key, found.move)
-        return found
+        wrapper = _loops.get(loop)
+        if wrapper is None:
+            wrapper = _loops[loop] = cls(loop, real_sleep)
+        sleepers.carry(wrapper.key, wrapper.move)
+        return wrapper
 
     def move(self, moved_us: int) -> None:
         seconds = moved_us / 1e6
@@ -140,10 +140,12 @@ class AsyncioLoop:
 
     def has_timeouts(self) -> bool:
         now = self._loop.time()
-        return any(not one.cancelled() and one.when() > now for one in list(self.timeouts))
+        return any(
+            not timeout.cancelled() and timeout.when() > now for timeout in list(self.timeouts)
+        )
 
     def next_timeout(self) -> float | None:
-        ends = [one.when() for one in self._loop._scheduled if not one.cancelled()]
+        ends = [handle.when() for handle in self._loop._scheduled if not handle.cancelled()]
         return min(ends) - self._loop.time() if ends else None
 
     def event(self) -> tuple[Callable[[], None], Callable[[], Any]]:
@@ -170,9 +172,9 @@ class TrioRun:
     @classmethod
     def running(cls, sleepers: Sleepers, real_sleep: Callable[[float], Any]) -> TrioRun:
         """Return a ``TrioRun`` for the trio run of this thread. It has no state, so it is not kept."""
-        found = cls(sys.modules["trio"], real_sleep)
-        sleepers.carry(found.key, found.move)
-        return found
+        run = cls(sys.modules["trio"], real_sleep)
+        sleepers.carry(run.key, run.move)
+        return run
 
     def move(self, moved_us: int) -> None:
         self._call_in_loop(lambda: self._jump(moved_us / 1e6))
@@ -225,8 +227,8 @@ class TrioRun:
         return self.next_timeout() is not None
 
     def next_timeout(self) -> float | None:
-        left: float = self._trio.lowlevel.current_statistics().seconds_to_next_deadline
-        return None if left == float("inf") else left
+        seconds: float = self._trio.lowlevel.current_statistics().seconds_to_next_deadline
+        return None if seconds == float("inf") else seconds
 
     def event(self) -> tuple[Callable[[], None], Callable[[], Any]]:
         event = self._trio.Event()

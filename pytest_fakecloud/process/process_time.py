@@ -100,7 +100,7 @@ class _Travel:
 
 def has_other_travels() -> bool:
     """Return whether a travel of time-machine is active that no cloud has started."""
-    return any("time_ns" not in vars(one) for one in _travellers())
+    return any("time_ns" not in vars(traveller) for traveller in _travellers())
 
 
 def _travellers() -> list[Any]:

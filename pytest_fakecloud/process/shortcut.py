@@ -89,8 +89,8 @@ class Shortcut:
             return None
         request = Request(method, target, head.headers, b"", ("127.0.0.1", 0), head.fields)
         if not self._lingers:
-            found = app.table.find(method, request.path)
-            if isinstance(found, tuple) and found[0].lingers:  # the matched route
+            match = app.table.find(method, request.path)
+            if isinstance(match, tuple) and match[0].lingers:  # the matched route
                 return None
         return request
 

@@ -98,7 +98,7 @@ class Sleepers:
         """Return the clock's time in microseconds, a number of seconds from now."""
         return self.clock.now_us() + max(1, round(seconds * 1_000_000))
 
-    def left(self, until_us: int) -> float:
+    def remaining(self, until_us: int) -> float:
         return max(0.0, (until_us - self.clock.now_us()) / 1e6)
 
     @contextmanager
@@ -119,8 +119,8 @@ class Sleepers:
 
     def first_of(self, loop: object) -> Sleeper | None:
         """Return the waiting sleeper of a loop that wakes first, or None."""
-        mine = [one for one in self._all() if one.loop is loop and not one.moving]
-        return min(mine, key=lambda one: one.until_us, default=None)
+        mine = [other for other in self._all() if other.loop is loop and not other.moving]
+        return min(mine, key=lambda other: other.until_us, default=None)
 
     def settle(self, sleeper: Sleeper) -> None:
         """Record that nothing else can run in a sleeper's loop."""
@@ -134,18 +134,24 @@ class Sleepers:
         alive = {thread.ident for thread in threading.enumerate()}
         with self._lock:
             self._known &= alive
-            busy = self._known - {one.thread for one in self._sleeping if one.settled or one.moving}
+            busy = self._known - {
+                other.thread for other in self._sleeping if other.settled or other.moving
+            }
             # Threads whose sleep has ended, and which are about to run.
-            waking = {one.thread for one in self._sleeping if one.until_us <= now_us}
+            waking = {other.thread for other in self._sleeping if other.until_us <= now_us}
             waking.discard(sleeper.thread)
-            waiting = [one for one in self._sleeping if not one.moving and one.until_us > now_us]
-            is_first = all(one.until_us >= sleeper.until_us for one in waiting)
+            waiting = [
+                other for other in self._sleeping if not other.moving and other.until_us > now_us
+            ]
+            is_first = all(other.until_us >= sleeper.until_us for other in waiting)
             return is_first and not busy and not waking
 
     def next_us(self, sleeper: Sleeper) -> int:
         """Return the time in microseconds at which the next sleep ends."""
         now_us = self.clock.now_us()
-        ends = [one.until_us for one in self._all() if not one.moving and one.until_us > now_us]
+        ends = [
+            other.until_us for other in self._all() if not other.moving and other.until_us > now_us
+        ]
         return min(ends, default=sleeper.until_us)
 
     # -- sleeping in a thread --------------------------------------------------------------------
@@ -158,8 +164,8 @@ class Sleepers:
                 if self._wait_for_turn(sleeper):
                     with self.moving(sleeper, self.next_us(sleeper)) as target:
                         self.clock.fire(target, yielding=True)
-        if (left := self.left(until_us)) > 0:
-            really(left)
+        if (remaining := self.remaining(until_us)) > 0:
+            really(remaining)
 
     def _wait_for_turn(self, sleeper: Sleeper) -> bool:
         """Wait until a sleeper may move the clock; return False if another sleeper has moved it."""
@@ -168,10 +174,10 @@ class Sleepers:
             seen = self._signal.version
             if self.over or self.clock.now_us() != now_us:
                 return False
-            left = give_up - monotonic()
-            if left <= 0 or self.is_turn(sleeper):
+            remaining = give_up - monotonic()
+            if remaining <= 0 or self.is_turn(sleeper):
                 return True
-            self._signal.sleep(seen, left)
+            self._signal.sleep(seen, remaining)
 
     @contextmanager
     def moving(self, sleeper: Sleeper, target_us: int) -> Iterator[Target]:
@@ -255,7 +261,7 @@ async def sleep_in(loop: Loop, sleepers: Sleepers, seconds: float) -> None:
     if sleepers.first_of(loop.key) is None and loop.has_timeouts():
         watch(loop, sleepers)
     # Sleep even if no time is left, so that other tasks can run.
-    await loop.sleep_really(sleepers.left(until_us))
+    await loop.sleep_really(sleepers.remaining(until_us))
 
 
 def watch(loop: Loop, sleepers: Sleepers) -> None:
@@ -275,9 +281,9 @@ async def _watch(loop: Loop, sleepers: Sleepers) -> None:
         # End when a task sleeps: its sleeper moves the clock, and starts a new watcher at its end.
         while not ends() and loop.has_timeouts():
             is_idle = await loop.wait_until_idle(OUTSIDE, ends)
-            if not is_idle or (left := loop.next_timeout()) is None:
+            if not is_idle or (remaining := loop.next_timeout()) is None:
                 continue
-            with sleepers.asleep(sleepers.until_us(left), loop.key) as watcher:
+            with sleepers.asleep(sleepers.until_us(remaining), loop.key) as watcher:
                 sleepers.settle(watcher)
                 try:
                     await _move_clock_on_turn(loop, sleepers, watcher, loop.has_timeouts)

@@ -37,7 +37,7 @@ def keep(folder: Path, report: Report) -> None:
         write_private(_path(folder, report.test), printable(text))
 
 
-def kept(folder: Path, test: str) -> _JSON | None:
+def last_passing_run(folder: Path, test: str) -> _JSON | None:
     """Return the JSON of the test's last passing run, or None if there is none."""
     try:
         report = json.loads(_path(folder, test).read_text(encoding="utf-8"))

@@ -60,7 +60,7 @@ def report_of(
     failures = list(dict.fromkeys(records_of(cloud).failures))
     every: list[ReportRow] = []
     findings: list[Finding] = []
-    left: list[Finding] = []
+    unfinished_findings: list[Finding] = []
     with report_hook_failure("the lookups failed", failures.append):
         lookups = lookups_of(cloud, list(cloud.journal.entries), mask)
     with report_hook_failure("the findings failed", failures.append):
@@ -68,7 +68,7 @@ def report_of(
     with report_hook_failure("the calls cannot be shown", failures.append):
         every = rows(cloud, served=served, lookups=lookups, mask=mask)
     with report_hook_failure("what is unfinished cannot be shown", failures.append):
-        left = unfinished(cloud, lookups, findings)
+        unfinished_findings = unfinished(cloud, lookups, findings)
     shared, closed = cloud._context, closed_addresses(cloud).items()
     # A delivery has two journal numbers.
     shown = ((entry, row) for row in every for entry in (row, row.delivery) if entry is not None)
@@ -85,7 +85,7 @@ def report_of(
         ],
         rows=every,
         findings=list(map(masked, findings)),
-        unfinished=list(map(masked, left)),
+        unfinished=list(map(masked, unfinished_findings)),
         violations=list(map(masked, violations(cloud))),
         failures=list(map(mask.text, failures)),
         hints=list(map(mask.text, hints)),

@@ -159,7 +159,7 @@ class _Writer:
         if held:
             yield TextLine(f"... {counted(held, 'run')} left out, in which the promise held")
         held_back: list[tuple[int, list[str]]] = []
-        lines = list(kept(folded(merged(every, self._marks)), self._marks))
+        lines = list(shortened_rows(folded(merged(every, self._marks)), self._marks))
         for line, nests in zip(lines, _have_nested(lines), strict=True):
             if isinstance(line, int):
                 yield TextLine(f"... {counted(line, 'row')} left out")
@@ -472,21 +472,23 @@ def _key(line: FoldedRow, depth: int) -> tuple[object, ...]:
     return _SAME(line.row), line.row.depth - depth, effects, len(line.rows)
 
 
-def kept(every: Sequence[FoldedRow], marked: Collection[int]) -> Iterator[FoldedRow | int]:
+def shortened_rows(
+    every: Sequence[FoldedRow], marked: Collection[int]
+) -> Iterator[FoldedRow | int]:
     """Yield the lines to show and, between them, the number of rows that are left out.
 
     The last lines are shown, others with findings, errors or faults, and the ends of each kind.
     The middle of a long series, such as 200 writes of a pipeline, is left out first.
     """
     shown = _shown([line.row for line in every], marked)
-    left = 0
+    left_out = 0
     for line in every:
         if not any(row.number in shown for row in line.rows):
-            left += len(line)
+            left_out += len(line)
             continue
-        if left:
-            yield left
-            left = 0
+        if left_out:
+            yield left_out
+            left_out = 0
         yield line
 
 

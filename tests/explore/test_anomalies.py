@@ -1041,7 +1041,7 @@ def test_a_correction_with_several_services_is_not_accused(make: Make, cloud: Cl
     assert not explored(cloud, make(cloud, True), budget=50).anomalies
 
 
-def test_what_a_check_finishes_was_left_by_the_run(cloud: Cloud, kv: KVServer) -> None:
+def test_pending_entries_that_the_check_finishes_are_no_anomaly(cloud: Cloud, kv: KVServer) -> None:
     kv.execute("XGROUP", "CREATE", "work", "g", "0", "MKSTREAM")
     kv.execute("XADD", "work", "1-0", "amount", "3")
     kv.set_baseline()

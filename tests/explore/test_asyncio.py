@@ -17,10 +17,10 @@ import redis.asyncio as redis_asyncio
 
 from pytest_fakecloud import Cloud, History, KVServer
 from pytest_fakecloud.core.timers import monotonic
-from pytest_fakecloud.explore.run import Run
-from pytest_fakecloud.explore.simulation.connections import Link
+from pytest_fakecloud.explore.simulation.connections import MemoryLink
 from pytest_fakecloud.explore.simulation.scheduler import Simulation
 from pytest_fakecloud.explore.simulation.strands import Gate
+from pytest_fakecloud.explore.trial import Trial
 
 from .conftest import expects, failure, holds
 
@@ -30,16 +30,16 @@ Call = Callable[..., Awaitable[Any]]
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The waits that ended only because their time was over."""
-    resume = Link.resume
+    resume = MemoryLink.resume
     found: list[str] = []
 
-    def noted(link: Link, go: Callable[[], None]) -> None:
+    def noted(link: MemoryLink, go: Callable[[], None]) -> None:
         before = monotonic()
         resume(link, go)
         if monotonic() - before > 5:
             found.append("for a fake")
 
-    monkeypatch.setattr(Link, "resume", noted)
+    monkeypatch.setattr(MemoryLink, "resume", noted)
     return found
 
 
@@ -49,7 +49,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     play = Simulation.play
     found: list[Any] = []
 
-    def noted(simulation: Simulation) -> Run:
+    def noted(simulation: Simulation) -> Trial:
         run = play(simulation)
         calls = [
             (line.strand, line.at_us, line.words if line.call is None else line.call.request_body)
@@ -247,7 +247,7 @@ def test_the_schedules_of_an_asynchronous_client_repeat(
     assert not waits
 
 
-def test_a_call_that_nobody_awaits_any_more_has_its_own_events(cloud: Cloud, kv: KVServer) -> None:
+def test_a_call_that_timed_out_has_its_own_events(cloud: Cloud, kv: KVServer) -> None:
     async def run() -> None:
         async with redis_asyncio.Redis.from_url(kv.database_url) as client:
             try:

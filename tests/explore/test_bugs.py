@@ -34,7 +34,7 @@ def named(make: Make) -> str:
 
 
 @pytest.mark.parametrize("make", TEN, ids=named)
-def test_the_bug_is_found_and_told_in_six_lines(make: Make, cloud: Cloud) -> None:
+def test_the_bug_is_found_with_a_story_of_six_lines(make: Make, cloud: Cloud) -> None:
     of = make(cloud, False)
     with pytest.raises(BrokenPromiseError) as found:
         explored(cloud, of)

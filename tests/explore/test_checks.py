@@ -33,7 +33,7 @@ from pytest_fakecloud import (
     once,
 )
 from pytest_fakecloud.core.timers import monotonic
-from pytest_fakecloud.explore.run import Operation
+from pytest_fakecloud.explore.trial import Operation
 
 from .conftest import expects, failure
 
@@ -103,7 +103,7 @@ def test_histories_that_no_order_explains(operations: list[Any]) -> None:
 
 @pytest.mark.parametrize("last", [1, 2])
 @pytest.mark.parametrize("unpicklable", [0, iter(lambda: 0, 1)], ids=["local class", "iterator"])
-def test_states_that_look_alike_are_not_the_same(last: int, unpicklable: object) -> None:
+def test_model_states_with_equal_repr_are_distinguished(last: int, unpicklable: object) -> None:
     class Box:
         def __init__(self, value: int) -> None:
             self.value, self.other = value, unpicklable
@@ -287,7 +287,7 @@ def test_once_lets_those_who_gave_up_do_nothing(cloud: Cloud, kv: KVServer) -> N
         once("k")(seen)
 
 
-def test_nothing_lost_compares_what_was_sent(cloud: Cloud) -> None:
+def test_nothing_lost_compares_sent_and_handled_values(cloud: Cloud) -> None:
     broker = cloud.broker(topics={"orders": 1})
     broker.produce("orders", "a")
     seen = History(cloud, "")

@@ -18,12 +18,12 @@ from upstash_redis.asyncio import Redis as AsyncRedis
 from pytest_fakecloud import Cloud, DeliveredRequest, KVServer, observed
 from pytest_fakecloud.explore.patches import explored
 from pytest_fakecloud.explore.promises import Promises
-from pytest_fakecloud.explore.run import Place, Plan, Program, Redundant, Run
 from pytest_fakecloud.explore.schedule import SWITCHES, Schedule
 from pytest_fakecloud.explore.search.dpor import Interleavings, decided_places
 from pytest_fakecloud.explore.simulation.scheduler import Simulation
 from pytest_fakecloud.explore.simulation.state import Subject
 from pytest_fakecloud.explore.simulation.turns import Threads
+from pytest_fakecloud.explore.trial import Place, Program, Redundant, Trial, TrialPlan
 
 from ..budget import cases
 from .conftest import expects
@@ -59,7 +59,7 @@ class Everything:
         self._trail[-1] = at + 1, of
         return True
 
-    def pick(self, run: Run, options: Sequence[str], place: Place) -> str:
+    def pick(self, trial: Trial, options: Sequence[str], place: Place) -> str:
         """Return the name of the strand to run next."""
         if self._depth == len(self._trail):
             self._trail.append((0, len(options)))
@@ -86,14 +86,14 @@ def outcomes(
             while strategy.next():
                 world.reset()
                 memory.clear()
-                simulation = Simulation(subject, Plan(Schedule(), strategy))
+                simulation = Simulation(subject, TrialPlan(Schedule(), strategy))
                 redundant = False
                 try:
                     world.play(simulation)
                 except Redundant:
                     redundant = True
                 if hasattr(strategy, "learn"):
-                    strategy.learn(simulation.run, was_redundant=redundant)
+                    strategy.learn(simulation.trial, was_redundant=redundant)
                 if redundant:
                     continue
                 runs += 1
@@ -126,7 +126,7 @@ def compared(
     everything, many = outcomes(cloud, kv, clients, all_orders, kept)
     assert orders.is_exact
     assert reduced == everything
-    assert few == orders.runs <= many
+    assert few == orders.trials <= many
     return few, many
 
 
@@ -266,7 +266,7 @@ def test_random_clients_reach_what_brute_force_reaches(
     compared(cloud, kv, random_clients(chance, calls, keys, count, most))
 
 
-def test_what_is_said_of_an_exhaustive_search(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+def test_the_summary_of_an_exhaustive_search(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     def client() -> None:
         redis.incr("n")
         redis.incr("n")

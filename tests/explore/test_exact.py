@@ -392,7 +392,7 @@ def test_a_lock_that_its_holder_waits_for_is_named(cloud: Cloud, redis: Redis) -
 
 
 @pytest.mark.parametrize("many", [1, 2])
-def test_a_run_that_is_stuck_is_told(cloud: Cloud, redis: Redis, many: int) -> None:
+def test_a_run_that_is_stuck_is_reported(cloud: Cloud, redis: Redis, many: int) -> None:
     def client() -> None:
         redis.ping()
         threading.Event().wait()
@@ -426,7 +426,7 @@ def test_a_daemon_that_waits_outside_of_the_exploration_does_not_block_it(
         inbox.put(None)
 
 
-def test_what_is_not_explored_is_told(cloud: Cloud, redis: Redis) -> None:
+def test_the_result_notes_code_that_is_not_explored(cloud: Cloud, redis: Redis) -> None:
     def starts_a_process() -> None:
         redis.ping()
         subprocess.run([sys.executable, "-c", ""], check=True)
@@ -459,7 +459,7 @@ def test_what_is_not_explored_is_told(cloud: Cloud, redis: Redis) -> None:
 @pytest.mark.parametrize(
     "error", [KeyboardInterrupt, SystemExit, pytest.skip.Exception, pytest.exit.Exception]
 )
-def test_what_is_not_the_applications_failure_ends_the_test(
+def test_outcomes_of_pytest_and_interrupts_end_the_test(
     cloud: Cloud, redis: Redis, error: type[BaseException]
 ) -> None:
     def run() -> None:
@@ -520,7 +520,7 @@ def test_handlers_must_be_called_and_succeed(cloud: Cloud, redis: Redis) -> None
         cloud.explore(run, holds, budget=5)
 
 
-def test_the_result_says_what_was_covered(cloud: Cloud, kv: KVServer) -> None:
+def test_the_result_lists_calls_points_and_kinds(cloud: Cloud, kv: KVServer) -> None:
     redis = Redis(kv.url, kv.token, rest_retries=0)
     found = cloud.explore({"ann": redis.ping, "bob": redis.dbsize}, holds, budget=60)
     assert found.calls == {"ann": 1, "bob": 1}

@@ -60,7 +60,9 @@ def at_most_one(kv: KVServer, key: str = "claims") -> Callable[[], None]:
     return check
 
 
-def test_the_story_tells_all_on_one_clock(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+def test_the_story_lists_calls_with_times_and_source_lines(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
     found = failure(cloud, claim(redis), at_most_one(kv))
     text = str(found)
     head, _, story = text.partition(":\n")
@@ -77,7 +79,7 @@ def test_the_story_tells_all_on_one_clock(cloud: Cloud, kv: KVServer, redis: Red
     assert (found.schedule, found.events) == ("run.1 lose_response", 1)
 
 
-def test_what_held_is_counted(cloud: Cloud, redis: Redis) -> None:
+def test_the_result_counts_singles_pairs_and_drawn_schedules(cloud: Cloud, redis: Redis) -> None:
     found = cloud.explore(lambda: redis.set("k", "v"), holds, budget=150)
     assert found.singles == found.all_singles
     assert found.pairs == found.all_pairs
@@ -87,7 +89,7 @@ def test_what_held_is_counted(cloud: Cloud, redis: Redis) -> None:
     assert f"all {found.singles:,} of one event, all {found.pairs:,} of two" in str(found)
 
 
-def test_a_seed_decides_everything(cloud: Cloud, redis: Redis) -> None:
+def test_equal_seeds_try_equal_schedules(cloud: Cloud, redis: Redis) -> None:
     def tried(seed: int) -> list[str]:
         texts: list[str] = []
 
@@ -237,7 +239,9 @@ def test_results_are_those_of_clients_and_workers_that_returned(
     assert (list(history.errors), history.crashed) == (errors, crashed)
 
 
-def test_everything_is_as_before(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+def test_explore_restores_data_clock_journal_and_patches(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
     kv.execute("SET", "kept", "1")
     now, entries, token = cloud.clock.now(), len(cloud.journal), kv.token
     faults, real_sleep = kv.faults, time.sleep
@@ -313,7 +317,7 @@ def test_the_journal_holds_the_failing_run_alone(cloud: Cloud, kv: KVServer, red
     assert kv.journal.calls()[0].fault == "lose_response"
 
 
-def test_a_running_clock_runs_on() -> None:
+def test_a_running_clock_runs_again_after_exploring() -> None:
     with Cloud(seed=1, delivery="driven") as cloud:
         kv = cloud.kv_server()
         cloud.explore(Redis(kv.url, kv.token).ping, holds, budget=20)
@@ -335,7 +339,7 @@ def test_a_cloud_that_has_the_process_time_already(mode: Any) -> None:
             assert cloud.clock.now().timestamp() == now.timestamp() + 60
 
 
-def test_it_is_awaitable_in_trio(cloud: Cloud, kv: KVServer) -> None:
+def test_explore_is_awaitable_in_trio(cloud: Cloud, kv: KVServer) -> None:
     async def main() -> None:
         found = await cloud.aio.explore(kv.client().ping, holds, budget=10)
         assert found.tried == 10
@@ -343,14 +347,14 @@ def test_it_is_awaitable_in_trio(cloud: Cloud, kv: KVServer) -> None:
     trio.run(main)
 
 
-def test_every_kind_is_tried_and_told_of() -> None:
+def test_every_kind_is_tried_and_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "exploration.md").read_text("utf-8")
     assert sorted(TRIED) == sorted(KINDS)
     table = page.partition("| Event | What happens |")[2].partition("\n\n")[0]
     assert [kind for kind in KINDS if f" {kind}" not in table] == []
 
 
-def test_faults_of_the_test_itself_hold(cloud: Cloud, kv: KVServer) -> None:
+def test_faults_that_the_test_injects_apply_while_exploring(cloud: Cloud, kv: KVServer) -> None:
     kv.faults.respond(418, route="command")
 
     def run() -> None:
@@ -359,7 +363,7 @@ def test_faults_of_the_test_itself_hold(cloud: Cloud, kv: KVServer) -> None:
     cloud.explore(run, kinds="respond", budget=5)
 
 
-def test_nothing_sleeps(cloud: Cloud, kv: KVServer) -> None:
+def test_sleeps_of_the_code_take_no_real_time(cloud: Cloud, kv: KVServer) -> None:
     def run() -> None:
         for _ in range(3):
             try:
@@ -396,7 +400,7 @@ def all_added(kv: KVServer) -> Callable[[History], Any]:
 
 
 @pytest.mark.parametrize("home", ["time", "asyncio"])
-def test_what_is_imported_meanwhile_sleeps_as_ever_afterwards(
+def test_modules_imported_while_exploring_sleep_in_real_time_afterwards(
     cloud: Cloud, redis: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str
 ) -> None:
     # The module stands for anyio's event loop, which is imported on the first run and used by all
@@ -476,7 +480,7 @@ def test_timeouts_of_a_loop_follow_the_clock(cloud: Cloud, kv: KVServer) -> None
 # -- misuse ----------------------------------------------------------------------------------------
 
 
-def test_a_promise_broken_without_a_word_is_told_as_that(
+def test_a_failed_assertion_without_message_is_reported(
     cloud: Cloud, kv: KVServer, redis: Redis
 ) -> None:
     def check() -> None:
@@ -486,7 +490,7 @@ def test_a_promise_broken_without_a_word_is_told_as_that(
     failure(cloud, lambda: redis.incr("n"), check, kinds="duplicate", match="an assertion failed")
 
 
-def test_what_no_sleep_takes_is_refused_as_ever(cloud: Cloud, redis: Redis) -> None:
+def test_invalid_arguments_of_sleep_raise_the_usual_errors(cloud: Cloud, redis: Redis) -> None:
     refused: list[type[Exception]] = []
 
     def run() -> None:
@@ -516,7 +520,7 @@ def test_a_thread_of_the_code_sleeps_on_the_clock(cloud: Cloud, redis: Redis) ->
     assert seen == [None, 60]
 
 
-def test_the_undisturbed_run_has_to_hold(cloud: Cloud, redis: Redis) -> None:
+def test_a_promise_broken_in_the_undisturbed_run_is_reported(cloud: Cloud, redis: Redis) -> None:
     def check() -> None:
         raise AssertionError("never right")
 
@@ -548,7 +552,9 @@ def test_an_assertion_of_the_code_is_a_promise(cloud: Cloud, kv: KVServer) -> No
     assert found.schedule == "run.1 respond"
 
 
-def test_an_outcome_of_the_check_says_after_what(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
+def test_an_outcome_of_the_check_names_the_schedule(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
     def check() -> None:
         if kv.value("taken") is None:
             pytest.fail("nothing there")
@@ -610,7 +616,7 @@ def test_an_exception_in_another_order_of_calls_can_be_replayed(
     assert "check: KeyError: 'no name after ann.1 switch bob'" in str(found)
 
 
-def test_what_cannot_be_explored_is_refused(cloud: Cloud, redis: Redis) -> None:
+def test_invalid_arguments_of_explore_are_rejected(cloud: Cloud, redis: Redis) -> None:
     for wrong, text in (
         (lambda: cloud.explore(lambda: None), "made no call"),
         (lambda: cloud.explore(()), "run= is empty"),
@@ -714,7 +720,9 @@ def test_code_without_an_end_is_refused(
         cloud.explore([sleeps, redis.ping], holds)
 
 
-def test_a_chance_outside_of_the_fakes_is_told(cloud: Cloud, redis: Redis) -> None:
+def test_a_failure_that_depends_on_state_outside_the_fakes_is_an_error(
+    cloud: Cloud, redis: Redis
+) -> None:
     runs: list[int] = []
 
     def run() -> None:
@@ -726,7 +734,7 @@ def test_a_chance_outside_of_the_fakes_is_told(cloud: Cloud, redis: Redis) -> No
         cloud.explore(run)
 
 
-def test_without_hypothesis_one_line_says_what_is_missing(
+def test_a_missing_hypothesis_is_named_in_one_line(
     cloud: Cloud, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = builtins.__import__

@@ -13,7 +13,7 @@ from qstash import QStash
 from upstash_redis import Redis
 
 from pytest_fakecloud import Broker, Cloud, DeliveredRequest, Fake, KVServer, Queue
-from pytest_fakecloud.explore.fakes import Disturbances
+from pytest_fakecloud.explore.fakes import OngoingDisturbances
 from pytest_fakecloud.explore.patches import explored
 
 from .conftest import failure
@@ -80,7 +80,7 @@ def test_time_goes_to_the_end_of_a_key(cloud: Cloud, kv: KVServer, seen: Seen) -
     assert cloud.clock.now().timestamp() == start
 
 
-def test_a_token_is_rotated_for_a_while(cloud: Cloud, kv: KVServer, seen: Seen) -> None:
+def test_a_rotated_token_is_restored_after_its_span(cloud: Cloud, kv: KVServer, seen: Seen) -> None:
     token = kv.token
     redis = Redis(kv.url, token, rest_retries=0)
 
@@ -96,7 +96,9 @@ def test_a_token_is_rotated_for_a_while(cloud: Cloud, kv: KVServer, seen: Seen) 
     assert kv.token == token
 
 
-def test_code_that_asks_the_fake_has_the_new_token(cloud: Cloud, kv: KVServer, seen: Seen) -> None:
+def test_code_that_reads_the_token_from_the_fake_uses_the_rotated_token(
+    cloud: Cloud, kv: KVServer, seen: Seen
+) -> None:
     def run() -> None:
         get(kv, "/incr/n", seen)
         get(kv, "/incr/n", seen)
@@ -104,7 +106,7 @@ def test_code_that_asks_the_fake_has_the_new_token(cloud: Cloud, kv: KVServer, s
     assert played(cloud, run, seen, "run.1 rotate_token") == [1, 2]
 
 
-def test_vectors_are_not_ready_for_a_while(cloud: Cloud, seen: Seen) -> None:
+def test_held_vectors_become_visible_after_the_hold(cloud: Cloud, seen: Seen) -> None:
     index = cloud.vector_index(dimension=2)
     client = index.client()
 
@@ -137,7 +139,7 @@ def test_another_client_comes_between_two_calls(cloud: Cloud, kv: KVServer, seen
     assert played(cloud, both, seen, "reader.1 switch writer") == ["OK", "1", "1"]
 
 
-def test_turns_go_to_and_fro(cloud: Cloud, kv: KVServer, seen: Seen) -> None:
+def test_several_switches_alternate_two_clients(cloud: Cloud, kv: KVServer, seen: Seen) -> None:
     def client(name: str) -> Callable[[], None]:
         def run() -> None:
             for number in range(3):
@@ -192,7 +194,7 @@ def test_an_interruption_that_the_test_planned_happens_in_each_run(
     assert between.hits == len(runs)
 
 
-def test_a_transaction_lets_nobody_in_between(cloud: Cloud, redis: Redis, seen: Seen) -> None:
+def test_no_client_runs_within_a_transaction(cloud: Cloud, redis: Redis, seen: Seen) -> None:
     def reader() -> None:
         seen.values.append(redis.multi().get("n").get("n").exec())
 
@@ -353,7 +355,9 @@ def test_a_consumer_that_crashes_starts_again_where_it_had_committed(
     assert played(cloud, (), seen, "consume.3 redeliver", workers=consume) == ["1", "1"]
 
 
-def test_two_consumers_share_and_one_takes_over(cloud: Cloud, orders: Broker, seen: Seen) -> None:
+def test_two_consumers_of_a_group_handle_every_record(
+    cloud: Cloud, orders: Broker, seen: Seen
+) -> None:
     for number in range(4):
         orders.produce("orders", str(number), partition=number % 2)
     workers = {"first": consumes(orders, seen, "one"), "second": consumes(orders, seen, "two")}
@@ -400,7 +404,7 @@ def test_a_repeated_hold_lasts_for_its_whole_span(cloud: Cloud, has_ended: bool)
         return [str(record["id"]) for record in index.pending()]
 
     with explored(cloud) as world:
-        held = Disturbances(world.clock, [index])
+        held = OngoingDisturbances(world.clock, [index])
         held.hold(index)
         index.client().upsert([("a", [1.0, 0.0])])
         assert pending_after(40) == ["a"]
@@ -413,10 +417,10 @@ def test_a_repeated_hold_lasts_for_its_whole_span(cloud: Cloud, has_ended: bool)
         assert pending_after(20) == []
 
 
-def test_keys_that_the_application_rotates_stay(cloud: Cloud) -> None:
+def test_signing_keys_that_the_application_rotates_are_kept(cloud: Cloud) -> None:
     queue = cloud.queue()
     with explored(cloud) as world:
-        rotated = Disturbances(world.clock, [queue])
+        rotated = OngoingDisturbances(world.clock, [queue])
         rotated.rotate(queue)
         with rotated.old_tokens():
             keys = queue.rotate_keys()
@@ -429,7 +433,7 @@ def test_tokens_of_every_service_return_after_their_rotation(cloud: Cloud) -> No
     before = [dict(fake.env) for fake in fakes]
     read_only = [getattr(fake, "read_only_token", None) for fake in fakes]
     with explored(cloud) as world:
-        rotated = Disturbances(world.clock, fakes)
+        rotated = OngoingDisturbances(world.clock, fakes)
         for fake in fakes * 2:
             rotated.rotate(fake)
         after = [dict(fake.env) for fake in fakes]

@@ -14,7 +14,7 @@ from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.explore import patches
-from pytest_fakecloud.explore.run import Program
+from pytest_fakecloud.explore.trial import Program
 
 from .conftest import failure, holds
 

@@ -48,7 +48,7 @@ def _busy() -> None:
         pass
 
 
-def test_the_time_waits_for_a_thread_that_works_for_the_code(
+def test_the_clock_waits_for_a_busy_pool_thread(
     cloud: Cloud, kv: KVServer, pool: ThreadPoolExecutor
 ) -> None:
     redis = Redis(kv.url, kv.token, rest_retries=0)

@@ -257,7 +257,7 @@ def test_every_answer_is_compared_with_a_model(cloud: Cloud, redis: Redis) -> No
         cloud.explore(clients("left"), follows(int), kinds="switch")
 
 
-def test_promises_are_refused_that_are_none() -> None:
+def test_invalid_promises_are_rejected() -> None:
     for wrong in (
         lambda: always("n"),  # type: ignore[arg-type]
         lambda: sometimes(3),  # type: ignore[arg-type]
@@ -286,7 +286,9 @@ def test_a_failure_that_does_not_always_repeat_says_so(
     )
 
 
-def test_a_thread_from_before_may_work_for_the_code(cloud: Cloud, redis: Redis) -> None:
+def test_a_pool_thread_started_before_explore_makes_calls_for_the_code(
+    cloud: Cloud, redis: Redis
+) -> None:
     with ThreadPoolExecutor(1) as pool:
         pool.submit(int).result()
 
@@ -441,7 +443,7 @@ class Delayed:
 
 @pytest.mark.parametrize("unit", [1, 1000], ids=["seconds", "milliseconds"])
 @pytest.mark.parametrize(("poll", "sleeps"), [(30, False), (30, True), (10, False)])
-def test_a_time_that_the_code_keeps_as_data_is_worth_waiting_for(
+def test_the_clock_moves_to_due_times_that_the_code_stores(
     cloud: Cloud, kv: KVServer, unit: int, poll: int, sleeps: bool
 ) -> None:
     of = Delayed(kv, unit=unit, poll=poll, sleeps=sleeps, corrected=False)

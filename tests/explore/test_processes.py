@@ -117,9 +117,7 @@ def test_the_first_failing_schedule_is_that_of_one_process(make: Callable[..., A
     assert found[1] == found[0]
 
 
-def test_what_a_run_shows_for_the_first_time_is_known_to_the_search(
-    cloud: Cloud, kv: KVServer
-) -> None:
+def test_anomalies_seen_by_another_process_are_reported(cloud: Cloud, kv: KVServer) -> None:
     client = Redis(kv.url, kv.token)
     lost = sometimes(lambda: kv.value("n") == "1")
 
@@ -149,7 +147,7 @@ def test_a_process_has_its_own_loop_for_applications_that_the_undisturbed_run_do
     assert any(ahead_of_time)
 
 
-def test_a_process_that_ends_is_done_without(
+def test_schedules_of_a_process_that_ended_are_played_in_the_search(
     cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ahead, "_unremarkable", lambda *_: os._exit(3))
@@ -157,12 +155,12 @@ def test_a_process_that_ends_is_done_without(
     assert found.tried == 60
 
 
-def test_no_process_is_left(cloud: Cloud, kv: KVServer) -> None:
+def test_processes_end_with_the_search(cloud: Cloud, kv: KVServer) -> None:
     cloud.explore(by_rest(kv, ExitStack()), few(kv), budget=60, processes=3)
     assert not multiprocessing.active_children()
 
 
-def test_a_search_in_one_process_says_why(
+def test_the_result_says_why_the_search_used_one_process(
     cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = Redis(kv.url, kv.token)

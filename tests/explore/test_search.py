@@ -16,35 +16,35 @@ from hypothesis.database import InMemoryExampleDatabase
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, ContractError, History, KVServer
-from pytest_fakecloud.explore.run import Point, Run
 from pytest_fakecloud.explore.schedule import KINDS, Kind, Schedule
-from pytest_fakecloud.explore.search import events, explorer
-from pytest_fakecloud.explore.search.events import Priorities
+from pytest_fakecloud.explore.search import candidates, explorer
+from pytest_fakecloud.explore.search.candidates import Priorities
 from pytest_fakecloud.explore.search.explorer import key_of, shrink, stored_failure
-from pytest_fakecloud.explore.search.player import Coverage, PriorityRuns
+from pytest_fakecloud.explore.search.player import Coverage, PriorityTrials
 from pytest_fakecloud.explore.simulation.connections import Connections
 from pytest_fakecloud.explore.simulation.sockets import OwnLoop
+from pytest_fakecloud.explore.trial import Point, Trial
 
 from .conftest import failure, holds
 
 
-def test_many_are_drawn_one_by_one_and_each_once(
+def test_pairs_beyond_the_listed_maximum_are_drawn_once_each(
     cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[list[str]] = []
-    in_any_order = events.Pairs.in_any_order
+    in_any_order = candidates.Pairs.in_any_order
 
-    def noted(listed: events.Pairs, chance: random.Random) -> object:
+    def noted(listed: candidates.Pairs, chance: random.Random) -> object:
         few = [str(one) for one in in_any_order(listed, chance)]
         with monkeypatch.context() as patch:
-            patch.setattr(events, "MOST_LISTED", 0)
+            patch.setattr(candidates, "MOST_LISTED", 0)
             drawn.append([str(one) for one in in_any_order(listed, chance)])
         assert sorted(drawn[-1]) == sorted(few)
         with pytest.raises(IndexError):
             listed[len(listed)]
         return iter(())
 
-    monkeypatch.setattr(events.Pairs, "in_any_order", noted)
+    monkeypatch.setattr(candidates.Pairs, "in_any_order", noted)
     redis = kv.client()
 
     def run() -> None:
@@ -66,7 +66,7 @@ def test_many_are_drawn_one_by_one_and_each_once(
 def test_two_events_of_one_call_determine_its_outcome_once(first: str, seconds: list[str]) -> None:
     schedule = Schedule.parse(f"run.1 {first}")
     point = Point("run", 1, (("partition", "60"), ("crash", ""), ("respond", ""), ("slow", "4")))
-    pairs = events.Pairs([Run(schedule, points=[point], fired=list(schedule))])
+    pairs = candidates.Pairs([Trial(schedule, points=[point], fired=list(schedule))])
     assert [str(pairs[at]) for at in range(len(pairs))] == [
         f"run.1 {first}, run.1 {second}" for second in seconds
     ]
@@ -286,7 +286,7 @@ def test_a_stored_failure_that_is_not_text_is_deleted(monkeypatch: pytest.Monkey
 def test_a_success_of_a_handler_is_remembered_after_many_failures() -> None:
     coverage = Coverage()
     for outcomes in ([False] * 100, [True], [False]):
-        coverage.add(Run(Schedule(), handler_outcomes={"call": outcomes}))
+        coverage.add(Trial(Schedule(), handler_outcomes={"call": outcomes}))
     assert coverage.succeeded == {"call": True}
 
 
@@ -294,7 +294,7 @@ def order_of(strategy: Priorities, steps: str) -> str:
     """Let a strategy order the steps of strands whose names are single letters."""
     order, left = "", steps
     while left:
-        chosen = strategy.pick(Run(Schedule()), sorted(set(left)), "switch")
+        chosen = strategy.pick(Trial(Schedule()), sorted(set(left)), "switch")
         order, left = order + chosen, left.replace(chosen, "", 1)
     return order
 
@@ -308,13 +308,13 @@ def test_priorities_change_in_any_order() -> None:
 
 
 def test_only_runs_whose_priorities_could_change_anywhere_count() -> None:
-    runs = PriorityRuns()
+    trials = PriorityTrials()
     for chosen_from in (2, 5, 5):
         strategy = Priorities(random.Random(0), 2, chosen_from, late=False)
         order_of(strategy, "aabbc")
-        runs.add(strategy, is_counted=True)
-    assert runs.most_decisions == 5
-    assert runs.likely == {2: pytest.approx(1 - (1 - 1 / (3 * 5)) ** 2)}
+        trials.add(strategy, is_counted=True)
+    assert trials.most_decisions == 5
+    assert trials.likely == {2: pytest.approx(1 - (1 - 1 / (3 * 5)) ** 2)}
 
 
 def test_the_key_of_stored_failures_is_the_same_in_every_process() -> None:

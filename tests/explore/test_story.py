@@ -56,7 +56,7 @@ def test_an_order_that_the_undisturbed_run_has_too_is_no_cause(cloud: Cloud, red
     assert "came before ann's SET a 1" in found.cause
 
 
-def test_a_given_schedule_that_holds_says_so(cloud: Cloud, redis: Redis) -> None:
+def test_the_summary_of_a_given_schedule_that_holds(cloud: Cloud, redis: Redis) -> None:
     found = cloud.explore(redis.ping, lambda: None, schedule="ping.1 crash")
     assert str(found).startswith("the promise held in the given schedule\n")
 
@@ -163,7 +163,7 @@ def test_calls_with_a_wrong_token_are_in_the_story(cloud: Cloud, kv: KVServer) -
     assert [one.kind for one in violations(cloud)] == ["rejected"]
 
 
-def test_calls_of_the_queue_are_told_in_words(cloud: Cloud) -> None:
+def test_the_story_describes_calls_of_the_queue_in_words(cloud: Cloud) -> None:
     queue = cloud.queue()
     found = failure(cloud, lambda: queue.client().dlq.list(), broken)
     assert ": list dead letters" in found.story

@@ -333,7 +333,7 @@ def test_a_key_that_only_another_schedule_writes_is_not_named(
 
 
 @pytest.mark.parametrize("key", [None, "typo", "limit"])
-def test_a_promise_that_says_nothing_is_an_error(
+def test_a_promise_that_holds_whatever_the_code_does_is_an_error(
     cloud: Cloud, kv: KVServer, redis: Redis, key: str | None
 ) -> None:
     kv.load({"limit": "5"})
@@ -459,7 +459,7 @@ def test_the_loss_of_a_message_and_of_a_record_is_noticed(cloud: Cloud, redis: R
         (Cloud.vector_index, "/fetch/shops?ids=a", "namespace shops"),
     ],
 )
-def test_what_the_promise_reads_by_a_client_of_its_own_is_named(
+def test_reads_of_the_promise_through_a_client_are_named(
     cloud: Cloud, redis: Redis, start: Callable[[Cloud], Any], path: str, reads: str
 ) -> None:
     fake = start(cloud)

@@ -19,9 +19,9 @@ from pytest_fakecloud.reporting.text import (
     NEWEST,
     FoldedRow,
     folded,
-    kept,
     merged,
     section,
+    shortened_rows,
     text,
     without_held_runs,
 )
@@ -73,12 +73,14 @@ def test_an_event_is_part_of_the_call_it_results_from_unless_it_is_marked() -> N
 def test_the_newest_rows_and_those_that_matter_are_kept() -> None:
     rows = [row(n, ok=n != 5, operation=("GET", "TTL")[n % 2]) for n in range(1, 201)]
     rows[9] = replace(rows[9], operation="SET")
-    lines = list(kept([FoldedRow((one,)) for one in rows], {7}))
+    lines = list(shortened_rows([FoldedRow((one,)) for one in rows], {7}))
     numbers = [line.row.number for line in lines if isinstance(line, FoldedRow)]
     assert len(numbers) == KEPT
     assert {1, 5, 7, 10, *range(201 - NEWEST, 201)} <= set(numbers)
     assert sum(line for line in lines if isinstance(line, int)) == 200 - KEPT
-    assert [line for line in kept([FoldedRow((rows[0],))], ()) if isinstance(line, int)] == []
+    assert [
+        line for line in shortened_rows([FoldedRow((rows[0],))], ()) if isinstance(line, int)
+    ] == []
 
 
 def test_the_middle_of_a_long_series_is_left_out_unless_it_matters() -> None:
@@ -86,7 +88,7 @@ def test_the_middle_of_a_long_series_is_left_out_unless_it_matters() -> None:
         row(n, ok=n != 50, subjects=(ReportSubject("key", f"k:{n}", "kv"),)) for n in range(1, 99)
     ]
     other = row(99, subjects=(ReportSubject("key", "other", "kv"),))
-    lines = list(kept([FoldedRow((one,)) for one in [*series, other]], {70}))
+    lines = list(shortened_rows([FoldedRow((one,)) for one in [*series, other]], {70}))
     numbers = [one if isinstance(one, int) else f"#{one.row.number}" for one in lines]
     assert numbers == ["#1", "#2", 47, "#50", 19, "#70", 26, "#97", "#98", "#99"]
 

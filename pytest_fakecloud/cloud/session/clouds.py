@@ -103,11 +103,13 @@ def _check_connections(early: Container[str], settings: Mapping[str, Any]) -> No
             f"tls in {SESSION_SETTINGS} has no effect with fakecloud_early, which starts the fakes "
             "before the settings are known: set fakecloud_scope = session instead of fakecloud_early"
         )
-    for name, given in settings.items():
+    for name, service_settings in settings.items():
         fixture = fixture_of(name)
         if fixture not in early:
             continue
-        if wrong := connection_settings(settings_class(find(fixture))).intersection(given):
+        if wrong := connection_settings(settings_class(find(fixture))).intersection(
+            service_settings
+        ):
             raise misuse(
                 f"{', '.join(sorted(wrong))} of {name} in {SESSION_SETTINGS} has no effect, because "
                 "fakecloud_early has already chosen the address and the credentials: leave it out, or "
@@ -145,7 +147,7 @@ class _Changes:
         self._cloud = cloud
         self._recorder = cloud._context.recorder
         self._began = 0 if is_from_start else self._recorder.reserve()
-        self._plans = {} if is_from_start else {one: one._plans() for one in cloud.fakes()}
+        self._plans = {} if is_from_start else {fake: fake._plans() for fake in cloud.fakes()}
         self._allowed = 0 if is_from_start else len(cloud._context.allowed)
         self._last: dict[Fake, int] = {}
         """The journal number of the last change of each fake."""
@@ -164,7 +166,7 @@ class _Changes:
 
     def unsaved(self) -> list[str]:
         """Return the names of the fakes whose baseline has not been set since they changed."""
-        return [one.name for one, last in self._last.items() if one._baseline_number <= last]
+        return [fake.name for fake, last in self._last.items() if fake._baseline_number <= last]
 
 
 class LastingCloud:
@@ -250,9 +252,9 @@ class LastingCloud:
         """
         if self.cloud is not None:
             self._fakes_before_test = list(self.cloud.fakes())
-            kept = self._credentials
+            former = self._credentials
             self._credentials = {
-                fake: kept.get(fake, present)
+                fake: former.get(fake, present)
                 for fake, present in credentials_of(self.cloud).items()
             }
             for call in self.cloud.journal.calls():
@@ -295,8 +297,8 @@ class SessionCloud(LastingCloud):
     @property
     def settings_of_tests(self) -> dict[str, Any]:
         """The settings of the session that apply to each test."""
-        given = self._settings or {}
-        return {name: given[name] for name in PER_TEST_SETTINGS if name in given}
+        settings = self._settings or {}
+        return {name: settings[name] for name in PER_TEST_SETTINGS if name in settings}
 
     def start_early(self, fixtures: Sequence[str]) -> dict[str, str]:
         """Start fakes with default settings; return their environment variables."""
@@ -353,7 +355,7 @@ class SessionCloud(LastingCloud):
 
     def _replaced(self, early: Cloud, settings: Mapping[str, Any]) -> Cloud:
         """Replace early fakes by fakes with the settings of the session, at the same addresses."""
-        _check_connections({each.fixture for each in early.fakes()}, settings)
+        _check_connections({fake.fixture for fake in early.fakes()}, settings)
         cloud = self.create([settings], "background")
         try:
             for former, fake in replace_early_fakes(cloud, early):

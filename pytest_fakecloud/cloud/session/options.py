@@ -48,10 +48,10 @@ def ini_value(config: pytest.Config, name: str) -> Any:
         return config.getini(name)
     except (TypeError, ValueError, pytest.UsageError):
         # pytest checks the types of values in the table [tool.pytest], but does not convert them.
-        given: Any = getattr(config, "_inicfg", {}).get(name)
-        if given is None:
+        ini_entry: Any = getattr(config, "_inicfg", {}).get(name)
+        if ini_entry is None:
             raise
-        return given.value
+        return ini_entry.value
 
 
 def folder_of(config: pytest.Config, option: str) -> Path | None:
@@ -89,11 +89,11 @@ def kinds_of(strict: object) -> tuple[str, ...]:
     if isinstance(strict, bool):
         return tuple(VIOLATION_KINDS) if strict else ()
     kinds = tuple(strict) if isinstance(strict, list | tuple | set | frozenset) else (str(strict),)
-    known = (*VIOLATION_KINDS, *NAMED_KINDS)
+    valid_kinds = (*VIOLATION_KINDS, *NAMED_KINDS)
     for kind in kinds:
-        if kind not in known:
+        if kind not in valid_kinds:
             raise misuse(
-                unknown_name("kind of violation", kind, ("True", "False", *known), "strict")
+                unknown_name("kind of violation", kind, ("True", "False", *valid_kinds), "strict")
             )
     return kinds
 
@@ -130,10 +130,10 @@ CHOICES = {
 
 def check_settings(config: pytest.Config) -> None:
     """Reject invalid ini settings, whether or not a test uses fakes."""
-    for name, known in CHOICES.items():
+    for name, choices in CHOICES.items():
         value = ini_value(config, name)
-        if value not in known:
-            raise pytest.UsageError(f"{name} = {value} is unknown: pass {' or '.join(known)}")
+        if value not in choices:
+            raise pytest.UsageError(f"{name} = {value} is unknown: pass {' or '.join(choices)}")
     _call_sites(config)
     for name in ("fakecloud_env", "fakecloud_share_tls_context"):
         _switch(config, name)
@@ -270,7 +270,7 @@ class RunOptions:
     def defaults(self) -> dict[str, Any]:
         """The settings of a cloud without markers, from the options and the ini file."""
         config = self.config
-        return {name: each.default for name, each in settings_of(MarkerConfig).items()} | {
+        return {name: setting.default for name, setting in settings_of(MarkerConfig).items()} | {
             "clock": "frozen" if ini_value(config, "fakecloud_clock") == "frozen" else None,
             "strict": _strict(config),
             "env": _switch(config, "fakecloud_env"),
@@ -292,15 +292,15 @@ class RunOptions:
         settings["seed"] = default_seed = settings["seed"] or seed
         if not any(layers):
             return settings
-        known = settings_of(MarkerConfig)
+        cloud_settings = settings_of(MarkerConfig)
         for layer in layers:
             for name, value in layer.items():
-                if name in known:
-                    without_traceback(known[name].kind.read)(name, value)
+                if name in cloud_settings:
+                    without_traceback(cloud_settings[name].kind.read)(name, value)
                     default = default_seed if name == "seed" else self.defaults[name]
                     settings[name] = default if value is None else value
                 else:
-                    merge_service(settings, fixture_of(name), value, known)
+                    merge_service(settings, fixture_of(name), value, cloud_settings)
         # Check the merged settings, because some only go together; even if the test has no such fake.
         for name, service in SERVICES.items():
             if name in settings:
@@ -382,17 +382,17 @@ class RunOptions:
 def markers_of(node: Node) -> list[Mapping[str, Any]]:
     """Return the keywords of the markers that apply to a test, class or module, the nearest last."""
     # The same as ``node.iter_markers()`` in reverse, which takes longer than the rest of a fixture.
-    found: list[Mapping[str, Any]] = []
-    each: Any = node
-    while each is not None:
-        for marker in each.own_markers:
+    keywords: list[Mapping[str, Any]] = []
+    current: Any = node
+    while current is not None:
+        for marker in current.own_markers:
             if marker.name == "fakecloud":
                 if marker.args:
                     raise misuse(f"the fakecloud marker takes keywords only, got {marker.args!r}")
-                found.append(marker.kwargs)
-        each = each.parent
-    found.reverse()
-    return found
+                keywords.append(marker.kwargs)
+        current = current.parent
+    keywords.reverse()
+    return keywords
 
 
 _MISMATCH = re.compile(r"fixture (\w+) with a (\w+) scoped request")
@@ -400,11 +400,11 @@ _MISMATCH = re.compile(r"fixture (\w+) with a (\w+) scoped request")
 
 def scope_advice(error: str, fixtures: Container[str]) -> str:
     """Return how a fixture of a wide scope can use a fake, if that is what pytest's error is about."""
-    found = _MISMATCH.search(error)
-    if found is None or found[1] not in fixtures:
+    match = _MISMATCH.search(error)
+    if match is None or match[1] not in fixtures:
         return ""
-    name = found[1]
-    scope = found[2] if found[2] in CHOICES["fakecloud_scope"] else "session"
+    name = match[1]
+    scope = match[2] if match[2] in CHOICES["fakecloud_scope"] else "session"
     lines = ["", "", "fakecloud: let the fakes last as long as this fixture; in pytest.ini:"]
     lines += ["    [pytest]", f"    fakecloud_scope = {scope}"]
     if name == "fakecloud_env":
@@ -425,9 +425,9 @@ def reject_parameters(item: pytest.Item, fixtures: Iterable[str]) -> None:
     A parameter that replaces the fixture, and a suite's own fixture of the same name, are fine.
     """
     info: Any = getattr(item, "_fixtureinfo", None)
-    found = getattr(info, "name2fixturedefs", {})
+    definitions = getattr(info, "name2fixturedefs", {})
     for name in sorted(set(fixtures) - {SETTINGS, SESSION_SETTINGS}):
-        function = getattr((found.get(name) or [None])[-1], "func", None)
+        function = getattr((definitions.get(name) or [None])[-1], "func", None)
         if getattr(function, "__module__", "") == _PLUGIN:
             raise misuse(
                 f"the fixture {name} has no parameters, so parametrize(..., indirect=True) has no "

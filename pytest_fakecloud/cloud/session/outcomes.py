@@ -51,9 +51,9 @@ def check(run: Run, item: pytest.Item) -> None:
         clouds, kinds = run.clouds(), run.strict_kinds()
         for cloud in clouds:
             warned += _undelivered(cloud, kinds)
-        found = _failing_violations(clouds, kinds)
-        if found:
-            failure = _failure(clouds, found)
+        violations = _failing_violations(clouds, kinds)
+        if violations:
+            failure = _failure(clouds, violations)
         else:
             for cloud in clouds:
                 warned += _refused_clients(cloud)
@@ -67,25 +67,25 @@ def check(run: Run, item: pytest.Item) -> None:
 
 def _undelivered(cloud: Cloud, kinds: Container[str]) -> list[str]:
     """Describe messages that were published but never delivered, except strict-mode violations."""
-    found = undelivered(cloud, kinds)
-    if not found:
-        return found
+    texts = undelivered(cloud, kinds)
+    if not texts:
+        return texts
     from ...reporting.values import Mask
 
-    return [*map(Mask(cloud).text, found)]
+    return [*map(Mask(cloud).text, texts)]
 
 
 def explain(run: Run, item: pytest.Item, error: Exception) -> None:
     """Raise an outcome of pytest that a callback raised before the error of a failed test, or let a
     callback's failed assertion be the cause of the error.
     """
-    found: list[Violation] = []
+    violations: list[Violation] = []
     with report_hook_failure("the exceptions of callbacks could not be read", partial(warn, item)):
-        found = _failing_violations(run.clouds(), run.strict_kinds())
-    ending = _ending(found)
+        violations = _failing_violations(run.clouds(), run.strict_kinds())
+    ending = _ending(violations)
     if ending is not None:
         raise ending
-    failed = _failed_assertion(found)
+    failed = _failed_assertion(violations)
     if failed is None:
         return
     chain = chain_of(error)
@@ -105,33 +105,37 @@ def _failing_violations(clouds: list[Cloud], kinds: Container[str]) -> list[Viol
     ]
 
 
-def _ending(found: list[Violation]) -> BaseException | None:
+def _ending(violations: list[Violation]) -> BaseException | None:
     """Return the first outcome of pytest that a callback raised, or None."""
-    ends = (ends_the_test(one.exception) for one in found if one.kind == "assertion")
+    ends = (
+        ends_the_test(violation.exception)
+        for violation in violations
+        if violation.kind == "assertion"
+    )
     return next(filter(None, ends), None)
 
 
-def _failed_assertion(found: list[Violation]) -> BaseException | None:
+def _failed_assertion(violations: list[Violation]) -> BaseException | None:
     """Return the first assertion that failed in a callback, or None."""
-    return next((p.exception for p in found if p.kind == "assertion" and p.exception), None)
+    return next((p.exception for p in violations if p.kind == "assertion" and p.exception), None)
 
 
-def _failure(clouds: list[Cloud], found: list[Violation]) -> BaseException:
+def _failure(clouds: list[Cloud], violations: list[Violation]) -> BaseException:
     """Return the failure of a passing test with violations."""
-    ending = _ending(found)
+    ending = _ending(violations)
     if ending is not None:
         return ending
     text = (
-        f"fakecloud: the test passed, but with {counted(len(found), 'strict-mode violation')}\n"
-        + "\n".join(_described(clouds, {one.kind for one in found}))
+        f"fakecloud: the test passed, but with {counted(len(violations), 'strict-mode violation')}\n"
+        + "\n".join(_described(clouds, {violation.kind for violation in violations}))
     )
-    failed = _failed_assertion(found)
+    failed = _failed_assertion(violations)
     if failed is not None:
         # Raise the assertion itself, so that pytest shows its message, source line and values.
         failed.add_note(text)
         return failed
     failure = pytest.fail.Exception(text, pytrace=False)
-    failure.__cause__ = next((p.exception for p in found if p.exception is not None), None)
+    failure.__cause__ = next((p.exception for p in violations if p.exception is not None), None)
     return failure
 
 
@@ -143,10 +147,10 @@ def _described(clouds: list[Cloud], kinds: set[str]) -> list[str]:
     from ...reporting.values import Mask
 
     return [
-        Mask(cloud).text(violation(one, Lookups()))
+        Mask(cloud).text(violation(finding, Lookups()))
         for cloud in clouds
-        for one in violations(cloud)
-        if one.values.get("violation") in kinds
+        for finding in violations(cloud)
+        if finding.values.get("violation") in kinds
     ]
 
 
@@ -167,8 +171,8 @@ def _refused_clients(cloud: Cloud) -> list[str]:
     from ...reporting.wording import sentence
 
     return [
-        with_allowance(sentence(one, Lookups()), "refused", {"fake": one.fake})
-        for one in rejected(cloud, every_call=True, meant=meant)
+        with_allowance(sentence(finding, Lookups()), "refused", {"fake": finding.fake})
+        for finding in rejected(cloud, every_call=True, meant=meant)
     ]
 
 
@@ -284,7 +288,7 @@ def _adds_to_recording(
     """Return whether to write the calls of a test: at the end of its code or of a failed set-up, and
     again if its teardown has added some. It may also have reset the fakes, and their journals.
     """
-    entries = [one for cloud in clouds for one in cloud._context.recorder.entries]
+    entries = [entry for cloud in clouds for entry in cloud._context.recorder.entries]
     recorded = run.test.recorded
     if call.when == "teardown":
         is_due = len(entries) > len(recorded) and entries[: len(recorded)] == recorded
@@ -387,7 +391,7 @@ def _journal(
         hints=hints,
         log=report.caplog,
     )
-    phase.findings.extend(sentence(one, data.lookups) for one in data.findings)
+    phase.findings.extend(sentence(finding, data.lookups) for finding in data.findings)
     folder = run.options.timelines if report.failed else None
     link = ""
     if folder is not None:
@@ -412,8 +416,8 @@ def _hints(phase: _Phase, cloud: Cloud, raised: BaseException) -> list[str]:
         if not lines and phase.run.test.cloud in (None, cloud):
             lines += unrequested_fakes(cloud, raised, getattr(item, "fixturenames", ()))
         if not lines and phase.is_call and cloud is phase.run.test.cloud:
-            known = list(vars(getattr(item, "module", None) or object).values())
-            lines += hints_about_silence(cloud, known, raised)
+            values = list(vars(getattr(item, "module", None) or object).values())
+            lines += hints_about_silence(cloud, values, raised)
         if not lines and phase.is_call:
             names, module = getattr(item, "fixturenames", ()), getattr(item, "module", None)
             lines += unread_variables(cloud, names, phase.report.caplog, module)
@@ -423,12 +427,12 @@ def _hints(phase: _Phase, cloud: Cloud, raised: BaseException) -> list[str]:
 
 def _with_last_pass(data: Report, item: pytest.Item) -> tuple[Report, Mapping[str, Any] | None]:
     """Return a report with what the last passing run of the test did otherwise, and that run."""
-    from ...reporting.last_pass import compared, kept
+    from ...reporting.last_pass import compared, last_passing_run
 
     failures: list[str] = []
     with report_hook_failure("the last passing run cannot be shown", failures.append):
         folder = _folder_of_passes(item)
-        passed = None if folder is None else kept(folder, data.test)
+        passed = None if folder is None else last_passing_run(folder, data.test)
         return (data, None) if passed is None else compared(data, passed)
     return replace(data, failures=[*data.failures, *failures]), None
 
@@ -468,9 +472,9 @@ def hide_ours(item: Any, call: Any) -> None:
     if call.excinfo is not None:
         call.excinfo = _hidden(call.excinfo)
     # A unittest.TestCase keeps its failures in a list until the report.
-    kept = getattr(item, "_excinfo", None)
-    if isinstance(kept, list):
-        kept[:] = map(_hidden, kept)
+    excinfos = getattr(item, "_excinfo", None)
+    if isinstance(excinfos, list):
+        excinfos[:] = map(_hidden, excinfos)
 
 
 def _hidden(info: Any) -> Any:
@@ -479,12 +483,12 @@ def _hidden(info: Any) -> Any:
     if not is_outcome and not isinstance(error, AssertionError | ContractError):
         return info
     chain = chain_of(error)
-    rests = [_without_ours(one.__traceback__) for one in chain]
+    rests = [_without_ours(raised.__traceback__) for raised in chain]
     if not _has_testers(rests[0][0]) or not any(has_ours for _, has_ours in rests):
         return info
     error.__traceback__ = rests[0][0]
-    for cause, (rest, _) in zip(chain[1:], rests[1:], strict=True):
-        cause.__traceback__ = rest if _has_testers(rest) else None
+    for cause, (trace, _) in zip(chain[1:], rests[1:], strict=True):
+        cause.__traceback__ = trace if _has_testers(trace) else None
     return type(info).from_exception(error)
 
 
@@ -498,10 +502,10 @@ def _without_ours(trace: TracebackType | None) -> tuple[TracebackType | None, bo
         else:
             entries.append(trace)
         trace = trace.tb_next
-    rest: TracebackType | None = None
+    visible: TracebackType | None = None
     for entry in reversed(entries):
-        rest = TracebackType(rest, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
-    return rest, has_ours
+        visible = TracebackType(visible, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return visible, has_ours
 
 
 def _has_testers(trace: TracebackType | None) -> bool:

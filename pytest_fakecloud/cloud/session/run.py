@@ -154,7 +154,8 @@ class Run:
             return
         self._has_warned = True
         if any(
-            "fakecloud_session" in getattr(one, "fixturenames", ()) for one in item.session.items
+            "fakecloud_session" in getattr(other, "fixturenames", ())
+            for other in item.session.items
         ):
             return
         warn(
@@ -176,7 +177,7 @@ class Run:
     @property
     def has_fakes(self) -> bool:
         """Whether there are fakes to show in a report."""
-        return self.test.cloud is not None or any(each.cloud for each in self._lasting)
+        return self.test.cloud is not None or any(lasting.cloud for lasting in self._lasting)
 
     def clouds(self) -> list[Cloud]:
         """Return the test's own cloud and those that outlive it, if they were used: an application
@@ -186,8 +187,8 @@ class Run:
             self._use_existing(self.test.item)
         requested = self.test.cloud
         clouds = [] if requested is None else [requested]
-        for each in self._lasting:
-            cloud = each.cloud
+        for lasting in self._lasting:
+            cloud = lasting.cloud
             if cloud is None or cloud is requested:
                 continue
             if cloud._context.recorder.entries or cloud.violations():
@@ -196,7 +197,12 @@ class Run:
 
     def hints(self, cloud: Cloud, item: pytest.Item) -> list[str]:
         """Return the hints about a cloud that outlives tests."""
-        return [hint for each in self._lasting if each.cloud is cloud for hint in each.hints(item)]
+        return [
+            hint
+            for lasting in self._lasting
+            if lasting.cloud is cloud
+            for hint in lasting.hints(item)
+        ]
 
     def strict_kinds(self) -> tuple[str, ...]:
         """Return the kinds of strict-mode violations that fail the current test."""
@@ -228,8 +234,8 @@ class Run:
         add_test(str(item.path))
         if self._process_changes is not None and not _names_fakes(item):
             self._undo_process_changes()
-        for each in self._lasting:
-            each.begin_test(item)
+        for lasting in self._lasting:
+            lasting.begin_test(item)
         if self.options.scope == "function":
             self._own = {}
         else:
@@ -254,8 +260,8 @@ class Run:
         cloud = self.test.cloud or self.session.cloud
         if cloud is not None:
             self.observation.observe(cloud, self.test.item)
-        for each in self._lasting:
-            each.begin_call()
+        for lasting in self._lasting:
+            lasting.begin_call()
 
     def _check_settings(self, item: pytest.Item) -> None:
         """Fail a test whose settings cannot apply to the clouds that outlive it. pytest returns the
@@ -278,11 +284,11 @@ class Run:
         self.options.check_own_settings(item, own)
         if own == self._own:
             return
-        given, former = (
-            {name: value for name, value in each.items() if name != "strict"}
-            for each in (own, self._own)
+        present, former = (
+            {name: value for name, value in layer.items() if name != "strict"}
+            for layer in (own, self._own)
         )
-        if self.test.cloud is not None and given != former:
+        if self.test.cloud is not None and present != former:
             scope = self.options.scope
             raise misuse(
                 f"{SETTINGS} has other settings for this test than for an earlier one, but the fakes "
@@ -343,8 +349,8 @@ class Run:
         self.end_test()
         self._environment.undo()
         self._undo_process_changes()
-        for each in self._lasting:
-            each.close()
+        for lasting in self._lasting:
+            lasting.close()
 
 
 def _names_fakes(item: pytest.Item) -> bool:
@@ -464,11 +470,11 @@ class SleepMeter:
 def begin_early(config: pytest.Config) -> Run:
     """Start fakes and set their variables before conftests are imported; return the run."""
     names = words_of(config, "fakecloud_early")
-    known = [service.fixture for service in services_by_word().values()]
+    fixtures = [service.fixture for service in services_by_word().values()]
     names = [fixture_of(name) for name in names]
-    unknown = [name for name in names if name not in known]
+    unknown = [name for name in names if name not in fixtures]
     if unknown:
-        raise pytest.UsageError(f"fakecloud_early: {unknown_name('service', unknown[0], known)}")
+        raise pytest.UsageError(f"fakecloud_early: {unknown_name('service', unknown[0], fixtures)}")
     check_settings(config)
     run = Run(config)
     # Close the fakes here: nothing else would if a conftest cannot be imported.
@@ -509,8 +515,8 @@ def import_fakes() -> None:
     imported while files are faked would keep the faked objects and be forgotten afterwards, and
     some modules cannot be imported twice.
     """
-    for found in walk_packages(__path__, f"{__package__.partition('.')[0]}."):
-        if not any(word in NOT_OF_A_TEST for word in found.name.split(".")):
-            import_module(found.name)
+    for module in walk_packages(__path__, f"{__package__.partition('.')[0]}."):
+        if not any(word in NOT_OF_A_TEST for word in module.name.split(".")):
+            import_module(module.name)
     for name in IMPORTED_LATER:
         import_module(name)

@@ -19,9 +19,9 @@ from typing import TypeAlias
 
 from ...reporting.calls import Lookups
 from ..footprint import Touch
-from ..run import Conflict, Line, Run
-from ..schedule import CLOCK, ORDERS, PAUSES, SWITCHES, Event, Kind, Schedule
-from .story import call_text, lookups_of_run
+from ..schedule import CLOCK, ORDERS, PAUSES, SWITCHES, Disturbance, Kind, Schedule
+from ..trial import Conflict, Line, Trial
+from .story import call_text, lookups_of_trial
 
 _Key: TypeAlias = tuple[str, int, str]
 """A strand, the number of one of its calls, and the text of that call."""
@@ -30,9 +30,9 @@ _MOST_CONFLICTS = 8
 
 
 def find_cause(
-    run: Run,
-    undisturbed: Run | None,
-    play: Callable[[Schedule], Run],
+    trial: Trial,
+    undisturbed: Trial | None,
+    play: Callable[[Schedule], Trial],
     state_of: Callable[[Touch], object],
 ) -> Conflict | Line | None:
     """Return the conflict, or the line of the event, that broke the promise; None if it is uncertain.
@@ -41,35 +41,37 @@ def find_cause(
     event is only a cause if the schedule contains no other.
     """
     if undisturbed is not None:
-        trials = _Trials(run, play, state_of)
-        conflicts = list(itertools.islice(_conflicts(run, undisturbed), _MOST_CONFLICTS))
+        experiments = _Experiments(trial, play, state_of)
+        conflicts = list(itertools.islice(_conflicts(trial, undisturbed), _MOST_CONFLICTS))
         for conflict in conflicts:
-            if trials.holds_if_later(conflict):
+            if experiments.holds_if_later(conflict):
                 return conflict
-            if trials.holds_if_earlier(conflict):
-                return _first_decisive(conflict, conflicts, trials)
-    if len(run.fired) != 1 or run.fired[0].kind in SWITCHES:
+            if experiments.holds_if_earlier(conflict):
+                return _first_decisive(conflict, conflicts, experiments)
+    if len(trial.fired) != 1 or trial.fired[0].kind in SWITCHES:
         return None
-    return next((line for line in run.lines if line.event), None)
+    return next((line for line in trial.lines if line.is_disturbance), None)
 
 
-def _first_decisive(conflict: Conflict, conflicts: Sequence[Conflict], trials: _Trials) -> Conflict:
+def _first_decisive(
+    conflict: Conflict, conflicts: Sequence[Conflict], experiments: _Experiments
+) -> Conflict:
     """Return the conflict of the first call that decides between the same two others. The whole strand
     of the call ran earlier, and another of its calls may be all that matters.
     """
     for other in reversed(conflicts):
         same = other.before is conflict.before and other.after is conflict.after
-        if same and trials.holds_if_earlier(other, alone=True):
+        if same and experiments.holds_if_earlier(other, alone=True):
             return other
     return conflict
 
 
 @dataclass(frozen=True, slots=True)
-class _Trials:
+class _Experiments:
     """Runs under other schedules, which show whether the order of two calls decides."""
 
-    run: Run
-    play: Callable[[Schedule], Run]
+    trial: Trial
+    play: Callable[[Schedule], Trial]
     state_of: Callable[[Touch], object]
     """Returns the data that an access of the last run left."""
 
@@ -79,14 +81,14 @@ class _Trials:
         decisive_last = _switch(conflict.after, conflict.decisive)
         if decisive_second is None or decisive_last is None:
             return False
-        events = self.run.fired
-        if not all(event.kind in SWITCHES for event in events):
+        disturbances = self.trial.fired
+        if not all(disturbance.kind in SWITCHES for disturbance in disturbances):
             # The schedule also lets time pass. If the order alone does not break the promise, accept
             # only a lost update, which is wrong however much time has passed.
-            events = [decisive_second]
-            if self.play(Schedule(events)).broken is None:
+            disturbances = [decisive_second]
+            if self.play(Schedule(disturbances)).broken is None:
                 return _is_lost_update(conflict)
-        return self._holds([*events, decisive_last], conflict.touch)
+        return self._holds([*disturbances, decisive_last], conflict.touch)
 
     def holds_if_earlier(self, conflict: Conflict, *, alone: bool = False) -> bool:
         """Return whether the promise holds if the decisive call runs before both others, after the
@@ -97,43 +99,45 @@ class _Trials:
         decisive_first = _switch(conflict.decisive, conflict.before)
         if decisive_first is None:
             return False
-        events = [decisive_first]
+        disturbances = [decisive_first]
         if alone and (following := self._call_after(conflict.decisive)) is not None:
             back = _switch(conflict.before, following)
             if back is None:
                 return False
-            events = [decisive_first, back, *self.run.fired]
-        return self._holds(events, conflict.touch)
+            disturbances = [decisive_first, back, *self.trial.fired]
+        return self._holds(disturbances, conflict.touch)
 
     def _call_after(self, line: Line) -> Line | None:
         """Return the next call of a call's strand, if there is one."""
-        _, *following = itertools.dropwhile(lambda one: one is not line, self.run.lines)
-        own = (one for one in following if one.strand == line.strand and one.call is not None)
+        _, *following = itertools.dropwhile(lambda other: other is not line, self.trial.lines)
+        own = (
+            other for other in following if other.strand == line.strand and other.call is not None
+        )
         return next(own, None)
 
-    def _holds(self, events: Sequence[Event], touch: Touch) -> bool:
+    def _holds(self, disturbances: Sequence[Disturbance], touch: Touch) -> bool:
         """Return whether the promise holds in a run with these events, the last of which happened,
         and the fakes saw something else than in the failing run.
 
         If they did not, the code races over something else, such as the process's memory.
         """
-        run = self.play(Schedule(events))
-        if run.broken is not None or events[-1] not in run.fired:
+        trial = self.play(Schedule(disturbances))
+        if trial.broken is not None or disturbances[-1] not in trial.fired:
             return False
-        if any(line.breaks for line in self.run.lines):
+        if any(line.breaks for line in self.trial.lines):
             return True  # The promise is about data between two calls.
-        seen = self._seen(run, touch)
-        return seen != self._seen(self.play(self.run.schedule), touch)
+        seen = self._seen(trial, touch)
+        return seen != self._seen(self.play(self.trial.schedule), touch)
 
-    def _seen(self, run: Run, touch: Touch) -> object:
+    def _seen(self, trial: Trial, touch: Touch) -> object:
         """Return requests, answers to reads, results, and the data that the last run left."""
         requests: dict[str, list[object]] = {}
-        for line in run.lines:
+        for line in trial.lines:
             if (call := line.call) is not None:
                 answer = b"" if line.writes else bytes(call.response_body)
                 request = call.fake, call.target, bytes(call.request_body), answer
                 requests.setdefault(line.strand, []).append(request)
-        return requests, run.results, self.state_of(touch)
+        return requests, trial.results, self.state_of(touch)
 
 
 def _is_lost_update(conflict: Conflict) -> bool:
@@ -145,30 +149,30 @@ def _is_lost_update(conflict: Conflict) -> bool:
     return conflict.touch.writes and is_update
 
 
-def _switch(first: Line, second: Line) -> Event | None:
+def _switch(first: Line, second: Line) -> Disturbance | None:
     """Return the event that lets the strand of one call run before another call."""
     step = second.step
     if step is None or step.strand != second.strand:
         return None
-    return Event(second.strand, step.point, "switch", first.strand)
+    return Disturbance(second.strand, step.point, "switch", first.strand)
 
 
-def _conflicts(run: Run, undisturbed: Run) -> Iterator[Conflict]:
+def _conflicts(trial: Trial, undisturbed: Trial) -> Iterator[Conflict]:
     """Yield the conflicts that may have broken the promise, the likeliest first.
 
     The schedule delayed one of the two calls or changed the order of their deliveries, and the
     undisturbed run made the calls in the other order. Yields nothing if an event did something else.
     """
-    if not run.fired or not all(event.kind in ORDERS for event in run.fired):
+    if not trial.fired or not all(disturbance.kind in ORDERS for disturbance in trial.fired):
         return
-    calls = _calls(run)
-    orders = _Orders(run, undisturbed)
-    for delayed, since in reversed(list(_delays(run))):
+    calls = _calls(trial)
+    orders = _Orders(trial, undisturbed)
+    for delayed, since in reversed(list(_delays(trial))):
         started = (f"{delayed}:", f"{delayed}+")  # the tasks and threads of the delayed strand
         own = [
             at
-            for at, one in calls.items()
-            if one.strand == delayed or one.strand.startswith(started)
+            for at, call in calls.items()
+            if call.strand == delayed or call.strand.startswith(started)
         ]
         earlier = [calls[at] for at in own if at < since]
         later = [calls[at] for at in own if at > since]
@@ -180,15 +184,15 @@ def _conflicts(run: Run, undisturbed: Run) -> Iterator[Conflict]:
     delivered = [call for call in calls.values() if call.strand.startswith("delivery")]
     while delivered:
         late = delivered.pop()
-        others = [one for one in delivered if one.strand != late.strand]
+        others = [call for call in delivered if call.strand != late.strand]
         yield from _conflicts_before(others, [late], orders)
 
 
-def _calls(run: Run) -> dict[int, Line]:
+def _calls(trial: Trial) -> dict[int, Line]:
     """Return the calls of a run up to the step that broke the promise, by their positions among its
     lines, without those of queues.
     """
-    lines = itertools.takewhile(lambda one: not one.breaks, run.lines)
+    lines = itertools.takewhile(lambda line: not line.breaks, trial.lines)
     return {
         at: line
         for at, line in enumerate(lines)
@@ -202,17 +206,17 @@ def _conflict(call: Line, other: Line) -> Touch | None:
     return next((touch for touch, another in pairs if touch.conflicts(another)), None)
 
 
-def _delays(run: Run) -> Iterator[tuple[str, int]]:
+def _delays(trial: Trial) -> Iterator[tuple[str, int]]:
     """Yield the strand that each event delayed, and the position of the event's line."""
     begin = 0
-    for event in run.fired:
-        name = event.detail if event.kind in SWITCHES else event.strand
+    for disturbance in trial.fired:
+        name = disturbance.detail if disturbance.kind in SWITCHES else disturbance.strand
         name = "clock" if name == CLOCK else name
-        lines = enumerate(run.lines[begin:], begin)
-        events = (at for at, line in lines if line.event and line.call is None)
-        at = next((at for at in events if run.lines[at].strand == name), None)
+        lines = enumerate(trial.lines[begin:], begin)
+        disturbances = (at for at, line in lines if line.is_disturbance and line.call is None)
+        at = next((at for at in disturbances if trial.lines[at].strand == name), None)
         if at is not None:
-            yield event.strand, at
+            yield disturbance.strand, at
             begin = at + 1
 
 
@@ -248,7 +252,7 @@ class _Orders:
     follows the strand's previous call, as ``(position, 1)``.
     """
 
-    def __init__(self, run: Run, undisturbed: Run) -> None:
+    def __init__(self, trial: Trial, undisturbed: Trial) -> None:
         self._positions: dict[_Key, int | None] = {}
         for at, (_, keys) in enumerate(_keyed(undisturbed)):
             for key in keys:
@@ -256,7 +260,7 @@ class _Orders:
                 self._positions[key] = None if key in self._positions else at
         self._places: dict[Line, tuple[int, int]] = {}
         latest: dict[str, int] = {}
-        for line, keys in _keyed(run):
+        for line, keys in _keyed(trial):
             positions = (self._positions.get(key) for key in keys)
             position = next((position for position in positions if position is not None), None)
             if position is not None:
@@ -271,14 +275,14 @@ class _Orders:
         return first is not None and second is not None and first > second
 
 
-def _keyed(run: Run) -> Iterator[tuple[Line, list[_Key]]]:
+def _keyed(trial: Trial) -> Iterator[tuple[Line, list[_Key]]]:
     """Yield the calls of a run with the keys by which the same call is found in another run.
 
     A delivery can have another number in another run, so it is also found by its calls alone.
     """
-    lookups = lookups_of_run(run)
+    lookups = lookups_of_trial(trial)
     numbers: dict[str, int] = {}
-    for line in run.lines:
+    for line in trial.lines:
         if line.call is None:
             continue
         number = numbers[line.strand] = numbers.get(line.strand, 0) + 1
@@ -293,13 +297,13 @@ _OF_A_FAKE: frozenset[Kind] = frozenset({"rebalance", "redeliver", "rotate_token
 """Kinds of events that happen in a fake. Their lines are whole sentences."""
 
 
-def cause_text(cause: Conflict | Line | None, run: Run) -> str:
+def cause_text(cause: Conflict | Line | None, trial: Trial) -> str:
     """Return the cause of a broken promise in one sentence; empty if it is uncertain."""
     if cause is None:
         return ""
     if not isinstance(cause, Conflict):
-        return _event_text(cause, run)
-    lookups = lookups_of_run(run)
+        return _disturbance_text(cause, trial)
+    lookups = lookups_of_trial(trial)
     decisive, after = _named(cause.decisive, lookups), _named(cause.after, lookups)
     if cause.before is None:
         return f"{decisive} came before {after}, on {cause.touch}"
@@ -307,15 +311,15 @@ def cause_text(cause: Conflict | Line | None, run: Run) -> str:
     return f"{decisive} came between {before} and {after}, on {cause.touch}"
 
 
-def _event_text(line: Line, run: Run) -> str:
-    kind, lookups = run.fired[0].kind, lookups_of_run(run)
+def _disturbance_text(line: Line, trial: Trial) -> str:
+    kind, lookups = trial.fired[0].kind, lookups_of_trial(trial)
     if line.call is not None:
         return f"{_named(line, lookups)} {line.words}"
     if kind in _OF_A_FAKE:
         return line.words
     text = f"{line.strand} {line.words}"
-    is_at_start = not run.fired[0].point
-    call = None if is_at_start else _nearest_call(line, run, is_next=kind in PAUSES)
+    is_at_start = not trial.fired[0].point
+    call = None if is_at_start else _nearest_call(line, trial, is_next=kind in PAUSES)
     if call is None:
         return text
     if kind in PAUSES:
@@ -325,16 +329,16 @@ def _event_text(line: Line, run: Run) -> str:
     return f"{text} after {_call_text(call, lookups)}" if kind == "crash" else text
 
 
-def _nearest_call(line: Line, run: Run, *, is_next: bool) -> Line | None:
+def _nearest_call(line: Line, trial: Trial, *, is_next: bool) -> Line | None:
     """Return the call at the point of the first event, among those after or before its line; if there
     is none, the nearest of them.
     """
-    own = [one for one in run.lines if one.strand == line.strand]
+    own = [other for other in trial.lines if other.strand == line.strand]
     at = own.index(line)
     near = own[at + 1 :] if is_next else own[:at][::-1]
-    calls = [one for one in near if one.call is not None]
-    of_event = [one for one in calls if one.point == run.fired[0].point]
-    return next(iter(of_event or calls), None)
+    calls = [other for other in near if other.call is not None]
+    of_disturbance = [call for call in calls if call.point == trial.fired[0].point]
+    return next(iter(of_disturbance or calls), None)
 
 
 def _named(line: Line, lookups: Lookups) -> str:

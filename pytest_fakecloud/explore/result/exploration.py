@@ -14,9 +14,9 @@ from ...reporting.as_json import as_json, row_json
 from ...reporting.model import AppliedFault, ReportRow
 from ...reporting.rows import rows
 from ...reporting.values import Mask
-from ..run import Conflict, Line, Run
 from ..search.explorer import Replays
-from ..search.player import MOST_EVENTS, Tally
+from ..search.player import MOST_DISTURBANCES, Tally
+from ..trial import Conflict, Line, Trial
 from .cause import cause_text
 from .story import reason, story
 
@@ -50,14 +50,16 @@ class Exploration:
         covered = tally.coverage
         self._ranges = {name: calls for name, calls in covered.calls.items() if calls[1]}
         self.calls = {name: most for name, (_, most) in self._ranges.items()}
-        places = dict.fromkeys((one.strand, one.number) for one in covered.points if one.choices)
+        places = dict.fromkeys(
+            (point.strand, point.number) for point in covered.points if point.choices
+        )
         self.points = dict(Counter(strand for strand, _ in places))
         self.kinds = dict(covered.kinds)
         missing = [kind for kind in wanted if kind not in covered.kinds]
-        left = covered.possible - covered.attempted
-        self.untried = tuple(kind for kind in missing if kind not in left)
-        self.unreached = tuple(kind for kind in missing if kind in left)
-        self.likely = tally.priority_runs.likely
+        reachable = covered.possible - covered.attempted
+        self.untried = tuple(kind for kind in missing if kind not in reachable)
+        self.unreached = tuple(kind for kind in missing if kind in reachable)
+        self.likely = tally.priority_trials.likely
         self.notes = tuple(covered.notes)
         self._alone = tally.alone
         self.reads = tally.trust.reads
@@ -71,7 +73,7 @@ class Exploration:
         self.seconds = tally.seconds
         self.seed = tally.seed
         self._has_same_numbers = (
-            covered.draws_numbers and "numbers" not in wanted and not tally.given
+            covered.draws_numbers and "numbers" not in wanted and not tally.only_schedule
         )
         what = "the promise held" if tally.has_promise else "no anomaly was found"
         self._text = f"{what} in {_summary(tally)}"
@@ -116,17 +118,17 @@ class BrokenPromiseError(FakecloudError, AssertionError):
 
     def __init__(
         self,
-        run: Run,
+        trial: Trial,
         tally: Tally,
-        undisturbed: Run | None = None,
+        undisturbed: Trial | None = None,
         *,
         replays: Replays | None = None,
     ) -> None:
-        self.runs = run, undisturbed
-        self.schedule = str(run.schedule)
-        self.events = len(run.schedule)
-        self.cause = cause_text(run.cause, run)
-        self.story = story(run)
+        self.runs = trial, undisturbed
+        self.schedule = str(trial.schedule)
+        self.events = len(trial.schedule)
+        self.cause = cause_text(trial.cause, trial)
+        self.story = story(trial)
         self.tried = tally.tried
         self.seconds = tally.seconds
         what = "the promise was broken" if tally.has_promise else "an anomaly was found"
@@ -164,8 +166,8 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         The actor of each call is the client, worker, task, thread or delivery that made it. The
         events of the schedule are rows of their own.
         """
-        run, undisturbed = self.runs
-        story = _Story(run, report, Mask(cloud))
+        trial, undisturbed = self.runs
+        story = _Story(trial, report, Mask(cloud))
         page = story.page()
         story.add_broken_promise(page)
         failure = story.mask.text(str(self)).splitlines()
@@ -191,10 +193,10 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         return page
 
     def _schedule_text(self, tally: Tally) -> str:
-        if tally.given is not None and self.events == len(tally.given):
+        if tally.only_schedule is not None and self.events == len(tally.only_schedule):
             return "the given schedule"
-        if tally.given is not None:
-            missed = tally.given.without(self.runs[0].schedule)
+        if tally.only_schedule is not None:
+            missed = tally.only_schedule.without(self.runs[0].schedule)
             return f"the given schedule, of which these events were not applied: {missed}"
         if not self.events:
             return "the undisturbed run: no event was applied"
@@ -202,7 +204,7 @@ class BrokenPromiseError(FakecloudError, AssertionError):
 
 
 def _summary(tally: Tally) -> str:
-    if tally.given is not None:
+    if tally.only_schedule is not None:
         return "the given schedule"
     interleavings = counted(tally.orders, "distinct interleaving")
     if tally.is_exhaustive and not tally.singles:
@@ -221,7 +223,7 @@ def _summary(tally: Tally) -> str:
     if tally.pairs:
         parts.append(_of(tally.pairs, tally.all_pairs, "of two"))
     if tally.drawn:
-        parts.append(f"{tally.drawn:,} drawn, of up to {MOST_EVENTS}")
+        parts.append(f"{tally.drawn:,} drawn, of up to {MOST_DISTURBANCES}")
     many = f"{counted(tally.tried, 'schedule')} in {tally.seconds:.1f} s"
     shown = f"{', '.join(parts)}; " if parts else ""
     return f"{many} ({shown}seed {tally.seed!r}){_certainty(tally)}"
@@ -229,7 +231,7 @@ def _summary(tally: Tally) -> str:
 
 def _certainty(tally: Tally) -> str:
     """Return the greatest bug depth that was probably found, or the smallest one, in words."""
-    likely = tally.priority_runs.likely
+    likely = tally.priority_trials.likely
     if tally.is_exhaustive or not likely:
         return ""
     depth = max((d for d, least in likely.items() if least >= 0.05), default=min(likely))
@@ -256,19 +258,19 @@ _NUMBERS = ("number", "began", "ended", "cause")
 class _Story:
     """A run as rows of a page, with gaps between the journal's numbers for events."""
 
-    def __init__(self, run: Run, report: Report, mask: Mask, offset: int = 0) -> None:
+    def __init__(self, trial: Trial, report: Report, mask: Mask, offset: int = 0) -> None:
         self.mask = mask
-        self._run = run
+        self._trial = trial
         self._report = report
         self._offset = offset
-        groups = itertools.groupby(run.lines, lambda line: line.call is None)
+        groups = itertools.groupby(trial.lines, lambda line: line.call is None)
         longest = max((len(list(lines)) for is_event, lines in groups if is_event), default=0)
         self._gap = longest + 1
         # With a gap of 3, the lines call 1, event, event, call 2 have the numbers 3, 4, 5, 6.
-        first = min((line.call.number for line in run.lines if line.call is not None), default=1)
+        first = min((line.call.number for line in trial.lines if line.call is not None), default=1)
         number = offset + (first - 1) * self._gap
         self._line_numbers: list[int] = []
-        for line in run.lines:
+        for line in trial.lines:
             number = self.number(line.call.number) if line.call is not None else number + 1
             self._line_numbers.append(number)
 
@@ -279,18 +281,18 @@ class _Story:
     def page(self) -> dict[str, Any]:
         """Return the report as data, with the run's strands as actors and its events as rows."""
         data = as_json(self._report)
-        lines = {line.call.number: line for line in self._run.lines if line.call is not None}
+        lines = {line.call.number: line for line in self._trial.lines if line.call is not None}
         page_rows = [self._row(row, lines.get(row["number"])) for row in data["rows"]]
         page_rows += [
             self._event(line, number)
-            for line, number in zip(self._run.lines, self._line_numbers, strict=True)
+            for line, number in zip(self._trial.lines, self._line_numbers, strict=True)
             if line.call is None
         ]
         page_rows.sort(key=lambda row: row["began"])
         page = {**data, "rows": page_rows}
         for part in ("findings", "unfinished", "violations"):
             page[part] = [
-                {**one, "rows": list(map(self.number, one["rows"]))} for one in data[part]
+                {**entry, "rows": list(map(self.number, entry["rows"]))} for entry in data[part]
             ]
         return page
 
@@ -317,7 +319,7 @@ class _Story:
             peer=strand,
             operation="event",
             ok=not line.breaks,
-            faults=(AppliedFault("event", "event of the schedule"),) if line.event else (),
+            faults=(AppliedFault("event", "event of the schedule"),) if line.is_disturbance else (),
             began=number,
         )
         text = {"what": self.mask.text(line.words), "answer": "", "lines": [], "note": ""}
@@ -325,19 +327,21 @@ class _Story:
 
     def add_broken_promise(self, page: dict[str, Any]) -> None:
         """Add the broken promise as the first finding, linked to the step that broke it."""
-        run, cause = self._run, self._run.cause
+        trial, cause = self._trial, self._trial.cause
         # The step after which the promise no longer held, or the cause, or the first event.
-        breaking = next((line for line in run.lines if line.breaks), None)
-        event = next((line for line in run.lines if line.event), None)
-        decisive = breaking or (cause.decisive if isinstance(cause, Conflict) else cause) or event
-        numbered = zip(run.lines, self._line_numbers, strict=True)
+        breaking = next((line for line in trial.lines if line.breaks), None)
+        disturbance = next((line for line in trial.lines if line.is_disturbance), None)
+        decisive = (
+            breaking or (cause.decisive if isinstance(cause, Conflict) else cause) or disturbance
+        )
+        numbered = zip(trial.lines, self._line_numbers, strict=True)
         number = next((number for line, number in numbered if line is decisive), None)
         for row in page["rows"]:
             # Rows refer to findings by index, and each finding moves one position down.
             row["findings"] = [index + 1 for index in row["findings"]]
             if row["number"] == number:
                 row["findings"].insert(0, 0)
-        sentences = filter(None, (reason(run.broken), cause_text(cause, run)))
+        sentences = filter(None, (reason(trial.broken), cause_text(cause, trial)))
         finding = {
             "kind": "broken_promise",
             "severity": "cause",

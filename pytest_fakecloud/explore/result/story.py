@@ -14,7 +14,7 @@ from ...reporting.calls import SEVERAL, Lookups, gathered
 from ...reporting.wording import summarise
 from ..anomalies import AnomalyError
 from ..footprint import Touch
-from ..run import Line, Run
+from ..trial import Line, Trial
 
 _SHOWN = 3
 """Number of calls that an entry shows if fewer are decisive."""
@@ -24,15 +24,15 @@ _LONG = 110
 """Maximum number of characters of a call; longer texts are cut."""
 
 
-def story(run: Run) -> str:
+def story(trial: Trial) -> str:
     """Return the story as a numbered list; consecutive calls of one strand share an entry."""
-    entries = _entries(run.lines)
+    entries = _entries(trial.lines)
     broken = next((at for at, entry in enumerate(entries, 1) if entry[0].breaks), len(entries))
     later = len(entries) - broken
-    entries, repeated = _without_repeats(entries[:broken], run)
-    while entries and _is_look(entries[-1], run):
+    entries, repeated = _without_repeats(entries[:broken], trial)
+    while entries and _is_look(entries[-1], trial):
         entries.pop()
-    rows = _rows_of(entries, run)
+    rows = _rows_of(entries, trial)
     width = max((len(at) for at, _ in rows), default=0)
     lines = [
         f"{number:>{len(str(len(rows)))}}. {at:>{width}}  {text}"
@@ -44,25 +44,29 @@ def story(run: Run) -> str:
     ]
     if later:
         lines.append(f"afterwards: {counted(later, 'more step')}")
-    what = "anomaly" if isinstance(run.broken, AnomalyError) else "check"
-    return "\n".join([*lines, f"{what}: {reason(run.broken)}"])
+    what = "anomaly" if isinstance(trial.broken, AnomalyError) else "check"
+    return "\n".join([*lines, f"{what}: {reason(trial.broken)}"])
 
 
-def _rows_of(entries: Sequence[list[Line]], run: Run) -> list[tuple[str, str]]:
+def _rows_of(entries: Sequence[list[Line]], trial: Trial) -> list[tuple[str, str]]:
     """Return the time and the text of each entry; count the times that a strand repeats an entry."""
-    lookups = lookups_of_run(run)
-    decisive = _decisive_calls(run)
+    lookups = lookups_of_trial(trial)
+    decisive = _decisive_calls(trial)
     rows: list[_Row] = []
     latest: dict[str, _Row] = {}
     for entry in entries:
         line, text = entry[0], _entry_text(entry, lookups, _shown(entry, decisive))
         row = latest.get(line.strand)
-        if row is not None and row.text == text and not any(one.event for one in entry):
+        if (
+            row is not None
+            and row.text == text
+            and not any(other.is_disturbance for other in entry)
+        ):
             row.repeated, row.last_us = row.repeated + 1, line.at_us
         else:
             latest[line.strand] = row = _Row(line.at_us, text)
             rows.append(row)
-    return [(_at(run, row.at_us), row.with_repeats(run)) for row in rows]
+    return [(_at(trial, row.at_us), row.with_repeats(trial)) for row in rows]
 
 
 @dataclass(slots=True)
@@ -74,11 +78,11 @@ class _Row:
     repeated: int = 0
     last_us: int = 0
 
-    def with_repeats(self, run: Run) -> str:
+    def with_repeats(self, trial: Trial) -> str:
         if not self.repeated:
             return self.text
         times = "once, at" if self.repeated == 1 else f"{self.repeated} times, until"
-        return f"{self.text}; repeated {times} {_at(run, self.last_us)}"
+        return f"{self.text}; repeated {times} {_at(trial, self.last_us)}"
 
 
 def call_text(call: Call, lookups: Lookups) -> str:
@@ -98,20 +102,20 @@ def call_text(call: Call, lookups: Lookups) -> str:
     return cut(text, _LONG)
 
 
-def lookups_of_run(run: Run) -> Lookups:
-    calls = [*run.silent_calls, *(line.call for line in run.lines if line.call is not None)]
+def lookups_of_trial(trial: Trial) -> Lookups:
+    calls = [*trial.silent_calls, *(line.call for line in trial.lines if line.call is not None)]
     return Lookups(
-        ids=run.ids, grouped_calls=gathered(sorted(calls, key=lambda one: one.number))[0]
+        ids=trial.ids, grouped_calls=gathered(sorted(calls, key=lambda call: call.number))[0]
     )
 
 
-def _is_look(entry: Sequence[Line], run: Run) -> bool:
+def _is_look(entry: Sequence[Line], trial: Trial) -> bool:
     """Return whether an entry only shows that a restarted worker found no work."""
-    return entry[0].strand in run.idle_restarts and len(entry) == 1 and entry[0].call is not None
+    return entry[0].strand in trial.idle_restarts and len(entry) == 1 and entry[0].call is not None
 
 
 def _without_repeats(
-    entries: Sequence[list[Line]], run: Run
+    entries: Sequence[list[Line]], trial: Trial
 ) -> tuple[list[list[Line]], dict[str, int]]:
     """Leave out and count several restarts with the same calls as the worker's previous start."""
     by_start: dict[str, list[Line]] = {}
@@ -121,14 +125,14 @@ def _without_repeats(
     latest: dict[str, list[object]] = {}
     for start, lines in by_start.items():
         worker, calls = start.partition("/")[0], _calls_of(lines)
-        has_event = any(line.event for line in lines)
-        if latest.get(worker) == calls and start in run.idle_restarts and not has_event:
+        has_disturbance = any(line.is_disturbance for line in lines)
+        if latest.get(worker) == calls and start in trial.idle_restarts and not has_disturbance:
             repeated.setdefault(worker, []).append(start)
         latest[worker] = calls
     several = {worker: starts for worker, starts in repeated.items() if len(starts) > 1}
     left_out = set(itertools.chain(*several.values()))
-    kept = [entry for entry in entries if _start_of(entry[0]) not in left_out]
-    return kept, {worker: len(starts) for worker, starts in several.items()}
+    distinct = [entry for entry in entries if _start_of(entry[0]) not in left_out]
+    return distinct, {worker: len(starts) for worker, starts in several.items()}
 
 
 def _calls_of(lines: Sequence[Line]) -> list[object]:
@@ -150,7 +154,7 @@ def _entries(lines: Sequence[Line]) -> list[list[Line]]:
         last = entries[-1][-1] if entries else None
         if last is None or (last.strand, last.at_us) != (line.strand, line.at_us):
             entries.append([line])
-        elif last.call is not None and (line.event or last.event):
+        elif last.call is not None and (line.is_disturbance or last.is_disturbance):
             # An event shares the entry of the call after it; a call with a fault has its own entry.
             entries.append([line])
         else:
@@ -166,7 +170,9 @@ def _shown(entry: Sequence[Line], decisive: Container[Line]) -> set[Line]:
     """
     calls = [line for line in entry if line.call is not None]
     last_writes = {_place(line): line for line in calls if _writes(line)}
-    shown = {line for line in calls if line.event or line in decisive} | {*last_writes.values()}
+    shown = {line for line in calls if line.is_disturbance or line in decisive} | {
+        *last_writes.values()
+    }
     times = Counter(map(_place, shown))
     ranks: dict[Line, tuple[int, bool]] = {}
     for line in calls:
@@ -202,7 +208,7 @@ def line_text(line: Line, lookups: Lookups, *, with_answer: bool = True) -> str:
     if line.call is None:
         return line.words
     text = call_text(line.call, lookups)
-    if line.event:
+    if line.is_disturbance:
         text += f" {line.words}"
     elif with_answer and (answer := _answer(line.call, lookups)):
         text += f" → {answer}"
@@ -217,8 +223,8 @@ def _answer(call: Call, lookups: Lookups) -> str:
     return summary.answer if summary is not None and call.route not in SEVERAL else ""
 
 
-def _at(run: Run, at_us: int) -> str:
-    span = (at_us - run.start_us) / 1e6
+def _at(trial: Trial, at_us: int) -> str:
+    span = (at_us - trial.start_us) / 1e6
     return f"+{span:.0f} s" if span == int(span) else f"+{span:.3f} s"
 
 
@@ -237,17 +243,17 @@ def reason(error: BaseException | None) -> str:
 # -- decisive calls --------------------------------------------------------------------------------
 
 
-def _decisive_calls(run: Run) -> set[Line]:
+def _decisive_calls(trial: Trial) -> set[Line]:
     """Return the calls that may have broken the promise."""
-    broken = next((at for at, line in enumerate(run.lines) if line.breaks), len(run.lines))
-    lines = run.lines[:broken]
+    broken = next((at for at, line in enumerate(trial.lines) if line.breaks), len(trial.lines))
+    lines = trial.lines[:broken]
     calls = [line for line in lines if line.call is not None]
     return {
         *calls[-1:],
         *filter(_is_rejected, calls),
         *_conflicting(calls),
-        *_beside_events(lines),
-        *_pending_reads(lines, run),
+        *_beside_disturbances(lines),
+        *_pending_reads(lines, trial),
     }
 
 
@@ -270,7 +276,7 @@ def _conflicting(calls: Sequence[Line]) -> Iterator[Line]:
     for line in of_data:
         touches[_strand(line)].update(line.data)
     for line in of_data:
-        others = [each for strand, each in touches.items() if strand != _strand(line)]
+        others = [accessed for strand, accessed in touches.items() if strand != _strand(line)]
         pairs = itertools.product(line.data, itertools.chain(*others))
         if any(touch.conflicts(other) for touch, other in pairs):
             yield line
@@ -281,7 +287,7 @@ def _strand(line: Line) -> str:
     return re.sub(r"/\d+|:loop$", "", line.strand)
 
 
-def _beside_events(lines: Sequence[Line]) -> Iterator[Line]:
+def _beside_disturbances(lines: Sequence[Line]) -> Iterator[Line]:
     """Yield the call before and the call after each event that is not itself a call."""
     latest: dict[str, Line] = {}
     waiting: set[str] = set()
@@ -291,15 +297,15 @@ def _beside_events(lines: Sequence[Line]) -> Iterator[Line]:
             if line.strand in waiting:
                 waiting.remove(line.strand)
                 yield line
-        elif line.event:
+        elif line.is_disturbance:
             waiting.add(line.strand)
             if line.strand in latest:
                 yield latest[line.strand]
 
 
-def _pending_reads(lines: Sequence[Line], run: Run) -> Iterator[Line]:
+def _pending_reads(lines: Sequence[Line], trial: Trial) -> Iterator[Line]:
     """Yield the reads of vector indexes after changes were first kept pending."""
-    if not any(event.kind == "hold" for event in run.fired):
+    if not any(disturbance.kind == "hold" for disturbance in trial.fired):
         return
     for line in lines:
         is_search = line.call is not None and line.call.service == "vector" and line.data

@@ -23,8 +23,8 @@ from multiprocessing.connection import Connection
 from pickle import PicklingError
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..run import Run
 from ..schedule import Schedule
+from ..trial import Trial
 
 if TYPE_CHECKING:
     from .player import Player
@@ -62,7 +62,7 @@ class Ahead:
         """The other end of ``_offers``, from which whoever plays a schedule takes it."""
         self._offered: set[_Job] = set()
         """The schedules that have been offered, and have no result yet."""
-        self._played: dict[_Job, Run | None] = {}
+        self._played: dict[_Job, Trial | None] = {}
 
     def through(self, schedules: Iterable[Schedule], *, notes: bool = False) -> Iterator[Schedule]:
         """Yield schedules, and play those that follow, which must not depend on earlier outcomes."""
@@ -76,10 +76,10 @@ class Ahead:
                 return
             schedule = coming.popleft()
             if coming:
-                self._offer(_Job(each, notes) for each in coming)
+                self._offer(_Job(schedule, notes) for schedule in coming)
             yield schedule
 
-    def take(self, schedule: Schedule, *, notes: bool) -> Run | None:
+    def take(self, schedule: Schedule, *, notes: bool) -> Trial | None:
         """Return the run of a schedule, or None if it has to be played in this process."""
         job = _Job(schedule, notes)
         self._receive(waits=False)
@@ -101,7 +101,7 @@ class Ahead:
         while self._missing:
             self._start()
         for job in jobs:
-            if job in self._offered or job in self._played or job.schedule in self._player.known:
+            if job in self._offered or job in self._played or job.schedule in self._player.outcomes:
                 continue
             assert self._offers is not None
             with contextlib.suppress(BlockingIOError):  # It is offered again soon.
@@ -112,11 +112,11 @@ class Ahead:
         """Take back the oldest offer that no process has taken; return whether it is this one."""
         assert self._taken is not None
         try:
-            found = _job_of(self._taken.recv(_MOST_BYTES, socket.MSG_DONTWAIT))
+            withdrawn = _job_of(self._taken.recv(_MOST_BYTES, socket.MSG_DONTWAIT))
         except BlockingIOError:
             return False
-        self._offered.discard(found)
-        return found == job
+        self._offered.discard(withdrawn)
+        return withdrawn == job
 
     def _receive(self, *, waits: bool) -> None:
         """Receive the results that are there; wait for the first one if that is asked."""
@@ -128,14 +128,14 @@ class Ahead:
         for fileno, _ in poll.poll(None if waits else 0) if by_fileno else ():
             process = by_fileno[fileno]
             try:
-                job, run = process.recv()
+                job, trial = process.recv()
             except (EOFError, OSError):
                 # The code has ended the process. Let it do that, or report it, in this one.
                 self._processes.pop(process).join()
                 self._offered.clear()
                 continue
             self._offered.discard(job)
-            self._played[job] = run
+            self._played[job] = trial
 
     def _start(self) -> None:
         self._missing -= 1
@@ -162,28 +162,28 @@ def _play_all(
     unused: Iterable[socket.socket | Connection],
 ) -> None:
     """Play the offered schedules in a forked process, until the search ends."""
-    for each in unused:
-        each.close()
+    for connection in unused:
+        connection.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     player.after_fork()
     with contextlib.suppress(OSError):
         while offer := offers.recv(_MOST_BYTES):
             job = _job_of(offer)
-            run = _unremarkable(player, job)
+            trial = _unremarkable(player, job)
             try:
-                results.send((job, run))
+                results.send((job, trial))
             except (TypeError, AttributeError, PicklingError):
                 results.send((job, None))
     os._exit(0)  # without the finalizers of the test session
 
 
-def _unremarkable(player: Player, job: _Job) -> Run | None:
+def _unremarkable(player: Player, job: _Job) -> Trial | None:
     """Play a schedule; return what the search needs of it, or None if it has to play it itself."""
     before = player.findings()
     try:
-        run = player.play(job.schedule, notes=job.notes)
+        trial = player.play(job.schedule, notes=job.notes)
     except BaseException:
         return None
-    if run.broken is not None or player.findings() != before:
+    if trial.broken is not None or player.findings() != before:
         return None
-    return run.without_details()
+    return trial.without_details()

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..footprint import Footprint
-from ..run import Place, Redundant, Run, Step
 from ..schedule import CLOCK
+from ..trial import Place, Redundant, Step, Trial
 
 
 def decided_places(*, late: bool) -> frozenset[Place]:
@@ -36,7 +36,7 @@ class Interleavings:
     """A strategy that runs each distinct interleaving once.
 
     Call ``next()`` before each run and ``learn()`` after it, until ``next()`` returns False.
-    ``runs`` is then the total number of interleavings, provided that ``is_exact`` is True.
+    ``trials`` is then the total number of interleavings, provided that ``is_exact`` is True.
     """
 
     records = True
@@ -44,7 +44,7 @@ class Interleavings:
     def __init__(self, *, late: bool, moves_time: bool = False) -> None:
         self.places = decided_places(late=late)
         self.moves_time = moves_time
-        self.runs = 0
+        self.trials = 0
         self.is_exact = True
         self._frames: list[_Frame] = []
         self._depth = 0
@@ -52,28 +52,28 @@ class Interleavings:
     def next(self) -> bool:
         """Prepare the next run; return False when there is none."""
         self._depth = 0
-        if not self.runs:
+        if not self.trials:
             return True
         while self._frames:
             frame = self._frames[-1]
-            left = [
+            untried = [
                 name
                 for name in frame.options
                 if name in frame.todo and name not in frame.done and name not in frame.sleep
             ]
-            if left:
-                frame.chosen = left[0]
+            if untried:
+                frame.chosen = untried[0]
                 return True
             self._frames.pop()
         return False
 
-    def pick(self, run: Run, options: Sequence[str], place: Place) -> str:
+    def pick(self, trial: Trial, options: Sequence[str], place: Place) -> str:
         """Return the name of the strand to run next; the first option is the default."""
         at = self._depth
         self._depth += 1
         if at < len(self._frames):
             frame = self._frames[at]
-            if frame.options != tuple(options) or frame.step != len(run.steps):
+            if frame.options != tuple(options) or frame.step != len(trial.steps):
                 # The same steps led to another state, so the code depends on more than the fakes.
                 self.is_exact = False
                 del self._frames[at:]
@@ -81,32 +81,32 @@ class Interleavings:
             return frame.chosen
         if at > len(self._frames):
             return options[0]
-        sleep = _sleep_after(self._frames[-1], run.steps) if at else {}
+        sleep = _sleep_after(self._frames[-1], trial.steps) if at else {}
         awake = [name for name in options if name not in sleep]
         if not awake:
-            raise Redundant(run)
-        self._frames.append(_Frame(len(run.steps), tuple(options), awake[0], sleep, {awake[0]}))
+            raise Redundant(trial)
+        self._frames.append(_Frame(len(trial.steps), tuple(options), awake[0], sleep, {awake[0]}))
         return awake[0]
 
-    def learn(self, run: Run, *, was_redundant: bool) -> None:
+    def learn(self, trial: Trial, *, was_redundant: bool) -> None:
         """Find the races of a run and plan runs that reverse them."""
         if not was_redundant:
-            self.runs += 1
-        if run.is_cut:
+            self.trials += 1
+        if trial.is_cut:
             self.is_exact = False
         del self._frames[self._depth :]
         for frame in self._frames:
-            if frame.step < len(run.steps):
-                step = run.steps[frame.step]
+            if frame.step < len(trial.steps):
+                step = trial.steps[frame.step]
                 frame.done[frame.chosen] = step.footprint
                 frame.todo |= step.disabled.intersection(frame.options)
         by_step = {frame.step: frame for frame in self._frames}
-        before = _happens_before(run.steps)
-        for later in range(len(run.steps)):
-            for earlier in _races(run.steps, before, later):
-                found = by_step.get(earlier)
-                if found is not None:
-                    _reverse(run.steps, before, earlier, later, found)
+        before = _happens_before(trial.steps)
+        for later in range(len(trial.steps)):
+            for earlier in _races(trial.steps, before, later):
+                decision = by_step.get(earlier)
+                if decision is not None:
+                    _reverse(trial.steps, before, earlier, later, decision)
 
 
 def _sleep_after(frame: _Frame, steps: Sequence[Step]) -> dict[str, Footprint]:
@@ -128,32 +128,33 @@ def _happens_before(steps: Sequence[Step]) -> list[int]:
     last: dict[str, int] = {}
     for index, step in enumerate(steps):
         # Steps that precede this one whatever data it accesses.
-        found = (1 << step.barrier + 1) - 1
+        predecessors = (1 << step.barrier + 1) - 1
         for cause in (last.get(step.strand, -1), step.enabled_by):
             if cause >= 0:
-                found |= before[cause] | 1 << cause
-        left = ~found & (1 << index) - 1
-        while left:
-            other = left.bit_length() - 1
-            left ^= 1 << other
+                predecessors |= before[cause] | 1 << cause
+        candidates = ~predecessors & (1 << index) - 1
+        while candidates:
+            other = candidates.bit_length() - 1
+            candidates ^= 1 << other
             if step.footprint.depends_on(steps[other].footprint):
-                found |= before[other] | 1 << other
-                left &= ~found
-        before.append(found)
+                predecessors |= before[other] | 1 << other
+                candidates &= ~predecessors
+        before.append(predecessors)
         last[step.strand] = index
     return before
 
 
 def _races(steps: Sequence[Step], before: Sequence[int], later: int) -> list[int]:
     """Return the earlier steps that precede a step only because the two conflict."""
-    step, left = steps[later], before[later]
-    found: list[int] = []
-    while (index := left.bit_length() - 1) > step.barrier:
-        left &= ~(before[index] | 1 << index)  # Leave out the steps that precede through this one.
+    step, candidates = steps[later], before[later]
+    races: list[int] = []
+    while (index := candidates.bit_length() - 1) > step.barrier:
+        # Leave out the steps that precede through this one.
+        candidates &= ~(before[index] | 1 << index)
         is_other = steps[index].strand != step.strand and index != step.enabled_by
         if is_other and step.footprint.depends_on(steps[index].footprint):
-            found.append(index)
-    return found
+            races.append(index)
+    return races
 
 
 def _reverse(

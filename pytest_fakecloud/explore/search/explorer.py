@@ -24,11 +24,21 @@ from typing import Any
 
 from ...core.errors import ContractError, importing
 from ...core.timers import monotonic
-from ..run import Point, Redundant, Run
-from ..schedule import AT_DELIVERIES, EDGE, ENDS, ORDERS, SWITCHES, TRIED, Event, Kind, Schedule
+from ..schedule import (
+    AT_DELIVERIES,
+    EDGE,
+    ENDS,
+    ORDERS,
+    SWITCHES,
+    TRIED,
+    Disturbance,
+    Kind,
+    Schedule,
+)
+from ..trial import Point, Redundant, Trial
+from .candidates import Pairs, RandomTrials, Singles, delayed_again, likelihood, paused_again
 from .dpor import Interleavings
-from .events import Pairs, RandomRuns, Singles, delayed_again, likelihood, paused_again
-from .player import MOST_EVENTS, Budget, Player, Search
+from .player import MOST_DISTURBANCES, PartialSearch, Player, SearchBudget
 
 _HEAD_START = 20
 """Number of interleavings to run before anything else, because they explain a failure best."""
@@ -55,7 +65,9 @@ _LEAST_SHARE, _MOST_SHARE = 0.4, 0.8
 class Explorer:
     """Searches for a schedule that breaks the promise, within a budget."""
 
-    def __init__(self, player: Player, undisturbed: Run, budget: Budget, seed: int | str) -> None:
+    def __init__(
+        self, player: Player, undisturbed: Trial, budget: SearchBudget, seed: int | str
+    ) -> None:
         self._player = player
         self._undisturbed = undisturbed
         self._kinds = player.subject.kinds
@@ -64,38 +76,41 @@ class Explorer:
         self._tally.seed = seed
         self._budget = budget
         self._chance = random.Random(str(seed))
-        self._runs_of_singles: list[Run] = []
+        self._trials_of_singles: list[Trial] = []
         """The runs of schedules with one event, which schedules with two events extend."""
 
-    def search(self) -> Run | None:
+    def search(self) -> Trial | None:
         """Return the smallest failing run that was found; None if no schedule broke the promise."""
         began = monotonic()
         player = self._player
         try:
             subject = player.subject
-            functions = [*(one.function for one in subject.programs), *subject.promises.given]
+            functions = [
+                *(program.function for program in subject.programs),
+                *subject.promises.checks,
+            ]
             key = key_of(functions, subject.kinds, subject.disturbed)
-            run = stored_failure(player, key) or self._search()
-            if run is None:
+            trial = stored_failure(player, key) or self._search()
+            if trial is None:
                 return None
-            run = smallest(player, run, self._undisturbed)
+            trial = smallest(player, trial, self._undisturbed)
             examples = hypothesis().settings().database
-            if examples is not None and not run.is_stuck:
-                examples.save(key, str(run.schedule).encode())
-            return run
+            if examples is not None and not trial.is_stuck:
+                examples.save(key, str(trial.schedule).encode())
+            return trial
         finally:
             self._tally.seconds = monotonic() - began
 
-    def _search(self) -> Run | None:
+    def _search(self) -> Trial | None:
         choices = sum(len(step.options) > 1 for step in self._undisturbed.steps)
-        self._tally.priority_runs.most_decisions = choices
+        self._tally.priority_trials.most_decisions = choices
         orders = self._searches_of_calls()
         if self._kinds <= SWITCHES:
             for search in orders:
                 budget = self._budget.part(self._tally.tried, _FOR_ORDERS_ALONE)
-                run = self._take_turns([search], budget)
-                if run is not None:
-                    return run
+                trial = self._take_turns([search], budget)
+                if trial is not None:
+                    return trial
             if self._has_run_all():
                 return None
         singles = Singles(self._undisturbed)
@@ -106,15 +121,15 @@ class Explorer:
             singles = Singles(self._undisturbed, self._chance)
         likely = self._run_singles(singles.first)
         pairs = (
-            Search(self._run_likely_pairs(extend), weight, _BEFORE_PAIRS)
+            PartialSearch(self._run_likely_pairs(extend), weight, _BEFORE_PAIRS)
             for extend, weight in _LIKELY_PAIRS
         )
         others = [*orders, *pairs]
-        first = Search(likely, _FIRST_SINGLES * len(others), _HEAD_START)
+        first = PartialSearch(likely, _FIRST_SINGLES * len(others), _HEAD_START)
         budget = self._budget.part(self._tally.tried, _FOR_FIRST_SINGLES)
-        run = self._take_turns([first, *others], budget, until=first)
-        if run is not None:
-            return run
+        trial = self._take_turns([first, *others], budget, until=first)
+        if trial is not None:
+            return trial
         if self._has_timers and {"switch", "jump"} <= self._kinds:
             others.append(self._interleavings(late="late" in self._kinds, moves_time=True))
         return self._second_phase(
@@ -122,17 +137,21 @@ class Explorer:
         )
 
     def _take_turns(
-        self, searches: Sequence[Search], budget: Budget, *, until: Search | None = None
-    ) -> Run | None:
+        self,
+        searches: Sequence[PartialSearch],
+        budget: SearchBudget,
+        *,
+        until: PartialSearch | None = None,
+    ) -> Trial | None:
         """Run schedules of several searches in turn; return the first run that breaks the promise."""
         going = list(searches)
-        while going and budget.left(self._tally.tried) > 0 and not self._has_run_all():
+        while going and budget.remaining(self._tally.tried) > 0 and not self._has_run_all():
             if until is not None and until.is_over:
                 break
-            search = min(going, key=lambda each: each.rounds)
-            run = search.next()
-            if run is not None and run.broken is not None:
-                return run
+            search = min(going, key=lambda search: search.rounds)
+            trial = search.next()
+            if trial is not None and trial.broken is not None:
+                return trial
             if search.is_over:
                 going.remove(search)
         return None
@@ -141,28 +160,30 @@ class Explorer:
         """Return whether the search ran all that ``kinds`` allows, which is only orders of calls."""
         return self._tally.is_complete and self._kinds <= SWITCHES
 
-    def _second_phase(self, singles: Iterator[Run | None], others: list[Search]) -> Run | None:
+    def _second_phase(
+        self, singles: Iterator[Trial | None], others: list[PartialSearch]
+    ) -> Trial | None:
         tally = self._tally
         expected = max(1.0, self._budget.expected(tally.tried))
         systematic = itertools.chain(singles, self._all_pairs())
-        known = [self._undisturbed, *self._runs_of_singles]
-        drawn = RandomRuns(self._player, known, self._chance).runs()
+        trials = [self._undisturbed, *self._trials_of_singles]
+        drawn = RandomTrials(self._player, trials, self._chance).trials()
         # All searches go on without a head start.
-        others = [Search(each.runs, each.weight) for each in others]
-        others.append(Search(self._run_repeated(), _REPEATED, _BEFORE_REPEATED))
+        others = [PartialSearch(search.trials, search.weight) for search in others]
+        others.append(PartialSearch(self._run_repeated(), _REPEATED, _BEFORE_REPEATED))
         # Random schedules come last if the budget is enough for all schedules with two events.
         if tally.all_singles**2 / 2 < expected:
             systematic = itertools.chain(systematic, drawn)
         else:
-            others.append(Search(drawn))
+            others.append(PartialSearch(drawn))
         wanted = _SPARE_FOR_SINGLES * (tally.all_singles - tally.singles) / expected
         share = min(_MOST_SHARE, max(_LEAST_SHARE, wanted))
         weight = share / (1 - share) * len(others)  # as if the others had a weight of 1 each
-        return self._take_turns([Search(systematic, weight), *others], self._budget)
+        return self._take_turns([PartialSearch(systematic, weight), *others], self._budget)
 
     # -- interleavings ---------------------------------------------------------------------------
 
-    def _searches_of_calls(self) -> list[Search]:
+    def _searches_of_calls(self) -> list[PartialSearch]:
         """Return a search without late answers, and one with them that begins after a head start."""
         if "switch" not in self._kinds:
             return []
@@ -177,24 +198,24 @@ class Explorer:
 
     def _interleavings(
         self, *, late: bool, moves_time: bool = False, head_start: float = 0.0
-    ) -> Search:
+    ) -> PartialSearch:
         self._tally.unfinished_order_searches += 1
-        runs = self._run_interleavings(Interleavings(late=late, moves_time=moves_time))
-        return Search(runs, head_start=head_start)
+        trials = self._run_interleavings(Interleavings(late=late, moves_time=moves_time))
+        return PartialSearch(trials, head_start=head_start)
 
-    def _run_interleavings(self, strategy: Interleavings) -> Iterator[Run | None]:
+    def _run_interleavings(self, strategy: Interleavings) -> Iterator[Trial | None]:
         tally = self._tally
         while strategy.next():
             try:
-                run = self._player.play(Schedule(), strategy=strategy)
+                trial = self._player.play(Schedule(), strategy=strategy)
             except Redundant as end:
-                strategy.learn(end.run, was_redundant=True)
+                strategy.learn(end.trial, was_redundant=True)
                 yield None
                 continue
-            strategy.learn(run, was_redundant=False)
-            self._has_timers = self._has_timers or run.has_timers
+            strategy.learn(trial, was_redundant=False)
+            self._has_timers = self._has_timers or trial.has_timers
             tally.orders += 1
-            yield run
+            yield trial
         tally.unfinished_order_searches -= 1
         # Each interleaving runs with the random numbers of the undisturbed run.
         is_one_of_many = self._player.varies_numbers
@@ -206,29 +227,31 @@ class Explorer:
             if has_all_times:
                 tally.is_exhaustive = True
                 if late or strategy.moves_time:
-                    tally.orders = strategy.runs
+                    tally.orders = strategy.trials
 
     # -- events ----------------------------------------------------------------------------------
 
-    def _run_singles(self, schedules: Iterable[Schedule]) -> Iterator[Run]:
+    def _run_singles(self, schedules: Iterable[Schedule]) -> Iterator[Trial]:
         for schedule in self._player.ahead.through(schedules, notes=True):
             varied = self._player.varied(schedule)
-            run = self._player.play_planned(varied, notes=True)
-            if varied != schedule and schedule[0] not in run.fired and run.broken is None:
+            trial = self._player.play_planned(varied, notes=True)
+            if varied != schedule and schedule[0] not in trial.fired and trial.broken is None:
                 # Other random numbers have led the code past the point of the event.
                 self._tally.drawn += 1
-                run = self._player.play(schedule, notes=True)
+                trial = self._player.play(schedule, notes=True)
             self._tally.singles += 1
-            self._runs_of_singles.append(run.without_details())
-            yield run
+            self._trials_of_singles.append(trial.without_details())
+            yield trial
 
-    def _run_likely_pairs(self, extend: Callable[[Run], list[Schedule]]) -> Iterator[Run | None]:
+    def _run_likely_pairs(
+        self, extend: Callable[[Trial], list[Schedule]]
+    ) -> Iterator[Trial | None]:
         """Run schedules that extend those with one event, likely ones first."""
-        tally, runs, seen = self._tally, self._runs_of_singles, 0
+        tally, trials, seen = self._tally, self._trials_of_singles, 0
         waiting: list[Schedule] = []
-        while waiting or seen < len(runs) or tally.singles < tally.all_singles:
-            added = [schedule for run in runs[seen:] for schedule in extend(run)]
-            seen = len(runs)
+        while waiting or seen < len(trials) or tally.singles < tally.all_singles:
+            added = [schedule for trial in trials[seen:] for schedule in extend(trial)]
+            seen = len(trials)
             if added:
                 waiting += added
                 self._chance.shuffle(waiting)
@@ -238,17 +261,17 @@ class Explorer:
             else:
                 yield None
 
-    def _all_pairs(self) -> Iterator[Run]:
-        pairs = Pairs(self._runs_of_singles)
+    def _all_pairs(self) -> Iterator[Trial]:
+        pairs = Pairs(self._trials_of_singles)
         self._tally.all_pairs = len(pairs)
         yield from self._run_pairs(pairs.in_any_order(self._chance))
         self._tally.all_pairs = self._tally.pairs
 
-    def _run_repeated(self) -> Iterator[Run | None]:
+    def _run_repeated(self) -> Iterator[Trial | None]:
         """Repeat the fault of a run at each call that only it led to, such as a retry, and so on."""
-        tally, singles = self._tally, self._runs_of_singles
-        known = {(point.strand, point.number, "") for point in self._undisturbed.points}
-        seen, further = 0, list[Run]()
+        tally, singles = self._tally, self._trials_of_singles
+        reached = {(point.strand, point.number, "") for point in self._undisturbed.points}
+        seen, further = 0, list[Trial]()
         while further or seen < len(singles) or tally.singles < tally.all_singles:
             if not further:
                 further = singles[seen : seen + 1]
@@ -256,23 +279,29 @@ class Explorer:
             if not further:
                 yield None
                 continue
-            run = further.pop(0)
-            event = run.last_event
-            if event is None or event.kind in ORDERS or len(run.fired) >= MOST_EVENTS:
+            trial = further.pop(0)
+            disturbance = trial.last_disturbance
+            if (
+                disturbance is None
+                or disturbance.kind in ORDERS
+                or len(trial.fired) >= MOST_DISTURBANCES
+            ):
                 continue
-            for point in run.points:
-                here = point.strand, point.number, event.kind
-                is_new = not known & {here, (*here[:2], "")}
-                if is_new and (event.kind, event.detail) in point.choices:
-                    known.add(here)
+            for point in trial.points:
+                here = point.strand, point.number, disturbance.kind
+                is_new = not reached & {here, (*here[:2], "")}
+                if is_new and (disturbance.kind, disturbance.detail) in point.choices:
+                    reached.add(here)
                     tally.drawn += 1
-                    again = Event(point.strand, point.number, event.kind, event.detail)
-                    further.append(self._player.play(Schedule(run.fired) + again, notes=True))
+                    again = Disturbance(
+                        point.strand, point.number, disturbance.kind, disturbance.detail
+                    )
+                    further.append(self._player.play(Schedule(trial.fired) + again, notes=True))
                     yield further[-1]
 
-    def _run_pairs(self, schedules: Iterable[Schedule]) -> Iterator[Run]:
+    def _run_pairs(self, schedules: Iterable[Schedule]) -> Iterator[Trial]:
         for schedule in self._player.ahead.through(schedules):
-            if schedule not in self._player.known:
+            if schedule not in self._player.outcomes:
                 self._tally.pairs += 1
                 yield self._player.play_planned(schedule)
 
@@ -287,22 +316,22 @@ REPLAYS = 5
 """Number of times a failing schedule is replayed before it is reported."""
 
 
-def smallest(player: Player, run: Run, undisturbed: Run) -> Run:
+def smallest(player: Player, trial: Trial, undisturbed: Trial) -> Trial:
     """Shrink a failing run's schedule; return the run of the smallest one found."""
     until = monotonic() + SHRINK_SECONDS
-    run.schedule = Schedule(run.fired)
+    trial.schedule = Schedule(trial.fired)
 
     def breaks(schedule: Schedule) -> Schedule | None:
-        if schedule not in player.known:
+        if schedule not in player.outcomes:
             player.play(schedule)
-        return player.known[schedule]
+        return player.outcomes[schedule]
 
-    if run.is_stuck or breaks(run.schedule) is None:
-        return run
-    found = shrink(run.schedule, breaks, lambda: monotonic() < until, player.subject.kinds)
-    again = player.play(found, notes=True)
+    if trial.is_stuck or breaks(trial.schedule) is None:
+        return trial
+    shorter = shrink(trial.schedule, breaks, lambda: monotonic() < until, player.subject.kinds)
+    again = player.play(shorter, notes=True)
     if again.broken is None:
-        return run
+        return trial
     for plainer in _plainer(again, undisturbed):
         if monotonic() >= until:
             break
@@ -316,38 +345,42 @@ def smallest(player: Player, run: Run, undisturbed: Run) -> Run:
     return again
 
 
-def _plainer(run: Run, undisturbed: Run) -> Iterator[Schedule]:
+def _plainer(trial: Trial, undisturbed: Trial) -> Iterator[Schedule]:
     """Yield schedules with an event of a plainer kind in the place of another: at the same point, or
     at a later one, because some kinds take effect at a later call, perhaps of another strand.
     """
-    for event in run.fired:
-        points = _points_from(event, run)
+    for disturbance in trial.fired:
+        points = _points_from(disturbance, trial)
         # A call that is rejected in the run is a point of the undisturbed run only.
-        points += [one for one in _points_from(event, undisturbed) if one not in points]
-        own = [one for one in points if one.strand == event.strand]
-        others = [one for one in points if one.strand != event.strand]
+        points += [point for point in _points_from(disturbance, undisturbed) if point not in points]
+        own = [point for point in points if point.strand == disturbance.strand]
+        others = [point for point in points if point.strand != disturbance.strand]
         near = own[:_NEXT_POINTS] + others[:_NEXT_POINTS]
-        kinds = () if event.kind in ORDERS else TRIED[: TRIED.index(event.kind)]
-        for kind, point in itertools.product([one for one in kinds if one not in ORDERS], near):
-            for instead in point.events():
+        kinds = () if disturbance.kind in ORDERS else TRIED[: TRIED.index(disturbance.kind)]
+        for kind, point in itertools.product([kind for kind in kinds if kind not in ORDERS], near):
+            for instead in point.disturbances():
                 if instead.kind == kind:
-                    yield Schedule(instead if one == event else one for one in run.fired)
+                    yield Schedule(
+                        instead if applied == disturbance else applied for applied in trial.fired
+                    )
 
 
-def _points_from(event: Event, run: Run) -> list[Point]:
+def _points_from(disturbance: Disturbance, trial: Trial) -> list[Point]:
     """Return the points of a run from that of an event on."""
-    places = [(point.strand, point.number) for point in run.points]
-    here = event.strand, event.point
-    return run.points[places.index(here) :] if here in places else []
+    places = [(point.strand, point.number) for point in trial.points]
+    here = disturbance.strand, disturbance.point
+    return trial.points[places.index(here) :] if here in places else []
 
 
-def _single_switches(run: Run, undisturbed: Run) -> Iterator[Schedule]:
+def _single_switches(trial: Trial, undisturbed: Trial) -> Iterator[Schedule]:
     """Yield schedules with one switch of the undisturbed run, at strands of the run's events."""
-    strands = {event.strand for event in run.fired} | {event.detail for event in run.fired}
+    strands = {disturbance.strand for disturbance in trial.fired} | {
+        disturbance.detail for disturbance in trial.fired
+    }
     for point in undisturbed.points:
-        for event in point.events():
-            if event.kind == "switch" and {event.strand, event.detail} <= strands:
-                yield Schedule([event])
+        for disturbance in point.disturbances():
+            if disturbance.kind == "switch" and {disturbance.strand, disturbance.detail} <= strands:
+                yield Schedule([disturbance])
 
 
 def shrink(
@@ -375,66 +408,71 @@ def shrink(
 
 def _smaller(schedule: Schedule, kinds: Collection[Kind]) -> Iterator[Schedule]:
     """Yield one half, then schedules without one or two events, then those with a simpler event."""
-    events = list(schedule)
-    half = len(events) // 2
+    disturbances = list(schedule)
+    half = len(disturbances) // 2
     if half > 1:
-        yield Schedule(events[:half])
-        yield Schedule(events[half:])
+        yield Schedule(disturbances[:half])
+        yield Schedule(disturbances[half:])
     for gone in range(1, 3):
-        if len(events) > gone:
-            for removed in itertools.combinations(events, gone):
+        if len(disturbances) > gone:
+            for removed in itertools.combinations(disturbances, gone):
                 yield schedule.without(removed)
-    for index, event in enumerate(events):
-        for simpler in _simpler(event):
+    for index, disturbance in enumerate(disturbances):
+        for simpler in _simpler(disturbance):
             if simpler.kind in kinds:
-                yield Schedule([*events[:index], simpler, *events[index + 1 :]])
+                yield Schedule([*disturbances[:index], simpler, *disturbances[index + 1 :]])
 
 
-def _simpler(event: Event) -> Iterator[Event]:
+def _simpler(disturbance: Disturbance) -> Iterator[Disturbance]:
     """Yield events that could replace an event and are easier to explain."""
-    strand, point, kind, detail = event.strand, event.point, event.kind, event.detail
+    strand, point, kind, detail = (
+        disturbance.strand,
+        disturbance.point,
+        disturbance.kind,
+        disturbance.detail,
+    )
     if kind in ("past", "nearly") and detail != EDGE:
-        yield Event(strand, point, "jump", detail)
+        yield Disturbance(strand, point, "jump", detail)
     if kind in ("jump", "past", "nearly") and detail:
-        yield Event(strand, point, kind)
+        yield Disturbance(strand, point, kind)
     if kind == "slow":
-        yield Event(strand, point + 1, "delay", detail)
+        yield Disturbance(strand, point + 1, "delay", detail)
     if kind == "late":
-        yield Event(strand, point + 1, "switch", detail)
+        yield Disturbance(strand, point + 1, "switch", detail)
     if kind in ("fail", "unreachable") and detail not in ("", "1"):
-        yield Event(strand, point, kind, str(int(detail) - 1))
+        yield Disturbance(strand, point, kind, str(int(detail) - 1))
     if kind not in ORDERS:
         for clearer in TRIED[: TRIED.index(kind)]:
             if clearer in (AT_DELIVERIES if point == 0 else ENDS):
-                yield Event(strand, point, clearer)
+                yield Disturbance(strand, point, clearer)
 
 
 @dataclass(frozen=True, slots=True)
 class Replays:
-    """The result of replaying a failing schedule; ``run`` is the last run that failed, if any."""
+    """The result of replaying a failing schedule; ``trial`` is the last run that failed, if any."""
 
-    run: Run | None
+    trial: Trial | None
     failed: int
     total: int
 
 
-def replay(player: Player, run: Run) -> Replays:
+def replay(player: Player, trial: Trial) -> Replays:
     """Run a failing schedule again; the last of these runs keeps its journal and its stacks."""
     # Replay a stuck run only once, because each replay takes seconds and leaves threads behind.
-    total = 1 if run.is_stuck else REPLAYS
-    found, failed = None, 0
+    total = 1 if trial.is_stuck else REPLAYS
+    failing, failed = None, 0
     for number in range(total):
         is_last = number == total - 1
-        again = player.play(run.schedule, keep=is_last, stacks=is_last)
+        again = player.play(trial.schedule, keep=is_last, stacks=is_last)
         if again.broken is not None:
-            found, failed = again, failed + 1
-    return Replays(found, failed, total)
+            failing, failed = again, failed + 1
+    return Replays(failing, failed, total)
 
 
 # -- the database of Hypothesis --------------------------------------------------------------------
 
 
-def stored_failure(player: Player, key: bytes) -> Run | None:
+def stored_failure(player: Player, key: bytes) -> Trial | None:
     """Return the first run of a stored schedule that still fails; delete those that do not."""
     examples = hypothesis().settings().database
     if examples is None:
@@ -446,9 +484,9 @@ def stored_failure(player: Player, key: bytes) -> Run | None:
             schedule = Schedule()
         if schedule:
             player.tally.drawn += 1
-            run = player.play(schedule)
-            if run.broken is not None and len(run.fired) == len(schedule):
-                return run
+            trial = player.play(schedule)
+            if trial.broken is not None and len(trial.fired) == len(schedule):
+                return trial
         examples.delete(key, stored)
     return None
 

@@ -14,70 +14,70 @@ from ...core.errors import ContractError, broken_promise, ends_the_test, shown
 from ...core.field_types import check_returned
 from ...core.timers import Duration, duration_us, monotonic
 from ...queue.delivery.routes import Url
-from ..anomalies import LAST, Allowed, Anomaly, AnomalyError, Record, find_anomalies
+from ..anomalies import LAST, Allowed, Anomaly, AnomalyError, Evidence, find_anomalies
 from ..observers import mark
 from ..programs import check_has_run
-from ..run import History, Plan, Point, Redundant, Run, Strategy
 from ..schedule import DELAY, DELAYS, DUE, Schedule
 from ..simulation.scheduler import Simulation
 from ..simulation.state import Subject, add_schedule
 from ..simulation.strands import without_library_frames
+from ..trial import History, Point, Redundant, Strategy, Trial, TrialPlan
 from ..trust import Trust
 from ..world import World
 from .ahead import Ahead
 
 if TYPE_CHECKING:
-    from .events import Priorities
+    from .candidates import Priorities
 
 
 @dataclass(frozen=True)
-class Budget:
+class SearchBudget:
     """A number of runs, or a wall-clock duration. ``used`` is the number of runs so far."""
 
-    given: int | Duration
+    argument: int | Duration
     end: float
     """The number of runs, or the time on the monotonic clock, at which the budget is used up."""
     began: float | None = None
     """The start of a duration."""
 
-    def left(self, used: int) -> float:
+    def remaining(self, used: int) -> float:
         """Return the number of runs, or of seconds, that are left."""
         return self.end - (used if self.began is None else monotonic())
 
     def expected(self, used: int) -> float:
         """Return the number of runs left, which the speed so far determines for a duration."""
         if self.began is None:
-            return self.left(used)
-        return max(1, used) * self.left(used) / max(1e-6, monotonic() - self.began)
+            return self.remaining(used)
+        return max(1, used) * self.remaining(used) / max(1e-6, monotonic() - self.began)
 
-    def part(self, used: int, share: float) -> Budget:
+    def part(self, used: int, share: float) -> SearchBudget:
         if self.began is None:
-            return replace(self, end=used + round(self.left(used) * share))
-        return replace(self, end=monotonic() + max(0.0, self.left(used)) * share)
+            return replace(self, end=used + round(self.remaining(used) * share))
+        return replace(self, end=monotonic() + max(0.0, self.remaining(used)) * share)
 
 
-def budget_of(given: int | Duration) -> Budget:
+def budget_of(argument: int | Duration) -> SearchBudget:
     """Parse the ``budget`` argument of ``explore()``. A time budget begins now."""
-    if isinstance(given, int | float):
-        if isinstance(given, int) and not isinstance(given, bool) and given > 0:
-            return Budget(given, given)
-    elif (seconds := duration_us(given) / 1e6) > 0:
+    if isinstance(argument, int | float):
+        if isinstance(argument, int) and not isinstance(argument, bool) and argument > 0:
+            return SearchBudget(argument, argument)
+    elif (seconds := duration_us(argument) / 1e6) > 0:
         now = monotonic()
-        return Budget(given, now + seconds, now)
+        return SearchBudget(argument, now + seconds, now)
     raise ContractError(
-        f"budget={shown(given)} is not a budget: pass a number of runs (500), or a span such as '10s'"
+        f"budget={shown(argument)} is not a budget: pass a number of runs (500), or a span such as '10s'"
     )
 
 
 @dataclass
-class Search:
+class PartialSearch:
     """A part of the search: an iterator that runs a schedule at each turn.
 
     The iterator yields None if it has nothing to run at the moment. Searches share a budget in
     rounds, in which each has ``weight`` turns; the first comes after ``head_start`` rounds of others.
     """
 
-    runs: Iterator[Run | None]
+    trials: Iterator[Trial | None]
     weight: float = 1.0
     head_start: float = 0.0
     turns: int = 0
@@ -88,16 +88,16 @@ class Search:
         """The rounds so far, with the head start of the others; the search with the fewest is next."""
         return self.head_start + self.turns / self.weight
 
-    def next(self) -> Run | None:
+    def next(self) -> Trial | None:
         self.turns += 1
         try:
-            return next(self.runs)
+            return next(self.trials)
         except StopIteration:
             self.is_over = True
             return None
 
 
-MOST_EVENTS = 6
+MOST_DISTURBANCES = 6
 """Maximum number of events in a random schedule."""
 
 
@@ -118,18 +118,18 @@ class Coverage:
     """Whether any call succeeded, for each destination handler that was called."""
     notes: dict[str, None] = field(default_factory=dict)
 
-    def add(self, run: Run) -> None:
-        for name in dict.fromkeys((*run.calls, *sorted(run.strands))):
-            calls = run.calls.get(name, 0)
+    def add(self, trial: Trial) -> None:
+        for name in dict.fromkeys((*trial.calls, *sorted(trial.strands))):
+            calls = trial.calls.get(name, 0)
             least, most = self.calls.get(name, (calls, calls))
             self.calls[name] = min(least, calls), max(most, calls)
-        self.points.update(dict.fromkeys(run.points))
-        self.attempted.update(event.kind for event in run.schedule)
-        self.kinds.update(event.kind for event in run.fired)
-        for handler, outcomes in run.handler_outcomes.items():
+        self.points.update(dict.fromkeys(trial.points))
+        self.attempted.update(disturbance.kind for disturbance in trial.schedule)
+        self.kinds.update(disturbance.kind for disturbance in trial.fired)
+        for handler, outcomes in trial.handler_outcomes.items():
             self.succeeded[handler] = self.succeeded.get(handler, False) or any(outcomes)
-        self.notes.update(run.notes)
-        self.draws_numbers = self.draws_numbers or run.draws_numbers
+        self.notes.update(trial.notes)
+        self.draws_numbers = self.draws_numbers or trial.draws_numbers
 
     @property
     def possible(self) -> set[str]:
@@ -139,32 +139,32 @@ class Coverage:
 
 
 @dataclass
-class PriorityRuns:
+class PriorityTrials:
     """The runs with random priorities, and the probability that they have found a bug."""
 
     most_decisions: int = 1
     """The number of decisions among which the next run draws its changes of priority."""
-    _runs: Counter[tuple[int, int]] = field(default_factory=Counter)
+    _trials: Counter[tuple[int, int]] = field(default_factory=Counter)
     """Numbers of the counted runs, by bug depth and maximum number of decisions."""
     _strands: int = 1
     _decisions: int = 1
 
-    def add(self, run: Priorities, *, is_counted: bool) -> None:
+    def add(self, trial: Priorities, *, is_counted: bool) -> None:
         """Add a run, which counts for the probability if it chose at all places and had no events."""
-        self.most_decisions = max(self.most_decisions, run.decisions)
+        self.most_decisions = max(self.most_decisions, trial.decisions)
         if is_counted:
-            self._runs[run.depth, run.most_decisions] += 1
-            self._strands = max(self._strands, len(run.priorities))
-            self._decisions = max(self._decisions, run.decisions)
+            self._trials[trial.depth, trial.most_decisions] += 1
+            self._strands = max(self._strands, len(trial.priorities))
+            self._decisions = max(self._decisions, trial.decisions)
 
     @property
     def likely(self) -> dict[int, float]:
         """The minimum probability that the runs have found a bug, for each bug depth."""
         missed: dict[int, float] = {}
-        for (depth, decisions), runs in self._runs.items():
+        for (depth, decisions), trials in self._trials.items():
             if decisions >= self._decisions:  # Each decision could change a priority.
                 chance = 1 / (self._strands * decisions ** (depth - 1))
-                missed[depth] = missed.get(depth, 1.0) * (1 - chance) ** runs
+                missed[depth] = missed.get(depth, 1.0) * (1 - chance) ** trials
         return {depth: 1 - probability for depth, probability in missed.items()}
 
 
@@ -188,9 +188,9 @@ class Tally:
     all_pairs: int | None = None
     drawn: int = 0
     """Random schedules and stored failures, including runs with random priorities."""
-    priority_runs: PriorityRuns = field(default_factory=PriorityRuns)
+    priority_trials: PriorityTrials = field(default_factory=PriorityTrials)
     coverage: Coverage = field(default_factory=Coverage)
-    given: Schedule | None = None
+    only_schedule: Schedule | None = None
     """The only schedule to run, if the caller passed one."""
     seconds: float = 0.0
     seed: int | str = 0
@@ -208,17 +208,21 @@ class Tally:
         return self.orders + self.singles + self.pairs + self.drawn
 
 
-def _has_overlap(run: Run) -> bool:
+def _has_overlap(trial: Trial) -> bool:
     """Return whether another strand woke up and made a call while the run's event delayed a strand."""
-    event = run.last_event
-    if event is None or event.kind not in DELAYS or event.detail == DUE:
+    disturbance = trial.last_disturbance
+    if disturbance is None or disturbance.kind not in DELAYS or disturbance.detail == DUE:
         return False
-    own = (line.at_us for line in run.lines if line.event and line.strand == event.strand)
-    began = next(own, run.start_us)
-    ended = began + int(event.detail or DELAY) * 1_000_000
+    own = (
+        line.at_us
+        for line in trial.lines
+        if line.is_disturbance and line.strand == disturbance.strand
+    )
+    began = next(own, trial.start_us)
+    ended = began + int(disturbance.detail or DELAY) * 1_000_000
     return any(
-        line.call is not None and line.strand != event.strand and began < line.at_us < ended
-        for line in run.lines
+        line.call is not None and line.strand != disturbance.strand and began < line.at_us < ended
+        for line in trial.lines
     )
 
 
@@ -226,19 +230,19 @@ def _has_overlap(run: Run) -> bool:
 class Player:
     """Runs the subject under schedules, each run from the baseline of the fakes.
 
-    ``known`` maps each schedule so far to the applied events, or to None if the promise held.
+    ``outcomes`` maps each schedule so far to the applied events, or to None if the promise held.
     """
 
     world: World
     subject: Subject
     setup: Callable[[], object] | None
     allowed: Allowed
-    usual: Record | None = None
-    """The record of the first run, in which no event happens unless the caller gave a schedule."""
+    usual: Evidence | None = None
+    """The evidence of the first run, in which no event happens unless the caller gave a schedule."""
     is_last: bool = False
     """Whether the patterns that are reported ``LAST`` count, because nothing else was found."""
     tally: Tally = field(default_factory=Tally)
-    known: dict[Schedule, Schedule | None] = field(default_factory=dict)
+    outcomes: dict[Schedule, Schedule | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.forget_shown: Callable[[], object] = lambda: None
@@ -255,7 +259,7 @@ class Player:
         notes: bool = False,
         left_out: int = -1,
         shows: bool = False,
-    ) -> Run:
+    ) -> Trial:
         """Reset the fakes, run the programs under a schedule, and check the promise.
 
         ``notes`` makes the run record the points at which events are possible, and ``stacks`` the
@@ -283,49 +287,51 @@ class Player:
             with world.setting_up():
                 check_has_run(world.awaited(self.setup()), "setup=")
             world.randomness.mark()
-        simulation = Simulation(self.subject, Plan(schedule, strategy, stacks, notes, left_out))
+        simulation = Simulation(
+            self.subject, TrialPlan(schedule, strategy, stacks, notes, left_out)
+        )
         try:
-            run = world.play(simulation)
+            trial = world.play(simulation)
         except Redundant:
             forget()
             raise
         if keep:
-            run.state = world.cloud, world.cloud.snapshot()
+            trial.state = world.cloud, world.cloud.snapshot()
         if world.randomness.has_drawn():
             simulation.note_series(schedule.series)
         else:
-            run.schedule = schedule.with_series(0)
-        self.world.note_left(run)
-        applied = schedule if strategy is None else Schedule(run.fired)
+            trial.schedule = schedule.with_series(0)
+        self.world.note_remaining(trial)
+        applied = schedule if strategy is None else Schedule(trial.fired)
         simulation.history.schedule = str(applied)
-        is_examined = stacks and left_out < 0 and not run.fired
+        is_examined = stacks and left_out < 0 and not trial.fired
         with world.reads.recorded() if is_examined else contextlib.nullcontext():
             for check in self.subject.promises.at_end:
-                is_disturbed = bool(run.fired) or left_out >= 0
-                run.broken = run.broken or self._broken_promise(
+                is_disturbed = bool(trial.fired) or left_out >= 0
+                trial.broken = trial.broken or self._broken_promise(
                     check, simulation.history, applied, is_disturbed=is_disturbed
                 )
         if left_out < 0:
-            self._note_anomalies(run)
+            self._note_anomalies(trial)
         if not keep:
             forget()
         if left_out >= 0:
-            return run
+            return trial
         if notes:
-            run.overlaps = _has_overlap(run)
+            trial.overlaps = _has_overlap(trial)
         if strategy is None:
-            self.known[schedule] = Schedule(run.fired) if run.broken is not None else None
-        self.tally.coverage.add(run)
-        return run
+            self.outcomes[schedule] = Schedule(trial.fired) if trial.broken is not None else None
+        self.tally.coverage.add(trial)
+        return trial
 
-    def play_planned(self, schedule: Schedule, *, notes: bool = False) -> Run:
+    def play_planned(self, schedule: Schedule, *, notes: bool = False) -> Trial:
         """Return the run of a schedule, which another process may have played already."""
-        run = self.ahead.take(schedule, notes=notes)
-        if run is None:
+        trial = self.ahead.take(schedule, notes=notes)
+        if trial is None:
             return self.play(schedule, notes=notes)
-        self.known[schedule] = None
-        self.tally.coverage.add(run)
-        return run
+        self.outcomes[schedule] = None
+        self.tally.coverage.add(trial)
+        return trial
 
     def findings(self) -> object:
         """Return a value that changes if a run shows something that no run has shown before."""
@@ -345,20 +351,24 @@ class Player:
         self.subject.threads.after_fork()
         self.world.after_fork()
 
-    def _note_anomalies(self, run: Run) -> None:
+    def _note_anomalies(self, trial: Trial) -> None:
         """Look for anomalies by comparison with the first run, if that had no events."""
-        workers = frozenset(one.name for one in self.subject.programs if one.is_worker)
-        record = Record(run, self.usual, workers)
-        self.usual = record.usual
-        if self.usual.run.fired:
+        workers = frozenset(program.name for program in self.subject.programs if program.is_worker)
+        evidence = Evidence(trial, self.usual, workers)
+        self.usual = evidence.usual
+        if self.usual.trial.fired:
             return
-        run.anomalies = find_anomalies(record, self.allowed)
-        for anomaly in run.anomalies:
-            found = self.tally.anomalies
-            found.setdefault((anomaly.name, anomaly.subject), (anomaly, str(Schedule(run.fired))))
-        reported = [one for one in run.anomalies if self.is_last or one.name not in LAST]
-        if not self.tally.has_promise and reported and run.broken is None:
-            run.broken = AnomalyError(reported[0])
+        trial.anomalies = find_anomalies(evidence, self.allowed)
+        for anomaly in trial.anomalies:
+            anomalies = self.tally.anomalies
+            anomalies.setdefault(
+                (anomaly.name, anomaly.subject), (anomaly, str(Schedule(trial.fired)))
+            )
+        reported = [
+            anomaly for anomaly in trial.anomalies if self.is_last or anomaly.name not in LAST
+        ]
+        if not self.tally.has_promise and reported and trial.broken is None:
+            trial.broken = AnomalyError(reported[0])
 
     def varied(self, schedule: Schedule) -> Schedule:
         """Return a schedule with random numbers of its own, if the code draws any."""

@@ -28,10 +28,20 @@ from ...reporting.data import state_of
 from ..anomalies import Access
 from ..fakes import ROTATED_US
 from ..footprint import CommandLine, text_of, times_in, touches_of_request
-from ..run import Choices, Due, Line
-from ..schedule import AT_DELIVERIES, DELAY, FAULTS, HOLD_US, PARTITION, PAUSES, SLOW, Event, Kind
-from .clock import RunClock
-from .state import Part, RunState, seconds
+from ..schedule import (
+    AT_DELIVERIES,
+    DELAY,
+    FAULTS,
+    HOLD_US,
+    PARTITION,
+    PAUSES,
+    SLOW,
+    Disturbance,
+    Kind,
+)
+from ..trial import Choices, DueDelivery, Line
+from .clock import TrialClock
+from .state import Part, TrialState, seconds
 from .strands import Crash, Source, Strand, carried_source, source_of
 from .turns import describe_places
 
@@ -57,7 +67,7 @@ _FAULT_WORDS: dict[str, str] = {
 class Calls(Part):
     """Lets other strands run at the points of calls, and serves each call with its events."""
 
-    def __init__(self, state: RunState, clock: RunClock, *, late: bool) -> None:
+    def __init__(self, state: TrialState, clock: TrialClock, *, late: bool) -> None:
         super().__init__(state)
         self._clock = clock
         self._late = late
@@ -82,7 +92,7 @@ class Calls(Part):
             return serve()
         is_left_over = self._turns.here() is None and self._state.is_left_over()
         if is_left_over or (request.client and request.client[1] in self._state.left_ports):
-            self._run.notes["not explored: late calls for a request of an earlier run"] = None
+            self._trial.notes["not explored: late calls for a request of an earlier run"] = None
             return Effect("drop")
         strand, is_own_thread = self._strand_of(request)
         is_outside = (not is_own_thread and self._state.note_outsider()) or (
@@ -97,7 +107,7 @@ class Calls(Part):
                 self._turns.crash(strand)
             if _is_silent(fake, request):
                 if self._state.plan.stacks:
-                    self._run.silent_calls.append(request.call)
+                    self._trial.silent_calls.append(request.call)
                 return serve()
             if is_outside or (
                 not is_own_thread and self._state.carried() and not strand.real_waits
@@ -140,7 +150,7 @@ class Calls(Part):
         self, strand: Strand, fake: Fake, request: Request, serve: Serve
     ) -> AnyResponse:
         strand.points += 1
-        self._note_events(strand, fake, request, may_wait=False)
+        self._note_disturbances(strand, fake, request, may_wait=False)
         return self._serve(strand, strand.points, fake, request, serve)
 
     async def exchange(self, fake: Fake, exchange: Callable[[], T]) -> T:
@@ -180,39 +190,39 @@ class Calls(Part):
     ) -> _TurnsToYield:
         """Process the point before a call; yield wherever the strand must give up its turn."""
         may_wait = not self._fakes.clock.driving
-        self._note_events(strand, fake, request, may_wait=may_wait)
+        self._note_disturbances(strand, fake, request, may_wait=may_wait)
         if not may_wait:
             return
-        if events := self._state.schedule.at(strand.name, point):
-            yield from self._pause(strand, events, PAUSES)
+        if disturbances := self._state.schedule.at(strand.name, point):
+            yield from self._pause(strand, disturbances, PAUSES)
         is_point = fake.name in self._state.subject.disturbed
         if is_point or self._state.switches.get((strand.name, point)):
             self._state.park(strand, "switch")
             yield
 
-    def _note_events(
+    def _note_disturbances(
         self, strand: Strand, fake: Fake, request: Request | None, *, may_wait: bool
     ) -> None:
         if self._state.plan.notes and fake.name in self._state.subject.disturbed:
             route = "" if request is None else request.call.route
-            events = _possible_events(fake.fixture, route, may_wait=may_wait)
-            self._clock.note_point(strand, events)
+            disturbances = _possible_disturbances(fake.fixture, route, may_wait=may_wait)
+            self._clock.note_point(strand, disturbances)
 
     def _pause(
-        self, strand: Strand, events: Sequence[Event], kinds: Collection[str]
+        self, strand: Strand, disturbances: Sequence[Disturbance], kinds: Collection[str]
     ) -> _TurnsToYield:
         """Apply the pauses among the events of a point; yield after each."""
-        for event in events:
-            if event.kind in kinds and self._clock.pause(strand, event):
-                self._run.fired.append(event)
+        for disturbance in disturbances:
+            if disturbance.kind in kinds and self._clock.pause(strand, disturbance):
+                self._trial.fired.append(disturbance)
                 yield
 
     def _receive(self, strand: Strand, point: int) -> _TurnsToYield:
         """Process the point before the code receives an answer; yield like ``_approach()``."""
         if self._fakes.clock.driving or strand.state == "ended":
             return
-        if events := self._state.schedule.at(strand.name, point):
-            yield from self._pause(strand, events, ("slow",))
+        if disturbances := self._state.schedule.at(strand.name, point):
+            yield from self._pause(strand, disturbances, ("slow",))
         if self._late:
             self._state.park(strand, "late")
             yield
@@ -230,7 +240,7 @@ class Calls(Part):
         strand = self._state.serving.get(threading.get_ident()) or self._state.here()
         if strand is None or self._state.aside_depth or self._turns.has_ended:
             return
-        lines, interrupted = self._run.lines, strand.line
+        lines, interrupted = self._trial.lines, strand.line
         self._state.add_line("test", " ".join(map(text_of, argv)))
         is_served = strand in self._state.serving.values()
         call = None if interrupted is None else interrupted.call
@@ -247,7 +257,7 @@ class Calls(Part):
         access = Access(
             strand.name, unit, line.words, line.keys, before, line.writes, options=line.options
         )
-        self._run.accesses.append(access)
+        self._trial.accesses.append(access)
 
     def at_gap(self) -> None:
         strand = self._state.serving.get(threading.get_ident()) or self._state.here()
@@ -280,20 +290,23 @@ class Calls(Part):
             group, instance = request.params.get("group"), request.params.get("instance")
             if group and instance:
                 root.work.consumers.add((fake, group, instance))
-        events = self._state.schedule.at(strand.name, point)
-        fault = self._apply(events, strand, fake, request) if events else ""
-        self._run.calls[title] = self._run.calls.get(title, 0) + 1
+        disturbances = self._state.schedule.at(strand.name, point)
+        fault = self._apply(disturbances, strand, fake, request) if disturbances else ""
+        self._trial.calls[title] = self._trial.calls.get(title, 0) + 1
         app: Any = fake._app
         app.recorder.renumber(request.call, now)
         line = strand.line = self._add_line(strand, request, point)
         if touches := touches_of_request(fake, request):
             self._state.touch(touches)
-            subjects = tuple(one.read for one in touches if one.fake)
-            words, writes = (request.route, request.call.path), any(one.writes for one in touches)
+            subjects = tuple(touch.read for touch in touches if touch.fake)
+            words, writes = (
+                (request.route, request.call.path),
+                any(touch.writes for touch in touches),
+            )
             access = Access(strand.name, line, words, subjects, (), writes, request.call)
-            self._run.accesses.append(access)
+            self._trial.accesses.append(access)
         if self._cut and self._cut.get((root.title, fake.name), 0) > now:
-            line.event, line.words = True, f"does not reach {fake.name}"
+            line.is_disturbance, line.words = True, f"does not reach {fake.name}"
             return Effect("drop")
         if self._served - 1 == self._state.plan.left_out:
             return self._serve_without_effect(fake, serve, line)
@@ -303,8 +316,8 @@ class Calls(Part):
         """Serve a call, and restore the data of its fake if the call alone has changed them."""
         before, saved = state_of(fake), fake.snapshot()
         response = serve()
-        if self._run.lines[-1] is line and state_of(fake) != before:
-            self._run.is_left_out = True
+        if self._trial.lines[-1] is line and state_of(fake) != before:
+            self._trial.is_left_out = True
             fake.restore(saved)
         return response
 
@@ -330,49 +343,53 @@ class Calls(Part):
             lines = source_of(sys._current_frames().get(strand.host.thread))
         return lines
 
-    def _apply(self, events: Sequence[Event], strand: Strand, fake: Fake, request: Request) -> str:
+    def _apply(
+        self, disturbances: Sequence[Disturbance], strand: Strand, fake: Fake, request: Request
+    ) -> str:
         """Apply the events before a call, and return the fault of the call or an empty string."""
         fault = ""
-        for event in events:
-            if event.kind in FAULTS:
-                if event.kind not in _faults_of(request.call.route):
+        for disturbance in disturbances:
+            if disturbance.kind in FAULTS:
+                if disturbance.kind not in _faults_of(request.call.route):
                     continue
-                fault = event.kind
-            elif not self._apply_before(strand, event, fake, request):
+                fault = disturbance.kind
+            elif not self._apply_before(strand, disturbance, fake, request):
                 continue
-            self._run.fired.append(event)
+            self._trial.fired.append(disturbance)
             if strand.root.crashed:
                 raise Crash
         return fault
 
-    def _apply_before(self, strand: Strand, event: Event, fake: Any, request: Request) -> bool:
+    def _apply_before(
+        self, strand: Strand, disturbance: Disturbance, fake: Any, request: Request
+    ) -> bool:
         """Apply an event that precedes a call; return whether it was possible."""
         disturbances = self._fakes.disturbances
         text = ""
-        if event.kind == "crash":
+        if disturbance.kind == "crash":
             strand.root.crashed = strand.crashed = True
             text = "crashes"
-        elif event.kind == "rotate_token":
+        elif disturbance.kind == "rotate_token":
             disturbances.rotate(fake)
             after = seconds(ROTATED_US)
             text = f"the token of {fake.name} is rotated; the code has the new one after {after}"
-        elif event.kind == "hold" and fake.fixture == "vector_index":
+        elif disturbance.kind == "hold" and fake.fixture == "vector_index":
             disturbances.hold(fake)
             text = f"changes of {fake.name} stay pending for {seconds(HOLD_US)}"
-        elif event.kind == "partition":
-            span = int(event.detail or PARTITION)
+        elif disturbance.kind == "partition":
+            span = int(disturbance.detail or PARTITION)
             self._cut[strand.root.title, fake.name] = self._fakes.now_us() + span * 1_000_000
             text = f"is cut off from {fake.name} for {span} s"
-        elif event.kind in ("rebalance", "redeliver"):
-            text = _disturb_group(event.kind, fake, request.params.get("group"))
+        elif disturbance.kind in ("rebalance", "redeliver"):
+            text = _disturb_group(disturbance.kind, fake, request.params.get("group"))
         if text:
-            self._state.add_line(strand.name, text, event=True)
+            self._state.add_line(strand.name, text, is_disturbance=True)
         return bool(text)
 
     def _serve_faulted(
         self, fault: str, fake: Fake, request: Request, serve: Serve, line: Line
     ) -> AnyResponse:
-        line.event, line.words = True, _FAULT_WORDS[fault]
+        line.is_disturbance, line.words = True, _FAULT_WORDS[fault]
         request.call.fault = fault
         if fault == "drop":
             return Effect("drop")
@@ -401,17 +418,17 @@ def _is_silent(fake: Fake, request: Request) -> bool:
 
 
 @functools.cache
-def _possible_events(fixture: str, route: str, *, may_wait: bool) -> Choices:
+def _possible_disturbances(fixture: str, route: str, *, may_wait: bool) -> Choices:
     """Return the events of a call, which may not have been sent yet, without pauses of all strands."""
-    events: list[tuple[Kind, str]] = []
+    disturbances: list[tuple[Kind, str]] = []
     if fixture == "broker":
-        events += [("rebalance", ""), ("redeliver", "")]
+        disturbances += [("rebalance", ""), ("redeliver", "")]
     if fixture == "vector_index":
-        events.append(("hold", ""))
-    events += [(kind, "") for kind in _faults_of(route)]
+        disturbances.append(("hold", ""))
+    disturbances += [(kind, "") for kind in _faults_of(route)]
     if may_wait:
-        events += [("delay", str(DELAY)), *(("slow", str(span)) for span in SLOW)]
-    return (*events, ("rotate_token", ""), ("partition", str(PARTITION)))
+        disturbances += [("delay", str(DELAY)), *(("slow", str(span)) for span in SLOW)]
+    return (*disturbances, ("rotate_token", ""), ("partition", str(PARTITION)))
 
 
 def _faults_of(route: str) -> tuple[Kind, ...]:
@@ -433,11 +450,11 @@ def _disturb_group(kind: str, broker: Any, group: str | None) -> str:
     if broker.fixture != "broker" or not group:
         return ""
     try:
-        found = broker.group(group)
+        consumer_group = broker.group(group)
     except ContractError:
         return ""  # No consumer has joined the group yet.
     if kind == "rebalance":
-        found.rebalance()
+        consumer_group.rebalance()
         return f"{group} rebalances"
     try:
         again = broker.faults.redeliver(group)
@@ -451,7 +468,7 @@ def _lost_records(answer: AnyResponse) -> str:
     if not isinstance(answer, Answer) or answer.status != 200 or not isinstance(answer.body, bytes):
         return ""
     records = json.loads(answer.body)
-    places = [f"{one['topic']}-{one['partition']}@{one['offset']}" for one in records]
+    places = [f"{record['topic']}-{record['partition']}@{record['offset']}" for record in records]
     return f", and the first answer with {listed(places)} is lost" if places else ""
 
 
@@ -471,41 +488,45 @@ _DELIVERY_KINDS: tuple[Kind, ...] = (*AT_DELIVERIES, "fail", "unreachable")
 class DeliveryStrands(Part):
     """Begins deliveries as strands, and performs them."""
 
-    def __init__(self, state: RunState) -> None:
+    def __init__(self, state: TrialState) -> None:
         super().__init__(state)
         self.faults: dict[str, tuple[str, ...]] = {}
         """The faults of the next delivery of each message, by the message's internal ID."""
         self._losses: dict[str, list[_Loss]] = {}
         """The losses of the next deliveries of each message, by the message's public ID."""
 
-    def begin(self, due: Due) -> Strand | None:
+    def begin(self, due: DueDelivery) -> Strand | None:
         """Begin a delivery; return its strand, or None if the delivery must wait."""
-        self._state.add_point(due.name, 0, _delivery_events(due))
-        events = [e for e in self._state.schedule.at(due.name, 0) if e.kind in _DELIVERY_KINDS]
-        self._plan(due, events)
+        self._state.add_point(due.name, 0, _delivery_disturbances(due))
+        disturbances = [
+            e for e in self._state.schedule.at(due.name, 0) if e.kind in _DELIVERY_KINDS
+        ]
+        self._plan(due, disturbances)
         self._state.touch_message(due)
         due.timer.cancel()
         assert due.timer.begin is not None
         body = due.timer.begin(due.timer.due_us)
         if body is None:
             return None
-        self._run.fired += events
+        self._trial.fired += disturbances
         strand = self._state.add(Strand(due.name, "delivery", body, due))
         if due.message.workflow is not None:
-            self._run.workflow_runs[due.name] = due.message.workflow.run_id
+            self._trial.workflow_runs[due.name] = due.message.workflow.run_id
         strand.deadline_us = self._fakes.now_us() + max(0, due.message.timeout_us - 1000)
-        self._state.created_by[due.name] = len(self._run.steps) - 1
-        self._state.add_line(due.name, _delivery_words(due, events), event=bool(events))
+        self._state.created_by[due.name] = len(self._trial.steps) - 1
+        self._state.add_line(
+            due.name, _delivery_words(due, disturbances), is_disturbance=bool(disturbances)
+        )
         return strand
 
-    def _plan(self, due: Due, events: Sequence[Event]) -> None:
+    def _plan(self, due: DueDelivery, disturbances: Sequence[Disturbance]) -> None:
         """Store the faults of a delivery and of the deliveries that retry it."""
-        self.faults[due.message.id] = tuple(e.kind for e in events if e.kind in AT_DELIVERIES)
-        for event in events:
-            if event.kind not in ("fail", "unreachable"):
+        self.faults[due.message.id] = tuple(e.kind for e in disturbances if e.kind in AT_DELIVERIES)
+        for disturbance in disturbances:
+            if disturbance.kind not in ("fail", "unreachable"):
                 continue
-            losses: list[_Loss] = ["unreachable"] * int(event.detail or 1)
-            if event.kind == "fail":
+            losses: list[_Loss] = ["unreachable"] * int(disturbance.detail or 1)
+            if disturbance.kind == "fail":
                 losses[0] = "unheard"  # The first attempt reaches the destination.
             self._losses[due.message.public_id] = losses
 
@@ -521,31 +542,31 @@ class DeliveryStrands(Part):
         outcome = await proceed(exchange)
         if route is not None and route._where in ("call", "wsgi", "asgi"):
             # Count only exceptions as failures, because a handler may answer 500 on purpose.
-            handled = self._run.handler_outcomes.setdefault((route._where, route.prefix), [])
+            handled = self._trial.handler_outcomes.setdefault((route._where, route.prefix), [])
             handled.append(outcome.exception is None)
         strand = self._state.here()
         if outcome.status in SUCCESS and loss is None and strand is not None:
-            self._run.acknowledged.add(strand.name)
+            self._trial.acknowledged.add(strand.name)
         if outcome.status is not None:
-            self._run.broken = self._run.broken or broken_promise(outcome.exception)
+            self._trial.broken = self._trial.broken or broken_promise(outcome.exception)
         if loss == "unheard":
             error = ConnectionError("the answer was lost")
             return Outcome(exception=error, where=outcome.where)
         return outcome
 
 
-def _delivery_words(due: Due, events: Sequence[Event]) -> str:
+def _delivery_words(due: DueDelivery, disturbances: Sequence[Disturbance]) -> str:
     url = due.message.url
     words = f"is delivered to {url if isinstance(url, str) else shown(url)}"
-    for event in events:
-        count = int(event.detail or 0)
-        if event.kind == "duplicate":
+    for disturbance in disturbances:
+        count = int(disturbance.detail or 0)
+        if disturbance.kind == "duplicate":
             words += " twice"
-        elif event.kind == "crash_after_response":
+        elif disturbance.kind == "crash_after_response":
             words += "; the queue loses the answer"
-        elif event.kind == "unreachable":
+        elif disturbance.kind == "unreachable":
             words += ", which is unreachable" + f" {count} times" * (count > 1)
-        elif event.kind == "fail":
+        elif disturbance.kind == "fail":
             words += "; the answer is lost"
             if count > 1:
                 verb = "fails" if count == 2 else "fail"
@@ -553,14 +574,14 @@ def _delivery_words(due: Due, events: Sequence[Event]) -> str:
     return words
 
 
-def _delivery_events(due: Due) -> Choices:
+def _delivery_disturbances(due: DueDelivery) -> Choices:
     """Return the events of a delivery: a loss of one attempt, of all retries, and of all attempts."""
-    events: list[tuple[Kind, str]] = [(kind, "") for kind in AT_DELIVERIES]
-    left = due.message.max_retries - due.message.retried
-    if left > 1:
-        events.append(("fail", str(left)))
-    if left > 0:
-        events.append(("unreachable", "1"))
-    if left > 1:
-        events.append(("unreachable", str(left)))
-    return (*events, ("fail", str(left + 1)), ("unreachable", str(left + 1)))
+    disturbances: list[tuple[Kind, str]] = [(kind, "") for kind in AT_DELIVERIES]
+    retries = due.message.max_retries - due.message.retried
+    if retries > 1:
+        disturbances.append(("fail", str(retries)))
+    if retries > 0:
+        disturbances.append(("unreachable", "1"))
+    if retries > 1:
+        disturbances.append(("unreachable", str(retries)))
+    return (*disturbances, ("fail", str(retries + 1)), ("unreachable", str(retries + 1)))

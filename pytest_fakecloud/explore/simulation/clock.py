@@ -16,9 +16,9 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 from ...core.errors import ContractError
 from ...core.timers import Signal
 from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, READS_CLOCK, Footprint, Touch, touch_of_key
-from ..run import Choices, Due, Step
-from ..schedule import CLOCK, DELAY, DELAYS, DUE, EDGE, JUMPS, PAUSES, TICKS, Event, Kind
-from .state import OF_FAKES, Part, RunState, seconds
+from ..schedule import CLOCK, DELAY, DELAYS, DUE, EDGE, JUMPS, PAUSES, TICKS, Disturbance, Kind
+from ..trial import Choices, DueDelivery, Step
+from .state import OF_FAKES, Part, TrialState, seconds
 from .strands import Crash, Gate, Strand, Waiting, Why, pause
 from .turns import describe_places
 
@@ -53,7 +53,7 @@ class ClockMove:
     name: ClassVar[str] = CLOCK
 
 
-Option: TypeAlias = Strand | Due | ClockMove
+Option: TypeAlias = Strand | DueDelivery | ClockMove
 """An option of the simulation: a strand, a delivery, or a move of the clock."""
 
 
@@ -66,8 +66,8 @@ class _NextTimes(NamedTuple):
     """The time at which a queue's schedule fires; None if it may not fire any more."""
 
     def earliest(self, after_us: int, others: Sequence[int] = ()) -> int | None:
-        found = [at for at in (*self, *others) if at is not None and at > after_us]
-        return min(found, default=None)
+        times = [at for at in (*self, *others) if at is not None and at > after_us]
+        return min(times, default=None)
 
 
 class _Sleeper(NamedTuple):
@@ -78,18 +78,20 @@ class _Sleeper(NamedTuple):
     wake: Callable[[], object]
 
 
-class RunClock(Part):
+class TrialClock(Part):
     """The fake time of a run: moves the clock, and pauses strands or lets them wait.
 
     The clock moves when no strand can run, or when the schedule demands it. An event pauses one
     strand or all strands, if the patience of a client allows it.
     """
 
-    def __init__(self, state: RunState, *, moves_time: bool) -> None:
+    def __init__(self, state: TrialState, *, moves_time: bool) -> None:
         super().__init__(state)
         self.moves_time = moves_time
         """Whether the search orders the moves of the clock."""
-        self.may_move = moves_time or any(event.detail == CLOCK for event in state.schedule)
+        self.may_move = moves_time or any(
+            disturbance.detail == CLOCK for disturbance in state.schedule
+        )
         """Whether the clock may move although a strand could run."""
         self.moves: list[tuple[int, int]] = []
         """The index of each step that moved the clock, with the time to which it moved."""
@@ -133,13 +135,20 @@ class RunClock(Part):
         if at_us == self._fakes.deliveries.next_firing_us() and not self._may_fire(at_us):
             return None
         span_us = at_us - self._fakes.now_us()
-        for one in options:
-            if isinstance(one, Due) and at_us - one.timer.due_us > self._state.subject.patience_us:
+        for option in options:
+            if (
+                isinstance(option, DueDelivery)
+                and at_us - option.timer.due_us > self._state.subject.patience_us
+            ):
                 return None
-            if isinstance(one, Strand) and one.state != "new" and not self.may_pause(one, span_us):
+            if (
+                isinstance(option, Strand)
+                and option.state != "new"
+                and not self.may_pause(option, span_us)
+            ):
                 return None
         if self._chosen_moves >= MOST_MOVES:
-            self._run.is_cut = True
+            self._trial.is_cut = True
             return None
         return ClockMove(at_us)
 
@@ -151,17 +160,19 @@ class RunClock(Part):
                 option.paused_us += move.at_us - now
         if options:
             self._chosen_moves += 1
-            self._state.add_line("clock", f"moves by {seconds(move.at_us - now)}", event=True)
+            self._state.add_line(
+                "clock", f"moves by {seconds(move.at_us - now)}", is_disturbance=True
+            )
         if move.at_us == self._fakes.deliveries.next_firing_us():
             self._firings += 1
         ends = list(self.ends_until(move.at_us)) if self._state.has_steps else []
         fired = self.move_to(move.at_us)
         if self._state.has_steps:
-            index = len(self._run.steps) - 1
+            index = len(self._trial.steps) - 1
             self.moves.append((index, move.at_us))
             self._state.touch([MOVES_CLOCK, *ends])
             if fired:
-                self._run.steps[index].footprint.is_everything = True
+                self._trial.steps[index].footprint.is_everything = True
 
     def foresee(self) -> None:
         """Record clock moves that were due after the end: a later run may make them earlier."""
@@ -176,7 +187,7 @@ class RunClock(Part):
                 touched.add(CHECKS_PROMISE)
             _, timers = self._fakes.clock.planned(MOST_TIMERS)
             touched.is_everything = any(t.lane == "state" and t.due_us <= at_us for t in timers)
-            self._run.steps.append(Step(CLOCK, "switch", 0, (CLOCK,), touched, -1, self.barrier))
+            self._trial.steps.append(Step(CLOCK, "switch", 0, (CLOCK,), touched, -1, self.barrier))
 
     def pass_time(self) -> bool:
         """Move the clock to the next event; return False if there is none."""
@@ -196,7 +207,7 @@ class RunClock(Part):
                 f"{describe_places(waiting)} waits again and again. Give its loop an end"
             )
         self.move_to(target)
-        self.barrier = len(self._run.steps) - 1
+        self.barrier = len(self._trial.steps) - 1
         return True
 
     def next_us(self) -> int | None:
@@ -215,15 +226,15 @@ class RunClock(Part):
 
     def _next_wake_up(self, now: int) -> int | None:
         """Return the next time at which a strand goes on; daemons count only beside others."""
-        found = [self._state.all_paused_until_us, *(one.until_us for one in self._sleepers)]
+        times = [self._state.all_paused_until_us, *(sleeper.until_us for sleeper in self._sleepers)]
         for strand in self._state.strands:
             if strand.state == "ended" or (strand.is_daemon and self._are_only_daemons_left()):
                 continue
             if strand.held_until_us > now:
-                found.append(strand.held_until_us)
+                times.append(strand.held_until_us)
             elif strand.state in ("waiting", "new"):
-                found.append(strand.waiting.wake_us or 0)
-        return min([at for at in found if at > now], default=None)
+                times.append(strand.waiting.wake_us or 0)
+        return min([at for at in times if at > now], default=None)
 
     def _are_only_daemons_left(self) -> bool:
         return all(
@@ -243,39 +254,41 @@ class RunClock(Part):
         horizon_us = self._state.subject.horizon_us
         if horizon_us is None:
             return self._firings < FIRINGS
-        return at_us <= self._run.start_us + horizon_us
+        return at_us <= self._trial.start_us + horizon_us
 
     # -- pauses that the schedule contains
 
-    def pause(self, strand: Strand, event: Event) -> bool:
+    def pause(self, strand: Strand, disturbance: Disturbance) -> bool:
         """Pause a strand before its call or, if it is slow, before its answer; return False if patience
         forbids that.
 
         Every other kind of pause pauses the other strands that could run, too.
         """
-        until_us = self._end_us(event)
+        until_us = self._end_us(disturbance)
         if until_us is None:
             return False
-        now, is_for_all = self._fakes.now_us(), event.kind not in DELAYS
+        now, is_for_all = self._fakes.now_us(), disturbance.kind not in DELAYS
         span_us = until_us - now
         paused = [strand]
         if is_for_all:
             paused += [
-                one
-                for one in self._state.strands
-                if one is not strand and one.state in ("parked", "new") and one.held_until_us <= now
+                other
+                for other in self._state.strands
+                if other is not strand
+                and other.state in ("parked", "new")
+                and other.held_until_us <= now
             ]
-        begun = [one for one in paused if one is strand or one.state != "new"]
-        if not all(self.may_pause(one, span_us) for one in begun):
+        begun = [other for other in paused if other is strand or other.state != "new"]
+        if not all(self.may_pause(other, span_us) for other in begun):
             return False
-        for one in paused:
-            one.held_until_us = until_us
-        for one in begun:
-            one.paused_us += span_us
+        for other in paused:
+            other.held_until_us = until_us
+        for other in begun:
+            other.paused_us += span_us
         # What is due is done first, so that the strand can be switched to in the middle of it.
-        strand.yields_to_others = event.detail == DUE
+        strand.yields_to_others = disturbance.detail == DUE
         words = f"pauses for {seconds(span_us)} before its call"
-        if event.kind == "slow":
+        if disturbance.kind == "slow":
             words = f"receives its answer {seconds(span_us)} later"
         if is_for_all:
             self._state.all_paused_until_us = until_us
@@ -283,8 +296,8 @@ class RunClock(Part):
             due_us = self._fakes.deliveries.next_us()
             if len(paused) > 1 or (due_us is not None and due_us < until_us):
                 words += ", and the others wait"
-        self._state.park(strand, "late" if event.kind == "slow" else "switch")
-        self._state.add_line(strand.name, words, event=True)
+        self._state.park(strand, "late" if disturbance.kind == "slow" else "switch")
+        self._state.add_line(strand.name, words, is_disturbance=True)
         return True
 
     def delay_starts(self) -> None:
@@ -295,31 +308,31 @@ class RunClock(Part):
         for strand in clients:
             if self._state.plan.notes:
                 self._state.add_point(strand.name, 0, _LATE_STARTS)
-            for event in self._state.schedule.at(strand.name, 0):
-                if event.kind in PAUSES and (end_us := self._end_us(event)) is not None:
+            for disturbance in self._state.schedule.at(strand.name, 0):
+                if disturbance.kind in PAUSES and (end_us := self._end_us(disturbance)) is not None:
                     strand.waiting = Waiting(wake_us=end_us)
-                    self._run.fired.append(event)
+                    self._trial.fired.append(disturbance)
                     span = seconds(end_us - self._fakes.now_us())
-                    self._state.add_line(strand.name, f"starts {span} later", event=True)
+                    self._state.add_line(strand.name, f"starts {span} later", is_disturbance=True)
 
-    def _end_us(self, event: Event) -> int | None:
+    def _end_us(self, disturbance: Disturbance) -> int | None:
         """Return the time at which a pause that begins now ends, or None without such a time."""
         now = self._fakes.now_us()
-        if event.detail == DUE:
+        if disturbance.detail == DUE:
             return self._next_in_data(now)
-        if event.kind in DELAYS:
-            return now + int(event.detail or DELAY) * 1_000_000
-        if event.kind == "tick":
-            return now + TICKS[event.detail]
-        if event.detail == EDGE:
+        if disturbance.kind in DELAYS:
+            return now + int(disturbance.detail or DELAY) * 1_000_000
+        if disturbance.kind == "tick":
+            return now + TICKS[disturbance.detail]
+        if disturbance.detail == EDGE:
             target = _edge(now)
         else:
-            index = int(event.detail or 1) - 1
+            index = int(disturbance.detail or 1) - 1
             instants = self.known_instants(now, JUMPS)
             if index >= len(instants):
                 return None
             target = instants[index]
-        target += {"nearly": -1_000, "past": 1_000_000}.get(event.kind, 0)
+        target += {"nearly": -1_000, "past": 1_000_000}.get(disturbance.kind, 0)
         return target if target > now else None
 
     def may_pause(self, strand: Strand, span_us: int) -> bool:
@@ -371,7 +384,7 @@ class RunClock(Part):
         if until_us is not None:
             self._state.touch([READS_CLOCK])
             # In another order, the time could pass while another strand can run.
-            self._state.run.has_timers |= len(self._state.strands) > 1
+            self._state.trial.has_timers |= len(self._state.strands) > 1
         self._state.park(strand, "wake")
         strand.wait(Waiting(why, ready, until_us))
         self.take_turn(strand, is_own_thread)
@@ -470,14 +483,16 @@ class RunClock(Part):
 
     def _wake_sleepers(self) -> None:
         """Wake the sleepers whose time has come, one after the other, in the order of the strands."""
-        due = [one for one in self._sleepers if one.until_us <= self._fakes.now_us()]
+        due = [sleeper for sleeper in self._sleepers if sleeper.until_us <= self._fakes.now_us()]
         strands = self._state.strands
-        for sleeper in sorted(due, key=lambda one: (one.until_us, strands.index(one.strand))):
+        for sleeper in sorted(
+            due, key=lambda sleeper: (sleeper.until_us, strands.index(sleeper.strand))
+        ):
             self._sleepers.remove(sleeper)
             sleeper.wake()
             strand, ready = sleeper.strand, sleeper.strand.waiting.ready
             for _ in range(_CHECKS_OF_SLEEPERS):
-                sleeps_again = any(one.strand is strand for one in self._sleepers)
+                sleeps_again = any(other.strand is strand for other in self._sleepers)
                 if self._turns.has_ended or sleeps_again or ready is None or ready():
                     break
                 pause()
@@ -530,7 +545,7 @@ class RunClock(Part):
             return False
         if strand.state != "parked" or strand.held_until_us or strand.is_stepped_over:
             return False
-        return [one for one in self._state.strands if one.state != "ended"] == [strand]
+        return [other for other in self._state.strands if other.state != "ended"] == [strand]
 
     async def take_turn_async(self, strand: Strand) -> None:
         """Like ``take_turn()``, for a task whose event loop must not be blocked."""
@@ -582,16 +597,16 @@ class RunClock(Part):
         times = self._fakes.clock.due_times()
         for at_ms in ends_ms:  # No comprehension, because every point of a run comes here.
             times.add(at_ms * 1000)
-        found = sorted(times)
-        first = bisect_right(found, now)
-        return found[first : first + most]
+        ordered = sorted(times)
+        first = bisect_right(ordered, now)
+        return ordered[first : first + most]
 
     def _ends_of_idle_times(self) -> Iterator[int]:
         """Yield the times at which pending stream entries become claimable, in milliseconds."""
         for keyspace, key, group, idle_ms in self._idle_times:
-            found = getattr(keyspace.values.get(key), "groups", {}).get(group)
-            if found is not None:
-                for _, pending in itertools.islice(found.pending.items(), MOST_TIMERS):
+            consumer_group = getattr(keyspace.values.get(key), "groups", {}).get(group)
+            if consumer_group is not None:
+                for _, pending in itertools.islice(consumer_group.pending.items(), MOST_TIMERS):
                     yield pending.delivered_ms + idle_ms
 
     def ends_until(self, until_us: int) -> Iterator[Touch]:

@@ -77,8 +77,8 @@ class FakeEnd:
         self.is_ended = self.is_closed = True
 
 
-class Link(Connection):
-    """A connection of explored code, seen from the fake."""
+class MemoryLink(Connection):
+    """A connection in memory of explored code, seen from the fake."""
 
     sock: Any
 
@@ -307,12 +307,12 @@ class Connections:
         self._ports = cycle(_CLIENT_PORTS)
         # Use no lock. A finalizer can send at any time, also in the middle of these methods, so they
         # only use operations that other code cannot interrupt.
-        self.by_fileno: dict[int, Link] = {}
-        self.aside: dict[int, Link] = {}
+        self.by_fileno: dict[int, MemoryLink] = {}
+        self.aside: dict[int, MemoryLink] = {}
         """The connections whose requests are handled in threads aside, by the thread."""
-        self.ended: deque[Link] = deque()
+        self.ended: deque[MemoryLink] = deque()
         """The connections to close as soon as no thread handles their requests."""
-        self.streams: dict[int, Link] = {}
+        self.streams: dict[int, MemoryLink] = {}
         """The connections over which threads send streams, by the thread."""
         self._moved: dict[int, int] = {}
         """The actual port for each port of a fake, in a forked process."""
@@ -343,7 +343,7 @@ class Connections:
             return False
         if self.of(client) is not None:
             raise _error(errno.EISCONN)
-        link = Link(client, ("127.0.0.1", next(self._ports)), mount, self)
+        link = MemoryLink(client, ("127.0.0.1", next(self._ports)), mount, self)
         fileno = link.fileno
 
         def drop(_: object) -> None:
@@ -361,16 +361,18 @@ class Connections:
         if not isinstance(address, tuple):
             return None
         host, port = address[:2]
-        found = next((one for one in self._mounts() if one.port == port and one.tls is None), None)
-        is_here = found is not None and found.is_listening and host in (found.host, *_LOCAL)
-        return found if is_here else None
+        mount = next(
+            (mount for mount in self._mounts() if mount.port == port and mount.tls is None), None
+        )
+        is_here = mount is not None and mount.is_listening and host in (mount.host, *_LOCAL)
+        return mount if is_here else None
 
-    def of(self, client: socket.socket) -> Link | None:
+    def of(self, client: socket.socket) -> MemoryLink | None:
         """Return the connection of a client's socket, or None if it is not connected to a fake."""
         link = self.by_fileno.get(client.fileno())
         return link if link is not None and link.client() is client else None
 
-    def closed(self, link: Link) -> None:
+    def closed(self, link: MemoryLink) -> None:
         """Called after a client has closed its socket."""
         self.by_fileno.pop(link.fileno, None)
         link.hang_up()
@@ -387,7 +389,7 @@ class Connections:
         self.by_fileno.clear()
         self.sweep()
 
-    def step_back(self) -> Link | None:
+    def step_back(self) -> MemoryLink | None:
         """Called before this thread waits: if it is a thread aside, let its event loop go on."""
         link = self.aside.get(threading.get_ident())
         if link is not None:
@@ -399,7 +401,7 @@ def _error(number: int) -> OSError:
     return OSError(number, os.strerror(number))
 
 
-def wait_for_news(link: Link, timeout: float | None) -> None:
+def wait_for_news(link: MemoryLink, timeout: float | None) -> None:
     """Wait, in wall-clock time, until the client can read. Raises ``TimeoutError``."""
     deadline = None if timeout is None else monotonic() + timeout
     while not link.has_news():

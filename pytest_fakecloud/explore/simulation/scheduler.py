@@ -15,12 +15,12 @@ from typing import Any
 from ...core.errors import ContractError, broken_promise, ends_the_test
 from ..footprint import MEMORY, Footprint
 from ..programs import check_has_run
-from ..run import Due, Line, Place, Plan, Point, Run, Step
-from ..schedule import CLOCK, RANDOM, Event, Kind
+from ..schedule import CLOCK, RANDOM, Disturbance, Kind
+from ..trial import DueDelivery, Line, Place, Point, Step, Trial, TrialPlan
 from .calls import Calls, DeliveryStrands
-from .clock import MOST_STEPS, ClockMove, Option, RunClock
+from .clock import MOST_STEPS, ClockMove, Option, TrialClock
 from .sockets import SocketHooks
-from .state import RunState, Subject
+from .state import Subject, TrialState
 from .strands import Strand, Waiting, Work, application_frame, distinct_places, pause
 from .turns import MOST_CRASHES, describe_places, describe_stuck
 
@@ -45,17 +45,19 @@ class Simulation:
     can run. The code that patches sockets, locks, event loops and the fakes calls the public parts.
     """
 
-    def __init__(self, subject: Subject, plan: Plan) -> None:
-        self.state = state = RunState(subject, plan)
-        self.run = state.run
+    def __init__(self, subject: Subject, plan: TrialPlan) -> None:
+        self.state = state = TrialState(subject, plan)
+        self.trial = state.trial
         self.history = state.history
         self.turns = state.turns
         self._fakes = subject.fakes
         self._strategy = plan.strategy
         places = plan.strategy.places if plan.strategy is not None else subject.kinds
-        is_late = "late" in places or any(event.kind == "late" for event in plan.schedule)
+        is_late = "late" in places or any(
+            disturbance.kind == "late" for disturbance in plan.schedule
+        )
         moves_time = plan.strategy is not None and plan.strategy.moves_time
-        self.clock = RunClock(state, moves_time=moves_time)
+        self.clock = TrialClock(state, moves_time=moves_time)
         self.deliveries = DeliveryStrands(state)
         self.sockets = SocketHooks(state, self.clock)
         self.calls = Calls(state, self.clock, late=is_late)
@@ -65,44 +67,46 @@ class Simulation:
         self._starts: dict[tuple[object, ...], set[int]] = {}
         """The starts of workers that left the same records, by program and backlog."""
 
-    def play(self) -> Run:
+    def play(self) -> Trial:
         """Run all strands to their end, and check the promises that apply to every step."""
         try:
             self.clock.delay_starts()
             self.turns.run(self)
         finally:
             self.clock.end_sleeps()
-            self.state.cut(lambda one: one.crashed or one.host.crashed or one.root.crashed)
+            self.state.cut(
+                lambda strand: strand.crashed or strand.host.crashed or strand.root.crashed
+            )
         self._fakes.disturbances.end()
         self._fakes.deliveries.resume_schedules()
-        return self._finished_run()
+        return self._finished_trial()
 
     def note_series(self, number: int) -> None:
         """Record that the code drew random numbers, of a series other than the usual one if not 0."""
-        run = self.run
-        run.draws_numbers = True
+        trial = self.trial
+        trial.draws_numbers = True
         if number:
-            run.fired.insert(0, Event(RANDOM, number, "numbers"))
+            trial.fired.insert(0, Disturbance(RANDOM, number, "numbers"))
             words = f"draws other random numbers, of series {number}"
-            run.lines.insert(0, Line(run.start_us, "the code", words, event=True))
+            trial.lines.insert(0, Line(trial.start_us, "the code", words, is_disturbance=True))
 
-    def _finished_run(self) -> Run:
-        run = self.run
-        if self.state.has_steps and run.broken is None:
+    def _finished_trial(self) -> Trial:
+        trial = self.trial
+        if self.state.has_steps and trial.broken is None:
             self._end_step((CLOCK,))
-        if self.clock.moves_time and run.broken is None:
+        if self.clock.moves_time and trial.broken is None:
             self.clock.foresee()
         if self.state.plan.stacks:
-            sources = distinct_places([line.lines for line in run.lines])
-            for line, source in zip(run.lines, sources, strict=True):
+            sources = distinct_places([line.lines for line in trial.lines])
+            for line, source in zip(trial.lines, sources, strict=True):
                 line.source = source
-        run.results = {name: repr(result) for name, result in self.history.results.items()}
-        run.ids = self._fakes.deliveries.names()
+        trial.results = {name: repr(result) for name, result in self.history.results.items()}
+        trial.ids = self._fakes.deliveries.names()
         for strand in self.state.strands:
             if strand.error is not None:
-                run.errors[strand.name] = strand.error
-                run.broken = run.broken or broken_promise(strand.error)
-        return run
+                trial.errors[strand.name] = strand.error
+                trial.broken = trial.broken or broken_promise(strand.error)
+        return trial
 
     @contextmanager
     def observing(
@@ -128,7 +132,7 @@ class Simulation:
         if outsiders and any(strand.is_waiting_for("lock", "join") for strand in strands):
             # Otherwise the speed of a thread from before would decide what runs next.
             outsiders.await_rest(lambda: self.turns.has_ended)
-        if len(self.run.steps) > MOST_STEPS:
+        if len(self.trial.steps) > MOST_STEPS:
             raise ContractError(self._endless())
         while True:
             for strand in strands:
@@ -147,7 +151,7 @@ class Simulation:
 
     def _endless(self) -> str:
         """Describe a run with too many steps, and the strand that made most of the last ones."""
-        latest = Counter(step.strand for step in self.run.steps[-_LATEST_STEPS:])
+        latest = Counter(step.strand for step in self.trial.steps[-_LATEST_STEPS:])
         name = latest.most_common(1)[0][0]
         strands = [strand for strand in self.state.strands if strand.name == name]
         return (
@@ -196,7 +200,7 @@ class Simulation:
         has_steps = self.state.has_steps
         if len(options) == 1 and not has_steps:
             return options[0]
-        names = [one.name for one in options]
+        names = [option.name for option in options]
         kind, point = _place_of(options[0])
         if has_steps:
             self._end_step(names)
@@ -204,7 +208,7 @@ class Simulation:
         if len(options) > 1 and kind in self.state.subject.kinds and key not in self._noted:
             self._noted.add(key)
             others = tuple([(kind, name) for name in names[1:] if name != CLOCK])
-            self.run.points.append(Point(names[0], point, others))
+            self.trial.points.append(Point(names[0], point, others))
         chosen = options[names.index(self._wanted(names, point, kind))]
         if has_steps:
             self._begin_step(chosen, names)
@@ -215,59 +219,61 @@ class Simulation:
         default = names[0]
         planned = self.state.switches.get((default, point))
         if planned:
-            for event in planned:
-                if event.kind == kind and event.detail in names:
-                    planned.remove(event)
-                    self._switched(event)
-                    return event.detail
+            for disturbance in planned:
+                if disturbance.kind == kind and disturbance.detail in names:
+                    planned.remove(disturbance)
+                    self._switched(disturbance)
+                    return disturbance.detail
         elif self._strategy is not None and kind in self._strategy.places:
-            wanted = self._strategy.pick(self.run, names, kind)
+            wanted = self._strategy.pick(self.trial, names, kind)
             if wanted != default:
-                self._switched(Event(default, point, kind, wanted))
+                self._switched(Disturbance(default, point, kind, wanted))
             return wanted
         return default
 
-    def _switched(self, event: Event) -> None:
-        self.run.fired.append(event)
-        if event.detail == CLOCK:
+    def _switched(self, disturbance: Disturbance) -> None:
+        self.trial.fired.append(disturbance)
+        if disturbance.detail == CLOCK:
             return
-        other = event.strand.removesuffix(":loop")
+        other = disturbance.strand.removesuffix(":loop")
         when = {
-            "switch": "before {} continues" if event.point else "before {} starts",
+            "switch": "before {} continues" if disturbance.point else "before {} starts",
             "late": "before {} receives its answer",
             "wake": "before {} continues",
-        }[event.kind]
-        chosen = next((s for s in self.state.strands if s.name == event.detail), None)
+        }[disturbance.kind]
+        chosen = next((s for s in self.state.strands if s.name == disturbance.detail), None)
         is_late = chosen is not None and chosen.state == "parked" and chosen.place == "late"
         words = "receives its answer" if is_late else "runs"
-        self.state.add_line(event.detail, f"{words} {when.format(other)}", event=True)
+        self.state.add_line(
+            disturbance.detail, f"{words} {when.format(other)}", is_disturbance=True
+        )
 
     def _end_step(self, options: Sequence[str]) -> None:
         """Record which options and clock times the last step made impossible."""
         before, self._times = self._times, self.clock.all_times()
-        if not self.run.steps:
+        if not self.trial.steps:
             return
-        last = self.run.steps[-1]
+        last = self.trial.steps[-1]
         last.disabled = set(last.options) - {last.strand, *options}
         if last.strand != CLOCK and any(at > self._fakes.now_us() for at in before - self._times):
             last.disabled.add(CLOCK)
 
     def _begin_step(self, option: Option, options: Sequence[str]) -> None:
-        if not self.run.has_timers:
-            self.run.has_timers = self.clock.next_us() is not None
+        if not self.trial.has_timers:
+            self.trial.has_timers = self.clock.next_us() is not None
         place, point = _place_of(option)
         enabled_by, barrier = self._enabled_by(option), self.clock.barrier
         step = Step(option.name, place, point, tuple(options), Footprint(), enabled_by, barrier)
         if place != "switch" and self._strategy is not None and "late" in self._strategy.places:
             # Code between two calls is a step of its own, which shares the process's memory.
             step.footprint.add(MEMORY)
-        self.run.steps.append(step)
+        self.trial.steps.append(step)
 
     def _enabled_by(self, option: Option) -> int:
         """Return the index of the step that created an option, or that moved the clock to its time."""
         created_by = self.state.created_by.get(option.name, -1)
         due_us = None
-        if isinstance(option, Due):
+        if isinstance(option, DueDelivery):
             due_us = option.timer.due_us
         elif isinstance(option, Strand) and option.state != "parked":
             due_us = option.waiting.wake_us
@@ -280,7 +286,7 @@ class Simulation:
         if isinstance(option, ClockMove):
             self.clock.move(option, self._runnable(self._fakes.now_us()))
             return None
-        if isinstance(option, Due):
+        if isinstance(option, DueDelivery):
             return self.deliveries.begin(option)
         option.yields_to_others = False
         return option
@@ -343,13 +349,13 @@ class Simulation:
         for strand in self.state.strands:
             if strand.is_daemon and strand.state not in ("ended", "new"):
                 note = f"the daemon thread {strand.title} was still running at the end"
-                self.run.notes[note] = None
+                self.trial.notes[note] = None
         return True
 
     def _report_stuck(self, strands: Sequence[Strand]) -> None:
         text = describe_stuck(self.state.strands, strands)
-        self.run.is_stuck = True
-        self.run.broken = self.run.broken or AssertionError(text)
+        self.trial.is_stuck = True
+        self.trial.broken = self.trial.broken or AssertionError(text)
 
     def stuck(self, strand: Strand) -> None:
         self._report_stuck([s for s in self.state.strands if s.is_stepped_over] or [strand])
@@ -361,7 +367,7 @@ class Simulation:
             for option in self._options():
                 chosen = self._start(option)
                 if chosen is not None:
-                    self.run.notes[note] = None
+                    self.trial.notes[note] = None
                     return chosen
             if not self.clock.pass_time():
                 return None
@@ -378,7 +384,7 @@ class Simulation:
 
     def begins(self, strand: Strand) -> None:
         """Record the start of a strand; for a client, also the start of an operation."""
-        self.run.strands.add(strand.name)
+        self.trial.strands.add(strand.name)
         if strand.role == "client":
             strand.operation = self.state.begin(strand.title, strand.title, (), {})
             self.history.clients.append(strand.operation)
@@ -388,7 +394,7 @@ class Simulation:
         name = getattr(target, "__name__", "").strip("_")
         name = name if name.isidentifier() else "thread"
         name = self.state.new_name(f"{parent.root.title}+{name}")
-        self.state.created_by[name] = len(self.run.steps) - 1
+        self.state.created_by[name] = len(self.trial.steps) - 1
         child = Strand(name, "thread", parent=parent, thread=-1, is_daemon=thread.daemon)
         return self.state.add(child)
 
@@ -411,7 +417,7 @@ class Simulation:
     def abandons(self, strand: Strand) -> None:
         """Note that a crashed strand goes on, and end the tasks of its event loop."""
         note = f"{describe_places([strand])} caught its crash {MOST_CRASHES} times"
-        self.run.notes[f"{note}: its thread was abandoned. Do not catch BaseException"] = None
+        self.trial.notes[f"{note}: its thread was abandoned. Do not catch BaseException"] = None
         for task in self.state.strands:
             if task.role == "task" and task.host is strand:
                 task.state, task.crashed = "ended", True
@@ -432,7 +438,7 @@ class Simulation:
             else:
                 self.state.touch_history(writes=True)
 
-    def _report_delivery(self, name: str, due: Due) -> None:
+    def _report_delivery(self, name: str, due: DueDelivery) -> None:
         self.state.touch_message(due)
         attempt = due.message.attempts[-1]
         if attempt.state != "delivered":
@@ -513,11 +519,13 @@ class Simulation:
             pause_us = 1_000_000 * min(2 ** (before - 1), 30)
             again.waiting = Waiting(wake_us=self._fakes.now_us() + pause_us)
         else:
-            self.run.idle_restarts.add(name)
+            self.trial.idle_restarts.add(name)
         return again
 
     def _leave_groups(self, strand: Strand) -> None:
-        for broker, group, instance in sorted(strand.work.consumers, key=lambda one: one[1:]):
+        for broker, group, instance in sorted(
+            strand.work.consumers, key=lambda consumer: consumer[1:]
+        ):
             try:
                 broker.group(group).expire(instance)
             except ContractError:

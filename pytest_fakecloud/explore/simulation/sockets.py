@@ -18,9 +18,9 @@ from ...core.libraries import is_library
 from ...core.recorder import stack_of
 from ..fakes import Fakes
 from ..footprint import READS_CLOCK
-from .clock import RunClock
-from .connections import Connections, Link, wait_for_news
-from .state import Part, RunState
+from .clock import TrialClock
+from .connections import Connections, MemoryLink, wait_for_news
+from .state import Part, TrialState
 from .strands import Strand, Waiting, is_crash
 from .turns import is_of_a_strand
 
@@ -124,14 +124,14 @@ class Sockets:
         elif how != socket.SHUT_RD:
             link.hang_up()
 
-    def _sending(self, sock: socket.socket) -> Link | None:
+    def _sending(self, sock: socket.socket) -> MemoryLink | None:
         """Return the connection on which this thread is about to send, unless it is a real one."""
         link, hooks = self._connections.of(sock), self._hooks()
         if hooks is not None:
             hooks.sends(sock, link)
         return link
 
-    def _send(self, link: Link, data: bytes, sock: socket.socket) -> int:
+    def _send(self, link: MemoryLink, data: bytes, sock: socket.socket) -> int:
         link.send(data)
         loop = asyncio._get_running_loop() if sock.gettimeout() == 0 else None
         if isinstance(loop, OwnLoop):
@@ -144,7 +144,7 @@ class Sockets:
             hooks.has_sent()
         return len(data)
 
-    def _await_news(self, link: Link, timeout: float | None, size: int) -> None:
+    def _await_news(self, link: MemoryLink, timeout: float | None, size: int) -> None:
         """Wait until the client can read, if its socket waits. Raises ``TimeoutError``."""
         hooks = self._hooks()
         if hooks is not None and hooks.await_news(link, timeout, size):
@@ -160,13 +160,13 @@ class Sockets:
 class SocketHooks(Part):
     """Called when code of a run uses a socket that is connected to a fake, or an event loop."""
 
-    def __init__(self, state: RunState, clock: RunClock) -> None:
+    def __init__(self, state: TrialState, clock: TrialClock) -> None:
         super().__init__(state)
         self._clock = clock
 
     # -- sockets
 
-    def sends(self, sock: socket.socket, link: Link | None) -> None:
+    def sends(self, sock: socket.socket, link: MemoryLink | None) -> None:
         """Called before a thread sends: note on whose behalf."""
         if link is None or not self._state.is_here():
             self._sends_elsewhere(sock)
@@ -177,8 +177,8 @@ class SocketHooks(Part):
             return
         if (self._turns.has_ended or strand.root.crashed) and any(
             # Python ignores exceptions in finalizers.
-            each.f_code.co_name == "__del__"
-            for each in stack_of(sys._getframe(1))
+            frame.f_code.co_name == "__del__"
+            for frame in stack_of(sys._getframe(1))
         ):
             raise ConnectionResetError("the process has ended")
         self._state.check_alive(strand)
@@ -206,7 +206,7 @@ class SocketHooks(Part):
         if strand is not None:
             self._state.check_alive(strand)
 
-    def await_news(self, link: Link, timeout: float | None, size: int) -> bool:
+    def await_news(self, link: MemoryLink, timeout: float | None, size: int) -> bool:
         """Let other strands run until the client can read; return False for other threads."""
         strand = self._state.here() if self._state.is_here() else None
         if strand is None:
@@ -243,8 +243,12 @@ class SocketHooks(Part):
         if host.loop.main_task is not None:
             host.points = host.loop.main_task.points
             host.loop.main_task, host.name = None, host.title
-        tasks = [one for one in self._state.strands if one.role == "task" and one.host is host]
-        for strand in sorted(tasks, key=lambda one: one.parked_at):
+        tasks = [
+            strand
+            for strand in self._state.strands
+            if strand.role == "task" and strand.host is host
+        ]
+        for strand in sorted(tasks, key=lambda strand: strand.parked_at):
             while strand.state == "parked":
                 # A request may still wait for its turn after its task has ended, e.g. because of a
                 # timeout. The fake handles it, because it has already been sent.
@@ -261,7 +265,7 @@ class SocketHooks(Part):
         self._state.check_alive(host)
         if self._fakes.clock.driving:
             return True
-        if loop.selector.has_strangers() and loop.selector.has_events(_SOON):
+        if loop.selector.has_strangers() and loop.selector.has_disturbances(_SOON):
             return True
         wake_us = None
         if timeout is not None:
@@ -269,7 +273,7 @@ class SocketHooks(Part):
             self._state.touch([READS_CLOCK])
         host.place = "wake"
         host.points = 0 if host.loop.main_task is None else host.loop.main_task.points
-        self._turns.idle(host, Waiting("loop", loop.selector.has_events, wake_us))
+        self._turns.idle(host, Waiting("loop", loop.selector.has_disturbances, wake_us))
         self._state.check_alive(host)
         return True
 
@@ -281,9 +285,9 @@ class SocketHooks(Part):
     def on_unhandled(self, error: BaseException) -> None:
         broken = broken_promise(error)
         if broken is not None:
-            self._run.broken = self._run.broken or broken
+            self._trial.broken = self._trial.broken or broken
         else:
-            self._run.notes[f"a task raised {error!r}, which no code awaited"] = None
+            self._trial.notes[f"a task raised {error!r}, which no code awaited"] = None
 
 
 class _Selector(selectors.DefaultSelector):
@@ -294,7 +298,7 @@ class _Selector(selectors.DefaultSelector):
     def __init__(self, connections: Connections) -> None:
         super().__init__()
         self._connections = connections
-        self._links: dict[int, tuple[Link, selectors.SelectorKey]] = {}
+        self._links: dict[int, tuple[MemoryLink, selectors.SelectorKey]] = {}
         self.has_threads = False
         """Whether a thread has ever woken the loop, which it does through a socket of the system."""
 
@@ -328,21 +332,21 @@ class _Selector(selectors.DefaultSelector):
         if len(ready) > 1:
             # Sort by registration: the order of arrival differs from run to run.
             registered = list(self.get_map())
-            ready.sort(key=lambda one: registered.index(one[0].fd))
+            ready.sort(key=lambda entry: registered.index(entry[0].fd))
         return ready
 
     def _ready(self, timeout: float | None) -> Any:
         """Wait, in wall-clock time, for events; do not wait if a connection in memory has one."""
-        found = []
+        ready = []
         for link, key in self._links.values():
             events = key.events & (selectors.EVENT_WRITE | link.has_news() * selectors.EVENT_READ)
             if events:
-                found.append((key, events))
-        if (found or timeout == 0) and not (self.has_threads or self.has_strangers()):
-            return found
-        return super().select(0 if found else timeout) + found
+                ready.append((key, events))
+        if (ready or timeout == 0) and not (self.has_threads or self.has_strangers()):
+            return ready
+        return super().select(0 if ready else timeout) + ready
 
-    def has_events(self, seconds: float = 0.0) -> bool:
+    def has_disturbances(self, seconds: float = 0.0) -> bool:
         """Return whether a connection or another thread has an event for the loop."""
         return bool(self._ready(seconds))
 
@@ -379,7 +383,7 @@ class OwnLoop(asyncio.SelectorEventLoop):
         if hooks is not None:
             return hooks.idle(self, timeout)
         # The time of a check waits for a thread that works for the loop.
-        return not self._in_threads and self._wait_in_check(self.selector.has_events, timeout)
+        return not self._in_threads and self._wait_in_check(self.selector.has_disturbances, timeout)
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
         future = super().run_in_executor(executor, func, *args)

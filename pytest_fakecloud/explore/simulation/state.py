@@ -21,8 +21,19 @@ from ...process.clocks import INFRASTRUCTURE, module_of
 from ..fakes import Fakes
 from ..footprint import ALL, CHECKS_PROMISE, Touch, touches_of_delivery
 from ..promises import Promises
-from ..run import Choices, Due, History, Line, Operation, Place, Plan, Point, Program, Run
-from ..schedule import SWITCHES, Event, Kind, Schedule
+from ..schedule import SWITCHES, Disturbance, Kind, Schedule
+from ..trial import (
+    Choices,
+    DueDelivery,
+    History,
+    Line,
+    Operation,
+    Place,
+    Point,
+    Program,
+    Trial,
+    TrialPlan,
+)
 from .strands import Crash, Sources, Strand, carried_strand, pause
 from .turns import Threads, Turns, is_of_a_strand, wakings
 
@@ -75,7 +86,7 @@ class Outsiders:
         for _ in range(_CHECKS):
             before = {thread: wakings(thread.ident or 0) for thread in self._resting}
             pause()
-            busy = [one for one, count in before.items() if not self._rests(one, count)]
+            busy = [thread for thread, count in before.items() if not self._rests(thread, count)]
             if not busy or is_over():
                 return
         for thread in busy:
@@ -104,12 +115,12 @@ def _description(thread: threading.Thread) -> str:
 def _is_of_infrastructure(thread: threading.Thread) -> bool:
     """Return whether a test runner or the like runs a thread, which makes no calls for the code."""
     frame = sys._current_frames().get(thread.ident or 0)
-    return any(module_of(one).partition(".")[0] in INFRASTRUCTURE for one in stack_of(frame))
+    return any(module_of(caller).partition(".")[0] in INFRASTRUCTURE for caller in stack_of(frame))
 
 
 def _stack(thread: threading.Thread) -> tuple[CodeType, ...]:
     frame = sys._current_frames().get(thread.ident or 0)
-    return tuple(one.f_code for one in stack_of(frame))
+    return tuple(caller.f_code for caller in stack_of(frame))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +142,10 @@ class Subject:
     outsiders: Outsiders = field(default_factory=Outsiders)
 
 
-class RunState:
+class TrialState:
     """The strands of one run, and the record of it for its story, the search and the promise."""
 
-    def __init__(self, subject: Subject, plan: Plan) -> None:
+    def __init__(self, subject: Subject, plan: TrialPlan) -> None:
         self.fakes = subject.fakes
         self.plan = plan
         self.schedule = plan.schedule
@@ -143,7 +154,7 @@ class RunState:
         self.has_steps = plan.stacks or (plan.strategy is not None and plan.strategy.records)
         self.aside_depth = 0
         """Number of blocks of ``aside()`` that are in progress."""
-        self.run = Run(plan.schedule, start_us=subject.fakes.now_us())
+        self.trial = Trial(plan.schedule, start_us=subject.fakes.now_us())
         self.history = History(subject.fakes.cloud, str(plan.schedule))
         self._positions = itertools.count()
         self.owners: dict[int, Strand] = {}
@@ -158,19 +169,23 @@ class RunState:
         """The index of the step that created a strand or began a delivery, by its name."""
         self.all_paused_until_us = 0
         """The end of a pause of all strands; until then, no delivery begins."""
-        self.switches: dict[tuple[str, int], list[Event]] = {}
+        self.switches: dict[tuple[str, int], list[Disturbance]] = {}
         """The events that have not run another strand first yet, by strand and point."""
-        for event in plan.schedule:
-            if event.kind in SWITCHES:
-                self.switches.setdefault((event.strand, event.point), []).append(event)
+        for disturbance in plan.schedule:
+            if disturbance.kind in SWITCHES:
+                self.switches.setdefault((disturbance.strand, disturbance.point), []).append(
+                    disturbance
+                )
         self.outside_ports: set[int] = set()
         """Local ports that threads use which began before the exploration."""
         self.left_ports: set[int] = set()
         """Local ports that threads use which work for a strand of an earlier run."""
-        self._names = {one.name for one in subject.programs}
+        self._names = {program.name for program in subject.programs}
         self._parkings = itertools.count(1)
-        for one in subject.programs:
-            self.add(Strand(one.name, "worker" if one.is_worker else "client", one.function))
+        for program in subject.programs:
+            self.add(
+                Strand(program.name, "worker" if program.is_worker else "client", program.function)
+            )
 
     def add(self, strand: Strand) -> Strand:
         self.strands.append(strand)
@@ -178,9 +193,13 @@ class RunState:
 
     def new_name(self, name: str) -> str:
         numbered = (f"{name}{number}" for number in itertools.count(2))
-        found = next(each for each in itertools.chain([name], numbered) if each not in self._names)
-        self._names.add(found)
-        return found
+        free_name = next(
+            candidate
+            for candidate in itertools.chain([name], numbered)
+            if candidate not in self._names
+        )
+        self._names.add(free_name)
+        return free_name
 
     def park(self, strand: Strand, place: Place) -> None:
         strand.state, strand.place = "parked", place
@@ -198,16 +217,16 @@ class RunState:
         return host if task is None else self.task_strand(host, task)
 
     def task_strand(self, host: Strand, task: asyncio.Task[Any]) -> Strand:
-        found = self.tasks.get(task)
-        if found is None:
+        strand = self.tasks.get(task)
+        if strand is None:
             name = str(getattr(task.get_coro(), "__name__", ""))
             name = name if name.isidentifier() else "task"
             name = self.new_name(f"{host.root.title}:{name}")
-            found = self.add(Strand(name, "task", parent=host))
-            found.state = "running"
-            self.tasks[task] = found
-            self.run.strands.add(name)
-        return found
+            strand = self.add(Strand(name, "task", parent=host))
+            strand.state = "running"
+            self.tasks[task] = strand
+            self.trial.strands.add(name)
+        return strand
 
     def check_alive(self, strand: Strand) -> None:
         if self.turns.has_ended or strand.root.crashed:
@@ -245,7 +264,7 @@ class RunState:
         thread = threading.current_thread()
         if self.outsiders.notes(thread):
             note = f"not explored: {_description(thread)}, which began before explore()"
-            self.run.notes[note] = None
+            self.trial.notes[note] = None
             self.outside_ports.add(port)
             return True
         if is_of_a_strand(thread):
@@ -268,7 +287,7 @@ class RunState:
 
     def check_promises(self) -> None:
         """Check the promises that must hold after every step; store the error of a broken one."""
-        if not self.subject.promises.at_step or self.run.broken is not None:
+        if not self.subject.promises.at_step or self.trial.broken is not None:
             return
         with self.aside():
             for promise in self.subject.promises.at_step:
@@ -277,25 +296,25 @@ class RunState:
                 except BaseException as error:
                     is_error = isinstance(error, Exception) and ends_the_test(error) is None
                     # Without an event, an error of the promise is a mistake of the test.
-                    if isinstance(error, AssertionError) or (is_error and self.run.fired):
-                        self.run.broken = cast("Exception", error)
+                    if isinstance(error, AssertionError) or (is_error and self.trial.fired):
+                        self.trial.broken = cast("Exception", error)
                         self.add_line("the promise", "breaks here").breaks = True
                         return
-                    add_schedule(error, "during", Schedule(self.run.fired))
+                    add_schedule(error, "during", Schedule(self.trial.fired))
                     # End the run here, because the explored code could catch the exception.
                     self.turns.fail(error)
 
     # -- the record of the run
 
     def touch(self, touches: Iterable[Touch]) -> None:
-        if self.run.steps and not self.aside_depth:
-            footprint = self.run.steps[-1].footprint
+        if self.trial.steps and not self.aside_depth:
+            footprint = self.trial.steps[-1].footprint
             for touch in touches:
                 footprint.add(touch)
                 if touch.writes and self.subject.promises.at_step:
                     footprint.add(CHECKS_PROMISE)
 
-    def touch_message(self, due: Due) -> None:
+    def touch_message(self, due: DueDelivery) -> None:
         self.touch(touches_of_delivery(due.queue.name, due.first_name, due.message))
 
     def begin(
@@ -316,25 +335,32 @@ class RunState:
         self.touch([Touch("", "lock", name, True)])
 
     def add_point(self, strand: str, number: int, choices: Choices) -> None:
-        self.run.points.append(Point(strand, number, _allowed(choices, self.subject.kinds)))
+        self.trial.points.append(Point(strand, number, _allowed(choices, self.subject.kinds)))
 
     def add_line(
-        self, strand: str, words: str = "", call: Call | None = None, *, event: bool = False
+        self,
+        strand: str,
+        words: str = "",
+        call: Call | None = None,
+        *,
+        is_disturbance: bool = False,
     ) -> Line:
-        step = self.run.steps[-1] if self.run.steps else None
-        line = Line(self.fakes.now_us(), strand, words, call, event=event, step=step)
-        self.run.lines.append(line)
+        step = self.trial.steps[-1] if self.trial.steps else None
+        line = Line(
+            self.fakes.now_us(), strand, words, call, is_disturbance=is_disturbance, step=step
+        )
+        self.trial.lines.append(line)
         return line
 
     def postpone(self, line: Line) -> None:
         """Move the line of a call that has waited to the time of its answer."""
-        at, now_us = self.run.lines.index(line), self.fakes.now_us()
-        if self.run.lines[-1] is line and line.at_us == now_us:
+        at, now_us = self.trial.lines.index(line), self.fakes.now_us()
+        if self.trial.lines[-1] is line and line.at_us == now_us:
             return
         waits = Line(line.at_us, line.strand, "waits in a call", step=line.step)
-        self.run.lines[at] = waits
+        self.trial.lines[at] = waits
         line.at_us = now_us
-        self.run.lines.append(line)
+        self.trial.lines.append(line)
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
@@ -357,10 +383,10 @@ def _allowed(choices: Choices, kinds: frozenset[Kind]) -> Choices:
 class Part:
     """A part of a simulation, with the state that all parts share."""
 
-    def __init__(self, state: RunState) -> None:
+    def __init__(self, state: TrialState) -> None:
         self._state = state
         self._fakes = state.fakes
-        self._run = state.run
+        self._trial = state.trial
         self._turns = state.turns
         self._connections = state.fakes.connections
 

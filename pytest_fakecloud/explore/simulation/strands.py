@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ...core.libraries import is_library
 from ...core.recorder import stack_of
-from ..run import Due, Line, Operation, Place
+from ..trial import DueDelivery, Line, Operation, Place
 
 if TYPE_CHECKING:
-    from .connections import Link
+    from .connections import MemoryLink
 
 Role = Literal["client", "worker", "delivery", "task", "thread"]
 State = Literal["new", "running", "parked", "waiting", "ended"]
@@ -114,7 +114,7 @@ class LoopState:
 class TaskTurn:
     """The turn of a task at its next or its current call."""
 
-    link: Link | None = None
+    link: MemoryLink | None = None
     """The connection whose request a thread aside delays until the task's turn."""
     future: asyncio.Future[None] | None = None
     """The future that ends when an awaiting task has its turn."""
@@ -136,7 +136,7 @@ class Strand:
     role: Role
     body: Callable[[], object] = lambda: None
     """The code, unless a thread or an event loop of the code runs it."""
-    due: Due | None = None
+    due: DueDelivery | None = None
     parent: Strand | None = None
     """The strand that started this thread, or whose event loop runs this task."""
     name: str = field(init=False)
@@ -242,14 +242,14 @@ carried_strand: ContextVar[Strand | None] = ContextVar("carried_strand", default
 
 def source_of(frame: FrameType | None) -> Source:
     """Return the application's lines of a stack, innermost first."""
-    found = application_frame(frame)
+    caller = application_frame(frame)
     lines: list[str] = []
-    if found is None:
+    if caller is None:
         return ()
-    name = found.f_code.co_filename
-    while found is not None and found.f_code.co_filename == name and len(lines) < _DEPTH:
-        lines.append(f"{Path(name).name}:{found.f_lineno}")
-        found = application_frame(found.f_back)
+    name = caller.f_code.co_filename
+    while caller is not None and caller.f_code.co_filename == name and len(lines) < _DEPTH:
+        lines.append(f"{Path(name).name}:{caller.f_lineno}")
+        caller = application_frame(caller.f_back)
     return tuple(lines)
 
 
@@ -288,15 +288,17 @@ def innermost(frame: FrameType | None) -> str:
 
 def distinct_places(sources: Sequence[Source]) -> list[str]:
     """Return one line for each source; a shared helper's line is replaced by those of its callers."""
-    left = list(sources)
+    shortened = list(sources)
     for _ in range(_DEPTH - 1):
         callers: dict[str, set[str]] = {}
-        for source in left:
+        for source in shortened:
             if source:
                 callers.setdefault(source[0], set()).update(source[1:2])
         shared = {line for line, calling in callers.items() if len(calling) > 1}
-        left = [source[1:] if source and source[0] in shared else source for source in left]
-    return [source[0] if source else "" for source in left]
+        shortened = [
+            source[1:] if source and source[0] in shared else source for source in shortened
+        ]
+    return [source[0] if source else "" for source in shortened]
 
 
 def without_library_frames(error: Exception) -> Exception:
@@ -309,4 +311,6 @@ def without_library_frames(error: Exception) -> Exception:
 
 def application_frame(frame: FrameType | None) -> FrameType | None:
     """Return the innermost application frame of a stack, or None."""
-    return next((one for one in stack_of(frame) if not is_library(one.f_code.co_filename)), None)
+    return next(
+        (caller for caller in stack_of(frame) if not is_library(caller.f_code.co_filename)), None
+    )

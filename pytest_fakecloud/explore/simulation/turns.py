@@ -109,7 +109,7 @@ class Turns:
             strand.gate.release()
         while self._live and monotonic() < deadline:
             self._finished.acquire(timeout=0.002)
-            if self._live and all(one.is_stepped_over for one in self.by_thread.values()):
+            if self._live and all(strand.is_stepped_over for strand in self.by_thread.values()):
                 break
 
     def _live_strands(self) -> list[Strand]:
@@ -403,7 +403,7 @@ class Threads:
         """Do not wait for the end of a thread, neither here nor when the process ends."""
         thread.name = f"abandoned {thread.name}"
         with self._lock:
-            self._all = [each for each in self._all if each is not thread]
+            self._all = [other for other in self._all if other is not thread]
         cast("Any", _threads_queues).pop(thread, None)
 
     def _rest(self, thread: _PoolThread) -> None:
@@ -502,21 +502,21 @@ def wakings(thread: int) -> int | None:
         status = _task_file(thread, "status").read_text()
     except OSError:
         return 0  # Only Linux provides this number.
-    found = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
-    if not found.get("State", "S").strip().startswith("S"):
+    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    if not fields.get("State", "S").strip().startswith("S"):
         return None
-    return int(found.get("voluntary_ctxt_switches", 0))
+    return int(fields.get("voluntary_ctxt_switches", 0))
 
 
 def describe_places(strands: Sequence[Strand]) -> str:
     """Return the names of strands, each with its current line of the application if it has one."""
-    found: list[str] = []
+    places: list[str] = []
     for strand in strands:
         lines: list[str] = []
         with report_failure("its line could not be found", lines.append):
             lines += source_of(sys._current_frames().get(strand.host.thread))
-        found.append(f"{strand.title} ({lines[0]})" if lines else strand.title)
-    return ", ".join(found)
+        places.append(f"{strand.title} ({lines[0]})" if lines else strand.title)
+    return ", ".join(places)
 
 
 def describe_stuck(strands: Sequence[Strand], waiting: Sequence[Strand]) -> str:
@@ -531,7 +531,9 @@ def describe_stuck(strands: Sequence[Strand], waiting: Sequence[Strand]) -> str:
             if strand.state != "ended"
             for lock in _held(frames.get(strand.host.thread))
         }
-        parts += [_describe_wait(one, frames.get(one.host.thread), held) for one in waiting]
+        parts += [
+            _describe_wait(strand, frames.get(strand.host.thread), held) for strand in waiting
+        ]
     return f"{'deadlock' if len(waiting) > 1 else 'stuck'}: {'; '.join(parts)}"
 
 
@@ -587,6 +589,6 @@ def _held_in(frame: FrameType) -> Iterator[Any]:
         first, last = node.body[0].lineno, node.end_lineno or 0
         if first <= frame.f_lineno <= last and node.lineno >= frame.f_code.co_firstlineno:
             for item in node.items:
-                found = _value(frame, item.context_expr)
-                if found is not None:
-                    yield found
+                value = _value(frame, item.context_expr)
+                if value is not None:
+                    yield value

@@ -475,7 +475,7 @@ def wait_report(
     """Return lines about both URLs and the messages; if some are ``missing``, also what is pending."""
     lines: list[str] = []
     received = inbox.results()
-    if received and not query.given.keys() - {"callback"}:
+    if received and not query.conditions.keys() - {"callback"}:
         lines.append("  payload of the last callback:")
         text = json.dumps(received[-1].payload, indent=2, ensure_ascii=False)
         lines += [f"    {line}" for line in text.splitlines()]
@@ -490,7 +490,9 @@ def wait_report(
 
 def _message_lines(capture: CallbackCapture, inbox: Inbox, query: Query) -> list[str]:
     url = capture.url + inbox.path
-    conditions = {field: query.given[name] for name, field in _OF_SOURCE if name in query.given}
+    conditions = {
+        field: query.conditions[name] for name, field in _OF_SOURCE if name in query.conditions
+    }
     source = Query(conditions, MESSAGES, "message")
 
     def likeness(message: PublishedMessage) -> tuple[bool, float, bool]:

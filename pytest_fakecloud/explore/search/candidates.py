@@ -14,10 +14,10 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..footprint import READS_CLOCK, Footprint
-from ..run import Place, Run
-from ..schedule import DELAYS, DUE, EDGE, SLOW, SWITCHES, TRIED, WINDOWS, Event, Schedule
+from ..schedule import DELAYS, DUE, EDGE, SLOW, SWITCHES, TRIED, WINDOWS, Disturbance, Schedule
+from ..trial import Place, Trial
 from .dpor import decided_places
-from .player import MOST_EVENTS, Player
+from .player import MOST_DISTURBANCES, Player
 
 MOST_LISTED = 100_000
 """Maximum number of pairs to list and shuffle; above it, pairs are sampled at random."""
@@ -37,56 +37,66 @@ class Singles:
     are equal in this respect are in random order, and otherwise in the order of the run.
     """
 
-    def __init__(self, run: Run, chance: random.Random | None = None) -> None:
-        self._points = {(point.strand, point.number) for point in run.points}
+    def __init__(self, trial: Trial, chance: random.Random | None = None) -> None:
+        self._points = {(point.strand, point.number) for point in trial.points}
         self._touched: dict[tuple[str, int], Footprint] = {}
         self._strands: dict[str, Footprint] = {}
-        for step in run.steps:
+        for step in trial.steps:
             if step.place == "switch":
                 self._touched.setdefault((step.strand, step.point), step.footprint)
             whole = self._strands.setdefault(step.strand, Footprint())
             whole.touches.update(step.footprint.touches)
             whole.is_everything = whole.is_everything or step.footprint.is_everything
-        self._reads_clock = any(READS_CLOCK in step.footprint.touches for step in run.steps)
+        self._reads_clock = any(READS_CLOCK in step.footprint.touches for step in trial.steps)
         """Whether the code, or a call that it makes, reads the time."""
-        events = list(dict.fromkeys(event for point in run.points for event in point.events()))
+        disturbances = list(
+            dict.fromkeys(
+                disturbance for point in trial.points for disturbance in point.disturbances()
+            )
+        )
         if chance is not None:
-            chance.shuffle(events)
-        visits = _visits(run)
-        events.sort(key=lambda event: visits.get((event.strand, event.point), 0))
-        self.first = _in_turn(event for event in events if not self._is_like_another(event))
-        self.others = _in_turn(event for event in events if self._is_like_another(event))
+            chance.shuffle(disturbances)
+        visits = _visits(trial)
+        disturbances.sort(
+            key=lambda disturbance: visits.get((disturbance.strand, disturbance.point), 0)
+        )
+        self.first = _in_turn(
+            disturbance for disturbance in disturbances if not self._is_like_another(disturbance)
+        )
+        self.others = _in_turn(
+            disturbance for disturbance in disturbances if self._is_like_another(disturbance)
+        )
 
-    def _is_like_another(self, event: Event) -> bool:
+    def _is_like_another(self, disturbance: Disturbance) -> bool:
         """Return whether an event probably has the same effect as another one."""
-        kind, here = event.kind, self._touched.get((event.strand, event.point))
-        before = self._touched.get((event.strand, event.point - 1))
-        if kind in ("jump", "past", "nearly") and event.detail.isdigit():
+        kind, here = disturbance.kind, self._touched.get((disturbance.strand, disturbance.point))
+        before = self._touched.get((disturbance.strand, disturbance.point - 1))
+        if kind in ("jump", "past", "nearly") and disturbance.detail.isdigit():
             return True  # The next known time is the likeliest to matter.
-        if kind == "tick" or event.detail == EDGE:
+        if kind == "tick" or disturbance.detail == EDGE:
             return not self._reads_clock
         if kind in ("lose_response", "duplicate"):  # like a lost request, or a single one
             return here is not None and not _writes(here)
         if kind == "crash":  # like a crash at the call before
             return before is not None and not _writes(before)
         if kind == "late":  # like a switch at the next call
-            return (event.strand, event.point + 1) in self._points
+            return (disturbance.strand, disturbance.point + 1) in self._points
         if kind == "switch":  # like a switch at the call before
-            other = self._strands.get(event.detail, Footprint())
+            other = self._strands.get(disturbance.detail, Footprint())
             return before is not None and not before.depends_on(other)
         return False
 
 
-def _visits(run: Run) -> dict[tuple[str, int], int]:
+def _visits(trial: Trial) -> dict[tuple[str, int], int]:
     """Return, for each call, how many earlier calls the same line of the application made."""
     visits: dict[tuple[str, int], int] = {}
-    made: dict[object, int] = {}
-    for line in run.lines:
+    counts: dict[object, int] = {}
+    for line in trial.lines:
         if (call := line.call) is not None and (step := line.step) is not None:
             command = tuple(call.facts.get("command") or ())
             where = line.lines, call.service, call.route, command
-            visits[step.strand, step.point] = made.get(where, 0)
-            made[where] = made.get(where, 0) + 1
+            visits[step.strand, step.point] = counts.get(where, 0)
+            counts[where] = counts.get(where, 0) + 1
     return visits
 
 
@@ -94,14 +104,18 @@ def _writes(footprint: Footprint) -> bool:
     return footprint.is_everything or any(t.writes and t.fake for t in footprint.touches)
 
 
-def _in_turn(events: Iterable[Event]) -> list[Schedule]:
+def _in_turn(disturbances: Iterable[Disturbance]) -> list[Schedule]:
     """Return a schedule for each event, so that kinds of events take turns."""
-    by_kind: dict[tuple[int, str], list[Event]] = {}
-    for event in events:
-        detail = "" if event.kind in SWITCHES else event.detail
-        by_kind.setdefault((TRIED.index(event.kind), detail), []).append(event)
+    by_kind: dict[tuple[int, str], list[Disturbance]] = {}
+    for disturbance in disturbances:
+        detail = "" if disturbance.kind in SWITCHES else disturbance.detail
+        by_kind.setdefault((TRIED.index(disturbance.kind), detail), []).append(disturbance)
     rounds = itertools.zip_longest(*(by_kind[kind] for kind in sorted(by_kind)))
-    return [Schedule([event]) for event in itertools.chain(*rounds) if event is not None]
+    return [
+        Schedule([disturbance])
+        for disturbance in itertools.chain(*rounds)
+        if disturbance is not None
+    ]
 
 
 class Pairs:
@@ -110,22 +124,23 @@ class Pairs:
     A hundred calls have a million such schedules, so each is created only when it is requested.
     """
 
-    def __init__(self, runs: Iterable[Run]) -> None:
-        self._later: list[tuple[Run, int, list[Event]]] = []
+    def __init__(self, trials: Iterable[Trial]) -> None:
+        self._later: list[tuple[Trial, int, list[Disturbance]]] = []
         self._ends: list[int] = []
         total = 0
-        for run in runs:
-            after = run.last_event
+        for trial in trials:
+            after = trial.last_disturbance
             if after is None:
                 continue
-            begins = _point_of(run, after)
+            begins = _point_of(trial, after)
             here = [
-                event
-                for event in run.points[begins].events()
-                if event.order > after.order and not (event.ends_call and after.ends_call)
+                disturbance
+                for disturbance in trial.points[begins].disturbances()
+                if disturbance.order > after.order
+                and not (disturbance.ends_call and after.ends_call)
             ]
-            total += len(here) + sum(len(point.choices) for point in run.points[begins + 1 :])
-            self._later.append((run, begins, here))
+            total += len(here) + sum(len(point.choices) for point in trial.points[begins + 1 :])
+            self._later.append((trial, begins, here))
             self._ends.append(total)
 
     def __len__(self) -> int:
@@ -133,15 +148,17 @@ class Pairs:
 
     def __getitem__(self, index: int) -> Schedule:
         which = bisect_right(self._ends, index)
-        run, begins, here = self._later[which]
-        left = index - (self._ends[which - 1] if which else 0)
-        if left < len(here):
-            return run.schedule + here[left]
-        left -= len(here)
-        for point in run.points[begins + 1 :]:
-            if left < len(point.choices):
-                return run.schedule + Event(point.strand, point.number, *point.choices[left])
-            left -= len(point.choices)
+        trial, begins, here = self._later[which]
+        offset = index - (self._ends[which - 1] if which else 0)
+        if offset < len(here):
+            return trial.schedule + here[offset]
+        offset -= len(here)
+        for point in trial.points[begins + 1 :]:
+            if offset < len(point.choices):
+                return trial.schedule + Disturbance(
+                    point.strand, point.number, *point.choices[offset]
+                )
+            offset -= len(point.choices)
         raise IndexError(index)
 
     def in_any_order(self, chance: random.Random) -> Iterator[Schedule]:
@@ -158,40 +175,47 @@ class Pairs:
                 yield self[index]
 
 
-def delayed_again(run: Run) -> list[Schedule]:
+def delayed_again(trial: Trial) -> list[Schedule]:
     """Return schedules that also delay a strand that woke up while a run's event delayed another.
 
     A strand that was delayed until something is due also runs in the middle of what the others do
     then. After a slow answer, the next calls of the same strand are delayed as well, because the
     strand may have counted a lease from the answer.
     """
-    event = run.last_event
-    if event is None or event.kind not in DELAYS:
+    disturbance = trial.last_disturbance
+    if disturbance is None or disturbance.kind not in DELAYS:
         return []
-    after = run.points[_point_of(run, event) + 1 :]
-    if event.detail == DUE:
-        later = [each for point in after for each in point.events()]
-        return [run.schedule + each for each in later if each.detail == event.strand]
-    others = [point for point in after if point.strand != event.strand]
-    events = [each for point in others for each in point.events()] if run.overlaps else []
-    if event.kind == "slow":
-        own = [point for point in after if point.strand == event.strand]
-        events += [each for point in own[:_NEXT] for each in point.events() if each.kind == "delay"]
-    return [run.schedule + each for each in events if each.kind in DELAYS]
+    after = trial.points[_point_of(trial, disturbance) + 1 :]
+    if disturbance.detail == DUE:
+        later = [other for point in after for other in point.disturbances()]
+        return [trial.schedule + other for other in later if other.detail == disturbance.strand]
+    others = [point for point in after if point.strand != disturbance.strand]
+    disturbances = (
+        [other for point in others for other in point.disturbances()] if trial.overlaps else []
+    )
+    if disturbance.kind == "slow":
+        own = [point for point in after if point.strand == disturbance.strand]
+        disturbances += [
+            other
+            for point in own[:_NEXT]
+            for other in point.disturbances()
+            if other.kind == "delay"
+        ]
+    return [trial.schedule + other for other in disturbances if other.kind in DELAYS]
 
 
-def paused_again(run: Run) -> list[Schedule]:
+def paused_again(trial: Trial) -> list[Schedule]:
     """Return schedules that pause until a time that the event of a run makes interesting."""
-    event = run.last_event
-    if event is None or not (event.detail == EDGE or event.kind in _LASTING):
+    disturbance = trial.last_disturbance
+    if disturbance is None or not (disturbance.detail == EDGE or disturbance.kind in _LASTING):
         return []
-    after = run.points[_point_of(run, event) + 1 :]
-    later = [each for point in after for each in point.events()]
-    if event.detail == EDGE:
+    after = trial.points[_point_of(trial, disturbance) + 1 :]
+    later = [other for point in after for other in point.disturbances()]
+    if disturbance.detail == EDGE:
         # Code that truncates times to seconds fails only just before the end of a window.
-        return [run.schedule + each for each in later if each.detail in WINDOWS]
+        return [trial.schedule + other for other in later if other.detail in WINDOWS]
     # A disturbance that ends in between affects only some of the calls.
-    return [run.schedule + each for each in later if each.kind == "jump" and not each.detail]
+    return [trial.schedule + other for other in later if other.kind == "jump" and not other.detail]
 
 
 def likelihood(pair: Schedule) -> int:
@@ -202,11 +226,11 @@ def likelihood(pair: Schedule) -> int:
     return -(second.kind == "slow") - is_long
 
 
-def _point_of(run: Run, event: Event) -> int:
+def _point_of(trial: Trial, disturbance: Disturbance) -> int:
     """Return the index of an event's point; 0 for a point of the run that was not recorded."""
-    place = event.strand, event.point
-    found = (at for at, p in enumerate(run.points) if (p.strand, p.number) == place)
-    return next(found, 0)
+    place = disturbance.strand, disturbance.point
+    indexes = (at for at, p in enumerate(trial.points) if (p.strand, p.number) == place)
+    return next(indexes, 0)
 
 
 DEPTHS = (2, 3, 4)
@@ -234,7 +258,7 @@ class Priorities:
         self.priorities: dict[str, float] = {}
         """The priority of each strand that could run so far."""
 
-    def pick(self, run: Run, options: Sequence[str], place: Place) -> str:
+    def pick(self, trial: Trial, options: Sequence[str], place: Place) -> str:
         for name in options:
             if name not in self.priorities:
                 # Every changed priority is lower than every initial one.
@@ -247,58 +271,62 @@ class Priorities:
         return chosen
 
 
-class RandomRuns:
+class RandomTrials:
     """Runs random schedules and random priorities, in turn."""
 
-    def __init__(self, player: Player, runs: Iterable[Run], chance: random.Random) -> None:
+    def __init__(self, player: Player, trials: Iterable[Trial], chance: random.Random) -> None:
         self._player = player
         self._chance = chance
-        points = {point for run in runs for point in run.points}
-        self._events = sorted({event for point in points for event in point.events()})
+        points = {point for trial in trials for point in trial.points}
+        self._disturbances = sorted(
+            {disturbance for point in points for disturbance in point.disturbances()}
+        )
 
-    def runs(self) -> Iterator[Run]:
+    def trials(self) -> Iterator[Trial]:
         """Run schedules of all sources in turn, until one source has tried nearly all of its own."""
-        if not self._events and not self._player.varies_numbers:
+        if not self._disturbances and not self._player.varies_numbers:
             return
-        switches = {event.kind for event in self._events} & SWITCHES
-        others = [event for event in self._events if event.kind not in SWITCHES]
-        sources: list[Iterator[Run | None]] = []
+        switches = {disturbance.kind for disturbance in self._disturbances} & SWITCHES
+        others = [
+            disturbance for disturbance in self._disturbances if disturbance.kind not in SWITCHES
+        ]
+        sources: list[Iterator[Trial | None]] = []
         if switches & self._player.subject.kinds:
             sources.append(self._with_priorities(others))
         if others or not sources:
             sources.append(self._of_schedules())
         for source in itertools.cycle(sources):
             try:
-                run = next(source)
+                trial = next(source)
             except StopIteration:
                 return
-            if run is not None:
-                yield run
+            if trial is not None:
+                yield trial
 
-    def _with_priorities(self, others: Sequence[Event]) -> Iterator[Run]:
+    def _with_priorities(self, others: Sequence[Disturbance]) -> Iterator[Trial]:
         """Run strands by random priorities; in every other run, one of ``others`` happens, too."""
         tally, kinds = self._player.tally, self._player.subject.kinds
         for number, depth in enumerate(itertools.cycle(DEPTHS)):
             is_odd = bool(number % 2)
             late = "late" in kinds and is_odd
-            has_event = bool(others) and (tally.is_exhaustive or not is_odd)
+            has_disturbance = bool(others) and (tally.is_exhaustive or not is_odd)
             strategy = Priorities(
-                self._chance, depth, tally.priority_runs.most_decisions, late=late
+                self._chance, depth, tally.priority_trials.most_decisions, late=late
             )
-            schedule = Schedule(self._chance.sample(others, 1) if has_event else ())
+            schedule = Schedule(self._chance.sample(others, 1) if has_disturbance else ())
             schedule = self._player.varied(schedule)
             tally.drawn += 1
-            run = self._player.play(schedule, strategy=strategy)
-            is_counted = not has_event and (late or "late" not in kinds)
-            tally.priority_runs.add(strategy, is_counted=is_counted)
-            yield run
+            trial = self._player.play(schedule, strategy=strategy)
+            is_counted = not has_disturbance and (late or "late" not in kinds)
+            tally.priority_trials.add(strategy, is_counted=is_counted)
+            yield trial
 
-    def _of_schedules(self) -> Iterator[Run | None]:
+    def _of_schedules(self) -> Iterator[Trial | None]:
         """Run random schedules; yield None instead of a run if a schedule was already tried."""
         repeated = 0
         while repeated < MOST_REPEATED:
             schedule = self._player.varied(self._schedule())
-            if schedule in self._player.known:
+            if schedule in self._player.outcomes:
                 repeated += 1
                 yield None
                 continue
@@ -307,8 +335,10 @@ class RandomRuns:
             yield self._player.play(schedule)
 
     def _schedule(self) -> Schedule:
-        chance, events = self._chance, self._events
+        chance, disturbances = self._chance, self._disturbances
         # With other random numbers, one event may break a promise that it did not break before.
         least = 1 if self._player.varies_numbers else 2
-        count = chance.randint(min(least, len(events)), min(MOST_EVENTS, len(events)))
-        return Schedule(sorted(chance.sample(events, count)))
+        count = chance.randint(
+            min(least, len(disturbances)), min(MOST_DISTURBANCES, len(disturbances))
+        )
+        return Schedule(sorted(chance.sample(disturbances, count)))

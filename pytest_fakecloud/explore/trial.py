@@ -1,4 +1,4 @@
-"""The data of one run: programs, points, steps, story, history and result."""
+"""The data of one trial: its programs, points, steps, story, history and result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..queue.fake import Queue
 from ..queue.model import Message
 from .anomalies import Access, Anomaly
 from .footprint import Footprint, Touch
-from .schedule import Event, Kind, Schedule
+from .schedule import Disturbance, Kind, Schedule
 
 Choices: TypeAlias = tuple[tuple[Kind, str], ...]
 """The events that are possible at a point, each as its kind and its detail."""
@@ -39,11 +39,11 @@ class Strategy(Protocol):
     records: bool
     moves_time: bool
 
-    def pick(self, run: Run, options: Sequence[str], place: Place) -> str: ...
+    def pick(self, trial: Trial, options: Sequence[str], place: Place) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TrialPlan:
     """The schedule and the strategy of one run, and what the run records.
 
     ``stacks``: the application's lines that make each call; ``notes``: where events are possible.
@@ -57,7 +57,7 @@ class Plan:
     left_out: int = -1
 
 
-class Due:
+class DueDelivery:
     """A delivery that can begin now."""
 
     def __init__(self, queue: Queue, message: Message, timer: Timer, ordinal: int) -> None:
@@ -76,25 +76,28 @@ class Point(NamedTuple):
     number: int
     choices: Choices
 
-    def events(self) -> list[Event]:
-        return [Event(self.strand, self.number, kind, detail) for kind, detail in self.choices]
+    def disturbances(self) -> list[Disturbance]:
+        return [
+            Disturbance(self.strand, self.number, kind, detail) for kind, detail in self.choices
+        ]
 
 
 @dataclass(slots=True, eq=False)
 class Line:
     """One line of the story: a call, or a description of an event.
 
-    ``event`` marks events of the schedule, and ``breaks`` marks the step after which a promise no
-    longer held. ``lines`` are the application's lines that led to the call, innermost first, if
-    stacks were recorded; ``source`` is the line that the story shows. ``step`` is the step that the
-    line belongs to, if steps were recorded. ``point`` is the number of a call among those of its strand.
+    ``is_disturbance`` marks events of the schedule, and ``breaks`` marks the step after which a
+    promise no longer held. ``lines`` are the application's lines that led to the call, innermost
+    first, if stacks were recorded; ``source`` is the line that the story shows. ``step`` is the step
+    that the line belongs to, if steps were recorded. ``point`` is the number of a call among those of
+    its strand.
     """
 
     at_us: int
     strand: str
     words: str = ""
     call: Call | None = None
-    event: bool = False
+    is_disturbance: bool = False
     source: str = ""
     lines: tuple[str, ...] = ()
     step: Step | None = None
@@ -162,10 +165,10 @@ class Operation:
     error: BaseException | None = None
 
     def __repr__(self) -> str:
-        given = [repr(each) for each in self.args]
-        given += [f"{name}={value!r}" for name, value in self.kwargs.items()]
+        arguments = [repr(argument) for argument in self.args]
+        arguments += [f"{name}={value!r}" for name, value in self.kwargs.items()]
         answer = "?" if self.ended is None else repr(self.result)
-        return f"{self.client}: {self.name}({', '.join(given)}) -> {answer}"
+        return f"{self.client}: {self.name}({', '.join(arguments)}) -> {answer}"
 
 
 @dataclass
@@ -191,14 +194,14 @@ class History:
 class Redundant(Exception):
     """Raised by a strategy to end a run that would repeat a known order."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, trial: Trial) -> None:
         super().__init__()
-        self.run = run
+        self.trial = trial
 
 
 @dataclass
-class Run:
-    """The result of one schedule."""
+class Trial:
+    """One run of the explored code under a schedule, with its result."""
 
     schedule: Schedule
     broken: Exception | None = None
@@ -208,12 +211,12 @@ class Run:
     points: list[Point] = field(default_factory=list)
     silent_calls: list[Call] = field(default_factory=list)
     """Calls at which no event is tried, such as the commands that a transaction queues."""
-    fired: list[Event] = field(default_factory=list)
+    fired: list[Disturbance] = field(default_factory=list)
     """The applied events and decisions of a strategy; ``Schedule(fired)`` alone repeats the run."""
     lines: list[Line] = field(default_factory=list)
     accesses: list[Access] = field(default_factory=list)
     """The commands of key-value engines, also within scripts, and the calls of other services."""
-    left: dict[Touch, bool] = field(default_factory=dict)
+    remaining: dict[Touch, bool] = field(default_factory=dict)
     """Those of the accessed keys that exist at the end, and whether each lives forever."""
     pending: set[Touch] = field(default_factory=set)
     """The streams with entries at the end that a consumer has read and nobody has acknowledged."""
@@ -257,14 +260,14 @@ class Run:
     draws_numbers: bool = False
     """Whether the code drew random numbers."""
 
-    def without_details(self) -> Run:
+    def without_details(self) -> Trial:
         """Return the run without its story and its accesses, as a search keeps it."""
         return replace(
             self,
             lines=[],
             accesses=[],
             steps=[],
-            left={},
+            remaining={},
             pending=set(),
             silent_calls=[],
             errors={},
@@ -276,6 +279,9 @@ class Run:
         return [line for line in self.lines if line.call is not None]
 
     @property
-    def last_event(self) -> Event | None:
+    def last_disturbance(self) -> Disturbance | None:
         """The last event that happened at a point of the run."""
-        return next((event for event in reversed(self.fired) if event.kind != "numbers"), None)
+        return next(
+            (disturbance for disturbance in reversed(self.fired) if disturbance.kind != "numbers"),
+            None,
+        )
