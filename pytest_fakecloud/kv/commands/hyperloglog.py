@@ -408,6 +408,12 @@ def pfmerge(session: Session, args: Args) -> Reply:
     return OK
 
 
+def _convert(session: Session, key: bytes, value: bytes) -> None:
+    """Make a value dense, which clients that watch the key do not notice."""
+    session.db.put_in_place(key, bytearray(to_dense(value)))
+    session.db.touch_unwatched(key)
+
+
 @command("PFDEBUG")
 def pfdebug(session: Session, args: Args) -> Reply:
     """Inspect a HyperLogLog's representation with GETREG, DECODE, ENCODING, or TODENSE."""
@@ -417,7 +423,7 @@ def pfdebug(session: Session, args: Args) -> Reply:
         raise CommandError(errors.PFDEBUG_NO_KEY)
     if word == b"GETREG":
         # Like Redis, convert the value itself to the dense representation.
-        _keep(session, key, to_dense(value))
+        _convert(session, key, value)
         return list(registers(value))
     if word == b"DECODE":
         if is_dense(value):
@@ -428,7 +434,7 @@ def pfdebug(session: Session, args: Args) -> Reply:
     if word == b"TODENSE":
         if is_dense(value):
             return 0
-        _keep(session, key, to_dense(value))
+        _convert(session, key, value)
         return 1
     raise CommandError(errors.pfdebug_unknown(args[0]))
 
