@@ -108,7 +108,9 @@ def registers(value: bytes) -> bytearray:
     """Return all registers, one byte each; raise `CommandError` if there are not 16,384."""
     if value[4] == SPARSE:
         unpacked = bytearray()
-        for rank, length in map(_run, _opcodes(value)):
+        # A corrupted value can have any number of opcodes, so find only those that are needed.
+        opcodes = (found[0] for found in _OPCODE.finditer(value, HEADER_SIZE))
+        for rank, length in map(_run, opcodes):
             unpacked += bytes((rank,)) * length
             if len(unpacked) > REGISTERS:
                 break
