@@ -252,12 +252,14 @@ class Link(Connection):
         return bool(self.sock.is_hung_up)
 
     @contextlib.contextmanager
-    def watched(self, gone: Callable[[], None], *, reads: bool = False) -> Iterator[None]:
+    def watched(
+        self, gone: Callable[[], None], *, arrived: Callable[[], None] | None = None
+    ) -> Iterator[Callable[[], None]]:
         before, self._gone = self._gone, gone
         if self.sock.is_hung_up:
             gone()
         try:
-            yield
+            yield lambda: None
         finally:
             self._gone = before
 
