@@ -66,7 +66,7 @@ class Handler(Protocol):
         """Read and handle requests until either side closes the connection."""
 
     def receive(self, data: bytes) -> bool:
-        """Handle the requests that these bytes complete; return False to close the connection."""
+        """Fake the requests that these bytes complete; return False to close the connection."""
 
     def renew(self) -> bool:
         """Forget the state of a connection that is idle, because another test begins; return False if
@@ -117,18 +117,20 @@ class Connection:
             self.mount.hub.handler_returned.notify()
 
     @contextlib.contextmanager
-    def watched(self, gone: Callable[[], None], *, reads: bool = False) -> Iterator[None]:
-        """Call ``gone`` from the hub's thread if the client closes its side during the block. With
-        ``reads``, data that hides the end is read and appended to ``early``.
+    def watched(
+        self, gone: Callable[[], None], *, arrived: Callable[[], None] | None = None
+    ) -> Iterator[Callable[[], None]]:
+        """Call ``gone`` from the hub's thread if the client closes its side during the block.
+
+        Data hides the end. It is read and appended to ``early``. With ``arrived``, this function is
+        called instead, once until the caller has read the data and calls the context's value.
         """
-        watch = Watch(self, gone, reads)
-        if self.mount.hub.register(self.sock, weakref.ref(watch)):
-            try:
-                yield
-            finally:
-                watch.stop()
-        else:
-            yield
+        watch = Watch(self, gone, arrived)
+        watch.resume()
+        try:
+            yield watch.resume
+        finally:
+            watch.stop()
 
     def has_arrived(self) -> bool:
         """Return whether bytes or the end can be read without waiting; not for a TLS socket."""
@@ -234,42 +236,50 @@ class Connection:
 class Watch:
     """Detects that the peer of a connection has closed its side while no thread reads from it."""
 
-    def __init__(self, connection: Connection, gone: Callable[[], None], reads: bool) -> None:
+    def __init__(
+        self, connection: Connection, gone: Callable[[], None], arrived: Callable[[], None] | None
+    ) -> None:
         self._connection = connection
         self._gone = gone
-        self._reads = reads
+        self._arrived = arrived
         self._lock = threading.Lock()
-        self._over = False
+        self._over = True
+
+    def resume(self) -> None:
+        """Watch again after data has arrived, if the hub is running."""
+        connection = self._connection
+        with self._lock:
+            if self._over:
+                self._over = not connection.mount.hub.register(connection.sock, weakref.ref(self))
 
     def ready(self) -> None:
         with self._lock:
             if self._over:
                 return
             try:
-                peer_closed = self._read()
+                react = self._read()
             except OSError:
-                peer_closed = True
-            if peer_closed is None:
+                react = self._gone
+            if react is None:
                 return
             self._end()
-        if peer_closed:
-            self._gone()
+        react()
 
-    def _read(self) -> bool | None:
-        """Return True if the peer has closed its side, None to go on watching, False to stop."""
-        # A TLS connection cannot be inspected without reading it. Treat any data as the end: a
-        # client that sends data during a response is probably closing the connection.
+    def _read(self) -> Callable[[], None] | None:
+        """Return the function to call, which ends the watch, or None to go on watching."""
+        # A TLS connection cannot be inspected without reading it. During a response, treat any data
+        # as the end: a client that sends data then is probably closing the connection.
         if self._connection.mount.tls is not None:
-            return True
+            return self._arrived or self._gone
         if not has_arrived(self._connection.sock):
             return None  # Another thread has read the data.
-        if not self._reads:
-            # Unread data hides the end, so stop watching when there is some.
-            return not self._connection.sock.recv(1, socket.MSG_PEEK)
+        if self._arrived is not None:
+            has_data = self._connection.sock.recv(1, socket.MSG_PEEK)
+            return self._arrived if has_data else self._gone
         # Read the data, because the end of the connection would be hidden behind it.
         data = self._connection.sock.recv(65_536)
         self._connection.early += data
-        return None if data and len(self._connection.early) <= MOST_EARLY else True
+        return None if data and len(self._connection.early) <= MOST_EARLY else self._gone
 
     def stop(self) -> None:
         with self._lock:
@@ -427,7 +437,7 @@ class HTTPHandler:
         sock = self.sock
         chunked = message.version == "1.1"
         try:
-            with self.connection.watched(stream.on_close or (lambda: None), reads=True):
+            with self.connection.watched(stream.on_close or (lambda: None)):
                 sock.sendall(stream_head(message, stream))
                 if message.method == "HEAD":
                     return chunked

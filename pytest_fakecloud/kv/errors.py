@@ -275,7 +275,7 @@ TRIM_TWO_STRATEGIES = (
 TRIM_MAXLEN_NEGATIVE = b"ERR The MAXLEN argument must be >= 0."
 TRIM_LIMIT_NEGATIVE = b"ERR The LIMIT argument must be >= 0."
 TRIM_LIMIT_ALONE = b"ERR syntax error, LIMIT cannot be used without specifying a trimming strategy"
-XTRIM_NO_STRATEGY = b"ERR syntax error, XTRIM called without specifying a trimming strategy"
+XTRIM_NO_STRATEGY = b"ERR syntax error, XTRIM must be called with a trimming strategy"
 TRIM_LIMIT_EXACT = b"ERR syntax error, LIMIT cannot be used without the special ~ option"
 XREAD_UNBALANCED = (
     b"ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified."

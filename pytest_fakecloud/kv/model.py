@@ -21,7 +21,12 @@ _SECOND_US = 1_000_000
 
 
 class CommandLimits:
-    """Enforces the vendor's limits on the size of commands and their number, for every engine."""
+    """Enforces the vendor's limits on the size of commands and their number, for every engine.
+
+    A command whose reply is too large has run, so what it removes or replaces is lost: LPOP, SPOP,
+    GETDEL, GETSET and others (decided here). Redis behaves in this way, too: it closes the connection
+    of a client whose reply exceeds ``client-output-buffer-limit``.
+    """
 
     def __init__(self, limits: KVConfig, now_us: Callable[[], int]) -> None:
         self._max_size = limits.max_request_size

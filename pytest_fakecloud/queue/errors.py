@@ -29,7 +29,8 @@ class LoopError(FakecloudError, AssertionError):
     a chain of 1,000 deliveries at the same point in time, each caused by the previous one (setting
     ``loop_limit``), or ten times as many within one call. Handlers that publish several messages each
     are stopped after 5,000 deliveries to URLs that caused them, or 10,000 within one call. In the
-    background, the same limits apply between two pauses, and a strict-mode violation reports the loop.
+    background, the same limits apply within a call that moves the clock, and otherwise between two
+    pauses. A strict-mode violation then reports the loop.
     """
 
     __module__ = "pytest_fakecloud"

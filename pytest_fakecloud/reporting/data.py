@@ -341,11 +341,22 @@ def changes_of(name: str, before: State, after: State) -> Iterator[StateChange]:
     """Yield the items of a fake that differ between two states, with all of their data."""
     for section in {**before, **after}:
         old, new = before.get(section, {}), after.get(section, {})
-        if old == new:
-            continue
         for item in {**old, **new}:
-            if old.get(item) != new.get(item):
+            if not _is_same(old.get(item), new.get(item)):
                 yield StateChange(name, section, item, old.get(item), new.get(item))
+
+
+def _is_same(value: Any, other: Any) -> bool:
+    """Return whether two values are the same as JSON. In Python, True equals 1, and 1 equals 1.0."""
+    if type(value) is not type(other):
+        return False
+    if isinstance(value, dict):
+        return value.keys() == other.keys() and all(
+            _is_same(item, other[name]) for name, item in value.items()
+        )
+    if isinstance(value, list):
+        return len(value) == len(other) and all(map(_is_same, value, other))
+    return bool(value == other)
 
 
 def short(state: State) -> State:
@@ -376,7 +387,7 @@ def short_change(before: Item | None, after: Item | None) -> tuple[Item | None, 
         for name in before.keys() & after.keys():
             values = before[name], after[name]
             longest = max(len(_text_of(value)) for value in values)
-            if values[0] != values[1] and longest > LONGEST:
+            if longest > LONGEST and not _is_same(*values):
                 for item, text in zip(items, _differences(*values), strict=True):
                     cast("Item", item)[name] = text
     return items[0], items[1]
@@ -401,7 +412,9 @@ def _differences(before: Any, after: Any) -> list[str]:
 def _unlike(value: Any, other: Any) -> str:
     """Return a value as JSON. Members and elements that the other value also has are only counted."""
     if isinstance(value, dict) and isinstance(other, dict):
-        names = [name for name in value if name not in other or value[name] != other[name]]
+        names = [
+            name for name in value if name not in other or not _is_same(value[name], other[name])
+        ]
         parts = [f"{_json(name)}: {_unlike(value[name], other.get(name))}" for name in names]
         start, end = "{}"
     elif isinstance(value, list) and isinstance(other, list):

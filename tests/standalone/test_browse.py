@@ -447,6 +447,21 @@ def test_a_comparison_shows_what_changed_in_long_metadata(lists: Lists) -> None:
     assert change["after"]["data"].endswith("xFIN")
 
 
+@pytest.mark.parametrize("text", ["%s", '{"a": [%s]}', f'{{"a": {{"b": %s}}, "c": "{LONG}"}}'])
+@pytest.mark.parametrize(("old", "new"), [("true", "1"), ("0", "false"), ("1", "1.0")])
+def test_a_comparison_shows_a_json_value_of_another_type(
+    lists: Lists, text: str, old: str, new: str
+) -> None:
+    kv = lists.cloud.kv_server()
+    kv.execute("JSON.SET", "k", "$", text % old)
+    ask(lists.app, "POST", "/snapshots", {"id": "before"})
+    assert ask(lists.app, "GET", "/snapshots/before/changes")[1]["changes"] == []
+    kv.execute("JSON.SET", "k", "$", text % new)
+    (change,) = ask(lists.app, "GET", "/snapshots/before/changes")[1]["changes"]
+    assert old in json.dumps(change["before"]["value"])
+    assert new in json.dumps(change["after"]["value"])
+
+
 def test_a_comparison_names_fakes_with_too_many_items(
     lists: Lists, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -159,7 +159,7 @@ class MemoryLink(Connection):
     # -- the fake's side
 
     def serve(self) -> None:
-        """Handle all requests that have arrived, unless a thread is doing that, or sends a stream."""
+        """Fake all requests that have arrived, unless a thread is doing that, or sends a stream."""
         if self._is_served or self._streams or self.sock.is_closed:
             return
         self._is_served, self.worker = True, threading.current_thread()
@@ -178,7 +178,7 @@ class MemoryLink(Connection):
             self.mount.forget(self)
 
     def _handle_all(self) -> bool:
-        """Handle all requests that have arrived; return whether the connection stays open."""
+        """Fake all requests that have arrived; return whether the connection stays open."""
         while not self._streams:
             try:
                 data = self.sock.recv(1_048_576)
@@ -252,19 +252,21 @@ class MemoryLink(Connection):
         return bool(self.sock.is_hung_up)
 
     @contextlib.contextmanager
-    def watched(self, gone: Callable[[], None], *, reads: bool = False) -> Iterator[None]:
+    def watched(
+        self, gone: Callable[[], None], *, arrived: Callable[[], None] | None = None
+    ) -> Iterator[Callable[[], None]]:
         before, self._gone = self._gone, gone
         if self.sock.is_hung_up:
             gone()
         try:
-            yield
+            yield lambda: None
         finally:
             self._gone = before
 
     # -- a thread aside
 
     def serve_aside(self, wake: Callable[[], None]) -> None:
-        """Handle the requests in a thread aside, until it waits or has handled them all.
+        """Fake the requests in a thread aside, until it waits or has handled them all.
 
         ``wake()`` wakes an event loop that did not wait for the end.
         """

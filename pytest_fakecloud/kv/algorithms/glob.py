@@ -5,6 +5,9 @@ escapes the next byte. A pattern is split at its stars. The pieces between the s
 lengths, so it is correct to match each piece at its first possible position, and no position is
 tried twice. Pieces without wildcards are found in linear time.
 
+A pattern with more than 1,000 stars before its last character matches nothing, as in redis-server
+since its correction of CVE-2024-31228, which 7.0.15 has in the packages of Debian and Ubuntu.
+
 A single regular expression with an atomic group for each star (as in ``fnmatch``) is twice as fast
 for short patterns, but takes seconds to compile for a pattern as long as a request.
 """
@@ -18,6 +21,8 @@ from functools import cached_property, lru_cache
 from ...core.field_types import pieces_matcher
 
 _KEPT_LENGTH = 4096
+_MOST_STARS = 1000
+"""Maximum number of stars, of which adjacent ones count once, and the last character does not."""
 
 Element = int | frozenset[int] | None
 """An element of a pattern: a byte, a set of bytes, or None, which matches any byte."""
@@ -32,6 +37,10 @@ def _matcher(pattern: bytes, nocase: bool) -> Callable[[bytes], bool]:
     if pattern == b"*":
         return lambda text: True
     pattern = pattern.lower() if nocase else pattern
+    if pattern.count(b"*") > _MOST_STARS:
+        elements = _pieces(pattern)
+        if len(elements) - (1 if elements[-1] else 2) > _MOST_STARS:
+            return lambda text: False
     if not any(special in pattern for special in (b"?", b"[", b"\\")):
         match = pieces_matcher(pattern.split(b"*"))
     else:

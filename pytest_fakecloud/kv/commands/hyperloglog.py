@@ -108,7 +108,9 @@ def registers(value: bytes) -> bytearray:
     """Return all registers, one byte each; raise `CommandError` if there are not 16,384."""
     if value[4] == SPARSE:
         unpacked = bytearray()
-        for rank, length in map(_run, _opcodes(value)):
+        # A corrupted value can have any number of opcodes, so find only those that are needed.
+        opcodes = (found[0] for found in _OPCODE.finditer(value, HEADER_SIZE))
+        for rank, length in map(_run, opcodes):
             unpacked += bytes((rank,)) * length
             if len(unpacked) > REGISTERS:
                 break
@@ -417,6 +419,12 @@ def pfmerge(session: Session, args: Args) -> Reply:
     return OK
 
 
+def _convert(session: Session, key: bytes, value: bytes) -> None:
+    """Make a value dense, which clients that watch the key do not notice."""
+    session.db.put_in_place(key, bytearray(to_dense(value)))
+    session.db.touch_unwatched(key)
+
+
 @command("PFDEBUG")
 def pfdebug(session: Session, args: Args) -> Reply:
     """Inspect a HyperLogLog's representation with GETREG, DECODE, ENCODING, or TODENSE."""
@@ -426,7 +434,7 @@ def pfdebug(session: Session, args: Args) -> Reply:
         raise CommandError(errors.PFDEBUG_NO_KEY)
     if word == b"GETREG":
         # Like Redis, convert the value itself to the dense representation.
-        _keep(session, key, to_dense(value))
+        _convert(session, key, value)
         return list(registers(value))
     if word == b"DECODE":
         if is_dense(value):
@@ -437,7 +445,7 @@ def pfdebug(session: Session, args: Args) -> Reply:
     if word == b"TODENSE":
         if is_dense(value):
             return 0
-        _keep(session, key, to_dense(value))
+        _convert(session, key, value)
         return 1
     raise CommandError(errors.pfdebug_unknown(args[0]))
 

@@ -102,6 +102,9 @@ def scan(session: Session, args: Args) -> Reply:
     values = session.db.values
     if b"TYPE" in given:
         kind = given[b"TYPE"][0].lower()
+        if not session.engine.table.knows["SCAN TYPE reads no keys"]:
+            for key in found:
+                session.db.peek(key)
         found = [key for key in found if _type_of(session, values[key]).lower().encode() == kind]
     page: list[Reply] = list(found)
     if b"WITHTYPE" in given:

@@ -88,6 +88,9 @@ def spop(session: Session, args: Args) -> Reply:
     members = session.db.get(args[0], SetValue)
     if members is None or count == 0:
         return None if count is None else SetReply()
+    if count is not None and count >= len(members):
+        # Real servers compute a union to return a whole set, which counts as a read.
+        session.db.hits += 1
     random = session.engine.random
     popped = []
     for _ in range(min(count or 1, len(members))):

@@ -70,9 +70,8 @@ def grow(session: Session, key: bytes, value: String | None, size: int) -> bytea
     buffer = bytearray(max(size, len(present)))
     buffer[: len(present)] = present
     if value is None:
-        session.db.set(key, buffer, event="")
-    else:
-        session.db.put_in_place(key, buffer)
+        session.db.get_or_create(key, bytearray)
+    session.db.put_in_place(key, buffer)
     return buffer
 
 

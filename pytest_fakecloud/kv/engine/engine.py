@@ -519,7 +519,9 @@ class Engine:
             return
         if waiter.deadline_us <= self.now_ms * 1000:
             return
-        waiter.session.db.now_ms = self.now_ms
+        db = waiter.session.db
+        # As in Redis 7.0, only the first attempt of a command counts as hits and misses.
+        db.now_ms, db.counts_reads = self.now_ms, False
         try:
             reply = waiter.blocked.attempt(ready)
         except CommandError as error:

@@ -20,6 +20,7 @@ import contextlib
 import selectors
 import ssl
 import threading
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -553,10 +554,12 @@ class PortConnection:
             waiter.signal.close()
 
         def over() -> bool | None:
-            return waiter.done or self._poll_client() or None
+            return waiter.done or self._poll_client(resume) or None
 
         try:
-            with self.connection.watched(waiter.signal.close):
+            with self.connection.watched(
+                waiter.signal.close, arrived=waiter.signal.notify
+            ) as resume:
                 engine.clock.wait(waiter.signal, over, waiter.deadline_us)
         finally:
             self._waiter = None
@@ -566,20 +569,34 @@ class PortConnection:
             self.session.closing = True
         return NO_REPLY if self.session.closing else reply
 
-    def _poll_client(self) -> bool:
-        """Pass bytes that have arrived to the parser; return whether the client closed its side."""
-        sock = self.connection.sock
-        if isinstance(sock, ssl.SSLSocket):
-            return False
+    def _poll_client(self, resume: Callable[[], None]) -> bool:
+        """Pass bytes that have arrived to the parser; return whether the client closed its side.
+
+        ``resume()`` watches the connection again for further bytes.
+        """
         try:
-            if not self.connection.has_arrived():
-                return False
-            data = sock.recv(READ_BYTES)
+            data = self._read_arrived()
         except OSError:
             data = b""
-        self._gone = not data
-        self.reader.feed(data)
+        self._gone = data == b""
+        if data:
+            self.reader.feed(data)
+        resume()
         return self._gone
+
+    def _read_arrived(self) -> bytes | None:
+        """Return bytes that can be read without waiting, an empty string at the end, or None."""
+        sock = self.connection.sock
+        if not isinstance(sock, ssl.SSLSocket):
+            return sock.recv(READ_BYTES) if self.connection.has_arrived() else None
+        with self.outbox.sending:
+            sock.setblocking(False)
+            try:
+                return sock.recv(READ_BYTES)
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                return None
+            finally:
+                sock.setblocking(True)
 
     def wait_for_pause(self, argv: list[bytes]) -> None:
         engine = self.engine
@@ -587,13 +604,16 @@ class PortConnection:
             return
 
         def resumed() -> bool | None:
+            if self._poll_client(resume):
+                self.signal.close()
             return self.signal.closed or not engine.pauses.delays(self.session, argv) or None
 
         self.outbox.send()
         # Register this wait, so that it ends like other waits if the clock is frozen.
         engine.pauses.delayed.add(self.session.id)
         try:
-            with self.connection.watched(self.signal.close):
+            arrived = engine.pauses.resumed.notify
+            with self.connection.watched(self.signal.close, arrived=arrived) as resume:
                 until_us = 0
                 # Check again, because a later CLIENT PAUSE may have extended the wait.
                 while until_us < engine.pauses.delays_end_us and not resumed():

@@ -402,8 +402,11 @@ class LuaHost:
         if outcome[0] is None:
             raise SyntaxError(outcome[1].decode("utf-8", "surrogateescape"))
         found: Any = self._finish(outcome)
+        every_flag = allowed_flags(vendor=True)
         functions = [
-            LibraryFunction(name, callback, description, tuple(flags))
+            LibraryFunction(
+                name, callback, description, tuple(filter(set(flags).__contains__, every_flag))
+            )
             for name, callback, description, flags in found
         ]
         for items in (*found, found):

@@ -13,9 +13,8 @@ from ..table.config import Config
 from ..table.versions import rdb_version
 from . import errors
 
-SCRIPT_FLAGS = frozenset(
-    {b"no-writes", b"allow-oom", b"allow-stale", b"no-cluster", b"allow-cross-slot-keys"}
-)
+SCRIPT_FLAGS = (b"no-writes", b"allow-oom", b"allow-stale", b"no-cluster", b"allow-cross-slot-keys")
+"""The flags of scripts and functions, in the order of FUNCTION LIST."""
 KEY_LOCKING = b"allow-key-locking"
 """A flag of the vendor's service: the script may access only its declared keys."""
 
@@ -24,8 +23,8 @@ def digest(source: bytes) -> bytes:
     return hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
 
 
-def allowed_flags(vendor: bool) -> frozenset[bytes]:
-    return SCRIPT_FLAGS | {KEY_LOCKING} if vendor else SCRIPT_FLAGS
+def allowed_flags(vendor: bool) -> tuple[bytes, ...]:
+    return (*SCRIPT_FLAGS, KEY_LOCKING) if vendor else SCRIPT_FLAGS
 
 
 def _split(source: bytes, no_line_end: bytes, open_quote: bytes) -> tuple[list[bytes], bytes]:

@@ -142,6 +142,14 @@ def sort_destination(argv: list[bytes]) -> int | None:
     return destination
 
 
+def _migrated_keys(argv: list[bytes]) -> range:
+    """Return the positions of MIGRATE's keys: argument 3, or those after KEYS if that is empty."""
+    for at, word in options(argv[:-1], 6, {b"AUTH": 2, b"AUTH2": 3}):
+        if word == b"KEYS":
+            return range(0) if argv[3] else range(at + 1, len(argv))
+    return range(3, min(4, len(argv)))
+
+
 # -- the column "effects" --------------------------------------------------------------------------
 
 
@@ -376,6 +384,8 @@ class CommandSpec:
 
     def key_positions(self, argv: list[bytes]) -> list[tuple[int, KeySpec]]:
         """Return the position and the spec of each key in ``argv``, which includes the name."""
+        if self.name == "MIGRATE":
+            return [(at, self.keys[0]) for at in _migrated_keys(argv)]
         return [(at, spec) for spec in self.keys for at in spec.positions(argv) or ()]
 
 

@@ -25,6 +25,7 @@ _ADDITIONS = {
         "XSETID checks the highest deleted id", "ZRANK WITHSCORE", "ZREVRANK WITHSCORE",
         "`os.clock` in scripts", ALL_KEYS_AGAIN, "deleted groups are reported with the usual error",
         "lists and sets are listpacks", "timeouts that overflow are out of range",
+        "SCAN TYPE reads no keys",
         EARLY_CONSUMERS, ESTIMATED_COUNTERS, MESSAGES_FOLLOW, SHORTEST_DOUBLES,
     ),
     "7.2.5": ("the API of scripts as `server`",),

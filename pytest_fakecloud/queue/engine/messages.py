@@ -233,9 +233,9 @@ class Messages(Admission):
             message.depth = max(message.depth, source.depth + 1)
         if source.drive != self.drive:
             return
-        # Count only certain causes with background delivery, and those of messages without a delay.
-        # Otherwise, a client that publishes for hours would look like an endless loop.
-        if certain or self.lane != "background":
+        # While no call moves the clock, count only certain causes, and those of messages without a
+        # delay. Otherwise, a client that publishes for hours would look like an endless loop.
+        if certain or self.lane != "background" or self.clock.driving:
             message.chain = max(message.chain, source.chain + 1)
         elif message.not_before_us > now:
             return

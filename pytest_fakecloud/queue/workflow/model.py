@@ -119,6 +119,8 @@ class WorkflowRun:
         """The failure callback that reports it."""
         self.depth = 1
         """The number of runs that invoked each other and then this one, itself included."""
+        self.is_too_deep = False
+        """Whether the run belongs to a chain that has tried to invoke one run too many."""
         self.step_count = 0
         """The number of steps, including those that have not been delivered yet."""
         self.context_bytes = 0
@@ -145,6 +147,7 @@ class WorkflowRun:
     def reopen(self, failed: str, retry: str) -> None:
         """Accept steps again, with a retry in place of the failed message and its dead letter."""
         self.state = "RUN_STARTED"
+        self.is_too_deep = False
         self.completed_us = None
         self.response = None
         self.dlq_id = None

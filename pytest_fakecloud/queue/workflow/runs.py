@@ -29,8 +29,8 @@ with a dead letter and a failure callback, if its URL answers with a 2xx but doe
 (``WF_DetectTrigger``): the response lacks ``Upstash-Workflow-Sdk-Version``, and the run neither ended
 nor published, waited for or invoked anything. Later steps are not checked. A step with which its run
 exceeds a limit of the service (1,000 steps, 100 MB of input and results) is rejected with 429 and
-fails the run. A parallel step counts once. A run at a depth of 100 cannot invoke another: the request
-is rejected with 429.
+fails the run. A parallel step counts once. If a run at a depth of 100 invokes another, the request is
+rejected with 429, and all runs of the chain fail, even if the handler ignores the error.
 """
 
 from __future__ import annotations
@@ -261,14 +261,22 @@ class WorkflowRuns:
             self._finish_run(run, "RUN_FAILED", at_us, answer)
 
     def checked(self, message: Message, outcome: Outcome) -> Outcome:
-        """Return the outcome of a delivery, with a ``run_error`` if it triggered no workflow."""
+        """Return the outcome of a delivery, with a ``run_error`` if it fails its run.
+
+        That is so if it triggered no workflow, or if its run belongs to a chain that is too long.
+        """
         run = self._find_run_of(message)
         if (
             run is None
             or not run.live
             or outcome.status not in SUCCESS
             or message.state == "CANCEL_REQUESTED"
-            or run.position(message.id) != 0
+        ):
+            return outcome
+        if run.is_too_deep and is_step(message):
+            return outcome._replace(run_error=_too_deep().message)
+        if (
+            run.position(message.id) != 0
             or "wf_detecttrigger" not in features_of(message.settings)
             or first(outcome.headers, SDK_VERSION) is not None
             or run.message_ids[-1] != message.id
@@ -289,7 +297,10 @@ class WorkflowRuns:
 
     def exceeded(self, message: Message) -> Outcome | None:
         """Return the outcome of a delivery that is not made, because the run exceeds a limit."""
-        error = None if not is_step(message) else self._exceeded_limit(self._find_run_of(message))
+        run = self._find_run_of(message)
+        if run is None or not is_step(message):
+            return None
+        error = _too_deep() if run.live and run.is_too_deep else self._exceeded_limit(run)
         return None if error is None else Outcome(run_error=error.message)
 
     def rejection(self, message: Message) -> QueueError | None:
@@ -386,15 +397,28 @@ class WorkflowRuns:
         run.former = self._latest_with_messages(self.runs.get(run.id))
         message.workflow = part._replace(created_ms=run.created_ms, number=run.number)
         run.message_ids.append(message.id)
-        if _is_true(message, "Upstash-Workflow-Invoke"):
+        retried = self._engine.messages.get(message.retry_of or "")
+        repeated = None if retried is None else self._find_run_of(retried)
+        if repeated is not None:
+            run.invoker, run.depth = repeated.invoker, repeated.depth
+        elif _is_true(message, "Upstash-Workflow-Invoke"):
             run.invoker, message.body = read_invocation(message.body)
             invoking = self.runs.get(run.invoker.run_id)
             run.depth = 1 if invoking is None else invoking.depth + 1
             if run.depth > MOST_INVOCATIONS:
-                # Reject the request, because the run that sent it must fail, not the new one.
-                raise errors.exceeds_limit("runs that invoke each other", MOST_INVOCATIONS)
+                # Reject the request, because the runs that lead to it must fail, not the new one.
+                self._fail_chain(invoking)
+                raise _too_deep()
         run.context_bytes = len(message.body)
         self.runs[run.id] = run
+
+    def _fail_chain(self, run: WorkflowRun | None) -> None:
+        """Let the next delivery, or the end of the current one, fail a run and those that led to it."""
+        for _ in range(MOST_INVOCATIONS):
+            if run is None:
+                return
+            run.is_too_deep = True
+            run = None if run.invoker is None else self.runs.get(run.invoker.run_id)
 
     def _latest_with_messages(self, run: WorkflowRun | None) -> WorkflowRun | None:
         """Return the latest of a run and its former ones of which a message waits or can be retried."""
@@ -633,6 +657,10 @@ class WorkflowRuns:
 
 def _identity(run: WorkflowRun) -> dict[str, object]:
     return {"workflowRunId": run.id, "workflowCreatedAt": run.created_ms}
+
+
+def _too_deep() -> QueueError:
+    return errors.exceeds_limit("runs that invoke each other", MOST_INVOCATIONS)
 
 
 def _read_part(message: Message) -> WorkflowPart | None:

@@ -46,6 +46,14 @@ def test_agrees_with_the_standard_library(pattern: str, text: str) -> None:
     assert matcher(pattern.encode())(text.encode()) == fnmatch.fnmatchcase(text, pattern)
 
 
+@pytest.mark.parametrize("piece", [b"*a", b"*?", b"*[a]", b"**a"])
+@pytest.mark.parametrize(("tail", "stars"), [(b"", 0), (b"***", 0), (b"*a", 1)])
+def test_more_than_a_thousand_stars_match_nothing(piece: bytes, tail: bytes, stars: int) -> None:
+    text = b"a" * 2000
+    assert matcher(b"a" + piece * (1000 - stars) + tail + b"*")(text)
+    assert not matcher(b"a" + piece * (1001 - stars) + tail + b"*")(text)
+
+
 def test_many_stars_take_no_longer_than_pattern_times_text() -> None:
     assert not matcher(b"a*" * 100 + b"b")(b"a" * 100_000)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import socket
@@ -44,6 +45,12 @@ class InProcess:
         self.name = f"in process as {self.engine.version}, RESP{resp}"
         self.session = self.engine.session()
         self.session.resp = resp
+
+    def again(self) -> InProcess:
+        """Return another client of the same engine, in RESP2."""
+        client = copy.copy(self)
+        client.session = self.engine.session()
+        return client
 
     def call(self, argv: list[bytes]) -> Any:
         try:

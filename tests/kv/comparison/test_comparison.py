@@ -5,7 +5,9 @@ The whole: `python -m tests.kv.comparison --commands 100000`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -82,6 +84,42 @@ def test_of_two_mistakes_the_same_one_is_reported() -> None:
             for _ in range(cases(3)):
                 comparison.run(group, generator.lines(group, RUN))
     _check(comparison)
+
+
+_OF_THE_SESSION = {b"INFO", b"CONFIG", b"CLIENT", b"MULTI", b"EXEC", b"DISCARD", b"WATCH"}
+"""Commands that would disturb the next test."""
+
+
+def test_random_commands_count_as_reads_and_end_watches() -> None:
+    with running("redis", version=VERSION["redis"]) as server:
+        pairs: list[tuple[Any, Any]] = [(face, face.again()) for face in (InProcess(), server)]
+        generator = Generator(20260103)
+        for group in TEMPLATES:
+            for _ in range(cases(3)):
+                for face, _ in pairs:
+                    face.call([b"FLUSHALL"])
+                for line in generator.lines(group, RUN):
+                    if line[0].upper() in _OF_THE_SESSION:
+                        continue
+                    keys = server.call([b"COMMAND", b"GETKEYS", *line])
+                    keys = keys if isinstance(keys, list) else []
+                    effects = [_effects(face, watcher, keys, line) for face, watcher in pairs]
+                    assert effects[0] == effects[1], line
+                    if line[0].upper() == b"SPOP":
+                        # A random command left different data, so continue without its key.
+                        for face, _ in pairs:
+                            face.call([b"DEL", *keys])
+
+
+def _effects(face: Any, watcher: Any, keys: list[bytes], line: list[bytes]) -> tuple[object, bool]:
+    """Run a line; return its hits and misses, and whether it changed a key that is watched."""
+    if keys:
+        watcher.call([b"WATCH", *keys])
+    face.call([b"CONFIG", b"RESETSTAT"])
+    face.call(line)
+    reads = re.findall(rb"keyspace_\w+:\d+", face.call([b"INFO", b"stats"]))
+    watcher.call([b"MULTI"])
+    return reads, watcher.call([b"EXEC"]) == []
 
 
 def test_hand_written_commands(comparison: Comparison) -> None:

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from pytest_fakecloud import Cloud
 from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timers import monotonic
@@ -406,6 +407,47 @@ class TestWaiting:
         server.execute("RPUSH", "k", "v")
         wait_until(lambda: not server._engine.connected)
         assert server.contents() == {"k": ["v"]}
+
+    def test_a_client_that_closes_after_more_lines_is_noticed_without_polling(
+        self, server: KVServer, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("pytest_fakecloud.core.clock._nap", lambda: 2 * PATIENCE)
+        client.send("BLPOP k 0")
+        blocked(server)
+        client.send("SET later 1")
+        client.socket.shutdown(socket.SHUT_WR)
+        assert client.ended()
+        assert server.contents() == {}
+
+    @pytest.mark.parametrize(
+        ("before", "line", "after"),
+        [("PING", "BLPOP k 0", "RPUSH k v"), ("CLIENT PAUSE 60000", "GET k", "CLIENT UNPAUSE")],
+    )
+    def test_a_waiting_client_may_send_more_lines_over_tls(
+        self, before: str, line: str, after: str
+    ) -> None:
+        with Cloud(tls=True) as cloud:
+            server = cloud.kv_server(dialect="redis")
+            server.execute("ACL", "SETUSER", "default", "nopass")
+            assert cloud.authority is not None
+            context = ssl.create_default_context(cafile=cloud.authority.ca_file)
+            address = ("127.0.0.1", int(server.database_url.rpartition(":")[2]))
+            with (
+                socket.create_connection(address, PATIENCE) as plain,
+                context.wrap_socket(plain, server_hostname="127.0.0.1") as client,
+                client.makefile("rb") as replies,
+            ):
+                client.sendall(b"PING\r\n")
+                assert wire.read(replies) == Status(b"PONG")
+                server.execute(*before.split())
+                client.sendall(line.encode() + b"\r\n")
+                engine = server._engine
+                wait_until(lambda: bool(engine.waiters or engine.pauses.delayed))
+                client.sendall(b"ECHO more\r\n")
+                wait_until(lambda: any(port.reader.pending for port in server._app.clients))
+                server.execute(*after.split())
+                assert wire.read(replies) in ([b"k", b"v"], None)
+                assert wire.read(replies) == b"more"
 
 
 class TestListening:

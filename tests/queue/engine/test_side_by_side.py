@@ -275,6 +275,24 @@ def test_handlers_that_publish_to_each_other_over_http_are_stopped(clock: Mode, 
         assert len(deliveries) < 60 * count
 
 
+def test_a_delayed_loop_over_http_is_stopped_within_one_call() -> None:
+    with Cloud(clock="frozen") as cloud:
+        queue = cloud.queue(loop_limit=3)
+        deliveries = 0
+
+        def handler(request: DeliveredRequest) -> None:
+            nonlocal deliveries
+            deliveries += 1
+            headers = queue.headers | {"Upstash-Delay": "1s"}
+            requests.post(f"{queue.url}/v2/publish/{APP}", headers=headers, timeout=5)
+
+        queue.destinations.call(APP, handler)
+        queue.publish(APP)
+        cloud.clock.advance("10m")
+        assert "30 deliveries caused each other in one call" in cloud.violations().only().text
+        assert deliveries < 40
+
+
 def test_faults_take_deliveries_in_their_order() -> None:
     """The order of threads does not decide which delivery a fault applies to."""
     with Cloud(now=NEARLY, clock="frozen") as cloud:

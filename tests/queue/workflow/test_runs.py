@@ -669,6 +669,62 @@ def test_runs_that_invoke_each_other_have_a_depth_of_at_most_100(scene: RunScene
     assert len(scene.queue._engine.workflow.runs) == 100
 
 
+@pytest.mark.parametrize("status", [200, 500])
+def test_runs_that_invoke_one_too_many_fail(
+    scene: RunScene, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """Also if the handler ignores the error."""
+    monkeypatch.setattr(runs, "MOST_INVOCATIONS", 2)
+    rejected = []
+
+    def answer(request: DeliveredRequest) -> object:
+        if request.url != APP:
+            return 200
+        run_id = request.headers["Upstash-Workflow-RunId"]
+        invocation = {"workflowRunId": run_id, "workflowUrl": APP, "step": step(1)}
+        headers = STARTING | {
+            "Upstash-Workflow-RunId": f"{run_id}+",
+            "Upstash-Workflow-Invoke": "true",
+            "Upstash-Failure-Callback": FAILURE,
+        }
+        made = scene.request("POST", f"/v2/publish/{APP}", json=invocation, headers=headers)
+        if made.status == 429:
+            rejected.append(made.error)
+            return status
+        return 200
+
+    scene.answer = answer
+    scene.start_and_deliver("r")
+    states = {run["workflowRunId"]: run["workflowState"] for run in scene.runs()}
+    assert states == {"r": "RUN_FAILED", "r+": "RUN_FAILED"}
+    assert len(rejected) == 1
+    letters = scene.ask("GET", "/v2/workflows/dlq")["messages"]
+    assert {letter["error"] for letter in letters} == set(rejected)
+    assert [one.url for one in scene.came if one.url != APP] == [FAILURE]
+    # A run that is retried may do something else.
+    scene.answer = lambda request: 200
+    (last,) = [letter for letter in letters if letter["workflowRunId"] == "r+"]
+    scene.ok("POST", f"/v2/dlq/retry/{last['dlqId']}")
+    scene.queue.run_until_idle()
+    states = {run["workflowRunId"]: run["workflowState"] for run in scene.runs()}
+    assert states == {"r": "RUN_FAILED", "r+": "RUN_STARTED"}
+
+
+def test_a_retried_run_returns_its_result_to_the_same_invoker(scene: RunScene) -> None:
+    scene.start_and_deliver("r")
+    invocation = {"workflowRunId": "r", "workflowUrl": APP, "body": "given", "step": step(1)}
+    scene.answer = lambda request: 500 if request.url.endswith("/other") else 200
+    scene.start("child", invocation, f"{APP}/other", Upstash_Workflow_Invoke="true")
+    scene.queue.run_until_idle()
+    (letter,) = scene.ask("GET", "/v2/workflows/dlq")["messages"]
+    scene.answer = lambda request: 200
+    scene.ok("POST", f"/v2/dlq/retry/{letter['dlqId']}")
+    scene.queue.run_until_idle()
+    assert bodies(scene.came[-1]) == [b"given"]
+    (run,) = scene.runs("workflowRunId=child&state=RUN_STARTED")
+    assert run["invoker"]["workflowRunId"] == "r"
+
+
 def test_a_run_with_too_large_results_fails(
     scene: RunScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,6 @@ from ...table.registry import (
     CommandSpec,
     KeySpec,
     command,
-    options,
     row_of,
     sort_destination,
     synopsis,
@@ -383,22 +382,12 @@ def _keys_of_line(session: Session, args: Args) -> list[tuple[bytes, KeySpec]]:
     """Return each key of a command line with its specification."""
     spec = _spec_of_line(session, args)
     keys = [(args[at], key) for at, key in spec.key_positions(args)]
-    if spec.name == "MIGRATE":
-        keys = [(key, spec.keys[0]) for key in _migrated_keys(args)]
     target = sort_destination(args) if spec.name == "SORT" else None
     if target is not None and (args[target], spec.keys[-1]) not in keys:
         keys.append((args[target], spec.keys[-1]))
     if (spec.lacks_keys(args) or not keys) and "no_mandatory_keys" not in spec.flags:
         raise CommandError(errors.GETKEYS_ARGUMENTS)
     return keys
-
-
-def _migrated_keys(args: Args) -> list[bytes]:
-    """Return the keys of MIGRATE: one, or those after KEYS, which needs an empty string before."""
-    for at, word in options(args[:-1], 6, {b"AUTH": 2, b"AUTH2": 3}):
-        if word == b"KEYS":
-            return [] if args[3] else args[at + 1 :]
-    return [args[3]]
 
 
 def _spec_of_line(session: Session, args: Args) -> CommandSpec:

@@ -402,6 +402,9 @@ def xautoclaim(session: Session, args: Args) -> Reply:
 
     Returns the ID to continue from, the entries, and the IDs of deleted entries.
     """
+    # Like Redis, read the key once, before an invalid argument is reported.
+    session.db.lookup(args[0])
+    session.db.counts_reads = False
     min_idle = max(_claim_number(args[3], "XAUTOCLAIM", "min-idle-time"), 0)
     start = parse_start(args[4])
     count, claim = 100, _Claim()
