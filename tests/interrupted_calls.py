@@ -200,9 +200,15 @@ def explored(world: World) -> Callable[[], object]:
     return partial(world.cloud.explore, world.request, lambda: None, **options)
 
 
-def open_cloud() -> None:
-    with Cloud(clock="frozen") as cloud:
-        cloud.kv_server()
+def opened(**settings: Any) -> Callable[[], object]:
+    """Return a call that opens and closes a cloud."""
+
+    def call() -> None:
+        with Cloud(**settings) as cloud:
+            cloud.kv_server()
+            cloud.clock.advance(1)
+
+    return call
 
 
 def handle_calls(name: str, data: object) -> dict[str, Entry]:
@@ -366,7 +372,9 @@ CALLS: dict[str, dict[str, Entry]] = {
         "allow": lambda world: partial(world.cloud.allow, "unused_fault"),
         "autojump": autojump,
         "autojump in an event loop": jump_in_event_loop,
-        "close": lambda world: open_cloud,
+        "close": lambda world: opened(clock="frozen"),
+        "close with process_time": lambda world: opened(process_time=True),
+        "close with autojump": lambda world: opened(process_time="autojump"),
         **{
             fixture: lambda world, fixture=fixture: closed(
                 partial(fixture_fake, world.cloud, fixture)

@@ -26,7 +26,6 @@ from .search.ahead import CAN_FORK, Ahead
 from .search.explorer import Explorer, Replays, hypothesis, replay
 from .search.player import Budget, Player, Tally, budget_of
 from .simulation.state import Subject
-from .simulation.turns import Threads
 from .trust import examine
 
 if TYPE_CHECKING:
@@ -130,16 +129,12 @@ def explore(
     asked = () if kinds is None else names_of("kinds", kinds)
     asserts = bool(promises.given) or any(may_assert(program.function) for program in programs)
     seed = cloud.seed if seed is None else seed
-    # Threads end before the data is restored: code that catches everything may still send requests.
-    with (
-        explored(cloud, programs, process_time=process_time, seed=seed) as world,
-        contextlib.closing(Threads()) as threads,
-    ):
+    with explored(cloud, programs, process_time=process_time, seed=seed) as world:
         subject = Subject(
             world,
             programs,
             promises,
-            threads,
+            world.threads,
             world.awaited,
             handles=frozenset(handle.name for handle in chosen_handles(cloud, services)),
             kinds=kinds_of(kinds),
