@@ -247,6 +247,21 @@ def without_data(name: str) -> dict[str, Entry]:
     return calls
 
 
+LOADED: Mapping[str, Any] = {
+    "broker": {"orders": ["a", "b"], "new": ["c"]},
+    "queue": {
+        "url_groups": {"shops": [SHOP]},
+        "queues": {"lane": {"parallelism": 2}},
+        "schedules": [{"url": SHOP, "cron": "0 0 1 1 *", "id": "loaded"}],
+        "messages": [{"url": SHOP}, {"url": LATE, "delay": "1h"}],
+    },
+    "index": [
+        {"id": "1", "vector": [3.0, 4.0]},
+        {"id": "3", "vector": [1.0, 2.0]},
+        {"id": "4", "vector": [1.0, 2.0], "namespace": "new"},
+    ],
+}
+"""Data for ``load()``, by the name of the fake in ``World``."""
 FIXTURES = {
     "broker": "broker",
     "kv": "kv_server",
@@ -310,7 +325,7 @@ def delivered(**options: Any) -> Entry:
 CALLS: dict[str, dict[str, Entry]] = {
     "Between": {"remove": lambda world: world.kv.between(1, run=int).remove},
     "Broker": {
-        **handle_calls("broker", {"orders": ["a", "b"]}),
+        **handle_calls("broker", LOADED["broker"]),
         "assert_caught_up": lambda world: caught_up(world),
         "assert_committed": lambda world: partial(world.broker.assert_committed, "workers"),
         "assert_not_committed": lambda world: partial(
@@ -493,7 +508,7 @@ CALLS: dict[str, dict[str, Entry]] = {
     },
     "PublishedMessage": {"cancel": lambda world: world.pending().cancel},
     "Queue": {
-        **handle_calls("queue", {"messages": []}),
+        **handle_calls("queue", LOADED["queue"]),
         "assert_dead_lettered": lambda world: world.queue.assert_dead_lettered,
         "assert_delivered": lambda world: world.queue.assert_delivered,
         "assert_idle": lambda world: idle(world),
@@ -565,7 +580,7 @@ CALLS: dict[str, dict[str, Entry]] = {
         "set_retention": lambda world: partial(world.broker.topic("orders").set_retention, "1h"),
     },
     "VectorIndex": {
-        **handle_calls("index", [{"id": "3", "vector": [1.0, 2.0]}]),
+        **handle_calls("index", LOADED["index"]),
         "assert_not_queried": lambda world: partial(world.index.assert_not_queried, top_k=99),
         "assert_not_upserted": lambda world: partial(world.index.assert_not_upserted, "none"),
         "assert_queried": lambda world: queried(world).assert_queried,

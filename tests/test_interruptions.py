@@ -10,7 +10,8 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from importlib import import_module
 from itertools import product
 from pathlib import Path
@@ -28,7 +29,7 @@ from pytest_fakecloud.vector.model import VectorQuery
 
 from . import interrupted_calls
 from .harness import wait_until
-from .interrupted_calls import CALLS, EXCUSED, SHOP, World
+from .interrupted_calls import CALLS, EXCUSED, LOADED, SHOP, World
 from .interruptions import Place, interrupted, places
 from .vector.building import floats
 
@@ -237,6 +238,36 @@ def test_an_interruption_arrives_and_leaves_the_fakes_usable(world: World, kind:
 @pytest.mark.long
 def test_an_interruption_at_any_line_arrives_and_leaves_the_fakes_usable(world: World) -> None:
     interrupt_calls(world, CALLS)
+
+
+CONTENTS: dict[str, Callable[[Any], object]] = {
+    "broker": lambda broker: {
+        topic.name: [record.value for record in broker.records(topic.name)]
+        for topic in broker.topics()
+    },
+    "queue": lambda queue: (
+        [message.url for message in queue.messages()],
+        [schedule.id for schedule in queue.schedules()],
+        [*queue._engine.url_groups.by_name],
+        [*queue._engine.queues],
+    ),
+    "index": lambda index: {name: list(index.vectors(name)) for name in index.namespaces()},
+}
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_an_interrupted_load_loads_everything_or_nothing(world: World, name: str) -> None:
+    fake, contents = getattr(world, name), CONTENTS[name]
+    load = partial(fake.load, LOADED[name])
+    before = contents(fake)
+    load()
+    after = contents(fake)
+    assert before != after
+    world.reset()
+    for place in places(load)[:: MOST_PLACES * 2]:
+        world.reset()
+        assert interrupted(load, place), "swallowed"
+        assert contents(fake) in (before, after), place
 
 
 def public_calls() -> Iterator[str]:
