@@ -201,9 +201,15 @@ def explored(world: World) -> Callable[[], object]:
     return partial(world.cloud.explore, world.request, lambda: None, **options)
 
 
-def open_cloud() -> None:
-    with Cloud(clock="frozen") as cloud:
-        cloud.kv_server()
+def opened(**settings: Any) -> Callable[[], object]:
+    """Return a call that opens and closes a cloud."""
+
+    def call() -> None:
+        with Cloud(**settings) as cloud:
+            cloud.kv_server()
+            cloud.clock.advance(1)
+
+    return call
 
 
 def fake_calls(name: str, data: object) -> dict[str, Entry]:
@@ -242,6 +248,21 @@ def without_data(name: str) -> dict[str, Entry]:
     return calls
 
 
+LOADED: Mapping[str, Any] = {
+    "broker": {"orders": ["a", "b"], "new": ["c"]},
+    "queue": {
+        "url_groups": {"shops": [SHOP]},
+        "queues": {"lane": {"parallelism": 2}},
+        "schedules": [{"url": SHOP, "cron": "0 0 1 1 *", "id": "loaded"}],
+        "messages": [{"url": SHOP}, {"url": LATE, "delay": "1h"}],
+    },
+    "index": [
+        {"id": "1", "vector": [3.0, 4.0]},
+        {"id": "3", "vector": [1.0, 2.0]},
+        {"id": "4", "vector": [1.0, 2.0], "namespace": "new"},
+    ],
+}
+"""Data for ``load()``, by the name of the fake in ``World``."""
 FIXTURES = {
     "broker": "broker",
     "kv": "kv_server",
@@ -305,7 +326,7 @@ def delivered(**options: Any) -> Entry:
 CALLS: dict[str, dict[str, Entry]] = {
     "Between": {"remove": lambda world: world.kv.between(1, run=int).remove},
     "Broker": {
-        **fake_calls("broker", {"orders": ["a", "b"]}),
+        **fake_calls("broker", LOADED["broker"]),
         "assert_caught_up": lambda world: caught_up(world),
         "assert_committed": lambda world: partial(world.broker.assert_committed, "workers"),
         "assert_not_committed": lambda world: partial(
@@ -367,7 +388,9 @@ CALLS: dict[str, dict[str, Entry]] = {
         "allow": lambda world: partial(world.cloud.allow, "unused_fault"),
         "autojump": autojump,
         "autojump in an event loop": jump_in_event_loop,
-        "close": lambda world: open_cloud,
+        "close": lambda world: opened(clock="frozen"),
+        "close with process_time": lambda world: opened(process_time=True),
+        "close with autojump": lambda world: opened(process_time="autojump"),
         **{
             fixture: lambda world, fixture=fixture: closed(
                 partial(fixture_fake, world.cloud, fixture)
@@ -490,7 +513,7 @@ CALLS: dict[str, dict[str, Entry]] = {
     },
     "PublishedMessage": {"cancel": lambda world: world.pending().cancel},
     "Queue": {
-        **fake_calls("queue", {"messages": []}),
+        **fake_calls("queue", LOADED["queue"]),
         "assert_dead_lettered": lambda world: world.queue.assert_dead_lettered,
         "assert_delivered": lambda world: world.queue.assert_delivered,
         "assert_idle": lambda world: idle(world),
@@ -562,7 +585,7 @@ CALLS: dict[str, dict[str, Entry]] = {
         "set_retention": lambda world: partial(world.broker.topic("orders").set_retention, "1h"),
     },
     "VectorIndex": {
-        **fake_calls("index", [{"id": "3", "vector": [1.0, 2.0]}]),
+        **fake_calls("index", LOADED["index"]),
         "assert_not_queried": lambda world: partial(world.index.assert_not_queried, top_k=99),
         "assert_not_upserted": lambda world: partial(world.index.assert_not_upserted, "none"),
         "assert_queried": lambda world: queried(world).assert_queried,

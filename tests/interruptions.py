@@ -10,10 +10,10 @@ from __future__ import annotations
 import dis
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import cache
-from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from types import CodeType, FrameType, ModuleType
+from typing import Any, NamedTuple, TypeAlias
 
 import pytest_fakecloud
 
@@ -22,6 +22,8 @@ _NO_MOMENTS = ("<genexpr>", "__del__", "stack_of", "_rejected")
 exception of a finalizer and never raises it.
 """
 _FOLDER = os.path.dirname(pytest_fakecloud.__file__) + os.sep
+Followed: TypeAlias = tuple[ModuleType, ...]
+"""Modules of other packages whose lines are places, too."""
 
 
 class Interruption(KeyboardInterrupt):
@@ -31,8 +33,8 @@ class Interruption(KeyboardInterrupt):
 
 
 class Place(NamedTuple):
-    """A line of this package at which a handler can run, and the line of this package that calls
-    its function, which may hold other locks.
+    """A line at which a handler can run, and the line that calls its function, which may hold other
+    locks.
     """
 
     line: str
@@ -42,14 +44,14 @@ class Place(NamedTuple):
         return f"{self.line}, called in {self.caller or 'the test'}"
 
 
-def places(call: Callable[[], object]) -> list[Place]:
+def places(call: Callable[[], object], also: Followed = ()) -> list[Place]:
     """Make a call, and return its places in the order in which it reaches them."""
     reached: dict[Place, None] = {}
-    _follow(call, lambda place: reached.setdefault(place))
+    _follow(call, lambda place: reached.setdefault(place), also)
     return list(reached)
 
 
-def interrupted(call: Callable[[], object], at: Place) -> bool:
+def interrupted(call: Callable[[], object], at: Place, also: Followed = ()) -> bool:
     """Make a call, raise ``Interruption`` when it reaches a place, and return whether it leaves the
     call. Returns True, too, if the call does not reach the place this time.
     """
@@ -63,21 +65,25 @@ def interrupted(call: Callable[[], object], at: Place) -> bool:
             raise Interruption
 
     try:
-        _follow(call, interrupt)
+        _follow(call, interrupt, also)
     except Interruption:
         return True
     return not raised
 
 
-def _follow(call: Callable[[], object], reach: Callable[[Place], object]) -> None:
+def _follow(
+    call: Callable[[], object], reach: Callable[[Place], object], also: Followed = ()
+) -> None:
     """Make a call, and call ``reach`` at each moment at which a handler of a signal could run."""
+    files = {module.__file__ for module in also}
     last: tuple[FrameType, int] | None = None
     """The frame and the offset of the last instruction, if no other frame has run since."""
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:
         nonlocal last
         code = frame.f_code
-        if not code.co_filename.startswith(_FOLDER) or code.co_name in _NO_MOMENTS:
+        is_followed = code.co_filename.startswith(_FOLDER) or code.co_filename in files
+        if not is_followed or code.co_name in _NO_MOMENTS:
             last = None
             return None
         if event == "call":
@@ -90,7 +96,7 @@ def _follow(call: Callable[[], object], reach: Callable[[Place], object]) -> Non
         else:
             last, is_moment = None, False
         if is_moment:
-            reach(Place(_line(frame), _line(frame.f_back)))
+            reach(Place(_line(frame, files), _line(frame.f_back, files)))
         return trace
 
     before = sys.gettrace()
@@ -101,11 +107,12 @@ def _follow(call: Callable[[], object], reach: Callable[[Place], object]) -> Non
         sys.settrace(before)
 
 
-def _line(frame: FrameType | None) -> str:
-    """Return the file, line and name of a frame, or an empty string outside this package."""
-    if frame is None or not frame.f_code.co_filename.startswith(_FOLDER):
+def _line(frame: FrameType | None, files: Container[str | None]) -> str:
+    """Return the file, line and name of a frame, or an empty string outside of what is followed."""
+    file = "" if frame is None else frame.f_code.co_filename
+    if frame is None or not (file.startswith(_FOLDER) or file in files):
         return ""
-    name = frame.f_code.co_filename.removeprefix(_FOLDER)
+    name = file.removeprefix(_FOLDER)
     return f"{name}:{frame.f_lineno} {frame.f_code.co_qualname}"
 
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import gc
 import inspect
+import os
 import threading
-from collections.abc import Iterator
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from importlib import import_module
 from itertools import product
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
+import time_machine
 
 from pytest_fakecloud import _PART_NAMES, _PUBLIC_NAMES, Cloud
 from pytest_fakecloud.kv.engine.limits import Sizes
@@ -19,19 +28,21 @@ from pytest_fakecloud.vector.model import VectorQuery
 
 from . import interrupted_calls
 from .harness import wait_until
-from .interrupted_calls import CALLS, EXCUSED, SHOP, World
+from .interrupted_calls import CALLS, EXCUSED, LOADED, SHOP, World
 from .interruptions import Place, interrupted, places
 from .vector.building import floats
 
 # An interrupted delivery leaves coroutines that nobody awaits.
 pytestmark = [
-    pytest.mark.long,
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
 ]
 DEADLINE = 15.0  # real seconds
-SAMPLED = {"autojump": 20, "autojump in an event loop": 20, "every_failure": 20, "explore": 300}
-"""Calls that take long: the distance of the places at which they are interrupted."""
+FOLLOWED = {"autojump": (contextlib, time_machine), "close": (contextlib, time_machine)}
+"""Modules whose lines are places, too, by the first word of the calls that change the process."""
+MOST_PLACES = 3
+"""Number of places at which each call is interrupted, unless all places are asked for."""
+SLOW = {"Cloud": pytest.mark.slow}
 START = "2026-01-01T00:00:00Z"
 
 
@@ -132,6 +143,31 @@ def check_clocks(world: World) -> None:
     wait_until(lambda: world.running.clock.now_us() > before_us)
 
 
+def process() -> list[object]:
+    """Return what calls replace in this process."""
+    names = "sleep", "time", "monotonic", "perf_counter"
+    functions = [getattr(time, name) for name in names]
+    functions += [asyncio.sleep, asyncio.BaseEventLoop.call_at, asyncio.new_event_loop]
+    of_uuid = [vars(uuid).get(name) for name in ("_generate_time_safe", "_UuidCreate")]
+    return [*functions, *of_uuid, threading.Lock, os.environ.get("TZ"), is_time_replaced()]
+
+
+def is_time_replaced() -> bool:
+    try:
+        time_machine.escape_hatch.time.time()
+    except ValueError:  # because nothing is replaced
+        return False
+    return True
+
+
+def check_process(before: list[object]) -> None:
+    if process() != before:
+        # A cloud that is interrupted before its ``with`` is closed when it is collected.
+        gc.collect()
+        Cloud().close()
+    assert process() == before
+
+
 def check(world: World) -> None:
     """Use every part that a call could have left locked or half changed."""
     world.cloud.fakes()
@@ -150,7 +186,9 @@ def interrupt(world: World, kind: str, name: str, place: Place) -> None:
     entry = CALLS[kind][name]
     world.reset()
     call = entry(world)
-    assert interrupted(call, place), "swallowed"
+    before = process()
+    assert interrupted(call, place, followed(name)), "swallowed"
+    check_process(before)
     failures: list[BaseException] = []
 
     def use() -> None:
@@ -170,22 +208,69 @@ def interrupt(world: World, kind: str, name: str, place: Place) -> None:
         raise failures[0]
 
 
-interrupted_places: set[str] = set()
-"""The lines at which calls have been interrupted. Every further call takes others."""
+def followed(name: str) -> tuple[ModuleType, ...]:
+    return FOLLOWED.get(name.partition(" ")[0], ())
 
 
-@pytest.mark.parametrize("kind", CALLS)
+def interrupt_calls(world: World, kinds: Iterable[str], most: int | None = None) -> None:
+    """Interrupt the calls of some classes, each at the lines that no earlier one of them has reached,
+    or at ``most`` of these lines.
+    """
+    reached: set[str] = set()
+    for kind in kinds:
+        for name, entry in CALLS[kind].items():
+            world.reset()
+            new: dict[str, Place] = {}
+            for place in places(entry(world), followed(name)):
+                if place.line not in reached:
+                    new.setdefault(place.line, place)
+            reached.update(new)
+            step = 1 if most is None else max(1, len(new) // most)
+            for place in list(new.values())[::step]:
+                try:
+                    interrupt(world, kind, name, place)
+                except Exception as error:
+                    raise AssertionError(f"{kind}.{name}, interrupted in {place}") from error
+
+
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=SLOW.get(kind, ())) for kind in CALLS])
 def test_an_interruption_arrives_and_leaves_the_fakes_usable(world: World, kind: str) -> None:
-    for name, entry in CALLS[kind].items():
+    interrupt_calls(world, [kind], MOST_PLACES)
+
+
+@pytest.mark.long
+def test_an_interruption_at_any_line_arrives_and_leaves_the_fakes_usable(world: World) -> None:
+    interrupt_calls(world, CALLS)
+
+
+CONTENTS: dict[str, Callable[[Any], object]] = {
+    "broker": lambda broker: {
+        topic.name: [record.value for record in broker.records(topic.name)]
+        for topic in broker.topics()
+    },
+    "queue": lambda queue: (
+        [message.url for message in queue.messages()],
+        [schedule.id for schedule in queue.schedules()],
+        [*queue._engine.url_groups.by_name],
+        [*queue._engine.queues],
+    ),
+    "index": lambda index: {name: list(index.vectors(name)) for name in index.namespaces()},
+}
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_an_interrupted_load_loads_everything_or_nothing(world: World, name: str) -> None:
+    fake, contents = getattr(world, name), CONTENTS[name]
+    load = partial(fake.load, LOADED[name])
+    before = contents(fake)
+    load()
+    after = contents(fake)
+    assert before != after
+    world.reset()
+    for place in places(load)[:: MOST_PLACES * 2]:
         world.reset()
-        for place in places(entry(world))[:: SAMPLED.get(name, 1)]:
-            if place.line in interrupted_places:
-                continue
-            interrupted_places.add(place.line)
-            try:
-                interrupt(world, kind, name, place)
-            except Exception as error:
-                raise AssertionError(f"{kind}.{name}, interrupted in {place}") from error
+        assert interrupted(load, place), "swallowed"
+        assert contents(fake) in (before, after), place
 
 
 def public_calls() -> Iterator[str]:

@@ -54,6 +54,8 @@ class BaseCloud:
     """The fakes that were open when the cloud closed. Reports read their addresses and secrets."""
     _dispatcher: Dispatcher | None = None
     _authority: Authority | None = None
+    _has_changes = False
+    """Whether this cloud is a user of the changes to the process."""
 
     def __init__(
         self,
@@ -98,16 +100,17 @@ class BaseCloud:
             self._exits.append(self._authority.close)
         self._changes = changes_for(share_tls_context, self._in_process)
         self._changes.enter()
+        self._has_changes = True
         if process_time:
             from ..process.process_time import ProcessTime
 
             steering = ProcessTime(self._time, process_time)
+            self._exits.append(steering.stop)
             try:
                 steering.start()
             except BaseException:
                 self.close()
                 raise
-            self._exits.append(steering.stop)
 
     def _deliver(self) -> None:
         """Start the background thread when a delivery is planned, because most clouds need none."""
@@ -304,14 +307,26 @@ class BaseCloud:
         if self.closed:
             return
         self.closed = True
-        context = self._context
-        context.closing = True
-        self._closed_together = fakes = context.fakes.items
-        ends = map(attrgetter("close"), reversed(fakes))
-        call_all([self._stop_delivering, *ends, *reversed(self._exits), self._changes.leave])
+        self._context.closing = True
+        self._closed_together = self._context.fakes.items
+        try:
+            self._end()
+        except BaseException:
+            # A signal's handler may have interrupted any part of it. All of them can be repeated.
+            self._end()
+            raise
+
+    def _end(self) -> None:
+        closes = map(attrgetter("close"), reversed(self._closed_together))
+        call_all([self._stop_delivering, *closes, *reversed(self._exits), self._leave_changes])
         # Until now, an open fake kept its cloud open.
         self._time.on_background = None
         self._time.forget_timers()
+
+    def _leave_changes(self) -> None:
+        if self._has_changes:
+            self._changes.leave()
+        self._has_changes = False
 
     def __del__(self) -> None:
         if getattr(self, "closed", True) or not hasattr(self, "_changes") or sys.is_finalizing():
@@ -330,11 +345,11 @@ class BaseCloud:
     def _stop_delivering(self) -> None:
         with _making_dispatchers:
             dispatcher = self._dispatcher
-        if dispatcher is not None and not dispatcher.stop():
+        if dispatcher is not None and not (dispatcher.stopped or dispatcher.stop()):
             warnings.warn(
                 "a background delivery has not ended; its handler is at\n" + dispatcher.place,
                 RuntimeWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def __repr__(self) -> str:

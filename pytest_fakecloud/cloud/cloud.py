@@ -53,7 +53,7 @@ class Cloud(BaseCloud):
         """
         from ..process.process_time import AUTOJUMP, ProcessTime
 
-        return ProcessTime(self._time, AUTOJUMP)
+        return ProcessTime(self._time, AUTOJUMP).controlled()
 
     def every_failure(
         self, run: Callable[[], object], **options: Unpack[FailureOptions]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 from ..core.calls import Call
 from ..core.errors import (
     ContractError,
+    Ends,
     FakecloudError,
     broken_promise,
     counted,
@@ -183,7 +184,12 @@ class _Runs:
                         raise ContractError(plan.describe_miss(number)) from plan.error
                     failures.append(failure)
         finally:
-            restore()
+            try:
+                restore()
+            except BaseException:
+                # A signal's handler may have interrupted it, and the fakes would keep a run's data.
+                restore()
+                raise
         _raise_if_broken(failures)
         return failures
 
@@ -194,9 +200,7 @@ class _Runs:
         # Watch with a fault of each kind: a fault of the test itself may respond to a call before it
         # reaches those of some kinds.
         watches = [_Watch(fault) for fault in self._faults]
-        with ExitStack() as added:
-            for watch in watches:
-                watch.begin(added, self._fakes, self._status)
+        with _watching(watches, self._fakes, self._status):
             error = await self._exception_of(self._run)
         if error is None:
             error = await self._exception_of_check()
@@ -228,8 +232,7 @@ class _Runs:
             restore()
             began = self._recorder.reserve()
             watch = _Watch(plan.fault, plan.target(number))
-            with ExitStack() as added:
-                watch.begin(added, self._fakes, self._status)
+            with _watching([watch], self._fakes, self._status):
                 exception = await self._exception_of(self._run)
             _end_as_itself(exception, watch)
             if watch.hit is not None:
@@ -433,16 +436,27 @@ class _Watch:
     def hit(self) -> Call | None:
         return self._call if any(fault.hits for fault in self._faults) else None
 
-    def begin(self, added: ExitStack, fakes: Sequence[Fake], status: int) -> None:
-        """Add the fault to the fakes until the stack is closed."""
+    def begin(self, ends: Ends, fakes: Sequence[Fake], status: int) -> None:
+        """Add the fault to the fakes until the ends are closed."""
+        ends.callback(self._end)
         for fake in fakes:
+            ends.callback(self._remove_from, fake)
             arguments = (status,) if self.fault == "respond" else ()
             add = getattr(fake.faults, self.fault)
             fault: Fault = add(*arguments, when=self._is_target)
             # Only one of the fakes has the target.
             fault._allow_unused()
             self._faults.append(fault)
-            added.callback(fake.faults._remove, fault)
+
+    def _remove_from(self, fake: Fake) -> None:
+        # Not those of ``_faults``: a signal's handler may have kept one from being added there.
+        for fault in fake.faults._active:
+            if fault._when == self._is_target:
+                fake.faults._remove(fault)
+
+    def _end(self) -> None:
+        # A fault that a signal's handler kept from being removed fails no call.
+        self._left = 0
 
     def _is_target(self, request: Any) -> bool:
         if only_prepares(request.call):
@@ -457,6 +471,23 @@ class _Watch:
             if not self._left:
                 self._call = request.call
             return not self._left
+
+
+@contextmanager
+def _watching(watches: Sequence[_Watch], fakes: Sequence[Fake], status: int) -> Iterator[None]:
+    """Add the faults of watches to the fakes for the duration of the block."""
+    ends = Ends()
+    try:
+        for watch in watches:
+            watch.begin(ends, fakes, status)
+        yield
+    finally:
+        try:
+            ends.close()
+        except BaseException:
+            # A signal's handler may have interrupted a function, which can be repeated.
+            ends.close()
+            raise
 
 
 # -- arguments -------------------------------------------------------------------------------------

@@ -171,9 +171,10 @@ class Timekeeper:
         with self._lock:
             if self._frozen_us is not None:
                 self._offset_us = self._frozen_us - self._process_us()
-                self._frozen_us = None
+                # No call between these, so that no handler of a signal runs there.
                 if self._held_us is None:
-                    self._go_live()
+                    self._live_us = self._offset_us
+                self._frozen_us = None
         self._moved()
 
     def advance(self, duration: Duration) -> list[Fired]:

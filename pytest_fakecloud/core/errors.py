@@ -9,8 +9,10 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, ParamSpec
 
+P = ParamSpec("P")
 _PACKAGE = f"{__package__.partition('.')[0]}."
 
 
@@ -153,6 +155,31 @@ def call_all(functions: Iterable[Callable[[], object]]) -> None:
                 first = error
     if first is not None:
         raise first
+
+
+class Ends:
+    """Functions that undo changes to the process, the latest change first.
+
+    A signal's handler can raise an exception where any function written in Python begins, also in one
+    that a ``finally`` calls. So each function is registered before its change is made, can be called
+    repeatedly, and stays registered until it has returned; and after an exception of ``close()``, its
+    caller calls it again.
+    """
+
+    def __init__(self) -> None:
+        self._functions: list[Callable[[], object]] = []
+
+    def callback(self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Register a function to be called with these arguments."""
+        self._functions.append(partial(function, *args, **kwargs))
+
+    def close(self) -> None:
+        """Call the functions even if some raise, then raise the first exception."""
+        call_all([partial(self._call, function) for function in reversed(self._functions)])
+
+    def _call(self, function: Callable[[], object]) -> None:
+        function()
+        self._functions.remove(function)
 
 
 # -- exceptions that end a test --------------------------------------------------------------------

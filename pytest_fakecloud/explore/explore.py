@@ -25,7 +25,6 @@ from .search.ahead import CAN_FORK, Ahead
 from .search.explorer import Explorer, Replays, hypothesis, replay
 from .search.player import Player, SearchBudget, Tally, budget_of
 from .simulation.state import Subject
-from .simulation.turns import Threads
 from .trial import Line, Trial
 from .trust import examine
 
@@ -130,16 +129,12 @@ def explore(
     named_kinds = () if kinds is None else names_of("kinds", kinds)
     asserts = bool(promises.checks) or any(may_assert(program.function) for program in programs)
     seed = cloud.seed if seed is None else seed
-    # Threads end before the data is restored: code that catches everything may still send requests.
-    with (
-        explored(cloud, programs, process_time=process_time, seed=seed) as world,
-        contextlib.closing(Threads()) as threads,
-    ):
+    with explored(cloud, programs, process_time=process_time, seed=seed) as world:
         subject = Subject(
             world,
             programs,
             promises,
-            threads,
+            world.threads,
             world.awaited,
             disturbed=frozenset(fake.name for fake in chosen_fakes(cloud, services)),
             kinds=kinds_of(kinds),

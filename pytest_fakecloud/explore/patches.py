@@ -27,7 +27,7 @@ from types import FrameType, MemberDescriptorType, SimpleNamespace
 from typing import Any, Literal
 
 from ..cloud.base import BaseCloud
-from ..core.errors import ContractError, shown
+from ..core.errors import ContractError, Ends, shown
 from ..core.libraries import is_library
 from ..core.recorder import is_own, stack_of
 from ..core.timers import Signal
@@ -40,12 +40,12 @@ from ..process.clocks import (
     sleeps_of,
 )
 from ..process.process_time import ProcessTime
-from ..process.replace import Everywhere
+from ..process.replace import Everywhere, swap
 from .simulation.scheduler import Simulation
 from .simulation.sockets import SOCKET_METHODS, OwnLoop, Sockets
 from .simulation.strands import Crash, Strand, carried_strand, innermost
 from .trial import Program
-from .world import World, swap, watch
+from .world import World, watch
 
 _EXIT_ADVICE = "explore() sees only this process and keeps it alive. Replace that call in the test"
 _CELERY_ADVICE = (
@@ -93,7 +93,8 @@ def explored(
             "False. Sleeps always move the clock"
         )
     world = World(cloud, cloud.seed if seed is None else seed)
-    with contextlib.ExitStack() as exits:
+    exits = Ends()
+    try:
         _stop_time(world, exits)
         _steer_process(world, exits, process_time)
         for fake in world.fakes:
@@ -132,12 +133,22 @@ def explored(
             replacements.visit(program.function, _DEPTH)
         locks = replacements.locks.values()
         world.free_locks = [lock.free for lock in locks if not lock.locked()]
+        # Threads end before the data is restored: code that catches everything may still send requests.
+        exits.callback(world.threads.close)
         yield world
+    finally:
+        try:
+            exits.close()
+        except BaseException:
+            # A signal's handler may have interrupted a function, which can be repeated.
+            exits.close()
+            raise
 
 
-def _stop_time(world: World, exits: contextlib.ExitStack) -> None:
+def _stop_time(world: World, exits: Ends) -> None:
     clock = world.clock
-    ran = clock.mode == "running"
+    if clock.mode == "running":
+        exits.callback(clock.resume)
     clock.freeze()
     swap(exits, clock, "wait_cap", 0)
     real_wait = clock.wait
@@ -155,21 +166,20 @@ def _stop_time(world: World, exits: contextlib.ExitStack) -> None:
         return real_wait(signal, poll, deadline_us)
 
     swap(exits, clock, "wait", wait)
-    if ran:
-        exits.callback(clock.resume)
 
 
-def _steer_process(world: World, exits: contextlib.ExitStack, wanted: bool | None) -> None:
+def _steer_process(world: World, exits: Ends, wanted: bool | None) -> None:
     """Make the process's time follow the clock, if that is possible and wanted."""
     if wanted is None:
         wanted = importlib.util.find_spec("time_machine") is not None
     if wanted and not world.clock.anchored:
         world.process_time = ProcessTime(world.clock)
         world.process_time.on_read = world.note_clock_read
-        exits.enter_context(world.process_time)
+        exits.callback(world.process_time.stop)
+        world.process_time.start()
 
 
-def _let_time_follow(world: World, exits: contextlib.ExitStack, *, clocks: bool) -> None:
+def _let_time_follow(world: World, exits: Ends, *, clocks: bool) -> None:
     """Make sleeps of explored code pass fake time, and optionally ``clocks`` show it."""
     policy = _ExploredTime(world)
     everywhere = Everywhere(keeps_originals)
@@ -218,18 +228,18 @@ def _use_of_clocks(module: str) -> Literal["real", "fake", "noted"]:
     return "fake" if package in _MEASURING_REQUESTS and module not in _LOCKS else "noted"
 
 
-def _stop_garbage_collection(exits: contextlib.ExitStack) -> None:
+def _stop_garbage_collection(exits: Ends) -> None:
     """Collect garbage only in ``Fakes.reset()``, between schedules.
 
     A finalizer that sends a command (redis-py's Pipeline has one) would otherwise run at
     any allocation, also in code of the fakes that holds a lock, and would make the schedules differ.
     """
     if gc.isenabled():
-        gc.disable()
         exits.callback(gc.enable)
+        gc.disable()
         if not _has_frozen_objects():
-            gc.freeze()  # Exclude the objects of the test session from these collections.
             exits.callback(gc.unfreeze)
+            gc.freeze()  # Exclude the objects of the test session from these collections.
 
 
 @functools.cache
@@ -574,7 +584,7 @@ class _Replacements:
     them back when ``exits`` is closed.
     """
 
-    def __init__(self, world: World, exits: contextlib.ExitStack) -> None:
+    def __init__(self, world: World, exits: Ends) -> None:
         self._world = world
         self._exits = exits
         self.locks: dict[int, _SharedLock] = {}
@@ -643,13 +653,13 @@ class _Replacements:
     def _replace(self, value: Any, depth: int, put: Callable[[Any], None]) -> None:
         function = self._world.functions.get(id(value))
         if function is not None:
-            put(function)
             self._exits.callback(put, value)
+            put(function)
         elif isinstance(value, _LOCK | _REENTRANT_LOCK):
             kind = _SharedReentrantLock if isinstance(value, _REENTRANT_LOCK) else _SharedLock
             new = kind(self._world, f"#{len(self.locks)}", value)
             shared = self.locks.setdefault(id(value), new)
-            put(shared)
             self._exits.callback(put, value)
+            put(shared)
         elif value is not None:
             self.visit(value, depth)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import FunctionType, MethodType, ModuleType
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..cloud.base import BaseCloud
 from ..cloud.fake import Fake
-from ..core.errors import ContractError, counted, did_you_mean
-from ..process.replace import replace
+from ..core.errors import ContractError, Ends, counted, did_you_mean
+from ..process.replace import swap
 from .footprint import ALL, KEY_OF_DB, Touch, touch_of_key
 from .programs import may_assert, named_by
 from .promises import Predicate
@@ -72,18 +72,24 @@ class Reads:
     @contextmanager
     def recorded(self) -> Iterator[None]:
         """Record what this thread reads within the block."""
-        with ExitStack() as exits:
+        exits = Ends()
+        try:
             for owner in (History, *{type(fake) for fake in self._fakes}):
                 read = self._noting(owner.__getattribute__, self._read_attribute)
-                exits.callback(replace(owner, "__getattribute__", read).restore)
+                swap(exits, owner, "__getattribute__", read)
             for kind, name in itertools.product(self._keyspaces, _KEY_READERS):
                 read = self._noting(getattr(kind, name), self._read_key)
-                exits.callback(replace(kind, name, read).restore)
+                swap(exits, kind, name, read)
             self._thread = threading.get_ident()
+            yield
+        finally:
+            self._thread = 0
             try:
-                yield
-            finally:
-                self._thread = 0
+                exits.close()
+            except BaseException:
+                # A signal's handler may have interrupted a function, which can be repeated.
+                exits.close()
+                raise
 
     def _noting(self, original: Any, touches: Callable[..., Iterable[Touch]]) -> Any:
         """Return a method that also adds what a call of it reads."""

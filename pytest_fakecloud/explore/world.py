@@ -22,12 +22,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..cloud.base import BaseCloud
 from ..core.calls import end_faults
 from ..core.clock import checkpoint, in_thread
-from ..core.errors import ContractError, ServiceError
+from ..core.errors import ContractError, Ends, ServiceError
 from ..core.timers import to_datetime
 from ..http.app import EXPLORATION, GUARD
 from ..http.messages import AnyResponse, Request, Serve
 from ..process.inprocess import origins
-from ..process.replace import replace
 from ..process.shortcut import Shortcut
 from ..queue.delivery.destinations import intercept_work, route_to
 from ..queue.model import DeliveryInterceptor
@@ -46,6 +45,7 @@ from .simulation.clock import MOST_TIMERS
 from .simulation.scheduler import Simulation
 from .simulation.sockets import OwnLoop, SocketHooks
 from .simulation.strands import Strand, carried_source
+from .simulation.turns import Threads
 from .trial import Trial
 from .trust import Reads
 
@@ -82,6 +82,8 @@ class World(Fakes):
         """Free the replaced locks that were free, before each run: a crash may leave them held."""
         self.carriers = ThreadPoolExecutor(MOST_TIMERS, "fakecloud-explore")
         """Threads for requests of event loops that several strands share."""
+        self.threads = Threads()
+        """Threads for strands."""
         self._setup: Strand | None = None
 
     def after_fork(self) -> None:
@@ -372,8 +374,8 @@ class Randomness:
 # -- the fakes -------------------------------------------------------------------------------------
 
 
-def watch(world: World, fake: Fake, exits: contextlib.ExitStack) -> None:
-    """Connect a fake to the simulations of a world until the stack is closed."""
+def watch(world: World, fake: Fake, exits: Ends) -> None:
+    """Connect a fake to the simulations of a world until the exits are closed."""
     app: Any = fake._app
     exits.callback(app.chain.add(GUARD, partial(_see_rejection, world, fake)))
     exits.callback(app.chain.add(EXPLORATION, partial(_serve_in_turn, world, fake)))
@@ -390,11 +392,6 @@ def watch(world: World, fake: Fake, exits: contextlib.ExitStack) -> None:
         queue: Any = fake
         exits.callback(queue._engine.intercept(_ExploredDeliveries(world, queue)))
         exits.callback(intercept_work(queue.destinations, partial(_run_work, world)))
-
-
-def swap(exits: contextlib.ExitStack, owner: object, name: str, value: object) -> None:
-    """Set an attribute of an object, class or module until the stack is closed."""
-    exits.callback(replace(owner, name, value).restore)
 
 
 def _see_rejection(world: World, fake: Fake, request: Request, proceed: Serve) -> AnyResponse:

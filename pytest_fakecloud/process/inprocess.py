@@ -75,12 +75,15 @@ class Origins(Hooks):
 
         def remove() -> None:
             with self._lock:
-                remaining = self._added[origin]
-                remaining.remove(shortcut)
+                # It can be repeated after an exception of a signal's handler.
+                added = self._added.get(origin, ())
+                remaining = [other for other in added if other is not shortcut]
                 if remaining:
+                    self._added[origin] = remaining
                     self.shortcuts[origin] = remaining[-1]
                 else:
-                    del self._added[origin], self.shortcuts[origin]
+                    self._added.pop(origin, None)
+                    self.shortcuts.pop(origin, None)
 
         return remove
 

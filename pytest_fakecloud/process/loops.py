@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from types import FrameType, ModuleType
 from typing import Any
 
-from ..core.errors import ContractError, shown
+from ..core.errors import ContractError, Ends, shown
 from ..core.timers import LAST_US, monotonic
 from .clocks import (
     RealClock,
@@ -27,7 +27,7 @@ from .clocks import (
     sleeps_really,
     times_out_really,
 )
-from .replace import Everywhere, Function, original_of, replace
+from .replace import Everywhere, Function, original_of, swap
 from .sleepers import LONGEST, SHORT_SLEEP, SHORTEST, Sleepers, sleep_in, watch
 
 _IDLE_TURNS = 3
@@ -145,7 +145,7 @@ class AsyncioLoop:
         )
 
     def next_timeout(self) -> float | None:
-        ends = [handle.when() for handle in self._loop._scheduled if not handle.cancelled()]
+        ends = [fake.when() for fake in self._loop._scheduled if not fake.cancelled()]
         return min(ends) - self._loop.time() if ends else None
 
     def event(self) -> tuple[Callable[[], None], Callable[[], Any]]:
@@ -277,30 +277,29 @@ class Autojump:
     def __init__(self, sleepers: Sleepers) -> None:
         self._sleepers = sleepers
         self._everywhere = Everywhere(keeps_originals)
-        self._exits = contextlib.ExitStack()
+        self._ends = Ends()
         self._asyncio_sleep = original_of(asyncio.sleep)
         self._finder = _OnTrioImport(self._replace_trio)
 
     def start(self) -> None:
-        """Replace the functions. This takes some milliseconds."""
-        with self._exits:
-            self._exits.callback(self._everywhere.restore)
-            replaced = [*sleeps_of(self), *clocks_of(self)]
-            if "trio" in sys.modules:
-                self._watch_trio()
-                replaced += self._of_trio()
-            else:
-                sys.meta_path.insert(0, self._finder)
-                self._exits.callback(self._remove_finder)
-            # Replace all of them together, because each search looks at every module.
-            self._everywhere.add(replaced)
-            call_at = replace(asyncio.BaseEventLoop, "call_at", self._call_at_of_loops())
-            self._exits.callback(call_at.restore)
-            self._exits = self._exits.pop_all()
+        """Replace the functions. This takes some milliseconds. The caller calls ``stop()``, also after
+        an exception.
+        """
+        self._ends.callback(self._everywhere.restore)
+        replaced = [*sleeps_of(self), *clocks_of(self)]
+        if "trio" in sys.modules:
+            self._watch_trio()
+            replaced += self._of_trio()
+        else:
+            self._ends.callback(self._remove_finder)
+            sys.meta_path.insert(0, self._finder)
+        # Replace all of them together, because each search looks at every module.
+        self._everywhere.add(replaced)
+        swap(self._ends, asyncio.BaseEventLoop, "call_at", self._call_at_of_loops())
 
     def stop(self) -> None:
-        """Restore the originals wherever a replacement is still in place."""
-        self._exits.close()
+        """Restore the originals wherever a replacement is still in place. Can be repeated."""
+        self._ends.close()
 
     def _remove_finder(self) -> None:
         if self._finder in sys.meta_path:

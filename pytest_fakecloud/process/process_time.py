@@ -11,14 +11,16 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+import uuid
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..core.clock import Timekeeper
-from ..core.errors import ContractError, importing
+from ..core.errors import ContractError, Ends, importing
 from ..core.recorder import stack_of
 from ..core.timers import monotonic
 from .clocks import is_infrastructure, module_of
@@ -55,15 +57,32 @@ class _Reads:
 class _Travel:
     """A travel of time-machine, which stops at any time, also while later travels are active.
 
-    Uses private names of time-machine: the stack of active travels, and the zone that one restores.
+    Uses private names of time-machine: the stack of active travels, and the zone that one restores;
+    and the functions of ``uuid`` that time-machine replaces.
     """
 
     def __init__(self, now: datetime.datetime, on_read: Callable[[FrameType], object]) -> None:
         with importing("process_time", extra="time"):
             import time_machine
         self._travel = time_machine.travel(now, tick=False)
-        self._traveller: Any = self._travel.start()
-        read = self._traveller.time_ns
+        self._on_read = on_read
+        self._traveller: Any = None
+        self._is_over = False
+        self._of_uuid = {name: vars(uuid)[name] for name in _OF_UUID if name in vars(uuid)}
+
+    def start(self) -> None:
+        """Start the travel. ``stop()`` also undoes a start that a signal's handler interrupted."""
+        earlier = [*_travellers()]
+        try:
+            self._traveller = self._travel.start()
+        except BaseException:
+            if [*_travellers()] == earlier and not earlier:
+                # It may have replaced the time, and only a travel that has begun undoes that.
+                self._travel.start()
+            new = [one for one in _travellers() if one not in earlier]
+            self._traveller = new[-1] if new else None
+            raise
+        read, on_read = self._traveller.time_ns, self._on_read
 
         def time_ns() -> int:
             reader: FrameType | None = sys._getframe(1)
@@ -74,21 +93,28 @@ class _Travel:
             instant: int = read()
             return instant
 
-        self._traveller.time_ns = time_ns  # type: ignore[method-assign]
+        self._traveller.time_ns = time_ns
 
-    def shift(self, span: datetime.timedelta) -> None:
-        """Move the time of this travel, and of the innermost travel that another tool started."""
-        # Unlike move_to(), shift() does not set the time zone again.
-        self._traveller.shift(span)
-        top = _travellers()[-1:]
-        if top and top[0] is not self._traveller:
-            top[0].shift(span)
+    def show(self, now_us: int) -> None:
+        """Move the time of this travel to a time in microseconds, and that of the innermost travel that
+        another tool started by as much.
+        """
+        # Not by the distance from the time shown last, because a move may have been interrupted. Unlike
+        # move_to(), shift() does not set the time zone again.
+        shown_us = self._traveller._destination_timestamp_ns // 1000
+        span = datetime.timedelta(microseconds=now_us - shown_us)
+        if span:
+            top = _travellers()[-1:]
+            if top and top[0] is not self._traveller:
+                top[0].shift(span)
+            self._traveller.shift(span)
 
     def stop(self) -> None:
+        """Stop the travel. Can be repeated, also after an exception at any place in it."""
         traveller, stack = self._traveller, _travellers()
-        if stack[-1:] == [traveller]:
-            self._travel.stop()
-        elif traveller in stack:
+        if traveller is None or self._is_over:
+            return
+        if traveller in stack[:-1]:
             # A later travel is still active. It must restore the zone that was set before this one.
             above = stack[stack.index(traveller) + 1]
             if hasattr(above, "_orig_tz") and hasattr(traveller, "_orig_tz"):
@@ -96,6 +122,21 @@ class _Travel:
             elif hasattr(traveller, "_orig_tz"):
                 _set_zone(traveller._orig_tz)
             stack.remove(traveller)
+        else:
+            if hasattr(traveller, "_orig_tz"):
+                _set_zone(traveller._orig_tz)
+            # The zone is restored, and time-machine would fail to restore it a second time.
+            traveller._destination_tzname = None
+            if traveller not in stack:
+                stack.append(traveller)  # An exception interrupted the stop behind its first step.
+            self._travel.stop()
+            if not stack:
+                vars(uuid).update(self._of_uuid)
+        self._is_over = True
+
+
+_OF_UUID = ("_generate_time_safe", "_UuidCreate")
+"""The functions that ``uuid1()`` uses instead of the time, which time-machine replaces by None."""
 
 
 def has_other_travels() -> bool:
@@ -124,7 +165,7 @@ ProcessTimeMode: TypeAlias = bool | Literal["autojump"]
 """True: the process's time follows the clock. ``"autojump"``: in addition, sleeps move the clock."""
 AUTOJUMP: Literal["autojump"] = "autojump"
 _lock = threading.Lock()
-_sleeping: list[ProcessTime] = []
+_sleeping: list[weakref.ref[ProcessTime]] = []
 """The instance that controls the sleeps of this process, if any."""
 
 
@@ -138,13 +179,18 @@ class ProcessTime:
 
     A loop that only reads a frozen time would never end. After some real time, its next read raises
     ``ContractError`` with the source line and the reason.
+
+    What is replaced in the process refers to this object and the clock only weakly. So a cloud that
+    nobody closes is collected and closed as others are, which ends the control.
     """
 
     def __init__(self, clock: Timekeeper, mode: ProcessTimeMode = True) -> None:
         self.clock = clock
         self._autojump = mode == AUTOJUMP
-        self._ends = ExitStack()
+        self._ends = Ends()
         self._unanchor: Callable[[], None] = lambda: None
+        # A bound method is a new object each time, and listeners are removed by identity.
+        self._listener = self._follow
         self._sleepers: Sleepers | None = None
         self._lock = threading.Lock()
         self._shown_us = 0
@@ -154,59 +200,74 @@ class ProcessTime:
         self.on_read: Callable[[], None] | None = None
         """A function that is called when code reads the time, but not for HTTP headers and logs."""
 
-    def __exit__(self, *error: object) -> None:
-        self.stop()
+    @contextmanager
+    def controlled(self) -> Iterator[None]:
+        """Control the process's time in the block."""
+        # Not with __enter__() and __exit__(): if a signal's handler raises an exception before a method
+        # has begun, nothing would call it again. A generator is closed when nothing refers to it.
+        try:
+            self.start()
+            yield
+        finally:
+            try:
+                self.stop()
+            except BaseException:
+                self.stop()
+                raise
 
     def start(self) -> None:
-        with ExitStack() as ends:
-            ends.callback(self._release)
-            if self._autojump and not self._claim():
-                return
-            self._unanchor = self.clock.anchor()
-            ends.callback(self._unanchor)
-            self._begin_travel()
-            ends.callback(self._end_travel)
-            ends.callback(self.clock.listeners.add(self._follow))
-            if self._autojump:
-                from .loops import Autojump
-                from .sleepers import Sleepers
+        """Start controlling the process's time. The caller calls ``stop()``, also after an exception."""
+        ends = self._ends
+        ends.callback(self._release)
+        if self._autojump and not self._claim():
+            return
+        ends.callback(self._end_anchor)
+        self._unanchor = self.clock.anchor()
+        ends.callback(self._end_travel)
+        self._begin_travel()
+        ends.callback(self.clock.listeners.remove, self._listener)
+        self.clock.listeners.add(self._listener)
+        if self._autojump:
+            from .loops import Autojump
+            from .sleepers import Sleepers
 
-                self._sleepers = Sleepers(self.clock)
-                ends.callback(self._sleepers.stop)
-                jumps = Autojump(self._sleepers)
-                ends.callback(jumps.stop)
-                jumps.start()
-            self._ends = ends.pop_all()
-
-    __enter__ = start
+            self._sleepers = Sleepers(weakref.proxy(self.clock))
+            ends.callback(self._sleepers.stop)
+            self._sleepers.start()
+            jumps = Autojump(self._sleepers)
+            ends.callback(jumps.stop)
+            jumps.start()
 
     def _claim(self) -> bool:
         """Take control of the sleeps of this process; return False if they already move this clock."""
         with _lock:
-            if _sleeping and _sleeping[0].clock is self.clock:
+            other = _sleeping[0]() if _sleeping else None
+            if other is not None and other.clock is self.clock:
                 return False
-            if _sleeping:
+            if other is not None:
                 raise ContractError(
                     "the sleeps of this process already move the clock of another cloud, and they "
                     "can move only one: end its autojump first"
                 )
-            _sleeping.append(self)
+            _sleeping[:] = [weakref.ref(self)]
             return True
 
     def _release(self) -> None:
         with _lock:
-            if self in _sleeping:
-                _sleeping.remove(self)
+            if _sleeping and _sleeping[0]() in (self, None):
+                _sleeping.clear()
 
     def stop(self) -> None:
         """Stop controlling the process's time. A clock that ran before continues from its time.
         Raises the exception of a handler that failed while the clock moved to a loop's timeout.
         """
+        if self._sleepers is not None:
+            self._sleepers.clock = self.clock  # Garbage collection may have cleared the reference.
         try:
             self._ends.close()
         except BaseException:
-            # A signal's handler may have interrupted it, and the clock could not run again.
-            self._unanchor()
+            # A signal's handler may have interrupted a function, which can be repeated.
+            self._ends.close()
             raise
         sleepers, self._sleepers = self._sleepers, None
         if sleepers is not None and sleepers.failure is not None:
@@ -224,26 +285,38 @@ class ProcessTime:
                     "omit now=, or freezegun, because process_time controls the process's time"
                 )
         else:
-            self._travel = _Travel(self.clock.now(), self._note_read)
+            # Garbage collection may clear the reference before this object has stopped.
+            reference = weakref.WeakMethod(self._note_read)
+
+            def on_read(reader: FrameType) -> None:
+                if (note_read := reference()) is not None:
+                    note_read(reader)
+
+            self._travel = _Travel(self.clock.now(), on_read)
+            self._travel.start()
         self._shown_us = self.clock.now_us()
 
     def _end_travel(self) -> None:
         """Restore the wall clock, even if another tool controls it now."""
         with self._lock:
-            travel, self._travel = self._travel, None
-            if travel is not None:
-                travel.stop()
+            if self._travel is not None:
+                self._travel.stop()
+            self._travel = None
+
+    def _end_anchor(self) -> None:
+        self._unanchor()
+        self._unanchor = lambda: None
 
     def _follow(self) -> None:
         with self._lock:
             now_us = self.clock.now_us()
+            if self._travel is not None:
+                self._travel.show(now_us)
             moved = datetime.timedelta(microseconds=now_us - self._shown_us)
             self._shown_us = now_us
             self.reads.clear()
             if not moved:
                 return
-            if self._travel is not None:
-                self._travel.shift(moved)
             # Also move a time that freezegun has set, before or after start().
             freezegun = sys.modules.get("freezegun.api")
             if freezegun is not None and freezegun.freeze_factories:

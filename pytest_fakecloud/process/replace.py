@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from operator import is_not
 from types import FunctionType, ModuleType
-from typing import Any, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
+
+from ..core.errors import Ends
 
 Function: TypeAlias = Callable[..., Any]
 """A function of other code, or its replacement."""
@@ -35,31 +37,39 @@ class ShortcutWarning(UserWarning):
 
 
 class Replacement:
-    """A replaced attribute of a module, class or object, until ``restore()``."""
+    """An attribute of a module, class or object that is replaced from ``put()`` to ``restore()``."""
 
-    __slots__ = ("_ended", "_holder", "_is_slot", "_place", "before", "value")
+    __slots__ = ("_holder", "_is_slot", "_place", "_state", "before", "value")
 
     def __init__(self, holder: Any, place: Any, value: Any) -> None:
         self._holder = holder
         self._place = place
-        self._ended = False
+        self._state: Literal["", "put", "restoring"] = ""
         self._is_slot = hasattr(getattr(type(holder), str(place), None), "__set__")
+        self.before: Any = _MISSING
         self.value = value
+
+    def put(self) -> Self:
         with _lock:
             self.before = original_of(self._read()) if _covered else self._read()
-            _covered.pop(id(value), None)
-            self._write(value)
+            _covered.pop(id(self.value), None)
+            self._state = "put"
+            self._write(self.value)
+        return self
 
     def restore(self) -> None:
-        """Restore the value before, unless other code has replaced this one. Can be repeated."""
+        """Restore the value before, unless other code has replaced this one. Can be repeated, also after
+        an exception at any place in it.
+        """
         with _lock:
-            if self._ended:
+            if not self._state:
                 return
-            self._ended = True
-            if self._read() is self.value:
+            if self._state == "restoring" or self._read() is self.value:
+                self._state = "restoring"
                 self._write(original_of(self.before) if _covered else self.before)
             else:
                 _covered[id(self.value)] = self
+            self._state = ""
 
     def _read(self) -> Any:
         """Return the value of the holder itself, not an inherited one."""
@@ -69,7 +79,8 @@ class Replacement:
 
     def _write(self, value: Any) -> None:
         if value is _MISSING:
-            delattr(self._holder, self._place)
+            if self._read() is not _MISSING:
+                delattr(self._holder, self._place)
         else:
             setattr(self._holder, self._place, value)
 
@@ -104,9 +115,22 @@ def replace(holder: Any, name: str, value: Any) -> Replacement:
     Restoring deletes an attribute that the holder had inherited. Raises ``AttributeError`` if it has
     no such attribute.
     """
+    ends = Ends()
+    try:
+        return swap(ends, holder, name, value)
+    except BaseException:
+        # A signal's handler may have interrupted it, and nothing else would restore it.
+        ends.close()
+        raise
+
+
+def swap(ends: Ends, holder: Any, name: str, value: Any) -> Replacement:
+    """Replace an attribute like ``replace()``, until the ends are closed."""
     if not hasattr(holder, name):
         raise AttributeError(f"{holder!r} has no {name!r} that could be replaced")
-    return Replacement(holder, name, value)
+    replacement = Replacement(holder, name, value)
+    ends.callback(replacement.restore)
+    return replacement.put()
 
 
 # -- every place -----------------------------------------------------------------------------------
@@ -139,16 +163,18 @@ class Everywhere:
         self._replacements += _Search(new).replaced(self._leaves_out)
 
     def restore(self) -> None:
+        """Restore the functions. Can be repeated, also after an exception at any place in it."""
         while self._replacements:
-            self._replacements.pop().restore()
+            self._replacements[-1].restore()
+            self._replacements.pop()
         # Only search if something holds a replacement, besides its pair. The last object shows how
         # many references an object has that only its pair holds.
         pairs = [*self._pairs, (None, object())]
         *references, alone = [sys.getrefcount(ours) for _, ours in pairs]
         back = [(ours, original) for original, ours in self._pairs]
-        self._pairs.clear()
         if any(count > alone for count in references):
             _Search(back).replaced(self._leaves_out)
+        self._pairs.clear()
 
 
 class _Search:
@@ -184,7 +210,7 @@ class _Search:
         """Search a namespace, dictionary or list; what a namespace holds is searched, too."""
         for key, held in pairs:
             if (ours := self._ours(held)) is not held:
-                self._found.append(_Item(items, key, ours))
+                self._found.append(_Item(items, key, ours).put())
             elif is_module:
                 self._below(held)
 

@@ -54,17 +54,24 @@ class Sleepers:
         self.watched: set[object] = set()
         """Keys of the loops whose timeouts move the clock while no task in them sleeps."""
         self._lock = threading.Lock()
-        self._sleeping: list[Sleeper] = []
+        self._sleeping: dict[Sleeper, None] = {}
+        """The sleeps that have not ended. One ends by a call of ``pop()``, which no handler of a signal
+        can interrupt.
+        """
         self._known = {threading.get_ident()}
         self._shown_us = clock.now_us()
         self._signal = clock.signal()
         self._carried: dict[object, Callable[[int], None]] = {}
-        self._unlisten = clock.listeners.add(self._follow)
+        # A bound method is a new object each time, and listeners are removed by identity.
+        self._listener = self._follow
+
+    def start(self) -> None:
+        self.clock.listeners.add(self._listener)
 
     def stop(self) -> None:
-        """End all sleeps. Each continues for its remaining time in real time."""
+        """End all sleeps. Each continues for its remaining time in real time. Can be repeated."""
         self.over = True
-        self._unlisten()
+        self.clock.listeners.remove(self._listener)
         self._signal.close()
         for sleeper in self._all():
             sleeper.wake()
@@ -105,17 +112,19 @@ class Sleepers:
     def asleep(self, until_us: int, loop: object | None = None) -> Iterator[Sleeper]:
         """Register a sleep for the duration of the block."""
         sleeper = Sleeper(until_us, loop)
-        with self._lock:
-            self._known.add(sleeper.thread)
-            self._sleeping.append(sleeper)
-        self._signal.notify()
         try:
+            self._begin(sleeper)
             yield sleeper
         finally:
-            with self._lock:
-                self._sleeping.remove(sleeper)
+            self._sleeping.pop(sleeper, None)
             if loop is not None and (first := self.first_of(loop)) is not None:
                 first.wake()
+
+    def _begin(self, sleeper: Sleeper) -> None:
+        with self._lock:
+            self._known.add(sleeper.thread)
+            self._sleeping[sleeper] = None
+        self._signal.notify()
 
     def first_of(self, loop: object) -> Sleeper | None:
         """Return the waiting sleeper of a loop that wakes first, or None."""
@@ -134,16 +143,13 @@ class Sleepers:
         alive = {thread.ident for thread in threading.enumerate()}
         with self._lock:
             self._known &= alive
-            busy = self._known - {
-                other.thread for other in self._sleeping if other.settled or other.moving
-            }
+            sleeping = list(self._sleeping)
+            busy = self._known - {one.thread for one in sleeping if one.settled or one.moving}
             # Threads whose sleep has ended, and which are about to run.
-            waking = {other.thread for other in self._sleeping if other.until_us <= now_us}
+            waking = {one.thread for one in sleeping if one.until_us <= now_us}
             waking.discard(sleeper.thread)
-            waiting = [
-                other for other in self._sleeping if not other.moving and other.until_us > now_us
-            ]
-            is_first = all(other.until_us >= sleeper.until_us for other in waiting)
+            waiting = [one for one in sleeping if not one.moving and one.until_us > now_us]
+            is_first = all(one.until_us >= sleeper.until_us for one in waiting)
             return is_first and not busy and not waking
 
     def next_us(self, sleeper: Sleeper) -> int:
@@ -159,11 +165,16 @@ class Sleepers:
     def sleep(self, seconds: float, really: Callable[[float], object]) -> None:
         """Sleep in this thread. If the patches end first, use ``really`` for the remaining time."""
         until_us = self.until_us(seconds)
-        with self.asleep(until_us) as sleeper:
+        sleeper = Sleeper(until_us, None)
+        # Not with asleep(): the exception of a signal's handler could keep it from ending.
+        try:
+            self._begin(sleeper)
             while not self.over and self.clock.now_us() < until_us:
                 if self._wait_for_turn(sleeper):
                     with self.moving(sleeper, self.next_us(sleeper)) as target:
                         self.clock.fire(target, yielding=True)
+        finally:
+            self._sleeping.pop(sleeper, None)
         if (remaining := self.remaining(until_us)) > 0:
             really(remaining)
 

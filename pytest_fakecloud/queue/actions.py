@@ -255,7 +255,8 @@ class _Trial(QueueActions):
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine.twin(Timekeeper(now=engine.clock.now()), Ids(0))
-        self._engine.restore(engine.snapshot())
+        self.saved = engine.snapshot()
+        self._engine.restore(self.saved)
 
 
 def _check_open(engine: Engine) -> None:
@@ -271,12 +272,27 @@ def load(queue: QueueActions, content: Mapping[str, Any]) -> None:
     messages = _published("a message", "messages", data, QueueActions.publish)
     schedules = _published("a schedule", "schedules", data, QueueActions.schedule)
     with queue._engine.lock:
-        for place in (_Trial(queue._engine), queue):
-            _add(place, data)
-            for schedule in schedules:
-                place.schedule(**schedule)
-            for message in messages:
-                place.publish(**message)
+        trial = _Trial(queue._engine)
+        _load_into(trial, data, schedules, messages)
+        try:
+            _load_into(queue, data, schedules, messages)
+        except BaseException:
+            # The data are valid, so a signal's handler has interrupted it.
+            queue._engine.restore(trial.saved)
+            raise
+
+
+def _load_into(
+    place: QueueActions,
+    data: Mapping[str, Any],
+    schedules: list[dict[str, Any]],
+    messages: list[dict[str, Any]],
+) -> None:
+    _add(place, data)
+    for schedule in schedules:
+        place.schedule(**schedule)
+    for message in messages:
+        place.publish(**message)
 
 
 def _add(place: QueueActions, data: Mapping[str, Any]) -> None:

@@ -231,7 +231,7 @@ def test_the_clock_waits_for_a_thread_whose_sleep_has_ended() -> None:
     sleepers = Sleepers(Timekeeper(NOON))
     waking = Sleeper(sleepers.until_us(0) - 1, None)
     waking.thread = -1
-    sleepers._sleeping.append(waking)
+    sleepers._sleeping[waking] = None
     with sleepers.asleep(sleepers.until_us(5)) as sleeper:
         assert not sleepers.is_turn(sleeper)
         waking.until_us = sleepers.until_us(9)

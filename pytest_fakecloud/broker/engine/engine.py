@@ -49,7 +49,7 @@ from ..model import (
 )
 from ..settings import BrokerConfig, BrokerLimits
 from .groups import MemoryGroups
-from .log import PartitionLog, Topic, plan_of, take_turns
+from .log import PartitionLog, Plan, Topic, plan_of, take_turns
 from .state import BrokerState, ClockWaits, GroupCopy, GroupListener
 
 T = TypeVar("T")
@@ -89,13 +89,15 @@ class MemoryEngine:
                 if name not in self.state.topics
             }
             self.topics.check_limit(sum(len(topic.logs) for topic in made.values()))
-            self.state.topics.update(made)
             try:
-                self.records.append(messages, by_client=False)
-            except BrokerError:
+                self.state.topics.update(made)
+                plan = self.records.add(messages, by_client=False)
+            except BaseException:
+                # The messages are invalid, or a signal's handler has interrupted it.
                 for name in made:
-                    del self.state.topics[name]
+                    self.state.topics.pop(name, None)
                 raise
+            self.records.retain(plan)
             for name in made:
                 self.groups.rebalance_subscribers(name, f"{name} was created")
 
@@ -317,6 +319,12 @@ class MemoryRecords:
 
     def append(self, messages: Sequence[ProducerRecord], *, by_client: bool) -> list[Metadata]:
         """Append messages and return their positions while the state is locked."""
+        plan = self.add(messages, by_client=by_client)
+        self.retain(plan)
+        return plan.positions
+
+    def add(self, messages: Sequence[ProducerRecord], *, by_client: bool) -> Plan:
+        """Append messages, all or none, without deleting those that are too old now."""
         now_us, topics = self._state.now_us, self._state.topics
         plan = plan_of(topics, messages, now_us // 1000)
         if by_client:
@@ -326,17 +334,20 @@ class MemoryRecords:
         try:
             for log, columns in plan.columns.items():
                 log.append(columns, by_client=by_client)
+            take_turns(topics, plan)
+            for log in ends:
+                self._state.woken |= log.watchers
         except BaseException:
             # A signal's handler, such as that of pytest-timeout, may raise between two lists.
             for log, end in ends.items():
                 log.cut(end)
             raise
-        take_turns(topics, plan)
-        for log in ends:
-            self._state.woken |= log.watchers
+        return plan
+
+    def retain(self, plan: Plan) -> None:
+        """Delete records of the topics that a plan has appended to, as their retention says."""
         for name in {log.topic for log in plan.columns}:
-            topics[name].retain(now_us // 1000)
-        return plan.positions
+            self._state.topics[name].retain(self._state.now_us // 1000)
 
     def _stored(self) -> int:
         return sum(log.size for topic in self._state.topics.values() for log in topic.logs)

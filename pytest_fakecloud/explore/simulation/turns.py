@@ -393,6 +393,8 @@ class Threads:
         for thread in idle:
             thread.gate.release()
         for thread in self._all:
+            if thread.ident is None:
+                continue  # A signal's handler has interrupted its start.
             thread.join(_ENDING if thread in idle else _STUCK)
 
     def after_fork(self) -> None:

@@ -19,7 +19,7 @@ whichever ends first. While anything holds the changes, none becomes ready.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from copy import copy
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -46,7 +46,7 @@ from ..model import (
     VectorRecord,
 )
 from ..settings import VectorConfig, VectorLimits
-from .namespace import VectorNamespace
+from .namespace import Stored, VectorNamespace
 from .ranking import HYBRID_DEPTH, PreparedQuery, Ranker
 
 DAY_US = 86_400_000_000
@@ -227,11 +227,31 @@ class VectorEngine:
             dimension = self.dimension
             for records in groups.values():
                 dimension = self._check_records(records, dimension)
-            self._open(dimension)
-            for namespace, records in groups.items():
-                space = self.spaces.setdefault(namespace, VectorNamespace(self.dimension))
-                for record in records:
-                    space.put(record)
+            before = self.dimension, set(self.spaces)
+            replaced: list[tuple[VectorNamespace, Stored]] = []
+            try:
+                self._open(dimension)
+                for namespace, records in groups.items():
+                    space = self.spaces.setdefault(namespace, VectorNamespace(self.dimension))
+                    for record in records:
+                        replaced.append((space, space.stored_as(record.id)))
+                        space.put(record)
+            except BaseException:
+                # A signal's handler may have interrupted it.
+                for space, stored in reversed(replaced):
+                    space.put_back(stored)
+                self._forget_new(*before)
+                raise
+
+    def _forget_new(self, dimension: int | None, names: Container[str]) -> None:
+        """Forget other namespaces, and the dimension if there was none."""
+        for name in list(self.spaces):
+            if name not in names:
+                del self.spaces[name]
+        if dimension is None and self.dimension is not None:
+            self.dimension = None
+            for space in self.spaces.values():
+                space.matrix = None
 
     def update(
         self, namespace: str, change: VectorRecord, mode: UpdateMode = UpdateMode.OVERWRITE

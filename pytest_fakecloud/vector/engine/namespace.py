@@ -15,6 +15,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from copy import copy
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,6 +27,14 @@ MINIMUM_HOLES = 64
 ROW_BYTES = 16
 ENTRY_BYTES = 8
 _HOLE = VectorRecord("")
+
+
+class Stored(NamedTuple):
+    """What is stored under an id: the record that queries see, and a pending one; None without one."""
+
+    id: str
+    ready: VectorRecord | None
+    pending: VectorRecord | None
 
 
 class VectorNamespace:
@@ -120,6 +129,23 @@ class VectorNamespace:
             if is_new:
                 self.delete(record.id)
             raise
+
+    def stored_as(self, id: str) -> Stored:
+        """Return what is stored under an id, for ``put_back()``."""
+        row = self._rows.get(id)
+        if row is None:
+            return Stored(id, None, None)
+        ready = None if row in self._hidden else self.record(row)
+        return Stored(id, ready, self.staged.get(row))
+
+    def put_back(self, stored: Stored) -> None:
+        """Store again what was stored under an id."""
+        if stored.ready is None:
+            self.delete(stored.id)
+        else:
+            self.put(stored.ready)
+        if stored.pending is not None:
+            self.put(stored.pending, ready=False)
 
     def release(self, records: Iterable[VectorRecord]) -> None:
         """Make pending records ready, except those that have been replaced or deleted since."""
