@@ -95,9 +95,9 @@ def _send(contents: Contents, execute: Callable[[list[bytes]], object]) -> Count
 def dump_to_file(engine: Engine, path: str | PathLike[str]) -> None:
     file = Path(path)
     with engine.lock:
-        found = list(records_of(engine))
-        records = [record for record in found if type_name(record.value) != "search"]
-        indexes = len(found) - len(records)
+        all_records = list(records_of(engine))
+        records = [record for record in all_records if type_name(record.value) != "search"]
+        indexes = len(all_records) - len(records)
         libraries = list(engine.scripting.libraries.sources())
         now_s = engine.now_us // 1_000_000
         data = write_file(records, libraries, engine.config, engine.version, now_s)

@@ -120,7 +120,7 @@ def search_describe(session: Session, args: Args) -> Reply:
         return None
     index.refresh(session.db, is_read=False)
     definition = index.definition
-    fields = [list(map(encoded, each.words())) for each in definition.fields]
+    fields = [list(map(encoded, field.words())) for field in definition.fields]
     return Map([
         b"name", indexes.name_of(args[0]), b"type", definition.kind.encode(),
         b"prefixes", list(map(encoded, definition.prefixes)),
@@ -193,42 +193,42 @@ _MOST_HITS, _FARTHEST = 1000, 10_000
 @command("SEARCH.QUERY")
 def search_query(session: Session, args: Args) -> Reply:
     """Return the key, score and content of each document that matches a filter."""
-    found = _find(session, args[0])
+    index = _find(session, args[0])
     options = _read_query(Words(args[2:]))
     if (session.in_exec or session.in_script) and not options.no_content:
         raise SearchError("SEARCH.QUERY needs NOCONTENT in a transaction or a script")
-    if found is None:
+    if index is None:
         return None
-    clause = parse_filter(found.definition, args[1])
-    hits, total = run_query(session.db, found, clause, options)
-    _remember(session, "query", args, found, [decoded(hit.key) for hit in hits], total)
+    clause = parse_filter(index.definition, args[1])
+    hits, total = run_query(session.db, index, clause, options)
+    _remember(session, "query", args, index, [decoded(hit.key) for hit in hits], total)
     return [_shown(hit) for hit in hits]
 
 
 @command("SEARCH.COUNT")
 def search_count(session: Session, args: Args) -> Reply:
     """Return the number of documents that match a filter, or -1 if the index does not exist."""
-    found = _find(session, args[0])
-    if found is None:
+    index = _find(session, args[0])
+    if index is None:
         return -1
-    total = len(parse_filter(found.definition, args[1]).find(found))
-    _remember(session, "count", args, found, [], total)
+    total = len(parse_filter(index.definition, args[1]).find(index))
+    _remember(session, "count", args, index, [], total)
     return total
 
 
 @command("SEARCH.AGGREGATE")
 def search_aggregate(session: Session, args: Args) -> Reply:
     """Return aggregations of the matching documents by alias, or nil if the index does not exist."""
-    found = _find(session, args[0])
-    if found is None:
+    index = _find(session, args[0])
+    if index is None:
         return None
-    clause = parse_filter(found.definition, args[1])
-    wanted = parse_aggregations(found, parse_object(args[2], "aggregations"))
-    numbers = sorted(clause.find(found))
+    clause = parse_filter(index.definition, args[1])
+    wanted = parse_aggregations(index, parse_object(args[2], "aggregations"))
+    numbers = sorted(clause.find(index))
     reply = Map()
     for alias, compute in wanted.items():
         reply += [alias.encode(), Map(compute(numbers))]
-    _remember(session, "aggregate", args, found, [], len(numbers))
+    _remember(session, "aggregate", args, index, [], len(numbers))
     return reply
 
 
@@ -244,9 +244,9 @@ def _remember(
 ) -> None:
     """Record a search of the code under test for reports; searches by the test do not count."""
     if session.transport != "local":
-        asked = parse_object(args[1], "filter")
+        query = parse_object(args[1], "filter")
         pending = len(index.waiting)
-        search = Search(command, decoded(args[0]), asked, keys, total, pending)
+        search = Search(command, decoded(args[0]), query, keys, total, pending)
         session.engine.searches.append(search)
 
 
@@ -266,11 +266,13 @@ def shortest_float32(score: float) -> bytes | None:
     rounded = struct.unpack("<f", packed)[0]
     # Nine digits are enough for every 32-bit float.
     candidates = (float(f"{rounded:.{digits}g}") for digits in range(1, 10))
-    return format_number(next(each for each in candidates if struct.pack("<f", each) == packed))
+    return format_number(
+        next(number for number in candidates if struct.pack("<f", number) == packed)
+    )
 
 
 def _read_query(words: Words) -> Query:
-    given: dict[str, Any] = {}
+    query: dict[str, Any] = {}
     while words:
         word = words.take("an option").upper()
         if word == "LIMIT":
@@ -278,36 +280,36 @@ def _read_query(words: Words) -> Query:
             if limit is None or not 1 <= limit <= _MOST_HITS:
                 # The vendor's message says "less than", although 1000 is accepted.
                 raise SearchError(f"limit should be a positive number less than {_MOST_HITS}")
-            given["limit"] = limit
+            query["limit"] = limit
         elif word == "OFFSET":
-            given["offset"] = words.number("OFFSET")
-            if given["offset"] > _FARTHEST:
+            query["offset"] = words.number("OFFSET")
+            if query["offset"] > _FARTHEST:
                 raise SearchError(f"offset should be a number of at most {_FARTHEST}")
         elif word == "ORDERBY":
             field, direction = words.take("the field of ORDERBY"), words.peek()
             if direction in ("ASC", "DESC"):
                 words.take("the direction")
-            given["order"] = (field, direction == "ASC")
+            query["order"] = (field, direction == "ASC")
         elif word == "SELECT":
-            given["select"] = tuple(words.counted("fields of SELECT"))
+            query["select"] = tuple(words.counted("fields of SELECT"))
         elif word == "NOCONTENT":
-            given["no_content"] = True
+            query["no_content"] = True
         elif word == "HIGHLIGHT":
             words.one_of("word after HIGHLIGHT", ("FIELDS",))
-            given["highlight"] = tuple(words.counted("fields of HIGHLIGHT"))
+            query["highlight"] = tuple(words.counted("fields of HIGHLIGHT"))
             if words.peek() == "TAGS":
                 words.take("TAGS")
-                given["tags"] = words.take("the opening tag"), words.take("the closing tag")
+                query["tags"] = words.take("the opening tag"), words.take("the closing tag")
         elif word == "SCOREFUNC":
-            given["function"] = _score_function(words)
+            query["function"] = _score_function(words)
         else:
             raise SearchError(f"syntax error: unexpected '{word}'")
-    if "no_content" in given and given.keys() & {"select", "highlight"}:
-        other = "SELECT" if "select" in given else "HIGHLIGHT"
+    if "no_content" in query and query.keys() & {"select", "highlight"}:
+        other = "SELECT" if "select" in query else "HIGHLIGHT"
         raise SearchError(f"syntax error: NOCONTENT and {other} cannot be combined")
-    if given.keys() >= {"order", "function"}:
+    if query.keys() >= {"order", "function"}:
         raise SearchError("syntax error: ORDERBY and SCOREFUNC cannot be combined")
-    return Query(**given)
+    return Query(**query)
 
 
 def _score_function(words: Words) -> ScoreFunction:
@@ -370,12 +372,12 @@ class Words(deque[bytes]):
             raise SearchError(f"syntax error: {what} is missing")
         return decoded(self.popleft())
 
-    def one_of(self, what: str, known: tuple[str, ...]) -> str:
-        """Return the next argument in upper case; raise an error unless it is in ``known``."""
+    def one_of(self, what: str, allowed: tuple[str, ...]) -> str:
+        """Return the next argument in upper case; raise an error unless it is in ``allowed``."""
         word = self.take(what).upper()
-        if word not in known:
+        if word not in allowed:
             raise SearchError(
-                f"syntax error: unknown {what} '{word}', expected one of {', '.join(known)}"
+                f"syntax error: unknown {what} '{word}', expected one of {', '.join(allowed)}"
             )
         return word
 

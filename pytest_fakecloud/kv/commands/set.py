@@ -120,13 +120,13 @@ def _sets(session: Session, keys: list[bytes]) -> list[SetValue]:
 def _intersection(session: Session, keys: list[bytes], limit: int = 0) -> list[bytes]:
     """Return the members that all sets contain, at most ``limit`` of them unless it is 0."""
     smallest, *others = sorted(_sets(session, keys), key=len)
-    found: list[bytes] = []
+    common: list[bytes] = []
     for member in smallest:
         if all(member in other for other in others):
-            found.append(member)
-            if len(found) == limit:
+            common.append(member)
+            if len(common) == limit:
                 break
-    return found
+    return common
 
 
 def _union(session: Session, keys: list[bytes]) -> SetValue:

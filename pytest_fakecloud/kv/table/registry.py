@@ -117,10 +117,10 @@ class KeySpec:
         if self.keyword is not None:
             backwards = self.first < 0
             searched = range(len(argv) + first, 0, -1) if backwards else range(first, len(argv))
-            found = [at for at in searched if argv[at].upper() == self.keyword]
-            if not found:
+            places = [at for at in searched if argv[at].upper() == self.keyword]
+            if not places:
                 return range(0)
-            first = found[0] + 1
+            first = places[0] + 1
         if self.numkeys:
             count = integer_at_start(argv[first]) if first < len(argv) else -1
             stop = first + 1 + count * self.step
@@ -270,17 +270,17 @@ _effects = cache(Effects)
 def _flags_and_categories(text: str, group: str) -> tuple[frozenset[str], frozenset[str]]:
     words = text.split()
     flags = frozenset(word for word in words if "@" not in word)
-    found = {"@fast" if "fast" in flags else "@slow"}
-    found.update("@" + flag for flag in flags & {"write", "admin", "pubsub", "blocking"})
+    categories = {"@fast" if "fast" in flags else "@slow"}
+    categories.update("@" + flag for flag in flags & {"write", "admin", "pubsub", "blocking"})
     if "admin" in flags:
-        found.add("@dangerous")
+        categories.add("@dangerous")
     if "readonly" in flags and group != "scripting":
-        found.add("@read")
+        categories.add("@read")
     if group not in ("server", "cluster"):
-        found.add("@" + GROUP_CATEGORIES.get(group, group))
-    found.update(word for word in words if word.startswith("@"))
-    found.difference_update(word[1:] for word in words if word.startswith("-@"))
-    return flags, frozenset(found)
+        categories.add("@" + GROUP_CATEGORIES.get(group, group))
+    categories.update(word for word in words if word.startswith("@"))
+    categories.difference_update(word[1:] for word in words if word.startswith("-@"))
+    return flags, frozenset(categories)
 
 
 _PROTECTIONS = {
@@ -419,24 +419,24 @@ class Commands(Mapping[str, CommandSpec]):
         return name in self._places
 
     def __getitem__(self, name: str) -> CommandSpec:
-        found = self._made.get(name)
-        if found is None:
+        spec = self._made.get(name)
+        if spec is None:
             family = name.partition(" ")[0]
             with _making_specs:
                 if family not in self._made:
                     self._made |= self._family(family)
-            found = self._made[name]
-        return found
+            spec = self._made[name]
+        return spec
 
     def _family(self, first: str) -> dict[str, CommandSpec]:
         """Return a command and its subcommands, whose rows follow."""
         command = CommandSpec(self._row_of(first))
-        made = {first: command}
+        specs = {first: command}
         for name in islice(self._places, self._places[first] + 1, None):
             parent, _, child = name.partition(" ")
             if parent != first:
                 break
-            made[name] = subcommand = CommandSpec(self._row_of(name))
+            specs[name] = subcommand = CommandSpec(self._row_of(name))
             subcommand.container = command
             if command.subcommands is None:
                 command.subcommands = {}
@@ -445,7 +445,7 @@ class Commands(Mapping[str, CommandSpec]):
                 own = GROUP_CATEGORIES.get(command.group, command.group)
                 command.categories -= {"@" + own}
             command.subcommands[child.encode()] = subcommand
-        return made
+        return specs
 
 
 _making_specs = Lock()
@@ -488,23 +488,23 @@ class Table:
                 if is_later(since, version):
                     row = row._replace(flags=flags, effects=effects)
             words = _options(row.arguments)
-            known = [word for word in words if self.knows.get(f"{row.name} {word}", True)]
-            if len(known) < len(words):
+            supported = [word for word in words if self.knows.get(f"{row.name} {word}", True)]
+            if len(supported) < len(words):
                 arity = ARITIES.get(row.name, row.arity)
-                yield row._replace(arity=arity, arguments=" ".join(known))
+                yield row._replace(arity=arity, arguments=" ".join(supported))
             else:
                 yield row
 
     def find_family(self, argv: list[bytes]) -> CommandSpec | None:
         """Return the command or container command that the first word of ``argv`` names."""
         word = argv[0]
-        found = self.lookup.get(word)
-        if found is None and b" " not in word:
-            found = self.commands.get(word.upper().decode("latin-1"))
+        spec = self.lookup.get(word)
+        if spec is None and b" " not in word:
+            spec = self.commands.get(word.upper().decode("latin-1"))
             # Other spellings are not kept, because a client could send any number of them.
-            if found is not None and (word.isupper() or word.islower()):
-                self.lookup[word] = found
-        return found
+            if spec is not None and (word.isupper() or word.islower()):
+                self.lookup[word] = spec
+        return spec
 
     def find(self, argv: list[bytes]) -> CommandSpec | None:
         """Return the command or subcommand that ``argv`` calls, or None if it is unknown."""
@@ -575,17 +575,17 @@ def command(*names: str) -> Callable[[F], F]:
     return register
 
 
-def variant(name: str, summary: str, **given: object) -> Callable[[F], F]:
+def variant(name: str, summary: str, **arguments: object) -> Callable[[F], F]:
     """Return a decorator that adds a command to those that share a function.
 
-    The command ``name`` calls the function with the keyword-only arguments ``given``. Its summary in
+    The command ``name`` calls the function with the keyword-only ``arguments``. Its summary in
     ``COMMAND DOCS`` is ``summary``, not the docstring of the function.
     """
 
     def register(function: F) -> F:
         # A copy with other defaults: calls of a `functools.partial` make an INCR 5 % longer.
         run = FunctionType(function.__code__, function.__globals__, closure=function.__closure__)
-        run.__kwdefaults__ = {**(function.__kwdefaults__ or {}), **given}
+        run.__kwdefaults__ = {**(function.__kwdefaults__ or {}), **arguments}
         run.__doc__ = summary
         command(name)(run)
         return function
@@ -650,9 +650,9 @@ def find_ttl(spec: CommandSpec, line: Sequence[str]) -> Ttl | None:
     options = [word.upper() for word in line[first:]]
     if "FIELDS" in options:
         del options[options.index("FIELDS") :]  # what follows are names and values
-    found = [Ttl(word, number, TTL_OPTIONS[word]) for word, number in pairwise(options)
+    ttls = [Ttl(word, number, TTL_OPTIONS[word]) for word, number in pairwise(options)
              if word in TTL_OPTIONS]  # fmt: skip
-    return found[-1] if found else None  # the server uses the last number, too
+    return ttls[-1] if ttls else None  # the server uses the last number, too
 
 
 OPTIONS_OF_READS = {b"GROUP": 3, b"COUNT": 2, b"BLOCK": 2}
@@ -688,7 +688,7 @@ def check_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
 
 def check_family_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
     """Raise the vendor's error if no subcommand of a container command is available over REST."""
-    if not any(each.over_rest for each in (spec.subcommands or {}).values()):
+    if not any(subcommand.over_rest for subcommand in (spec.subcommands or {}).values()):
         raise CommandError(not_available(b" ".join(argv[:2]).upper()))
 
 
