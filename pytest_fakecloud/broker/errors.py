@@ -79,18 +79,18 @@ def can_name_a_topic(name: str) -> bool:
     return re.fullmatch(TOPIC_NAME, name) is not None and name not in (".", "..")
 
 
-def missing_topic(topic: str, known: list[str]) -> BrokerError:
+def missing_topic(topic: str, topics: list[str]) -> BrokerError:
     """Return the error for an invalid topic name, or for a topic that does not exist.
 
     Using a topic never creates it.
     """
     if not can_name_a_topic(topic):
         return invalid_topic(topic)
-    names = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "") if known else "none"
+    names = ", ".join(topics[:10]) + (", ..." if len(topics) > 10 else "") if topics else "none"
     return BrokerError(
         "unknown_topic",
         f"This server does not host topic {topic[:249]!r}. Known topics: {names}",
-        unknown=("topic", topic, known),
+        unknown=("topic", topic, topics),
     )
 
 
@@ -139,15 +139,15 @@ def no_offset(topic: str, partition: int) -> BrokerError:
 
 
 def unknown_instance(
-    group: str, instance: str, known: Mapping[str, Iterable[str]], noun: str = "live instance"
+    group: str, instance: str, instances: Mapping[str, Iterable[str]], noun: str = "live instance"
 ) -> BrokerError:
     """Return the error for an instance that was never created, was closed, or was deleted.
 
-    ``known`` maps each group to the names that could have been given, which ``noun`` describes.
+    ``instances`` maps each group to the names that exist in it, which ``noun`` describes.
     """
-    unknown = ("group", group, sorted(known))
-    if group in known:
-        unknown = (f"{noun} of group {group!r}", instance, sorted(known[group]))
+    unknown = ("group", group, sorted(instances))
+    if group in instances:
+        unknown = (f"{noun} of group {group!r}", instance, sorted(instances[group]))
     return BrokerError(
         "unknown_instance",
         f"Consumer instance {instance!r} of group {group!r} does not exist: it was never created, "
@@ -156,12 +156,12 @@ def unknown_instance(
     )
 
 
-def unknown_group(group: str, known: Iterable[str]) -> BrokerError:
+def unknown_group(group: str, groups: Iterable[str]) -> BrokerError:
     """Return the error for a group that has neither members nor committed offsets."""
     return BrokerError(
         "unknown_group",
         f"Consumer group {group!r} does not exist",
-        unknown=("group", group, sorted(known)),
+        unknown=("group", group, sorted(groups)),
     )
 
 

@@ -419,7 +419,7 @@ class Broker(Fake):
             times=times,
             show=_shown_record,
             not_counted=((record, "the test itself produced it") for record in by_test),
-            notes=lambda found: self._rejected_calls() if found < (times or 1) else (),
+            notes=lambda count: self._rejected_calls() if count < (times or 1) else (),
             if_empty="no client has produced to it",
         )
 
@@ -468,9 +468,9 @@ class Broker(Fake):
             "topic": Field(OneOf("topic", self._engine.topics.counts()), optional=False),
         }
         query = Query(_given(wanted), fields, "committed offset")
-        known = group in self._engine.groups.names()
+        exists = group in self._engine.groups.names()
         if times is None:
-            committed = self.group(group).committed if known else {}
+            committed = self.group(group).committed if exists else {}
             offsets = [TopicPartitionOffset(*tp, at) for tp, at in committed.items()]
         else:
             offsets = [
@@ -485,7 +485,7 @@ class Broker(Fake):
             query,
             times=times,
             show=lambda at: f"{at.topic}-{at.partition}={at.offset}",
-            if_empty="the group has never committed" if known else "there is no such group",
+            if_empty="the group has never committed" if exists else "there is no such group",
         )
 
     def assert_not_committed(
@@ -502,9 +502,9 @@ class Broker(Fake):
         __tracebackhide__ = True
         string("group", group)
         self._time.settle()
-        known = self._engine.groups.names()
-        if group not in known and not self.journal.events(group=group):
-            raise ContractError(unknown_name("group", group, known))
+        groups = self._engine.groups.names()
+        if group not in groups and not self.journal.events(group=group):
+            raise ContractError(unknown_name("group", group, groups))
         self.assert_committed(group, topic, partition, offset, times=0)
 
     def assert_caught_up(self, group: str) -> GroupView:
@@ -512,18 +512,18 @@ class Broker(Fake):
         __tracebackhide__ = True
         string("group", group)
         try:
-            found = self.group(group)
+            group_view = self.group(group)
         except ContractError as error:
             # The code under test may not have created the group yet.
             raise AssertionError(f"expected a group to be caught up, but {error}") from None
-        view = found._described()
+        view = group_view._described()
         if not view.lag:
             raise AssertionError(
                 f"expected group {group!r} to be caught up, but it has neither members nor committed "
                 "offsets, so it reads no topic"
             )
         if view.total_lag == 0:
-            return found
+            return group_view
         owners = {tp: name for name, owned in view.assignment.items() for tp in owned}
         lines = [
             f"expected group {group!r} to be caught up, but it is "
@@ -582,9 +582,9 @@ class Broker(Fake):
             return next(filter(query, self.records(topic)), None)
 
         with AsMisuse():
-            found = self._engine.records.wait_for(topic, look, timeout)
-        if found is not None:
-            return found
+            record = self._engine.records.wait_for(topic, look, timeout)
+        if record is not None:
+            return record
         # Check once more, because a record may have arrived at the last moment.
         return expect(
             f"a record in topic {topic!r} within {timeout} s",

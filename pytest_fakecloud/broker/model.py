@@ -95,16 +95,16 @@ class TopicPartitionOffset(NamedTuple):
 
 def distinct_positions(positions: Sequence[TopicPartitionOffset]) -> list[TopicPartitionOffset]:
     """Return the positions without duplicates; raise ``BrokerError`` if two contradict."""
-    found: dict[TopicPartition, int] = {}
+    offsets: dict[TopicPartition, int] = {}
     for topic, partition, offset in positions:
         tp = TopicPartition(topic, partition)
-        if found.setdefault(tp, offset) != offset:
+        if offsets.setdefault(tp, offset) != offset:
             raise BrokerError(
                 "conflicting_offsets",
                 f"Partition {topic}-{partition} is given twice with different offsets: "
-                f"{found[tp]} and {offset}",
+                f"{offsets[tp]} and {offset}",
             )
-    return [TopicPartitionOffset(*tp, offset) for tp, offset in found.items()]
+    return [TopicPartitionOffset(*tp, offset) for tp, offset in offsets.items()]
 
 
 TOPIC = Shaped("the name of a topic", "orders", never=r"[^A-Za-z0-9._-]", fits=can_name_a_topic)

@@ -181,12 +181,12 @@ class BrokerApp(App):
         return [record_json(record) for record in records]
 
     def _consumer_headers(self, request: Request) -> dict[str, str]:
-        found: dict[str, str] = {}
+        config: dict[str, str] = {}
         for name, header in self._config_headers:
             value = request.headers.get(header)
             if value is not None:
-                found.setdefault(name, value)
-        return found
+                config.setdefault(name, value)
+        return config
 
     def commit(self, request: Request) -> object:
         """Fake ``/commit/GROUP/INSTANCE``; without offsets, commit all delivered records."""
@@ -267,8 +267,12 @@ class BrokerApp(App):
     def authenticate(self, request: Request) -> object:
         """Check HTTP Basic credentials or, for ``/webhook``, ``user`` and ``pass`` in the query."""
         username, password = self.username, self.token
-        given = basic_credentials(request.fields.get("authorization"))
-        if given is not None and same(given[0], username) and same(given[1], password):
+        credentials = basic_credentials(request.fields.get("authorization"))
+        if (
+            credentials is not None
+            and same(credentials[0], username)
+            and same(credentials[1], password)
+        ):
             return username
         if request.path.rstrip("/") == "/webhook":
             user, secret = request.query("user"), request.query("pass")
@@ -336,13 +340,13 @@ def _instance(request: Request) -> tuple[str, str]:
 
 
 def _topics_in(body: Any) -> list[str]:
-    found: list[str] = []
+    topics: list[str] = []
     for item in body if isinstance(body, list) else [body]:
         if isinstance(item, dict):
             named = [item.get("topic"), *_list(item.get("topics"))]
-            found += [name for name in named if isinstance(name, str)]
-            found += _topics_in(_list(item.get("topicPartitionOffsets")))
-    return found
+            topics += [name for name in named if isinstance(name, str)]
+            topics += _topics_in(_list(item.get("topicPartitionOffsets")))
+    return topics
 
 
 def _list(value: object) -> list[Any]:

@@ -186,23 +186,23 @@ class BrokerConfig(FakeConfig):
                     f"{name}={wanted} of broker is more than limits= allows ({limit}): pass a smaller "
                     "value, or other limits"
                 )
-        kept = {"retention_ms": self.retention_ms, "retention_bytes": self.retention_bytes}
-        given = {name: value for name, value in kept.items() if value is not None}
-        self.limits = BrokerLimits(**vars(self.limits) | given)
+        retention = {"retention_ms": self.retention_ms, "retention_bytes": self.retention_bytes}
+        limits = {name: value for name, value in retention.items() if value is not None}
+        self.limits = BrokerLimits(**vars(self.limits) | limits)
 
 
 def topic_config(topic: str, options: object) -> TopicConfig:
     """Return the configuration of a topic in the ``topics`` setting."""
-    known = [name.removesuffix("_ms") for name in TopicConfig._fields]
+    names = [name.removesuffix("_ms") for name in TopicConfig._fields]
     if isinstance(options, int) and not isinstance(options, bool):
         return TopicConfig(options)
     if not isinstance(options, Mapping):
         raise ContractError(
             f"topics[{topic!r}]={options!r} is invalid: pass a partition count, or a mapping with "
-            f"any of {', '.join(known)}"
+            f"any of {', '.join(names)}"
         )
     for option in options:
-        if option not in known:
-            raise ContractError(unknown_name(f"option of topics[{topic!r}]", option, known))
-    given = dict(options)
-    return TopicConfig(retention_ms=milliseconds(given.pop("retention", None)), **given)
+        if option not in names:
+            raise ContractError(unknown_name(f"option of topics[{topic!r}]", option, names))
+    values = dict(options)
+    return TopicConfig(retention_ms=milliseconds(values.pop("retention", None)), **values)

@@ -104,7 +104,7 @@ class Selector:
         # As on a real server, a line has no keys if a part of them cannot be found.
         if not self.all_keys and not spec.lacks_keys(argv):
             for place, reads, writes in keys_of(spec, argv):
-                if not any(each.allows(argv[place], reads, writes) for each in self.keys):
+                if not any(pattern.allows(argv[place], reads, writes) for pattern in self.keys):
                     return "key", place
         if not self.all_channels and spec.name in _TO_A_CHANNEL | _TO_CHANNELS:
             for place in range(1, len(argv) if spec.name in _TO_CHANNELS else 2):
@@ -244,9 +244,9 @@ class AclUser:
 
     def reads_all_keys(self, spec: CommandSpec) -> bool:
         return any(
-            each.all_keys or any(key.reads and key.pattern == b"*" for key in each.keys)
-            for each in self.selectors
-            if each.all_commands or spec in each.commands
+            selector.all_keys or any(key.reads and key.pattern == b"*" for key in selector.keys)
+            for selector in self.selectors
+            if selector.all_commands or spec in selector.commands
         )
 
 
@@ -364,7 +364,7 @@ def apply_rules(user: AclUser, rules: list[bytes]) -> None:
 
 def join_selectors(rules: list[bytes]) -> list[bytes]:
     """Return the rules, joining the words of each selector in parentheses to a single rule."""
-    found: list[bytes] = []
+    joined_rules: list[bytes] = []
     words = iter(rules)
     for rule in words:
         joined = rule
@@ -373,8 +373,8 @@ def join_selectors(rules: list[bytes]) -> list[bytes]:
             if word is None:
                 raise CommandError(errors.unmatched_parenthesis(rule))
             joined += b" " + word
-        found.append(joined)
-    return found
+        joined_rules.append(joined)
+    return joined_rules
 
 
 def _apply(user: AclUser, rule: bytes) -> None:
@@ -460,16 +460,18 @@ def _add_keys(selector: Selector, rule: bytes) -> None:
     if selector.all_keys:
         raise _Invalid(errors.ACL_PATTERN_AFTER_ALL_KEYS)
     # As on a real server, a rule such as `%R` has an empty pattern.
-    found = re.fullmatch(rb"(?is)~(.*)|%(R|W|RW|WR)(?:~(.*))?", rule)
-    if found is None:
+    match = re.fullmatch(rb"(?is)~(.*)|%(R|W|RW|WR)(?:~(.*))?", rule)
+    if match is None:
         raise _Invalid(errors.ACL_SYNTAX)
-    letters, pattern = (found[2] or b"RW").upper(), found[1] or found[3] or b""
+    letters, pattern = (match[2] or b"RW").upper(), match[1] or match[3] or b""
     reads, writes = b"R" in letters, b"W" in letters
     if has_space(pattern):
         raise _Invalid(errors.ACL_SYNTAX)
-    for at, known in enumerate(selector.keys):
-        if known.pattern == pattern:
-            selector.keys[at] = KeyPattern(pattern, known.reads or reads, known.writes or writes)
+    for at, present in enumerate(selector.keys):
+        if present.pattern == pattern:
+            selector.keys[at] = KeyPattern(
+                pattern, present.reads or reads, present.writes or writes
+            )
             return
     selector.keys.append(KeyPattern(pattern, reads, writes))
 
@@ -560,15 +562,15 @@ def _fitting_categories(table: Table, wanted: set[CommandSpec]) -> list[str]:
 
 
 def _keys(selector: Selector) -> list[bytes]:
-    found = [b"~*"] if selector.all_keys else []
+    patterns = [b"~*"] if selector.all_keys else []
     for key in selector.keys:
         both = key.reads and key.writes
-        found.append((b"~" if both else b"%R~" if key.reads else b"%W~") + key.pattern)
-    return found
+        patterns.append((b"~" if both else b"%R~" if key.reads else b"%W~") + key.pattern)
+    return patterns
 
 
 def _channels(selector: Selector) -> list[bytes]:
-    return [b"&*"] if selector.all_channels else [b"&" + each for each in selector.channels]
+    return [b"&*"] if selector.all_channels else [b"&" + channel for channel in selector.channels]
 
 
 def _flags(user: AclUser) -> list[bytes]:
@@ -589,7 +591,7 @@ def _selector_line(selector: Selector) -> bytes:
 
 def describe_user(user: AclUser) -> bytes:
     words = [b"user", encoded(user.name), *_flags(user)]
-    words += [b"#" + each.encode() for each in user.hashes]
+    words += [b"#" + digest.encode() for digest in user.hashes]
     words.append(_selector_line(user.root))
     words += [b"(" + _selector_line(selector) + b")" for selector in user.selectors[1:]]
     return b" ".join(words)
@@ -615,7 +617,7 @@ def user_details(user: AclUser) -> Map:
         ])  # fmt: skip
     return Map([
         b"flags", SetReply(_flags(user)),
-        b"passwords", [each.encode() for each in user.hashes],
+        b"passwords", [digest.encode() for digest in user.hashes],
         *_selector_details(user.root),
-        b"selectors", [Map(_selector_details(each)) for each in user.selectors[1:]],
+        b"selectors", [Map(_selector_details(selector)) for selector in user.selectors[1:]],
     ])  # fmt: skip

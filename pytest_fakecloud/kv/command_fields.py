@@ -21,24 +21,26 @@ class _Command(FieldType):
 
     expected = "a command's name ('SET', 'XGROUP', 'xgroup create', 'H*'), a pattern"
 
-    def accepts(self, wanted: Any) -> bool:
-        return TEXT.accepts(wanted)
+    def accepts(self, expected: Any) -> bool:
+        return TEXT.accepts(expected)
 
-    def check(self, name: str, wanted: Any) -> None:
-        super().check(name, wanted)
-        if not isinstance(wanted, str) or wanted.upper() in COMMANDS:
+    def check(self, name: str, expected: Any) -> None:
+        super().check(name, expected)
+        if not isinstance(expected, str) or expected.upper() in COMMANDS:
             return
-        if not any(self.equals(known, wanted) for known in COMMANDS):
+        if not any(self.equals(command, expected) for command in COMMANDS):
             raise ContractError(
-                f"{name}={wanted!r} is not a command{did_you_mean(wanted, COMMANDS) or '.'} "
+                f"{name}={expected!r} is not a command{did_you_mean(expected, COMMANDS) or '.'} "
                 f"Pass {self.expected}. To match unknown commands that clients sent, use a pattern"
             )
 
-    def equals(self, found: Any, wanted: Any) -> bool:
-        if not (isinstance(found, str) and isinstance(wanted, str)):
-            return super().equals(found, wanted)
-        wanted = wanted.upper()
-        return super().equals(found, wanted) or super().equals(found.partition(" ")[0], wanted)
+    def equals(self, actual: Any, expected: Any) -> bool:
+        if not (isinstance(actual, str) and isinstance(expected, str)):
+            return super().equals(actual, expected)
+        expected = expected.upper()
+        return super().equals(actual, expected) or super().equals(
+            actual.partition(" ")[0], expected
+        )
 
 
 class _Lines(FieldType):
@@ -46,24 +48,24 @@ class _Lines(FieldType):
 
     expected = "a command line as the list of its words, such as ['SET', 'key', '*']"
 
-    def accepts(self, wanted: Any) -> bool:
-        return isinstance(wanted, list | tuple)
+    def accepts(self, expected: Any) -> bool:
+        return isinstance(expected, list | tuple)
 
-    def check(self, name: str, wanted: Any) -> None:
-        super().check(name, wanted)
-        if isinstance(wanted, list | tuple):
-            for line_or_word in wanted:
+    def check(self, name: str, expected: Any) -> None:
+        super().check(name, expected)
+        if isinstance(expected, list | tuple):
+            for line_or_word in expected:
                 (self if self.accepts(line_or_word) else TEXT).check(name, line_or_word)
 
-    def equals(self, found: Any, wanted: Any) -> bool:
-        if wanted and all(map(self.accepts, wanted)):
-            return len(found) == len(wanted) and all(map(_matches_line, found, wanted))
-        return any(_matches_line(line, wanted) for line in found)
+    def equals(self, actual: Any, expected: Any) -> bool:
+        if expected and all(map(self.accepts, expected)):
+            return len(actual) == len(expected) and all(map(_matches_line, actual, expected))
+        return any(_matches_line(line, expected) for line in actual)
 
 
-def _matches_line(line: Sequence[str], wanted: Sequence[Any]) -> bool:
-    questions = (Question("word", word, TEXT) for word in wanted)
-    return len(line) == len(wanted) and all(map(Question.agrees, questions, line))
+def _matches_line(line: Sequence[str], expected: Sequence[Any]) -> bool:
+    questions = (Question("word", word, TEXT) for word in expected)
+    return len(line) == len(expected) and all(map(Question.agrees, questions, line))
 
 
 COMMAND, LINES = _Command(), _Lines()

@@ -346,7 +346,7 @@ class KVServer(Fake):
         left_ms = self._ttl_ms(key)
         if left_ms == -2:
             with self._engine.reading() as keyspace:
-                names = [str(word(each)) for each in keyspace]
+                names = [str(word(name)) for name in keyspace]
             nearest = did_you_mean(word(encode(key)), names[:_COMPARED])
             raise ContractError(
                 f"the key {key!r} does not exist{nearest or '.'} "
@@ -444,10 +444,10 @@ class KVServer(Fake):
         __tracebackhide__ = True
         from .search.views import expect_search
 
-        given: dict[str, object] = {} if index is None else {"index": index}
-        given |= where
+        conditions: dict[str, object] = {} if index is None else {"index": index}
+        conditions |= where
         engine = self._memory()
-        return expect_search(engine.reading, engine.searches, times, given)
+        return expect_search(engine.reading, engine.searches, times, conditions)
 
     def assert_not_searched(
         self, index: Condition[str] = None, **where: Unpack[SearchFields]

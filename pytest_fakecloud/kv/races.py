@@ -82,7 +82,9 @@ class Interruptions(list["Between"]):
     def unmet(self) -> list[str]:
         """Return messages for interruptions that never happened and have not raised an error for it."""
         return [
-            each._why_unused() for each in self._planned if not each.hits and not each._has_raised
+            interruption._why_unused()
+            for interruption in self._planned
+            if not interruption.hits and not interruption._has_raised
         ]
 
     def before(self, sender: Sender, line: list[bytes], arrival: Arrival = "alone") -> None:
@@ -94,12 +96,19 @@ class Interruptions(list["Between"]):
         if name.partition(" ")[0] in _ABOUT_CONNECTION:
             return
         # Call conditions without the lock, because they are the test's code.
-        matched = [each for each in active if each._matches(name, line)]
+        matched = [interruption for interruption in active if interruption._matches(name, line)]
         with self.lock:
             if self._running:
                 return
-            noted = [(each, each._note(sender, name, arrival)) for each in matched]
-        due = [(each, gap) for each, gap in noted if gap is not None and each._selects(gap)]
+            noted = [
+                (interruption, interruption._note(sender, name, arrival))
+                for interruption in matched
+            ]
+        due = [
+            (interruption, gap)
+            for interruption, gap in noted
+            if gap is not None and interruption._selects(gap)
+        ]
         if not due:
             return
         with self.lock:
@@ -270,17 +279,17 @@ class Between:
     def _note(self, sender: Sender, name: str, arrival: Arrival) -> _Gap | None:
         """Note a command; return the position before it, if its client has sent another one."""
         progress = self._progress.pop(sender, None)
-        known = None if sender.user is None else Sender(None, sender.user)
-        if progress is None and known is not None:
-            progress = self._progress.get(known)
+        same_user = None if sender.user is None else Sender(None, sender.user)
+        if progress is None and same_user is not None:
+            progress = self._progress.get(same_user)
         if progress is None:
             self._clients += 1
             progress = _Progress(self._clients)
         after = _Progress(progress.client, progress.sent + 1, name)
         self._progress[sender] = after
-        if known is not None:
-            self._progress.pop(known, None)
-            self._progress[known] = after
+        if same_user is not None:
+            self._progress.pop(same_user, None)
+            self._progress[same_user] = after
         while len(self._progress) > _MOST_CLIENTS:
             del self._progress[next(iter(self._progress))]
         self._seen_in_all += 1
@@ -320,12 +329,12 @@ class Between:
 
     def _as_call(self) -> str:
         commands = self._commands
-        given = [] if self._query is None else [*map(str, self._query.questions)]
+        arguments = [] if self._query is None else [*map(str, self._query.questions)]
         if isinstance(commands, tuple | list):
-            given.insert(0, f"({brief(commands[0])}, {brief(commands[1])})")
+            arguments.insert(0, f"({brief(commands[0])}, {brief(commands[1])})")
         elif commands is not None:
-            given.insert(0, str(commands))
-        return f"between({', '.join(given)})"
+            arguments.insert(0, str(commands))
+        return f"between({', '.join(arguments)})"
 
     def _why_unused(self) -> str:
         """Return a message for an interruption that never happened, with the commands it saw."""

@@ -80,9 +80,9 @@ class Attributed(bytes):
     attribute: Sequence[Any]
 
     def __new__(cls, text: bytes, attribute: Sequence[Any]) -> Attributed:
-        made = super().__new__(cls, text)
-        made.attribute = attribute
-        return made
+        string = super().__new__(cls, text)
+        string.attribute = attribute
+        return string
 
 
 class Encoded(_Text):
@@ -222,13 +222,13 @@ def to_json(reply: Reply, base64: bool = False) -> Any:
 def size_of(reply: Reply) -> int:
     """Return the total size in bytes of all strings in a reply."""
     # Do not recurse: a script's reply may be nested deeper than Python's recursion limit.
-    size, left = 0, [reply]
-    while left:
-        item = left.pop()
+    size, items = 0, [reply]
+    while items:
+        item = items.pop()
         if isinstance(item, bytes | bytearray):
             size += len(item)
         elif isinstance(item, list):
-            left += item
+            items += item
     return size
 
 
@@ -446,11 +446,11 @@ _READERS = {
 
 
 def value_of_type(key: str | bytes, value: Any, wanted: str) -> KVValue:
-    found = type_name(value)
-    if found != wanted:
+    actual = type_name(value)
+    if actual != wanted:
         raise ContractError(
-            f"the key {key!r} holds a {found}, not a {wanted}: read it with "
-            f"{_READERS.get(found, 'value()')}"
+            f"the key {key!r} holds a {actual}, not a {wanted}: read it with "
+            f"{_READERS.get(actual, 'value()')}"
         )
     return python_value(value)
 

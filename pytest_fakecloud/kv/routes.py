@@ -536,8 +536,8 @@ class Format(NamedTuple):
         """Return the response to several commands, which have ``size`` bytes of strings."""
         if size > STREAMED:
             encoded = chain.from_iterable(map(resp_parts, replies))
-            each = (json_of(reply, self.base64) for reply in replies)
-            parts = encoded if self.resp2 else json_array(each)
+            items = (json_of(reply, self.base64) for reply in replies)
+            parts = encoded if self.resp2 else json_array(items)
             return self._in_pieces(parts, headers)
         if self.resp2:
             return Answer(b"".join(map(to_resp, replies)), 200, headers, _BINARY)

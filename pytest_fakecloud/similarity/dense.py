@@ -255,18 +255,18 @@ def lower_bound(keys: NDArray[np.floating], depth: int) -> float:
 def float32_scores(matrix: Matrix, similarity: Similarity, vector: Floats, rows: Rows) -> Floats:
     """Return the rows' scores in float32, as the service computes them before fusion."""
     vectors = matrix.values[rows]
-    half, one = np.float32(0.5), np.float32(1)
+    half, unity = np.float32(0.5), np.float32(1)
     # Products beyond float32's range become infinite or NaN here; the caller replaces them.
     with np.errstate(over="ignore", invalid="ignore"):
         if similarity is Similarity.EUCLIDEAN:
             distances = vectors - vector
-            return np.asarray(one / (one + np.einsum("ij,ij->i", distances, distances)))
+            return np.asarray(unity / (unity + np.einsum("ij,ij->i", distances, distances)))
         dots = vectors @ vector
         if similarity is Similarity.DOT_PRODUCT:
-            return np.asarray((one + dots) * half)
+            return np.asarray((unity + dots) * half)
         norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors)) * np.sqrt(vector @ vector)
         cosines = np.divide(dots, norms, out=np.zeros_like(dots), where=norms > 0)
-        return np.asarray((one + cosines) * half)
+        return np.asarray((unity + cosines) * half)
 
 
 FIRST_CAPACITY = 16

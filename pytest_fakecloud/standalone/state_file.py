@@ -220,9 +220,9 @@ def _lines(path: Path) -> Iterator[Any]:
 
 
 def _queue(fake: Any, data: Mapping[str, Any], folder: Path) -> Iterator[_Load]:
-    rest = {name: part for name, part in data.items() if name != "messages"}
-    if rest:
-        yield _Load("", 1, 1, partial(fake.load, rest))
+    settings = {name: part for name, part in data.items() if name != "messages"}
+    if settings:
+        yield _Load("", 1, 1, partial(fake.load, settings))
     messages = data.get("messages", [])
     yield from _sliced(".messages", messages, lambda piece: fake.load({"messages": piece}))
 

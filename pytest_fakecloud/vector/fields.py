@@ -322,5 +322,5 @@ class VectorFields:
 
 
 def _camel(name: str) -> str:
-    first, *rest = name[:80].split("_")
-    return first + "".join(word.capitalize() for word in rest)
+    first, *others = name[:80].split("_")
+    return first + "".join(word.capitalize() for word in others)

@@ -189,12 +189,12 @@ def _record_fields(value: object) -> Raw:
     if (record := _given_fields(value)) is not None:
         return record
     if isinstance(value, tuple) and len(value) >= 2:
-        id, vector, *rest = value
+        id, vector, *extras = value
         raw = _fields_under_id(id, vector)
-        if rest and _is_sparse_vector(rest[0]):
-            raw["sparseVector"] = rest.pop(0)
-        if len(rest) <= 2:
-            return raw | dict(zip(("metadata", "data"), rest, strict=False))
+        if extras and _is_sparse_vector(extras[0]):
+            raw["sparseVector"] = extras.pop(0)
+        if len(extras) <= 2:
+            return raw | dict(zip(("metadata", "data"), extras, strict=False))
     raise ContractError(
         f"cannot load {value!r:.80}: a record is a mapping or "
         "(id, vector[, sparse vector][, metadata[, data]])"

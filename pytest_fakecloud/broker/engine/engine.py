@@ -83,22 +83,22 @@ class MemoryEngine:
     def load(self, topics: Mapping[str, int], messages: Sequence[ProducerRecord]) -> None:
         """Create the missing topics and append the messages of the test, or change nothing."""
         with self.state, self.state.lock:
-            made = {
+            created = {
                 name: self.topics.new(name, TopicConfig(count))
                 for name, count in topics.items()
                 if name not in self.state.topics
             }
-            self.topics.check_limit(sum(len(topic.logs) for topic in made.values()))
+            self.topics.check_limit(sum(len(topic.logs) for topic in created.values()))
             try:
-                self.state.topics.update(made)
+                self.state.topics.update(created)
                 plan = self.records.add(messages, by_client=False)
             except BaseException:
                 # The messages are invalid, or a signal's handler has interrupted it.
-                for name in made:
+                for name in created:
                     self.state.topics.pop(name, None)
                 raise
             self.records.retain(plan)
-            for name in made:
+            for name in created:
                 self.groups.rebalance_subscribers(name, f"{name} was created")
 
     def close(self) -> None:
@@ -361,9 +361,9 @@ class MemoryRecords:
         signal = self._state.clock.signal()
         with self._state, self._state.lock:
             epoch = self._waits.epoch
-            found = self._read(wanted)
-            if found or not timeout_ms or not wanted:
-                return found
+            records = self._read(wanted)
+            if records or not timeout_ms or not wanted:
+                return records
             logs = [self._state.partition(topic, partition) for topic, partition, _ in wanted]
             for log in logs:
                 log.watchers.add(signal)
@@ -402,7 +402,7 @@ class MemoryRecords:
         ``at`` is ``"earliest"`` or ``"latest"`` for the start or end of the log, or a time in ms
         for the first record at or after it.
         """
-        found = []
+        offsets = []
         with self._state, self._state.lock:
             for tp in partitions:
                 log = self._state.partition(*tp)
@@ -412,8 +412,8 @@ class MemoryRecords:
                     offset = log.end
                 else:
                     offset = log.offset_at(at)
-                found.append(TopicPartitionOffset(*tp, NO_OFFSET if offset is None else offset))
-        return found
+                offsets.append(TopicPartitionOffset(*tp, NO_OFFSET if offset is None else offset))
+        return offsets
 
     def all(self, name: str) -> list[Record]:
         """Return all records of a topic in (partition, offset) order."""
@@ -443,12 +443,12 @@ class MemoryRecords:
                     watched = list(self._state.topic(topic).logs)
                     for log in watched:
                         log.watchers.add(signal)
-                found = look()
-                left = until - monotonic()
-                if found is not None or left <= 0:
-                    return found
+                result = look()
+                seconds_left = until - monotonic()
+                if result is not None or seconds_left <= 0:
+                    return result
                 # Look again soon, because nothing signals that the waiting task was cancelled.
-                signal.sleep(version, min(left, _NAP_SECONDS))
+                signal.sleep(version, min(seconds_left, _NAP_SECONDS))
         finally:
             self._waits.waiting.remove(signal)
             with self._state, self._state.lock:

@@ -108,10 +108,10 @@ class MemoryGroups:
                 return self._take(member)
 
         try:
-            found = poll()
-            if found is None and request.timeout_ms:
-                found = self._waits.wait(member.signal, poll, request.timeout_ms)
-            return found or []
+            records = poll()
+            if records is None and request.timeout_ms:
+                records = self._waits.wait(member.signal, poll, request.timeout_ms)
+            return records or []
         finally:
             with self._state, self._state.lock:
                 self._finish(member, turn)
@@ -143,7 +143,12 @@ class MemoryGroups:
         timeout_ms, name = self._settings.session_timeout_ms, request.instance
         config = consumer_config(request.headers, session_timeout_ms=timeout_ms)
         groups = self._state.groups.values()
-        live = [one.group.name for group in groups for one in group.instances.values() if one.live]
+        live = [
+            instance.group.name
+            for group in groups
+            for instance in group.instances.values()
+            if instance.live
+        ]
         scope = self._settings.instance_limit
         check_instance_limit(scope, request.group, live, self._state.topics.values())
         group = self._state.create_group(request.group)
@@ -171,9 +176,10 @@ class MemoryGroups:
         instance.assignment = before.assignment
         if instance.group.state == "Stable":
             self._activate(instance)
-        kept = partitions_text(instance.assignment)
+        partitions = partitions_text(instance.assignment)
         text = (
-            f"{instance.name} returned to {instance.group.name} within its session and keeps {kept}"
+            f"{instance.name} returned to {instance.group.name} within its session "
+            f"and keeps {partitions}"
         )
         self._add_event("return", text, instance)
 
@@ -227,11 +233,11 @@ class MemoryGroups:
         """
         with self._state, self._state.lock:
             self._state.partition(offset.topic, offset.partition)
-            found = self._state.create_group(group)
-            if found.state == "Empty":
-                self._retain(found)
-            self._apply_commit(found, [offset], "offsets set", "the test")
-            for instance in found.members():
+            consumer_group = self._state.create_group(group)
+            if consumer_group.state == "Empty":
+                self._retain(consumer_group)
+            self._apply_commit(consumer_group, [offset], "offsets set", "the test")
+            for instance in consumer_group.members():
                 instance.delivered.pop(TopicPartition(offset.topic, offset.partition), None)
 
     def committed(
@@ -240,8 +246,8 @@ class MemoryGroups:
         with self._state, self._state.lock:
             for topic, partition in partitions:
                 self._state.partition(topic, partition)
-            found = self._state.group(group).committed
-            return [TopicPartitionOffset(*tp, found.get(tp, NO_OFFSET)) for tp in partitions]
+            committed = self._state.group(group).committed
+            return [TopicPartitionOffset(*tp, committed.get(tp, NO_OFFSET)) for tp in partitions]
 
     def _plan_auto_commit(self, instance: Instance) -> None:
         """Schedule an automatic commit at the end of the instance's current commit interval."""
@@ -253,8 +259,8 @@ class MemoryGroups:
         # 0 means as often as possible, which is once per millisecond here.
         interval = max(1, config.auto_commit_interval_ms) * 1000
         passed = self._state.now_us - instance.since_us
-        left = interval - passed % interval
-        self._start_timer(instance, "auto commit", left)
+        until_commit = interval - passed % interval
+        self._start_timer(instance, "auto commit", until_commit)
 
     def _auto_commit(self, instance: Instance) -> None:
         cancel(instance, "auto commit")
@@ -307,20 +313,20 @@ class MemoryGroups:
         for tp in assignment:
             self._check_position(instance, tp)
         first = instance.turn % len(assignment) if assignment else 0
-        left = self._settings.max_poll_records
+        room = self._settings.max_poll_records
         parts: list[list[Record]] = []
         for tp in assignment[first:] + assignment[:first]:
             position = instance.positions[tp]
             log = self._state.log(tp)
             if position is None or position >= log.end:
                 continue
-            records = log.read(position, left, self._settings.max_partition_bytes)
+            records = log.read(position, room, self._settings.max_partition_bytes)
             after = position + len(records)
             instance.positions[tp] = instance.delivered[tp] = after
             instance.group.remember(tp, position, after)
             parts.append(records)
-            left -= len(records)
-            if left <= 0:
+            room -= len(records)
+            if room <= 0:
                 break
         if not parts:
             return None
@@ -379,12 +385,12 @@ class MemoryGroups:
     ) -> list[Record]:
         """Rewind a group by its ``last`` delivered records; return those that still exist."""
         with self._state, self._state.lock:
-            found = self._state.group(group)
+            consumer_group = self._state.group(group)
             if topic is not None:
                 self._state.partition(topic, partition or 0)
-            ends = {tp: after for tp, _, after in found.deliveries}
-            firsts = _before_last(found, last, topic, partition)
-            moved = {tp: self._rewind(found, tp, at) for tp, at in sorted(firsts.items())}
+            ends = {tp: after for tp, _, after in consumer_group.deliveries}
+            firsts = _before_last(consumer_group, last, topic, partition)
+            moved = {tp: self._rewind(consumer_group, tp, at) for tp, at in sorted(firsts.items())}
             offsets = ", ".join(f"{tp.topic}-{tp.partition}={at}" for tp, at in moved.items())
             self._state.add_event(
                 "redeliver",
@@ -467,11 +473,11 @@ class MemoryGroups:
         instance.epoch += 1
         self._state.woken.add(instance.signal)
         instance.state = state
-        left = instance.config.session_timeout_ms
-        self._start_timer(instance, "session", left * 1000)
-        until = self._state.now_us + left * 1000
-        text = f"{text}; it keeps {partitions_text(instance.assignment)} for {left} ms"
-        held = [list(one) for one in sorted(instance.assignment)]
+        session_ms = instance.config.session_timeout_ms
+        self._start_timer(instance, "session", session_ms * 1000)
+        until = self._state.now_us + session_ms * 1000
+        text = f"{text}; it keeps {partitions_text(instance.assignment)} for {session_ms} ms"
+        held = [list(tp) for tp in sorted(instance.assignment)]
         self._add_event(kind, text, instance, keeps=held, until_us=until, idle=idle)
 
     def _session_over(self, instance: Instance) -> None:
@@ -624,12 +630,12 @@ class MemoryGroups:
     def consumers(self) -> Assignments:
         """Return the partitions of live instances, sorted by group and instance."""
         with self._state, self._state.lock:
-            found: Assignments = {}
+            consumers: Assignments = {}
             for group, at in sorted(self._state.groups.items()):
                 for name, instance in sorted(at.instances.items()):
                     if instance.live:
-                        found.setdefault(group, {})[name] = by_topic(instance.assignment)
-            return found
+                        consumers.setdefault(group, {})[name] = by_topic(instance.assignment)
+            return consumers
 
     def names(self) -> list[str]:
         with self._state, self._state.lock:
@@ -646,13 +652,15 @@ class MemoryGroups:
         copies = []
         idle_ms = self._settings.idle_close_ms
         for group in self._state.groups.values():
-            left = {name: self._state.time_left(one) for name, one in group.instances.items()}
+            timers = {
+                name: self._state.time_left(instance) for name, instance in group.instances.items()
+            }
             for name, instance in group.instances.items():
                 # The copy has no consume call in progress: add the timer that starts at its end.
                 if instance.consuming and instance.live and idle_ms is not None:
-                    left[name]["idle close"] = idle_ms * 1000
+                    timers[name]["idle close"] = idle_ms * 1000
             copy = group.copy(self._state.clock)
-            copies.append(GroupCopy(copy, self._state.time_left(group), left))
+            copies.append(GroupCopy(copy, self._state.time_left(group), timers))
         return copies
 
     def stop(self) -> None:
@@ -671,12 +679,12 @@ class MemoryGroups:
         for copy in copies:
             group = self._state.groups[copy.group.name] = copy.group.copy(self._state.clock)
             for name, instance in group.instances.items():
-                for kind, left in copy.timers[name].items():
-                    self._start_timer(instance, kind, left)
+                for kind, delay_us in copy.timers[name].items():
+                    self._start_timer(instance, kind, delay_us)
                 for tp in instance.positions:
                     self._state.log(tp).watchers.add(instance.signal)
-            for kind, left in copy.own_timers.items():
-                self._start_timer(group, kind, left)
+            for kind, delay_us in copy.own_timers.items():
+                self._start_timer(group, kind, delay_us)
 
 
 def check_instance_limit(
@@ -707,14 +715,14 @@ def _before_last(
     group: ConsumerGroup, last: int, topic: str | None, partition: int | None
 ) -> dict[TopicPartition, int]:
     """Return the offset of the first of the last delivered records, by partition."""
-    found: dict[TopicPartition, int] = {}
-    left = last
+    offsets: dict[TopicPartition, int] = {}
+    remaining = last
     for tp, first, after in reversed(group.deliveries):
-        if left <= 0:
+        if remaining <= 0:
             break
         if topic in (None, tp.topic) and partition in (None, tp.partition):
             # A partition that was rewound occurs several times: use its smallest offset.
-            offset = max(first, after - left)
-            left -= after - offset
-            found[tp] = min(offset, found.get(tp, offset))
-    return found
+            offset = max(first, after - remaining)
+            remaining -= after - offset
+            offsets[tp] = min(offset, offsets.get(tp, offset))
+    return offsets

@@ -135,12 +135,12 @@ class PartitionLog:
 
     def _compact(self) -> None:
         head, before = self._head, self._bytes_until(self._head)
-        rest = [getattr(self, name)[head:] for name in self._COLUMNS]
+        columns = [getattr(self, name)[head:] for name in self._COLUMNS]
         # No call is between these assignments, so a signal's handler cannot interrupt them.
         (
             self._by_client, self._ends, self._headers, self._keys, self._peaks, self._timestamps,
             self._values,
-        ) = rest  # fmt: skip
+        ) = columns  # fmt: skip
         self._before_bytes, self._base, self._head = before, self._base + head, 0
 
     def read(

@@ -142,18 +142,18 @@ class ConsumerGroup:
 
     def forget(self, topic: str) -> None:
         """Remove all offsets and deliveries in a topic."""
-        kept = [delivery for delivery in self.deliveries if delivery[0].topic != topic]
+        remaining = [delivery for delivery in self.deliveries if delivery[0].topic != topic]
         self.deliveries.clear()
-        self.deliveries.extend(kept)
+        self.deliveries.extend(remaining)
         offsets: list[dict[TopicPartition, Any]] = [self.committed]
-        for one in self.instances.values():
-            offsets += [one.positions, one.starts, one.delivered]
-        for known in offsets:
-            for tp in [tp for tp in known if tp.topic == topic]:
-                del known[tp]
+        for instance in self.instances.values():
+            offsets += [instance.positions, instance.starts, instance.delivered]
+        for positions in offsets:
+            for tp in [tp for tp in positions if tp.topic == topic]:
+                del positions[tp]
 
     def described(self, topics: Mapping[str, Topic]) -> GroupDescription:
-        members = found_members(one.view() for _, one in sorted(self.instances.items()))
+        members = found_members(instance.view() for _, instance in sorted(self.instances.items()))
         starts: dict[TopicPartition, int] = {}
         read = set(self.committed)
         for member in self.members():
@@ -228,7 +228,7 @@ def commit_event(
     kind: EventKind, group: str, by: str, offsets: Iterable[tuple[str, int, int]]
 ) -> tuple[str, dict[str, Any]]:
     """Return the description and the data of the event of a commit ``by`` an instance."""
-    stored = [tuple(each) for each in offsets]
+    stored = [tuple(offset) for offset in offsets]
     changed = ", ".join(f"{topic}-{partition}={at}" for topic, partition, at in stored)
     ending = " automatically" if kind == "auto commit" else ""
     data = {"group": group, "instance": by, "offsets": stored}
@@ -356,11 +356,13 @@ class BrokerState:
         fits = attrgetter("member" if noun == "member" else "live")
         instance = self.find_instance(group_name, name)
         if instance is None or not fits(instance):
-            known = {
-                group.name: [one.name for one in group.instances.values() if fits(one)]
+            instances = {
+                group.name: [
+                    instance.name for instance in group.instances.values() if fits(instance)
+                ]
                 for group in self.groups.values()
             }
-            raise errors.unknown_instance(group_name, name, known, noun)
+            raise errors.unknown_instance(group_name, name, instances, noun)
         return instance
 
     def group(self, name: str) -> ConsumerGroup:
@@ -415,18 +417,18 @@ class ClockWaits(Waits):
         until = deadline = clock.now_us() + timeout_ms * 1000
 
         def look() -> T | None:
-            found = poll()
-            return _EARLIER if found is None and self._next_change(deadline) < until else found
+            result = poll()
+            return _EARLIER if result is None and self._next_change(deadline) < until else result
 
         self.waiting.append(signal)
         try:
             while not self._closed:
                 until = self._next_change(deadline)
-                found = clock.wait(signal, look, until)
-                if found is _EARLIER:
+                result = clock.wait(signal, look, until)
+                if result is _EARLIER:
                     continue
-                if found is not None or until == deadline or clock.now_us() < until:
-                    return found
+                if result is not None or until == deadline or clock.now_us() < until:
+                    return result
                 # With a running clock, there may be no other thread that fires a timer of a group.
                 clock.settle()
             return None

@@ -174,9 +174,9 @@ def complete(result: Future[Any], function: Callable[[], Any]) -> None:
 def look_for(seconds: float, look: Callable[[], T | None]) -> T | None:
     """Call ``look`` every 50 ms until it returns a result, for at most ``seconds``."""
     deadline, pause = monotonic() + seconds, threading.Event()
-    while (found := look()) is None and monotonic() <= deadline:
+    while (result := look()) is None and monotonic() <= deadline:
         pause.wait(POLL_SECONDS)
-    return found
+    return result
 
 
 class Unavailable(BrokerError):
@@ -196,7 +196,7 @@ def real_only(what: str) -> ContractError:
 def unsupported(what: str) -> Callable[..., NoReturn]:
     """Return a method that raises the error of ``real_only()``."""
 
-    def method(*given: object, **named: object) -> NoReturn:
+    def method(*arguments: object, **named: object) -> NoReturn:
         raise real_only(what)
 
     return method
@@ -289,22 +289,24 @@ class Cluster:
             return {}
         specs = {ClusterPartition(*tp): _spec(at) for tp, at in wanted.items()}
         results = self._results(self._admin.list_offsets, specs)
-        found = {(tp.topic, tp.partition): result.offset for tp, result in results.items()}
-        unknown = [f"{topic}-{number}" for (topic, number), at in found.items() if at < OFFSET_END]
+        offsets = {(tp.topic, tp.partition): result.offset for tp, result in results.items()}
+        unknown = [
+            f"{topic}-{number}" for (topic, number), at in offsets.items() if at < OFFSET_END
+        ]
         if unknown:
             text = self.names.public(", ".join(unknown))
             raise Unavailable(f"it did not return the offsets of {text}")
-        return found
+        return offsets
 
     def group_offsets(
         self, group: str, partitions: Iterable[tuple[str, int]]
     ) -> dict[tuple[str, int], int]:
         """Return the offsets that a group has committed, without partitions that have none."""
         wanted = ConsumerGroupTopicPartitions(group, [ClusterPartition(*tp) for tp in partitions])
-        [found] = self._results(self._admin.list_consumer_group_offsets, [wanted]).values()
+        [result] = self._results(self._admin.list_consumer_group_offsets, [wanted]).values()
         return {
             (tp.topic, tp.partition): tp.offset
-            for tp in found.topic_partitions or []
+            for tp in result.topic_partitions or []
             if tp.offset >= 0
         }
 
@@ -312,8 +314,8 @@ class Cluster:
         """Commit for a group without members. The cluster rejects this if the group has members."""
         partitions = [ClusterPartition(*tp, offset) for tp, offset in offsets.items()]
         wanted = ConsumerGroupTopicPartitions(group, partitions)
-        [found] = self._results(self._admin.alter_consumer_group_offsets, [wanted]).values()
-        for partition in found.topic_partitions or []:
+        [result] = self._results(self._admin.alter_consumer_group_offsets, [wanted]).values()
+        for partition in result.topic_partitions or []:
             if partition.error is not None:
                 raise self.translated(partition.error)
 

@@ -77,17 +77,17 @@ class KafkaEngine:
         After an error, new topics are deleted again. Records already stored in existing topics
         remain, because a cluster cannot remove single records.
         """
-        known = self.topics.counts()
-        made: list[str] = []
+        counts = self.topics.counts()
+        created: list[str] = []
         try:
             for name, count in topics.items():
-                if name not in known:
+                if name not in counts:
                     self.topics.create(name, TopicConfig(count))
-                    made.append(name)
+                    created.append(name)
             self.records.produce(messages, by_client=False)
         except (BrokerError, ContractError):
-            if made:
-                self._cluster.delete([self._names.real(name) for name in made], [])
+            if created:
+                self._cluster.delete([self._names.real(name) for name in created], [])
             raise
 
     def set_listener(self, listener: GroupListener) -> None:

@@ -114,9 +114,9 @@ class KafkaGroups:
                 live = [name for name, _ in self._instances]
                 scope = self.settings.instance_limit
                 check_instance_limit(scope, group, live, self._topics.known.values())
-                given = self._client_settings(group, instance, config)
+                client_settings = self._client_settings(group, instance, config)
                 try:
-                    member = KafkaInstance(self, group, instance, config, given)
+                    member = KafkaInstance(self, group, instance, config, client_settings)
                 except KafkaException as error:
                     text = self._names.public(str(error))
                     raise errors.illegal_argument(
@@ -185,11 +185,11 @@ class KafkaGroups:
         member.join(self.cluster.address.timeout)
 
     def _unknown_instance(self, group: str, instance: str) -> BrokerError:
-        known: dict[str, list[str]] = {name: [] for name in self.names()}
+        instances: dict[str, list[str]] = {name: [] for name in self.names()}
         with self._lock:
-            for name, each in self._instances:
-                known.setdefault(name, []).append(each)
-        return errors.unknown_instance(group, instance, known)
+            for name, instance_name in self._instances:
+                instances.setdefault(name, []).append(instance_name)
+        return errors.unknown_instance(group, instance, instances)
 
     # -- committing ------------------------------------------------------------------------------
 
@@ -239,10 +239,10 @@ class KafkaGroups:
     ) -> list[TopicPartitionOffset]:
         for tp in partitions:
             self._topics.check_partition(*tp)
-        found = self.all_committed(group)
-        if not found and not self.members(group):
+        offsets = self.all_committed(group)
+        if not offsets and not self.members(group):
             raise errors.unknown_group(group, self.names())
-        return [TopicPartitionOffset(*tp, found.get(tp, NO_OFFSET)) for tp in partitions]
+        return [TopicPartitionOffset(*tp, offsets.get(tp, NO_OFFSET)) for tp in partitions]
 
     def _store(self, group: str, offsets: Mapping[Partition, int]) -> None:
         """Commit offsets without being a member, which a group without members accepts."""
@@ -270,25 +270,25 @@ class KafkaGroups:
             for name, count in self._topics.counts().items()
             for number in range(count)
         ]
-        found = self.cluster.group_offsets(self._names.real(group), own) if own else {}
-        return {self._names.shown_partition(tp): at for tp, at in found.items()}
+        offsets = self.cluster.group_offsets(self._names.real(group), own) if own else {}
+        return {self._names.shown_partition(tp): at for tp, at in offsets.items()}
 
     # -- lookups ---------------------------------------------------------------------------------
 
     def consumers(self) -> Assignments:
         with self._lock:
             instances = dict(self._instances)
-        found: Assignments = {}
+        consumers: Assignments = {}
         for (group, name), member in sorted(instances.items()):
             assigned = map(self._names.shown_partition, sorted(member.buffer.assigned))
-            found.setdefault(group, {})[name] = by_topic(assigned)
-        return found
+            consumers.setdefault(group, {})[name] = by_topic(assigned)
+        return consumers
 
     def describe(self, name: str) -> GroupDescription:
-        members, committed, known = self.members(name), self.all_committed(name), self.names()
-        if not members and not committed and name not in known:
-            raise errors.unknown_group(name, known)
-        views = found_members(self._view(each, members[each]) for each in sorted(members))
+        members, committed, names = self.members(name), self.all_committed(name), self.names()
+        if not members and not committed and name not in names:
+            raise errors.unknown_group(name, names)
+        views = found_members(self._view(member, members[member]) for member in sorted(members))
         if any(member.state in ("joining", "rebalancing") for member in members.values()):
             state = "PreparingRebalance"
         else:
@@ -603,8 +603,8 @@ class KafkaInstance:
         partitions = []
         for partition in consumer.position(consumer.assignment()):
             tp = (partition.topic, partition.partition)
-            known = partition.offset if partition.offset >= 0 else OFFSET_STORED
-            partitions.append(ClusterPartition(*tp, starts.get(tp, known)))
+            start = partition.offset if partition.offset >= 0 else OFFSET_STORED
+            partitions.append(ClusterPartition(*tp, starts.get(tp, start)))
         consumer.assign(partitions)
 
     def _in_thread_assign(self, consumer: Any, partitions: list[Any]) -> None:
@@ -667,8 +667,8 @@ class RecordBuffer:
 
     def discard(self) -> None:
         with self._lock:
-            for known in (self._messages, self._assigned, self._delivered, self._unreadable):
-                known.clear()
+            for collection in (self._messages, self._assigned, self._delivered, self._unreadable):
+                collection.clear()
 
     def add(self, message: Any) -> None:
         """Append a message, unless its partition has been revoked."""
@@ -681,7 +681,7 @@ class RecordBuffer:
         taken: list[Any] = []
         sizes: dict[Partition, int] = {}
         full: set[Partition] = set()
-        rest: deque[Any] = deque()
+        remaining: deque[Any] = deque()
         with self._lock:
             while self._messages and len(taken) < most:
                 message = self._messages.popleft()
@@ -690,12 +690,12 @@ class RecordBuffer:
                 if partition in full or (partition in sizes and size > most_bytes):
                     # Let all later records of this partition wait, too, to keep the order.
                     full.add(partition)
-                    rest.append(message)
+                    remaining.append(message)
                     continue
                 sizes[partition] = size
                 taken.append(message)
                 self._delivered[partition] = message.offset() + 1
-            self._messages = rest + self._messages
+            self._messages = remaining + self._messages
             return taken, {partition: self._delivered[partition] for partition in sizes}
 
     def unreadable(self) -> Partition | None:
@@ -710,6 +710,6 @@ class RecordBuffer:
     def pop_unreadable(self, partitions: Collection[Partition]) -> set[Partition]:
         """Return which of the partitions were unreadable, and mark them as readable."""
         with self._lock:
-            found = self._unreadable & set(partitions)
-            self._unreadable -= found
-            return found
+            unreadable = self._unreadable & set(partitions)
+            self._unreadable -= unreadable
+            return unreadable

@@ -93,8 +93,10 @@ class KafkaTopics:
         """Return the known topics, requested again if they are old or with ``fresh``."""
         if fresh or monotonic() - self._known_at > _FRESH:
             prefix, number = self._names.prefix, next(self._requests)
-            found = self.cluster.topics()
-            counts = {n.removeprefix(prefix): c for n, c in found.items() if n.startswith(prefix)}
+            counts_by_name = self.cluster.topics()
+            counts = {
+                n.removeprefix(prefix): c for n, c in counts_by_name.items() if n.startswith(prefix)
+            }
             with self._lock:
                 # Ignore a response if a later one was faster, or if the prefix has changed.
                 if number > self._answered and prefix == self._names.prefix:
@@ -104,12 +106,12 @@ class KafkaTopics:
         return self.known
 
     def _topic(self, name: str, partitions: int) -> Topic:
-        known = self.known.get(name)
-        if known is not None and len(known.logs) == partitions:
-            return known
+        topic = self.known.get(name)
+        if topic is not None and len(topic.logs) == partitions:
+            return topic
         largest = self.settings.limits.max_message_bytes
         logs = [PartitionLog(name, number) for number in range(partitions)]
-        turn = known.turn if known is not None else 0
+        turn = topic.turn if topic is not None else 0
         return Topic(name=name, logs=logs, max_message_bytes=largest, turn=turn)
 
     def check(self, name: str) -> int:
@@ -152,9 +154,9 @@ class KafkaTopics:
             "retention.bytes": config.retention_bytes,
             "max.message.bytes": config.max_message_bytes,
         }
-        given = {key: str(value) for key, value in settings.items() if value is not None}
+        configuration = {key: str(value) for key, value in settings.items() if value is not None}
         with AsMisuse():
-            self.cluster.create_topic(real, config.partitions, given)
+            self.cluster.create_topic(real, config.partitions, configuration)
         self._wait(lambda: name in self.counts(), f"topic {name!r} did not appear")
 
     def delete(self, name: str) -> None:
@@ -234,9 +236,9 @@ class KafkaRecords:
     ) -> list[Metadata]:
         self._look_up(messages)
         with self._lock:
-            known = self.topics.known
-            plan = plan_of(known, messages, self._clock.now_ms())
-            take_turns(known, plan)
+            topics = self.topics.known
+            plan = plan_of(topics, messages, self._clock.now_ms())
+            take_turns(topics, plan)
         sent = list(map(self._send, messages, plan.positions))
         unconfirmed = wait(sent, self._confirmation_seconds).not_done
         if unconfirmed:
@@ -253,9 +255,9 @@ class KafkaRecords:
 
     def _look_up(self, messages: Sequence[ProducerRecord]) -> None:
         # A topic that is still missing is rejected when positions are chosen in request order.
-        known = self.topics.look()
+        topics = self.topics.look()
         for message in messages:
-            topic = known.get(message.topic)
+            topic = topics.get(message.topic)
             if topic is None or (message.partition or 0) >= len(topic.logs):
                 self.topics.look(fresh=True)
                 return
@@ -336,10 +338,10 @@ class KafkaRecords:
         )
         with closing(reader):
             reader.assign([ClusterPartition(self._names.real(t), p, o) for t, p, o in wanted])
-            found = self._read(reader, wanted, timeout_ms, away)
-        if self.topics.settings.fetch_single_topic and found:
-            found = [record for record in found if record.topic == found[0].topic]
-        return found
+            records = self._read(reader, wanted, timeout_ms, away)
+        if self.topics.settings.fetch_single_topic and records:
+            records = [record for record in records if record.topic == records[0].topic]
+        return records
 
     def _read(
         self,
@@ -354,8 +356,8 @@ class KafkaRecords:
         # Allow one round trip even with a timeout of 0, to return the records that are available.
         until = monotonic() + (timeout_ms / 1000 or self._cluster.address.timeout)
         epoch = self._waits.epoch
-        while epoch == self._waits.epoch and (left := until - monotonic()) > 0:
-            message = reader.poll(min(left, POLL_SECONDS))
+        while epoch == self._waits.epoch and (seconds_left := until - monotonic()) > 0:
+            message = reader.poll(min(seconds_left, POLL_SECONDS))
             if away.is_set():
                 away.clear()
                 self.topics.look(fresh=True)
@@ -396,30 +398,30 @@ class KafkaRecords:
         for tp in partitions:
             self.topics.check_partition(*tp)
         real = [(self._names.real(topic), partition) for topic, partition in partitions]
-        found = self._cluster.offsets(dict.fromkeys(real, at))
+        offsets = self._cluster.offsets(dict.fromkeys(real, at))
         return [
-            TopicPartitionOffset(*tp, found[real_tp] if found[real_tp] >= 0 else NO_OFFSET)
+            TopicPartitionOffset(*tp, offsets[real_tp] if offsets[real_tp] >= 0 else NO_OFFSET)
             for tp, real_tp in zip(partitions, real, strict=True)
         ]
 
     def all(self, name: str) -> list[Record]:
         """Return all records of a topic in (partition, offset) order."""
-        found: list[Record] = []
+        records: list[Record] = []
         for number, (at, end) in enumerate(self.topics.bounds(name)):
             while at < end:
                 page = self.fetch([TopicPartitionOffset(name, number, at)], 0)
                 if not page:
                     break
-                found += page
+                records += page
                 at = page[-1].offset + 1
-        return found
+        return records
 
     def produced(self, topic: str) -> tuple[list[Record], list[Record]]:
-        found: dict[bool, list[Record]] = {True: [], False: []}
+        records: dict[bool, list[Record]] = {True: [], False: []}
         for record in self.all(topic):
             is_own = (record.topic, record.partition, record.offset) in self.by_test
-            found[is_own].append(record)
-        return found[False], found[True]
+            records[is_own].append(record)
+        return records[False], records[True]
 
     def wait_for(self, topic: str, look: Callable[[], T | None], seconds: float) -> T | None:
         return look_for(seconds, look)

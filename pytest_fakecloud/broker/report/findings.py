@@ -150,13 +150,16 @@ def committed_before_failure(test: ObservedTest, fake: Any) -> Iterator[Finding]
             uncommitted[group] = list(map(_Place.of, _received_records(call)))
         elif call.route == "commit" and executed(call):
             received, ends = uncommitted.pop(group, []), _committed_places(call)
-            left = [
+            uncommitted_places = [
                 record_place
                 for record_place in received
                 if ends and not any(map(record_place.is_before, ends))
             ]
-            if len(left) < len(received):
-                commits[group], uncommitted[group] = (call, len(received) - len(left)), left
+            if len(uncommitted_places) < len(received):
+                commits[group], uncommitted[group] = (
+                    (call, len(received) - len(uncommitted_places)),
+                    uncommitted_places,
+                )
 
 
 def committed_automatically(test: ObservedTest, fake: Any) -> Iterator[Finding]:

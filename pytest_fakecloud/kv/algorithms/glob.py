@@ -86,8 +86,8 @@ class _Piece:
             return text.find(self._plain, start, stop)
         if stop - start < self.length:
             return -1
-        found = self._expression.search(text, start, stop)
-        return -1 if found is None else found.start()
+        match = self._expression.search(text, start, stop)
+        return -1 if match is None else match.start()
 
 
 def _starred(pieces: list[_Piece]) -> Callable[[bytes], bool]:
@@ -102,10 +102,10 @@ def _starred(pieces: list[_Piece]) -> Callable[[bytes], bool]:
             return False
         position = head.length
         for piece in middle:
-            found = piece.find(text, position, stop)
-            if found < 0:
+            start = piece.find(text, position, stop)
+            if start < 0:
                 return False
-            position = found + piece.length
+            position = start + piece.length
         return True
 
     return match
@@ -152,14 +152,14 @@ def _class(pattern: bytes, at: int) -> tuple[Element, int]:
     at += negated
     members: set[int] = set()
     while at < len(pattern):
-        left = len(pattern) - at
-        if pattern[at] == ord("\\") and left >= 2:
+        length = len(pattern) - at
+        if pattern[at] == ord("\\") and length >= 2:
             members.add(pattern[at + 1])
             at += 2
         elif pattern[at] == ord("]"):
             at += 1
             break
-        elif left >= 3 and pattern[at + 1] == ord("-"):  # A range such as a-c, or even a-].
+        elif length >= 3 and pattern[at + 1] == ord("-"):  # A range such as a-c, or even a-].
             members |= _range(pattern[at], pattern[at + 2])
             at += 3
         else:

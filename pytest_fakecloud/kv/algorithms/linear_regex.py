@@ -140,10 +140,10 @@ class _Parser:
         return self._pattern[self._at - 1 : self._at]
 
     def _take_match(self, syntax: re.Pattern[str]) -> re.Match[str] | None:
-        found = syntax.match(self._pattern, self._at)
-        if found is not None:
-            self._at = found.end()
-        return found
+        match = syntax.match(self._pattern, self._at)
+        if match is not None:
+            self._at = match.end()
+        return match
 
     def _alternatives(self) -> _Part:
         self._level += 1

@@ -27,16 +27,16 @@ def split_words(line: bytes) -> list[bytes] | None:
     words: list[bytes] = []
     at = 0
     while at < len(line):
-        found = _WORD.match(line, at)
-        if found is None:
+        match = _WORD.match(line, at)
+        if match is None:
             return None
-        plain, double_quoted, single_quoted = found.groups(b"")
+        plain, double_quoted, single_quoted = match.groups(b"")
         unescaped = _ESCAPE.sub(_unescaped, double_quoted) or single_quoted.replace(rb"\'", b"'")
         words.append(plain + unescaped)
-        at = found.end()
+        at = match.end()
     return words
 
 
-def _unescaped(found: re.Match[bytes]) -> bytes:
-    digits, character = found.groups(b"")
+def _unescaped(match: re.Match[bytes]) -> bytes:
+    digits, character = match.groups(b"")
     return bytes.fromhex(digits.decode()) or _CONTROLS.get(character, character)

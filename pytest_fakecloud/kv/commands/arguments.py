@@ -223,12 +223,12 @@ def expiry_reply(session: Session, unit: Unit, at_ms: int) -> int:
 def parse_conditions(session: Session, words: list[bytes]) -> frozenset[bytes]:
     """Parse the options NX, XX, GT and LT; raise an error for an invalid combination."""
     sizes = running(session).option_sizes
-    found = frozenset(word for word, _ in options(words, 0, sizes, errors.unsupported_option))
-    if b"NX" in found and len(found) > 1:
+    conditions = frozenset(word for word, _ in options(words, 0, sizes, errors.unsupported_option))
+    if b"NX" in conditions and len(conditions) > 1:
         raise CommandError(errors.EXPIRE_NX_WITH_OTHERS)
-    if {b"GT", b"LT"} <= found:
+    if {b"GT", b"LT"} <= conditions:
         raise CommandError(errors.EXPIRE_GT_AND_LT)
-    return found
+    return conditions
 
 
 def allows_expiry(condition: frozenset[bytes], present_ms: int | None, wanted_ms: int) -> bool:
@@ -274,23 +274,23 @@ class SetOptions:
 
 def parse_set_options(session: Session, args: Args, at: int) -> SetOptions:
     """Parse options from ``at`` on. They may be repeated; the last number of an expiry counts."""
-    given = SetOptions()
+    set_options = SetOptions()
     for word, values in options(args, at, running(session).option_sizes):
         if word in _TTL_WORDS:
-            if given.ttl_word not in (b"", word):
+            if set_options.ttl_word not in (b"", word):
                 raise CommandError(errors.SYNTAX)
-            given.ttl_word, given.ttl_number = word, values[0] if values else b""
+            set_options.ttl_word, set_options.ttl_number = word, values[0] if values else b""
         elif word in COMPARISONS:
-            if given.comparison is not None:
+            if set_options.comparison is not None:
                 raise CommandError(errors.SYNTAX)
-            given.comparison = (word, values[0])
+            set_options.comparison = (word, values[0])
         else:
-            given.flags |= {word}
-    if given.flags:
-        conditions = len(given.flags & {b"NX", b"XX"}) + (given.comparison is not None)
-        if conditions > 1 or {b"FNX", b"FXX"} <= given.flags:
+            set_options.flags |= {word}
+    if set_options.flags:
+        conditions = len(set_options.flags & {b"NX", b"XX"}) + (set_options.comparison is not None)
+        if conditions > 1 or {b"FNX", b"FXX"} <= set_options.flags:
             raise CommandError(errors.SYNTAX)
-    return given
+    return set_options
 
 
 def meets(comparison: bytes, operand: bytes, value: object) -> bool:
@@ -442,15 +442,15 @@ def parse_scan(
 ) -> tuple[int, Callable[[bytes], bool] | None, dict[bytes, Args]]:
     """Return the argument of COUNT, the test of MATCH or None, and the command's own options."""
     count, matches = _DEFAULT_PAGE[session.engine.dialect], None
-    given: dict[bytes, Args] = {}
+    own_options: dict[bytes, Args] = {}
     for word, values in options(args, 0, running(session).option_sizes):
         if word == b"COUNT":
             count = parse_int(values[0], 1, outside=errors.SYNTAX)
         elif word == b"MATCH":
             matches = matcher(values[0])
         else:
-            given[word] = values
-    return count, matches, given
+            own_options[word] = values
+    return count, matches, own_options
 
 
 def scan_collection(
@@ -459,7 +459,7 @@ def scan_collection(
     *,
     kind: type[C],
     name: Callable[[Any], bytes] = lambda item: item,
-    show: Callable[[C, list[Any], dict[bytes, Args]], list[Any]] = lambda value, items, given: (
+    show: Callable[[C, list[Any], dict[bytes, Args]], list[Any]] = lambda value, items, words: (
         items
     ),
 ) -> Reply:
@@ -472,7 +472,7 @@ def scan_collection(
     value = session.db.get(args[0], kind)
     if value is None:
         return [b"0", []]
-    page_size, matches, given = parse_scan(session, args[2:])
+    page_size, matches, own_options = parse_scan(session, args[2:])
     if session.engine.dialect == "vendor":
         has_one_page = not cursor and len(value) <= page_size
     else:
@@ -483,4 +483,4 @@ def scan_collection(
         following, items = value.scan(cursor, page_size)
     if matches is not None:
         items = [item for item in items if matches(name(item))]
-    return [b"%d" % following, show(value, items, given)]
+    return [b"%d" % following, show(value, items, own_options)]

@@ -198,7 +198,7 @@ class _Operation(NamedTuple):
 
 def _operations(session: Session, args: Args) -> list[_Operation]:
     overflow = b"WRAP"
-    found: list[_Operation] = []
+    operations: list[_Operation] = []
     for word, values in options(args, 1, {b"OVERFLOW": 1, b"GET": 2, b"SET": 3, b"INCRBY": 3}):
         if word == b"OVERFLOW":
             overflow = choice(values, (b"WRAP", b"SAT", b"FAIL"), errors.BITFIELD_OVERFLOW)
@@ -209,8 +209,8 @@ def _operations(session: Session, args: Args) -> list[_Operation]:
             raise CommandError(errors.BITFIELD_TYPE)
         offset = parse_bit_offset(session, values[1], width)
         operand = 0 if word == b"GET" else parse_int(values[2])
-        found.append(_Operation(word, signed, width, offset, operand, overflow))
-    return found
+        operations.append(_Operation(word, signed, width, offset, operand, overflow))
+    return operations
 
 
 _MAX_FIELD_BYTES = 9

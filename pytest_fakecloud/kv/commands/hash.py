@@ -162,8 +162,8 @@ def hrandfield(session: Session, args: Args) -> Reply:
 def hscan(session: Session, args: Args) -> Reply:
     """Iterate over the fields and values of a hash."""
 
-    def show(value: HashValue, fields: list[bytes], given: dict[bytes, Args]) -> list[bytes]:
-        if b"NOVALUES" in given:
+    def show(value: HashValue, fields: list[bytes], own_options: dict[bytes, Args]) -> list[bytes]:
+        if b"NOVALUES" in own_options:
             return fields
         return [item for field in fields for item in (field, value.fields[field])]
 
@@ -173,14 +173,14 @@ def hscan(session: Session, args: Args) -> Reply:
 # -- expiry of fields ----------------------------------------------------------------------------
 
 
-def _read_fields(args: Args, at: int, each: int = 1, error: bytes = errors.NUMFIELDS) -> Args:
-    """Return the arguments after ``FIELDS count``, which must be ``count`` times ``each``."""
+def _read_fields(args: Args, at: int, size: int = 1, error: bytes = errors.NUMFIELDS) -> Args:
+    """Return the arguments after ``FIELDS count``, which must be ``count`` times ``size``."""
     if args[at].upper() != b"FIELDS":  # only possible in a command without options
         raise CommandError(errors.SYNTAX)
     if at + 1 == len(args):
         raise CommandError(error)
     count = parse_int(args[at + 1])
-    if count < 1 or count * each != len(args) - at - 2:
+    if count < 1 or count * size != len(args) - at - 2:
         raise CommandError(error)
     return args[at + 2 :]
 
@@ -292,21 +292,21 @@ def hgetdel(session: Session, args: Args) -> Reply:
     return results
 
 
-def _expires_at(session: Session, given: SetOptions) -> int | None:
+def _expires_at(session: Session, set_options: SetOptions) -> int | None:
     """Return the expiry in Unix milliseconds; the number 0 means now for every expiry word."""
-    if given.ttl_number and parse_int(given.ttl_number) == 0:
+    if set_options.ttl_number and parse_int(set_options.ttl_number) == 0:
         return session.now_ms
-    return given.expires_at(session)
+    return set_options.expires_at(session)
 
 
 @command("HGETEX")
 def hgetex(session: Session, args: Args) -> Reply:
     """Return the values of hash fields, and optionally set or remove their TTL."""
     fields_at = _find_fields_word(args, 1)
-    given = parse_set_options(session, args[:fields_at], 1)
+    set_options = parse_set_options(session, args[:fields_at], 1)
     fields = _read_fields(args, fields_at)
     value = get_or_empty(session, args[0], HashValue)
-    at_ms = _expires_at(session, given)
+    at_ms = _expires_at(session, set_options)
     results: list[Reply] = []
     event = ""
     for field in fields:
@@ -315,7 +315,7 @@ def hgetex(session: Session, args: Args) -> Reply:
             continue
         if at_ms is not None:
             event = "hexpire" if _expire_or_remove(session, value, field, at_ms) else "hexpired"
-        elif given.ttl_word == b"PERSIST" and value.persist(field):
+        elif set_options.ttl_word == b"PERSIST" and value.persist(field):
             event = "hpersist"
     if event:
         _note_change(session, args[0], value, event)
@@ -326,19 +326,21 @@ def hgetex(session: Session, args: Args) -> Reply:
 def hsetex(session: Session, args: Args) -> Reply:
     """Set hash fields with an optional condition and TTL; return 1 if they were set, else 0."""
     fields_at = _find_fields_word(args, 1)
-    given = parse_set_options(session, args[:fields_at], 1)
-    pairs = _read_fields(args, fields_at, each=2)
+    set_options = parse_set_options(session, args[:fields_at], 1)
+    pairs = _read_fields(args, fields_at, size=2)
     key = args[0]
     value = get_or_empty(session, key, HashValue)
-    at_ms = _expires_at(session, given)
+    at_ms = _expires_at(session, set_options)
     fields, present = set(pairs[::2]), value.fields.keys()
-    if b"FNX" in given.flags and not fields.isdisjoint(present):
+    if b"FNX" in set_options.flags and not fields.isdisjoint(present):
         return 0
-    if (b"FXX" in given.flags and not fields <= present) or not given.is_met(value or None):
+    if (b"FXX" in set_options.flags and not fields <= present) or not set_options.is_met(
+        value or None
+    ):
         return 0
     value = session.db.get_or_create(key, HashValue)
     for field, content in zip(pairs[::2], pairs[1::2], strict=True):
-        value.set(field, content, keep_ttl=given.ttl_word == b"KEEPTTL")
+        value.set(field, content, keep_ttl=set_options.ttl_word == b"KEEPTTL")
         if at_ms is not None:
             _expire_or_remove(session, value, field, at_ms)
     events = ["hset"]

@@ -52,8 +52,8 @@ def register_of(element: bytes) -> tuple[int, int]:
     """Return an element's register, and the position of the first set bit in the rest of its hash."""
     digest = murmur_hash_64a(element)
     index = digest & (REGISTERS - 1)
-    rest = (digest >> PRECISION) | (1 << HASH_BITS)
-    return index, (rest & -rest).bit_length()
+    high_bits = (digest >> PRECISION) | (1 << HASH_BITS)
+    return index, (high_bits & -high_bits).bit_length()
 
 
 def new_sparse() -> bytes:
@@ -215,13 +215,13 @@ class _Sparse:
             return False
         if rank > SPARSE_VALUE_MAX:
             raise _SparseFull
-        rest = partial(_equal, present) if present else _zeros
+        fill = partial(_equal, present) if present else _zeros
         pieces: dict[int, bytes] = {}  # The opcodes by the first register that they cover.
         if start < index:
-            pieces[start] = rest(index - start)
+            pieces[start] = fill(index - start)
         pieces[index] = _equal(rank, 1)
         if index + 1 < end:
-            pieces[index + 1] = rest(end - index - 1)
+            pieces[index + 1] = fill(end - index - 1)
         growth = sum(map(len, pieces.values())) - len(opcode)
         if growth > 0 and self._size + growth > self._max_bytes:
             raise _SparseFull
@@ -409,9 +409,9 @@ def pfcount(session: Session, args: Args) -> Reply:
 @command("PFMERGE")
 def pfmerge(session: Session, args: Args) -> Reply:
     """Merge HyperLogLogs into one key."""
-    found = [_find(session, key) for key in args]
-    values = [value for value in found if value is not None]
-    target = found[0] or new_sparse()
+    stored = [_find(session, key) for key in args]
+    values = [value for value in stored if value is not None]
+    target = stored[0] or new_sparse()
     limit = session.engine.config.number("hll-sparse-max-bytes")
     dense = any(map(is_dense, values))
     merged = merge(target, register_maxima(values), dense, limit)

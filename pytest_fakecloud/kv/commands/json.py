@@ -71,10 +71,10 @@ def read_value(text: bytes) -> Any:
 
 def outermost(matches: list[Location]) -> list[Location]:
     """Return the matches that are not inside another match."""
-    found = {match.parts for match in matches}
+    places = {match.parts for match in matches}
     return [
         match for match in matches
-        if not any(match.parts[:end] in found for end in range(len(match.parts)))
+        if not any(match.parts[:end] in places for end in range(len(match.parts)))
     ]  # fmt: skip
 
 
@@ -218,8 +218,8 @@ def _assign(
         if condition == b"XX":
             return False
         parent_path, name = created
-        found = parent_path.find(document.root)
-        parents = [match for match in found if match.value.__class__ is dict]
+        parent_matches = parent_path.find(document.root)
+        parents = [match for match in parent_matches if match.value.__class__ is dict]
         if not parents:
             raise CommandError(errors.missing_json_path(path.text))
         matches = [match._replace(parts=(*match.parts, name)) for match in parents]
@@ -314,8 +314,8 @@ def json_get(session: Session, args: Args) -> Reply:
         return None
     paths = paths or [read_path(session, LEGACY_ROOT)]
     legacy = all(path.legacy for path in paths)
-    found = {path.text: _all_or_first(path, _values(path, document), legacy) for path in paths}
-    return write_json(found if len(paths) > 1 else found[paths[0].text], Layout(**layout))
+    results = {path.text: _all_or_first(path, _values(path, document), legacy) for path in paths}
+    return write_json(results if len(paths) > 1 else results[paths[0].text], Layout(**layout))
 
 
 def _values(path: Path, document: JsonValue) -> list[Any]:
@@ -403,12 +403,12 @@ def json_type(session: Session, args: Args) -> Reply:
     """Return the types of the values at a path."""
     path = optional_path(session, args)
     document = session.db.get(args[0], JsonValue)
-    found: Reply = None
+    word: Reply = None
     if document is not None:
         words = [TYPE_WORDS[value.__class__].encode() for value in _values(path, document)]
-        found = next(iter(words), None) if path.legacy else words
+        word = next(iter(words), None) if path.legacy else words
     # In RESP3, RedisJSON wraps the reply in another array.
-    return [found] if session.resp > 2 and session.engine.dialect == "redis" else found
+    return [word] if session.resp > 2 and session.engine.dialect == "redis" else word
 
 
 @variant(

@@ -93,22 +93,22 @@ def _type_of(session: Session, value: object) -> str:
 def scan(session: Session, args: Args) -> Reply:
     """Iterate over the keys of the database."""
     cursor = parse_cursor(args[0])
-    page_size, matches, given = parse_scan(session, args[1:])
+    page_size, matches, own_options = parse_scan(session, args[1:])
     if session.engine.dialect == "vendor":
         page_size = min(page_size, _MOST_SCANNED)
-    following, found = session.db.scan(cursor, page_size)
+    following, keys = session.db.scan(cursor, page_size)
     if matches is not None:
-        found = [key for key in found if matches(key)]
+        keys = [key for key in keys if matches(key)]
     values = session.db.values
-    if b"TYPE" in given:
-        kind = given[b"TYPE"][0].lower()
+    if b"TYPE" in own_options:
+        kind = own_options[b"TYPE"][0].lower()
         if not session.engine.table.knows["SCAN TYPE reads no keys"]:
-            for key in found:
+            for key in keys:
                 session.db.peek(key)
-        found = [key for key in found if _type_of(session, values[key]).lower().encode() == kind]
-    page: list[Reply] = list(found)
-    if b"WITHTYPE" in given:
-        page = [item for key in found for item in (key, _type_of(session, values[key]).encode())]
+        keys = [key for key in keys if _type_of(session, values[key]).lower().encode() == kind]
+    page: list[Reply] = list(keys)
+    if b"WITHTYPE" in own_options:
+        page = [item for key in keys for item in (key, _type_of(session, values[key]).encode())]
     return [b"%d" % following, page]
 
 
@@ -209,24 +209,24 @@ def dump_(session: Session, args: Args) -> Reply:
 
 def _parse_restore_options(session: Session, args: Args) -> dict[bytes, int]:
     """Return the options of RESTORE with their numbers; 0 for an option without a number."""
-    given: dict[bytes, int] = {}
+    restore_options: dict[bytes, int] = {}
     for word, values in options(args, 3, running(session).option_sizes):
-        if {b"IDLETIME", b"FREQ"} <= {word, *given}:
+        if {b"IDLETIME", b"FREQ"} <= {word, *restore_options}:
             raise CommandError(errors.SYNTAX)
-        given[word] = parse_int(values[0]) if values else 0
-        if given.get(b"IDLETIME", 0) < 0:
+        restore_options[word] = parse_int(values[0]) if values else 0
+        if restore_options.get(b"IDLETIME", 0) < 0:
             raise CommandError(errors.INVALID_IDLETIME)
-        if not 0 <= given.get(b"FREQ", 0) <= 255:
+        if not 0 <= restore_options.get(b"FREQ", 0) <= 255:
             raise CommandError(errors.INVALID_FREQ)
-    return given
+    return restore_options
 
 
 @command("RESTORE", "RESTORE-ASKING")
 def restore(session: Session, args: Args) -> Reply:
     """Create a key from the payload that DUMP returned."""
     key, ttl_text, payload = args[:3]
-    given = _parse_restore_options(session, args)
-    if b"REPLACE" not in given and session.db.lookup(key) is not None:
+    restore_options = _parse_restore_options(session, args)
+    if b"REPLACE" not in restore_options and session.db.lookup(key) is not None:
         raise CommandError(errors.BUSYKEY)
     ttl = parse_int(ttl_text, 0, outside=errors.INVALID_TTL)
     from ..rdb import payloads
@@ -243,14 +243,14 @@ def restore(session: Session, args: Args) -> Reply:
         raise CommandError(errors.BAD_DUMP_FORMAT)
     at_ms = None
     if ttl:
-        at_ms = ttl if b"ABSTTL" in given else min(ttl + session.now_ms, I64_MAX)
+        at_ms = ttl if b"ABSTTL" in restore_options else min(ttl + session.now_ms, I64_MAX)
     if at_ms is None or at_ms > session.now_ms:
         session.db.delete(key, "")
     session.db.put_back(key, value, at_ms, "restore")
-    if b"FREQ" in given and session.db.frequencies is not None:
-        session.db.frequencies.put(key, given[b"FREQ"], session.now_ms)
-    if given.get(b"IDLETIME") and session.db.exists(key):
-        session.db.accessed[key] = session.now_ms - given[b"IDLETIME"] * 1000
+    if b"FREQ" in restore_options and session.db.frequencies is not None:
+        session.db.frequencies.put(key, restore_options[b"FREQ"], session.now_ms)
+    if restore_options.get(b"IDLETIME") and session.db.exists(key):
+        session.db.accessed[key] = session.now_ms - restore_options[b"IDLETIME"] * 1000
     return OK
 
 
@@ -407,24 +407,24 @@ class _SortOptions:
 
 
 def _parse_sort_options(session: Session, args: Args) -> _SortOptions:
-    given = _SortOptions()
+    sort_options = _SortOptions()
     for word, values in options(args, 1, running(session).option_sizes):
         if word in (b"ASC", b"DESC"):
-            given.descending = word == b"DESC"
+            sort_options.descending = word == b"DESC"
         elif word == b"ALPHA":
-            given.alpha = True
+            sort_options.alpha = True
         elif word == b"LIMIT":
-            given.offset, given.count = map(parse_int, values)
+            sort_options.offset, sort_options.count = map(parse_int, values)
         elif word == b"STORE":
-            given.store = values[0]
+            sort_options.store = values[0]
         elif word == b"GET":
-            given.get += (values[0],)
+            sort_options.get += (values[0],)
         else:
-            given.by = values[0]
+            sort_options.by = values[0]
             # A pattern without a star turns sorting off. As in Redis, a later BY option does not
             # turn sorting on again.
-            given.keeps_order = given.keeps_order or b"*" not in given.by
-    return given
+            sort_options.keeps_order = sort_options.keeps_order or b"*" not in sort_options.by
+    return sort_options
 
 
 def _elements(value: Any) -> Iterable[bytes]:
@@ -437,23 +437,23 @@ def _elements(value: Any) -> Iterable[bytes]:
     raise CommandError(errors.WRONGTYPE)
 
 
-def _find_page(session: Session, value: Any, given: _SortOptions) -> list[bytes]:
+def _find_page(session: Session, value: Any, sort_options: _SortOptions) -> list[bytes]:
     """Return the elements within LIMIT, in stored order if BY turned sorting off."""
     elements, size = _elements(value), 0 if value is None else len(value)
-    start = min(max(given.offset, 0), size)
-    stop = size if given.count < 0 else min(start + given.count, size)
-    if not given.keeps_order:
-        return _sorted(session, list(elements), given)[start:stop]
+    start = min(max(sort_options.offset, 0), size)
+    stop = size if sort_options.count < 0 else min(start + sort_options.count, size)
+    if not sort_options.keeps_order:
+        return _sorted(session, list(elements), sort_options)[start:stop]
     if not isinstance(value, SortedSet | QuickList):
         return list(islice(elements, start, stop))
     # Do not copy the other elements.
-    if given.descending:
+    if sort_options.descending:
         start, stop = size - stop, size - start
     if isinstance(value, SortedSet):
         page = [member for _, member in value.slice(start, stop)]
     else:
         page = value.slice(start, stop)
-    return page[::-1] if given.descending else page
+    return page[::-1] if sort_options.descending else page
 
 
 def _referenced(session: Session, pattern: bytes, element: bytes) -> bytes | None:
@@ -474,55 +474,55 @@ def _number(text: bytes | None) -> float:
     return parse_float(text, errors.SORT_SCORES) if text else 0.0
 
 
-def _sorted(session: Session, elements: list[bytes], given: _SortOptions) -> list[bytes]:
+def _sorted(session: Session, elements: list[bytes], sort_options: _SortOptions) -> list[bytes]:
     """Return the elements in the order of their weights."""
     weights: list[bytes | None] = [*elements]
-    if given.by is not None:
-        weights = [_referenced(session, given.by, element) for element in elements]
-    if given.alpha:
+    if sort_options.by is not None:
+        weights = [_referenced(session, sort_options.by, element) for element in elements]
+    if sort_options.alpha:
         # A missing weight sorts before any other. Elements with equal weights keep their order,
         # also in descending order. Unless it stores the result, Redis ignores what follows a NUL.
-        if given.store is None:
+        if sort_options.store is None:
             weights = [weight and weight.partition(b"\0")[0] for weight in weights]
         in_order: Iterable[tuple[Any, bytes]] = sorted(
             zip(weights, elements, strict=True),
             key=lambda pair: (pair[0] is not None, pair[0]),
-            reverse=given.descending,
+            reverse=sort_options.descending,
         )
     else:
         pairs = zip(map(_number, weights), elements, strict=True)
-        in_order = sorted(pairs, reverse=given.descending)
+        in_order = sorted(pairs, reverse=sort_options.descending)
     return [element for _, element in in_order]
 
 
 @variant("SORT", "Return or store the sorted elements of a list, set, or sorted set.")
 @variant("SORT_RO", "Return the sorted elements of a list, set, or sorted set.")
 def sort(session: Session, args: Args) -> Reply:
-    given = _parse_sort_options(session, args)
+    sort_options = _parse_sort_options(session, args)
     user = session.user
     # The keys that BY and GET patterns will read are unknown, so these need access to all keys.
     if not user.unrestricted and not user.reads_all_keys(running(session)):
-        if given.by is not None and b"*" in given.by:
+        if sort_options.by is not None and b"*" in sort_options.by:
             raise CommandError(errors.SORT_BY_DENIED)
-        if given.get:
+        if sort_options.get:
             raise CommandError(errors.SORT_GET_DENIED)
     value = session.db.lookup(args[0])
     if isinstance(value, SortedSet):
         value.make_large()  # Redis converts a sorted set that it sorts.
     if (
-        given.keeps_order
+        sort_options.keeps_order
         and isinstance(value, SetValue)
-        and (given.store is not None or session.in_script)
+        and (sort_options.store is not None or session.in_script)
     ):
         # A set is unordered. If the elements are stored or returned to a script, sort them by their
         # bytes, because the result must be deterministic.
-        given.by, given.keeps_order, given.alpha = None, False, True
-    result: list[Any] = _find_page(session, value, given)
-    if given.get:
-        pairs = product(result, given.get)
+        sort_options.by, sort_options.keeps_order, sort_options.alpha = None, False, True
+    result: list[Any] = _find_page(session, value, sort_options)
+    if sort_options.get:
+        pairs = product(result, sort_options.get)
         result = [_referenced(session, pattern, element) for element, pattern in pairs]
-    if given.store is None:
+    if sort_options.store is None:
         return result
     if result:
         session.engine.memory.reserve(session.transport, sum(len(item or b"") for item in result))
-    return session.db.store(given.store, QuickList([item or b"" for item in result]))
+    return session.db.store(sort_options.store, QuickList([item or b"" for item in result]))

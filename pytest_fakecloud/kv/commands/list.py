@@ -123,8 +123,8 @@ def lpos(session: Session, args: Args) -> Reply:
         else:
             maxlen = parse_int(value, 0, I64_MAX, errors.LPOS_MAXLEN)
     items = get_or_empty(session, args[0], QuickList)
-    found = items.matches(args[1], reverse=rank < 0, maxlen=maxlen)
-    wanted = islice(found, abs(rank) - 1, None)
+    matches = items.matches(args[1], reverse=rank < 0, maxlen=maxlen)
+    wanted = islice(matches, abs(rank) - 1, None)
     if count is None:
         return next(wanted, None)
     return list(islice(wanted, count or None))

@@ -47,7 +47,7 @@ def members_reply(session: Session, items: Iterable[Item], *, scores: bool) -> R
         items = ((print_double(score), member) for score, member in items)
     if session.resp > 2:
         return [[member, score] for score, member in items]
-    return [each for score, member in items for each in (member, score)]
+    return [part for score, member in items for part in (member, score)]
 
 
 def printable_score(session: Session, score: float | None) -> float | None:
@@ -66,11 +66,11 @@ variant(
 _ZADD_WORDS = frozenset({b"NX", b"XX", b"GT", b"LT", b"CH", b"INCR"})
 
 
-def leading_words(args: Args, known: Collection[bytes]) -> tuple[set[bytes], int]:
+def leading_words(args: Args, accepted: Collection[bytes]) -> tuple[set[bytes], int]:
     """Return the known words after the key, in upper case, and the index of the first other one."""
     words: set[bytes] = set()
     at = 1
-    while at < len(args) and (word := args[at].upper()) in known:
+    while at < len(args) and (word := args[at].upper()) in accepted:
         words.add(word)
         at += 1
     return words, at
@@ -185,7 +185,7 @@ def zrank(session: Session, args: Args, *, reverse: bool) -> Reply:
 def zscan(session: Session, args: Args) -> Reply:
     """Iterate over the members and scores of a sorted set."""
 
-    def show(members: SortedSet, items: list[Item], given: dict[bytes, Args]) -> list[bytes]:
+    def show(members: SortedSet, items: list[Item], own_options: dict[bytes, Args]) -> list[bytes]:
         is_packed = members.encoding(session.engine.config) == "listpack"
         reply = []
         for score, member in items:
@@ -373,8 +373,8 @@ def _find_range(
         first = min(offset, size) if offset >= 0 else size
         end = min(first + count, size) if count >= 0 else size
         start, stop = (stop - end, stop - first) if reverse else (start + first, start + end)
-    found = members.slice(start, stop)
-    return found[::-1] if reverse else found, with_scores
+    items = members.slice(start, stop)
+    return items[::-1] if reverse else items, with_scores
 
 
 @variant("ZRANGE", "Return members in a range of ranks, scores, or names, in either order.")
@@ -401,15 +401,15 @@ def _find_range(
 def zrange(
     session: Session, args: Args, *, kind: RangeKind | None = None, reverse: bool = False
 ) -> Reply:
-    found, with_scores = _find_range(session, args, kind, reverse)
-    return members_reply(session, found, scores=with_scores)
+    items, with_scores = _find_range(session, args, kind, reverse)
+    return members_reply(session, items, scores=with_scores)
 
 
 @command("ZRANGESTORE")
 def zrangestore(session: Session, args: Args) -> Reply:
     """Store a range of members of a sorted set in a key and return their number."""
-    found, _ = _find_range(session, args[1:])
-    scores = {member: score for score, member in found}
+    items, _ = _find_range(session, args[1:])
+    scores = {member: score for score, member in items}
     return session.db.store(args[0], SortedSet(scores).as_stored())
 
 
@@ -538,11 +538,11 @@ def _intersection(request: _Request) -> dict[bytes, float]:
     for member, score in first.items():
         combined = first.weighted(score)
         for other in others:
-            found = other.score(member)
-            if found is None:
+            other_score = other.score(member)
+            if other_score is None:
                 break
             # Unlike for the first source, Redis does not replace NaN (0 times infinity) here.
-            combined = request.aggregate(combined, other.weight * found)
+            combined = request.aggregate(combined, other.weight * other_score)
         else:
             result[member] = combined
             if len(result) == request.limit:

@@ -93,15 +93,15 @@ def set_(session: Session, args: Args) -> Reply:
     if len(args) == 2:
         db.set(key, args[1])
         return OK
-    given = parse_set_options(session, args, 2)
-    at_ms = given.expires_at(session)
-    returns_old = b"GET" in given.flags
+    set_options = parse_set_options(session, args, 2)
+    at_ms = set_options.expires_at(session)
+    returns_old = b"GET" in set_options.flags
     old: object = None
-    if given.flags or given.comparison is not None:
+    if set_options.flags or set_options.comparison is not None:
         old = db.string(key) if returns_old else db.find(key)
-        if not given.is_met(old):
+        if not set_options.is_met(old):
             return string_reply(old) if returns_old else None
-    db.set(key, args[1], given.ttl_word == b"KEEPTTL")
+    db.set(key, args[1], set_options.ttl_word == b"KEEPTTL")
     if at_ms is not None:
         _expire_or_delete(session, key, at_ms)
     return string_reply(old) if returns_old else OK
@@ -152,14 +152,14 @@ def getdel(session: Session, args: Args) -> Reply:
 @command("GETEX")
 def getex(session: Session, args: Args) -> Reply:
     """Return the string value of a key, and optionally set or remove its TTL."""
-    given = parse_set_options(session, args, 1)
+    set_options = parse_set_options(session, args, 1)
     value = session.db.string(args[0])
     if value is None:
         return None
-    at_ms = given.expires_at(session)
+    at_ms = set_options.expires_at(session)
     if at_ms is not None:
         session.db.expire_at(args[0], at_ms)
-    elif given.ttl_word == b"PERSIST":
+    elif set_options.ttl_word == b"PERSIST":
         session.db.persist(args[0])
     return string_reply(value)
 
@@ -168,14 +168,14 @@ def getex(session: Session, args: Args) -> Reply:
 def mget(session: Session, args: Args) -> Reply:
     """Return the string values of several keys; nil for each key without a string."""
     lookup = session.db.lookup
-    known: dict[bytes, Reply] = {}
+    replies_by_key: dict[bytes, Reply] = {}
     replies: list[Reply] = []
     for key in args:
         value = lookup(key)
         # Copy a large value only once, even if its key is repeated.
-        if key not in known:
-            known[key] = string_reply(value)
-        replies.append(known[key])
+        if key not in replies_by_key:
+            replies_by_key[key] = string_reply(value)
+        replies.append(replies_by_key[key])
     return replies
 
 
@@ -207,13 +207,13 @@ def msetex(session: Session, args: Args) -> Reply:
     end = 1 + 2 * count
     if end > len(args):
         raise CommandError(errors.SYNTAX)
-    given = parse_set_options(session, args, end)
-    at_ms = given.expires_at(session)
+    set_options = parse_set_options(session, args, end)
+    at_ms = set_options.expires_at(session)
     keys = args[1:end:2]
-    if given.flags and not all(given.is_met(session.db.lookup(key)) for key in keys):
+    if set_options.flags and not all(set_options.is_met(session.db.lookup(key)) for key in keys):
         return 0
     for at, key in enumerate(keys):
-        session.db.set(key, args[2 + 2 * at], given.ttl_word == b"KEEPTTL")
+        session.db.set(key, args[2 + 2 * at], set_options.ttl_word == b"KEEPTTL")
         if at_ms is not None:
             _expire_or_delete(session, key, at_ms)
     return 1
@@ -395,46 +395,46 @@ def common_matches(first: bytes, second: bytes) -> list[Match]:
     """Return the runs of a longest common subsequence, starting with the last run."""
     rows = _rows(first, second)
     i, j = len(first), len(second)
-    found: list[Match] = []
+    matches: list[Match] = []
     while i > 0 and j > 0:
         length = 0
         while i > 0 and j > 0 and first[i - 1] == second[j - 1]:
             i, j, length = i - 1, j - 1, length + 1
         if length:
-            found.append((i, j, length))
+            matches.append((i, j, length))
         elif rows[i] >> (j - 1) & 1:
             j -= 1
         else:
             i -= 1
-    return found
+    return matches
 
 
 @command("LCS")
 def lcs(session: Session, args: Args) -> Reply:
     """Return the longest common subsequence of two strings, its length, or the ranges it matches."""
-    found = map(session.db.lookup, args[:2])
-    values = [b"" if value is None else value for value in found]
+    stored = map(session.db.lookup, args[:2])
+    values = [b"" if value is None else value for value in stored]
     if not all(isinstance(value, bytes | bytearray) for value in values):
         raise CommandError(errors.LCS_NOT_STRINGS)
-    given = {
+    lcs_options = {
         word: parse_int(numbers[0]) if numbers else 0
         for word, numbers in options(args, 2, running(session).option_sizes)
     }
-    if b"LEN" in given and b"IDX" in given:
+    if b"LEN" in lcs_options and b"IDX" in lcs_options:
         raise CommandError(errors.LCS_LEN_AND_IDX)
     first, second = map(bytes, values)
     # Redis allocates a table of 4 bytes for each pair of positions.
     table_size = (len(first) + 1) * (len(second) + 1) * 4
     if table_size > session.engine.config.number("proto-max-bulk-len"):
         raise CommandError(errors.LCS_TOO_LONG)
-    if b"LEN" in given:
+    if b"LEN" in lcs_options:
         return common_length(first, second)
     matches = common_matches(first, second)
-    if b"IDX" not in given:
+    if b"IDX" not in lcs_options:
         return b"".join(first[i : i + length] for i, _, length in reversed(matches))
     ranges: list[Reply] = []
     for i, j, length in matches:
-        if length >= given.get(b"MINMATCHLEN", 0):
+        if length >= lcs_options.get(b"MINMATCHLEN", 0):
             entry: list[Reply] = [[i, i + length - 1], [j, j + length - 1]]
-            ranges.append([*entry, length] if b"WITHMATCHLEN" in given else entry)
+            ranges.append([*entry, length] if b"WITHMATCHLEN" in lcs_options else entry)
     return Map([b"matches", ranges, b"len", sum(length for _, _, length in matches)])

@@ -408,7 +408,7 @@ class Engine:
         if self.lacks_memory(session):
             needs_memory = "denyoom" in spec.flags
             if spec.name == "EXEC":
-                needs_memory = any("denyoom" in each.flags for each, _ in queued or ())
+                needs_memory = any("denyoom" in command.flags for command, _ in queued or ())
             elif queued is not None:
                 # While a transaction is open, every line needs memory for the queue itself.
                 needs_memory = spec.name not in RUN_IN_TRANSACTION
@@ -417,7 +417,7 @@ class Engine:
         if self._needs_replicas:
             writes = spec.write or self.scripting.declares_writes(spec, argv)
             if spec.name == "EXEC":
-                writes = any(each.write for each, _ in queued or ())
+                writes = any(command.write for command, _ in queued or ())
             self.check_replicas(session, writes)
 
     def offers(self, session: Session, spec: CommandSpec) -> bool:
@@ -545,7 +545,7 @@ class Engine:
         needs_timer = self.notifications.include_expiry or self.tracking or self.waiters
         if not needs_timer or not self.active_expire:
             return
-        dues = [due for each in self.databases if (due := each.next_expiry()) is not None]
+        dues = [due for db in self.databases if (due := db.next_expiry()) is not None]
         due_us = min(dues, default=0) * 1000
         if dues and (self._expiry_timer_us is None or due_us < self._expiry_timer_us):
             self._expiry_timer_us = due_us

@@ -241,13 +241,13 @@ class Keyspace:
     @contextmanager
     def keeping_access_times(self) -> Iterator[None]:
         """Context manager in which accesses do not change the access times of existing keys."""
-        kept, self.accessed = self.accessed, {}
+        times, self.accessed = self.accessed, {}
         try:
             yield
         finally:
             for key, at_ms in self.accessed.items():
-                kept.setdefault(key, at_ms)
-            self.accessed = kept
+                times.setdefault(key, at_ms)
+            self.accessed = times
 
     def exists(self, key: bytes) -> bool:
         return self.peek(key) is not None
@@ -443,13 +443,13 @@ class Keyspace:
     def exchange(self, other: Keyspace) -> None:
         self.purge()
         other.purge()
-        for one in (self, other):
+        for db in (self, other):
             for key in {*self.values, *other.values}:
-                one.changes += 1
-                one._signal_anything(key)
-                if one.watchers or one.ready is not None:
+                db.changes += 1
+                db._signal_anything(key)
+                if db.watchers or db.ready is not None:
                     # Real servers send no invalidations to clients that track the keys.
-                    one._note_change(key, invalidates=False)
+                    db._note_change(key, invalidates=False)
         for name in _CONTENT:
             mine, theirs = getattr(self, name), getattr(other, name)
             setattr(self, name, theirs)

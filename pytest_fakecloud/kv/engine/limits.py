@@ -67,8 +67,8 @@ class Sizes:
             db.resized = {*db.values, *sizes}
         while db.resized:
             key = db.resized.pop()
-            known = sizes.pop(key, (0, 0))
-            memory, content = memory - known[0], content - known[1]
+            previous = sizes.pop(key, (0, 0))
+            memory, content = memory - previous[0], content - previous[1]
             value = db.values.get(key)
             if value is not None:
                 sizes[key] = size = usage(key, value), len(key) + content_size(value)
@@ -105,17 +105,17 @@ class Memory:
         for db in self._databases:
             db.now_ms = now_ms
             db.purge()
-        left = sizes.used_memory() - self.limit
-        if left <= 0:
+        excess = sizes.used_memory() - self.limit
+        if excess <= 0:
             return True
         if self._config.text("maxmemory-policy") == "noeviction":
             return False
         while candidates := self._candidates():
             for db, key in candidates:
-                left -= usage(key, db.values[key]) + (ENTRY if key in db.expires else 0)
+                excess -= usage(key, db.values[key]) + (ENTRY if key in db.expires else 0)
                 db.delete(key, "evicted")
                 self.evicted += 1
-                if left <= 0:
+                if excess <= 0:
                     return True
         return False
 
@@ -126,20 +126,20 @@ class Memory:
         if policy == OPTIMISTIC:
             has_ttls = any(db.expires for db in self._databases)
             share, order = "volatile" if has_ttls else "allkeys", "random"
-        found: list[tuple[Keyspace, bytes]] = []
+        candidates: list[tuple[Keyspace, bytes]] = []
         for db in self._databases:
             keys: Iterable[bytes]
             if share == "volatile":
                 keys = islice(db.expires, _COMPARED)
             else:
                 keys = db.draw_keys(self._random, _COMPARED)
-            found += ((db, key) for key in keys)
+            candidates += ((db, key) for key in keys)
         if order == "random":
-            self._random.shuffle(found)
+            self._random.shuffle(candidates)
         else:
-            found.sort(key=lambda each: _rank(each[0], each[1], order))
+            candidates.sort(key=lambda candidate: _rank(candidate[0], candidate[1], order))
         # Of a sample, only the first tenth is likely to be among the first of all keys.
-        return found if len(found) < _COMPARED else found[: _COMPARED // 10]
+        return candidates if len(candidates) < _COMPARED else candidates[: _COMPARED // 10]
 
     def check_derived(self, db: Keyspace, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise OOM if a client's command that derives data from other keys would exceed the limit."""

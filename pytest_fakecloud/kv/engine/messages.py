@@ -92,7 +92,7 @@ class PubSub:
     def _count(self, session: Session, kind: str) -> int:
         # Confirmations count shard channels separately, but channels and patterns together.
         counted = ("shard",) if kind == "shard" else ("channel", "pattern")
-        return sum(len(session.subscriptions[each]) for each in counted)
+        return sum(len(session.subscriptions[kind]) for kind in counted)
 
 
 _CLASSES = {  # for each letter of the parameter, the events it selects
@@ -246,8 +246,8 @@ class Tracking:
             own = session is writer and "noloop" in options.words
             keys = sorted(key for key, foreign in changed.items() if foreign or not own)
             for prefix in sorted(options.prefixes):
-                if found := [key for key in keys if key.startswith(prefix)]:
-                    self._send(session, options, found)
+                if matching := [key for key in keys if key.startswith(prefix)]:
+                    self._send(session, options, matching)
 
     def keep_within_bounds(self) -> None:
         """Forget the oldest keys beyond ``tracking-table-max-keys``, and notify their readers."""
@@ -259,7 +259,12 @@ class Tracking:
     def sizes(self) -> tuple[int, int, int]:
         """Return the numbers of tracked keys, of their readers (summed over keys) and of prefixes."""
         sessions = self._sessions.values()
-        prefixes = {each for one in sessions if one.tracking for each in one.tracking.prefixes}
+        prefixes = {
+            prefix
+            for session in sessions
+            if session.tracking
+            for prefix in session.tracking.prefixes
+        }
         return len(self._readers), sum(map(len, self._readers.values())), len(prefixes)
 
     def invalidate_all(self) -> None:

@@ -320,7 +320,7 @@ class Pauses:
             if now_us < self._sleep_ends_us or not self.writes_only:
                 return True
             lines = session.queue or () if spec.name == "EXEC" else [(spec, argv)]
-            return any(engine.scripting.may_write(each, line) for each, line in lines)
+            return any(engine.scripting.may_write(command, line) for command, line in lines)
         except CommandError:
             return False
 
@@ -378,13 +378,13 @@ class Users(dict[str, AclUser]):
     def _sessions_of(self, user: AclUser) -> list[Session]:
         # Iterate over copies, because other threads add and remove sessions.
         sessions = (*self._connected.copy().values(), *self._streaming.copy())
-        return [each for each in sessions if each.user is user]
+        return [session for session in sessions if session.user is user]
 
     def disconnect_listeners(self, user: AclUser) -> None:
         """Close a user's connections that have a subscription which is no longer allowed."""
         for session in self._sessions_of(user):
             if not all(
-                any(each.allows_channel(name, kind == "pattern") for each in user.selectors)
+                any(selector.allows_channel(name, kind == "pattern") for selector in user.selectors)
                 for kind, names in session.subscriptions.items()
                 for name in names
             ):
@@ -440,9 +440,9 @@ class Users(dict[str, AclUser]):
         engine, log = session.engine, self.log
         at_us, client = engine.clock.now_us(), session.describe().rstrip(b"\n")
         entry = LogEntry(reason, context, object, encoded(name), at_us, client)
-        for place, known in enumerate(log[:_COMPARED]):
-            is_recent = abs(at_us - known.at_us) <= _SAME_WITHIN_US
-            if is_recent and known._replace(at_us=at_us, client=client, times=1) == entry:
+        for place, recorded in enumerate(log[:_COMPARED]):
+            is_recent = abs(at_us - recorded.at_us) <= _SAME_WITHIN_US
+            if is_recent and recorded._replace(at_us=at_us, client=client, times=1) == entry:
                 entry = entry._replace(times=1 + log.pop(place).times)
                 break
         log.insert(0, entry)

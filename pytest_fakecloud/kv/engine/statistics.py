@@ -31,11 +31,11 @@ class CommandCount:
     @property
     def buckets(self) -> dict[int, int]:
         """Number of calls by microseconds, rounded down to a power of two, but at least 1."""
-        found = Counter[int]()
+        calls_by_usec = Counter[int]()
         for bits, calls in enumerate(self.calls_by_bits):
             if calls:
-                found[1 << max(bits - 1, 0)] += calls
-        return found
+                calls_by_usec[1 << max(bits - 1, 0)] += calls
+        return calls_by_usec
 
 
 class SlowCommand(NamedTuple):

@@ -62,12 +62,12 @@ def load(payload: bytes, version: int) -> Any:
 def load_libraries(payload: bytes) -> list[bytes]:
     """Return the sources in a sealed FUNCTION DUMP payload; raise ``TypeError`` for other data."""
     source = Source(payload[:-_FOOTER])
-    found = []
+    sources = []
     while source.left():
         if source.byte() != _FUNCTION:
             raise TypeError("the payload contains something other than libraries")
-        found.append(source.string())
-    return found
+        sources.append(source.string())
+    return sources
 
 
 MAGIC = (b"REDIS", b"VALKEY")
@@ -111,7 +111,7 @@ class Contents:
 def read_file(data: bytes) -> Contents:
     """Parse an RDB file of Redis up to 8.x or Valkey up to 9.2; raise ``RdbError`` for others."""
     version, source = _opened(data)
-    found = Contents()
+    contents = Contents()
     seen = defaultdict[int, set[bytes]](set)
     database = 0
     expires_ms: int | None = None
@@ -124,14 +124,14 @@ def read_file(data: bytes) -> Contents:
             try:
                 value = source.string() if code == 0 else read_value(source, code, version)
             except ForeignType as kind:
-                found.skipped[f"of {kind}"] += 1
+                contents.skipped[f"of {kind}"] += 1
             except RdbError as error:
                 raise RdbError(f"the value of the key {_shown(key)} is damaged: {error}") from None
             else:
                 if key in seen[database]:
                     raise RdbError(f"database {database} has the key {_shown(key)} twice")
                 seen[database].add(key)
-                found.records.append(Record(database, key, value, expires_ms, idle_s, frequency))
+                contents.records.append(Record(database, key, value, expires_ms, idle_s, frequency))
             expires_ms = idle_s = frequency = None
         elif code == _EXPIRES_MS:
             expires_ms = source.int64()
@@ -148,9 +148,9 @@ def read_file(data: bytes) -> Contents:
         elif code == _SLOT_INFO and version < _NEWEST:
             raise RdbError(f"type {code} does not exist in format version {version}")
         elif code == _FUNCTION:
-            found.libraries.append(source.string())
+            contents.libraries.append(source.string())
         elif code == _OLD_FUNCTION:
-            found.libraries.append(_old_library(source))
+            contents.libraries.append(_old_library(source))
         else:
             for skip in _SKIPPED[code]:
                 skip(source)
@@ -160,7 +160,7 @@ def read_file(data: bytes) -> Contents:
         # The checksum is zero if the server that wrote the file was configured not to compute it.
         if announced and announced != crc64(sealed):
             raise RdbError("the checksum is wrong: the file is damaged")
-    return found
+    return contents
 
 
 def _opened(data: bytes) -> tuple[int, Source]:

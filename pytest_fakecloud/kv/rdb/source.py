@@ -72,23 +72,23 @@ class Source:
         return int.from_bytes(self.take(8), "little", signed=True)
 
     def double(self) -> float:
-        found: float = unpack_from("<d", self.take(8))[0]
-        return found
+        number: float = unpack_from("<d", self.take(8))[0]
+        return number
 
     def length(self) -> int:
-        found, special = self._length()
+        number, special = self._length()
         if special:
-            raise RdbError(f"expected a length at byte {self.at - 1}, got string encoding {found}")
-        return found
+            raise RdbError(f"expected a length at byte {self.at - 1}, got string encoding {number}")
+        return number
 
     def count(self, least: int = 0) -> int:
         """Return a number of elements that is at least ``least`` and fits into the remaining data."""
-        found = self.length()
-        if not least <= found <= len(self.data) - self.at:
+        count = self.length()
+        if not least <= count <= len(self.data) - self.at:
             raise RdbError(
-                f"{found} elements declared before byte {self.at}; expected {least} to {self.left()}"
+                f"{count} elements declared before byte {self.at}; expected {least} to {self.left()}"
             )
-        return found
+        return count
 
     def string(self, *, packed: bool = False) -> bytes:
         """Return a string, decompressed if necessary; ``packed`` if it contains a packed structure."""
@@ -103,13 +103,13 @@ class Source:
             if stop <= len(data):
                 self.at = stop
                 return data[start:stop]
-        found, special = self._length()
+        number, special = self._length()
         if not special:
-            return self.take(found)
-        if found < 3:
-            return b"%d" % int.from_bytes(self.take(1 << found), "little", signed=True)
-        if found > 3:
-            raise RdbError(f"byte {self.at - 1} begins a string with the unknown encoding {found}")
+            return self.take(number)
+        if number < 3:
+            return b"%d" % int.from_bytes(self.take(1 << number), "little", signed=True)
+        if number > 3:
+            raise RdbError(f"byte {self.at - 1} begins a string with the unknown encoding {number}")
         compressed, size = self.length(), self.length()
         if size > compressed * MOST_GROWTH:
             raise RdbError(
@@ -331,7 +331,7 @@ def read_listpack(blob: bytes) -> list[Entry]:
     end = len(blob) - 1
     if end < _HEADER or int.from_bytes(blob[:4], "little") != len(blob) or blob[end] != 0xFF:
         raise RdbError("a listpack has the wrong size or no end marker")
-    found: list[Entry] = []
+    entries: list[Entry] = []
     at = _HEADER
     try:
         while at < end:
@@ -364,13 +364,13 @@ def read_listpack(blob: bytes) -> list[Entry]:
                 if not blob.startswith(back, at):
                     raise RdbError("the length after a listpack entry is wrong")
                 at += len(back)
-            found.append(entry)
+            entries.append(entry)
     except (IndexError, KeyError):
         raise RdbError("a listpack contains an invalid entry") from None
     count = int.from_bytes(blob[4:6], "little")
-    if at != end or count not in (len(found), _UNKNOWN):
+    if at != end or count not in (len(entries), _UNKNOWN):
         raise _wrong_end("listpack")
-    return found
+    return entries
 
 
 def write_listpack(entries: Iterable[Entry]) -> bytes:
@@ -424,7 +424,7 @@ def read_ziplist(blob: bytes) -> list[Entry]:
     """Return the elements of a ziplist; raise ``RdbError`` if any byte is invalid."""
     source = Source(blob)
     size, tail, count = source.uint(4), source.uint(4), source.uint(2)
-    found: list[Entry] = []
+    entries: list[Entry] = []
     start, before = source.at, 0
     while (previous := source.byte()) != 0xFF:
         start = source.at - 1
@@ -432,41 +432,41 @@ def read_ziplist(blob: bytes) -> list[Entry]:
             raise RdbError("the length before a ziplist entry is wrong")
         first = source.byte()
         if first < 0x40:
-            found.append(source.take(first))
+            entries.append(source.take(first))
         elif first < 0x80:
-            found.append(source.take((first & 63) << 8 | source.byte()))
+            entries.append(source.take((first & 63) << 8 | source.byte()))
         elif first == 0x80:
-            found.append(source.take(int.from_bytes(source.take(4), "big")))
+            entries.append(source.take(int.from_bytes(source.take(4), "big")))
         elif 0xF1 <= first <= 0xFD:
-            found.append(first - 0xF1)
+            entries.append(first - 0xF1)
         elif first in _ZIPLIST_WIDTHS:
             width = _ZIPLIST_WIDTHS[first]
-            found.append(int.from_bytes(source.take(width), "little", signed=True))
+            entries.append(int.from_bytes(source.take(width), "little", signed=True))
         else:
             raise RdbError("a ziplist contains an invalid entry")
         before = source.at - start
-    if size != source.at or source.left() or tail != start or count not in (len(found), _UNKNOWN):
+    if size != source.at or source.left() or tail != start or count not in (len(entries), _UNKNOWN):
         raise _wrong_end("ziplist")
-    return found
+    return entries
 
 
 def read_zipmap(blob: bytes) -> list[bytes]:
     """Return the alternating fields and values of a zipmap; raise ``RdbError`` if it is invalid."""
     source = Source(blob)
     count = source.byte()
-    found: list[bytes] = []
+    words: list[bytes] = []
     while (size := source.byte()) != 0xFF:
         if size == 254:
             size = source.uint(4)
-        free = source.byte() if len(found) % 2 else 0
-        found.append(source.take(size))
+        free = source.byte() if len(words) % 2 else 0
+        words.append(source.take(size))
         source.take(free)
-    pairs, odd = divmod(len(found), 2)
+    pairs, odd = divmod(len(words), 2)
     if odd:
         raise RdbError("a zipmap has an end marker before its end")
     if source.left() or count not in (pairs, 254, 255) or count < min(pairs, 254):
         raise _wrong_end("zipmap")
-    return found
+    return words
 
 
 def read_intset(blob: bytes) -> list[int]:
@@ -475,10 +475,10 @@ def read_intset(blob: bytes) -> list[int]:
     code = _CODES.get(width)
     if code is None or not count or len(blob) != 8 + width * count:
         raise RdbError("an intset has an invalid width or size")
-    found = unpack(f"<{count}{code}", blob[8:])
-    if any(low >= high for low, high in pairwise(found)):
+    integers = unpack(f"<{count}{code}", blob[8:])
+    if any(low >= high for low, high in pairwise(integers)):
         raise RdbError("the integers of an intset are not in ascending order")
-    return list(found)
+    return list(integers)
 
 
 def write_intset(numbers: Sequence[int]) -> bytes:

@@ -121,10 +121,10 @@ def _quicklist_2(source: Source) -> QuickList:
 
 
 def _set_of(members: list[bytes]) -> SetValue:
-    found = SetValue(members)
-    if not members or len(found) < len(members):
+    value = SetValue(members)
+    if not members or len(value) < len(members):
         raise RdbError("a set is empty or has a duplicate member")
-    return found
+    return value
 
 
 def _zset_of(items: list[tuple[bytes, float]]) -> SortedSet:
@@ -144,9 +144,9 @@ def _zset(read_score: Callable[[Source], float]) -> Reader:
 
 def _packed_zset(flat: list[bytes]) -> SortedSet:
     _check_even(flat)
-    found = _zset_of(list(zip(flat[::2], map(_score, flat[1::2]), strict=True)))
-    found.stay_packed()
-    return found
+    value = _zset_of(list(zip(flat[::2], map(_score, flat[1::2]), strict=True)))
+    value.stay_packed()
+    return value
 
 
 def _old_score(source: Source) -> float:
@@ -171,9 +171,9 @@ def _hash_of(flat: list[bytes]) -> HashValue:
 
 
 def _packed_hash(flat: list[bytes]) -> HashValue:
-    found = _hash_of(flat)
-    found.stay_packed()
-    return found
+    value = _hash_of(flat)
+    value.stay_packed()
+    return value
 
 
 def _hash_since_7_4(source: Source) -> HashValue:
@@ -207,14 +207,14 @@ def _hash_of_valkey_9(source: Source) -> HashValue:
 
 def _expiring_hash(fields: list[tuple[bytes, bytes, int]], never: int = 0) -> HashValue:
     """Build a hash of fields, values and expiries in Unix ms, of which 0 and ``never`` mean none."""
-    found = _hash_of([word for field, text, _ in fields for word in (field, text)])
+    value = _hash_of([word for field, text, _ in fields for word in (field, text)])
     for field, _, at_ms in fields:
         if at_ms in (0, never):
             continue
         if not 0 <= at_ms < 1 << 63:
             raise RdbError("a hash field has an invalid expiry")
-        found.expire_at(field, at_ms)
-    return found
+        value.expire_at(field, at_ms)
+    return value
 
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -328,10 +328,10 @@ def _number(elements: Iterator[Entry]) -> int:
 
 
 def _words(elements: Iterator[Entry], count: int) -> list[bytes]:
-    found = texts(islice(elements, count)) if 0 <= count <= sys.maxsize else []
-    if len(found) != count:
+    words = texts(islice(elements, count)) if 0 <= count <= sys.maxsize else []
+    if len(words) != count:
         raise RdbError("a stream entry declares too many fields")
-    return found
+    return words
 
 
 def _node(key: int, entries: list[Entry]) -> Node:
@@ -618,11 +618,11 @@ class Writer:
 
     def _pending_ids(self, pending: PendingList, *, with_times: bool) -> None:
         self.length(len(pending))
-        for entry_id, one in pending.between():
+        for entry_id, delivery in pending.between():
             self.raw(entry_id.to_bytes(16, "big"))
             if with_times:
-                self.raw(one.delivered_ms.to_bytes(8, "little", signed=True))
-                self.length(one.deliveries)
+                self.raw(delivery.delivered_ms.to_bytes(8, "little", signed=True))
+                self.length(delivery.deliveries)
 
     def _json(self, key: tuple[bytes, ...], value: JsonValue) -> None:
         self.entry(RdbType.MODULE_2, *key)

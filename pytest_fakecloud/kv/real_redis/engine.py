@@ -98,9 +98,9 @@ class RedisUsers:
         sealed = token[len(_TOKEN) :]
         try:
             opened = urlsafe_b64decode(sealed + "=" * (-len(sealed) % 4))
-            length, _, rest = opened.partition(b":")
-            rest.decode()
-            name, password = rest[: int(length)], rest[int(length) :]
+            length, _, credentials = opened.partition(b":")
+            credentials.decode()
+            name, password = credentials[: int(length)], credentials[int(length) :]
         except ValueError:
             return None
         login = (self._prefixes.users + name, password)
@@ -268,8 +268,8 @@ class Subscriptions:
     def patterns(self) -> int:
         """Return the number of different patterns to which sessions of this process are subscribed."""
         with self._lock:
-            each = (key for feeds in self._feeds.values() for key in feeds)
-            return len({name for kind, name in each if kind == "pattern"})
+            names = (key for feeds in self._feeds.values() for key in feeds)
+            return len({name for kind, name in names if kind == "pattern"})
 
     def close(self) -> None:
         with self._lock:
@@ -308,7 +308,7 @@ class MonitorFeed:
 
     def remove(self, watcher: Callable[[int, Any, list[bytes]], None]) -> None:
         with self._lock:
-            self._watchers = tuple(each for each in self._watchers if each != watcher)
+            self._watchers = tuple(other for other in self._watchers if other != watcher)
             if self._watchers or self._feed is None:
                 return
             feed, self._feed = self._feed, None
@@ -322,10 +322,10 @@ class MonitorFeed:
             feed.stop()
 
     def _pass_on(self, line: bytes) -> None:
-        found = _LINE.fullmatch(line)
-        if found is None:
+        match = _LINE.fullmatch(line)
+        if match is None:
             return
-        seconds, micros, database, address, words = found.groups()
+        seconds, micros, database, address, words = match.groups()
         prefixes = self._prefixes
         is_own = int(database) == self._link.database
         if prefixes.keys:
@@ -421,9 +421,9 @@ class RedisEngine:
             raise CommandError(text) from None
         if name == "ACL DELUSER":
             removed = {word.decode("utf-8", "replace") for word in argv[2:]}
-            for each in tuple(self.streaming):
-                if each.login is not None and each.user.name in removed and each.wake:
-                    each.wake()
+            for listener in tuple(self.streaming):
+                if listener.login is not None and listener.user.name in removed and listener.wake:
+                    listener.wake()
         return reply
 
     def _check(self, session: RedisSession, spec: CommandSpec, argv: list[bytes]) -> None:
@@ -495,7 +495,9 @@ class RedisEngine:
         login = session.login
         if login is None and any(prepared.runs_script for prepared in queue):
             login = self.namespace.script_login
-        *queued, replies = self.namespace.link.transaction([one.argv for one in queue], login)
+        *queued, replies = self.namespace.link.transaction(
+            [command.argv for command in queue], login
+        )
         for reply in queued:
             if isinstance(reply, CommandError):
                 raise CommandError(errors.exec_aborted_by(reply.text))

@@ -279,7 +279,7 @@ class ClusterLink(Link):
         """Run a command line on the slot's node. Follow the slot if it has moved or is moving."""
         if not _has_keys(argv):
             self._wait_until_slot_is_whole()
-        reply = self._follow(lambda node, asked: self._run(argv, login, node, asking=asked))
+        reply = self._follow(lambda node, asking: self._run(argv, login, node, asking=asking))
         self._run_on_other_primaries(argv)
         return reply
 
@@ -288,9 +288,9 @@ class ClusterLink(Link):
         if not any(map(_has_keys, lines)):
             self._wait_until_slot_is_whole()
 
-        def send(node: Address, asked: bool) -> list[Reply]:
+        def send(node: Address, asking: bool) -> list[Reply]:
             # If ASKING is sent before MULTI, it applies to the whole transaction.
-            first = [[b"ASKING"], [b"MULTI"]] if asked else [[b"MULTI"]]
+            first = [[b"ASKING"], [b"MULTI"]] if asking else [[b"MULTI"]]
             replies = self._batch([*lines, [b"EXEC"]], login, node, first)
             for reply in replies:
                 if _is_redirection(reply):
@@ -330,19 +330,19 @@ class ClusterLink(Link):
         ``Unreachable`` after ``REPLY_TIMEOUT`` seconds.
         """
         until = monotonic() + REPLY_TIMEOUT
-        asked: Address | None = None
+        redirected: Address | None = None
         redirections = 0
         while True:
             if redirections > 1:
                 # Follow the first redirection immediately, and later ones after a pause.
                 _pause()
-            node = asked or self._home()
+            node = redirected or self._home()
             try:
-                return send(node, asked is not None)
+                return send(node, redirected is not None)
             except CommandError as error:
                 if not _is_redirection(error):
                     raise
-                word, _, rest = error.text.partition(b" ")
+                word, _, details = error.text.partition(b" ")
                 if word == b"CLUSTERDOWN" or monotonic() > until:
                     self._slot_node = None
                     raise self.unreachable(str(error)) from None
@@ -351,17 +351,17 @@ class ClusterLink(Link):
                 self._slot_node = None
                 raise
             redirections += 1
-            asked = None
+            redirected = None
             if word == b"ASK":
-                asked = _redirection_target(rest, node)
+                redirected = _redirection_target(details, node)
             elif word == b"MOVED":
-                self._slot_node = _redirection_target(rest, node)
+                self._slot_node = _redirection_target(details, node)
 
     def _wait_until_slot_is_whole(self) -> None:
         """Wait until one node serves the whole slot: commands without keys are not redirected."""
 
-        def send(node: Address, asked: bool) -> Reply:
-            if asked:
+        def send(node: Address, asking: bool) -> Reply:
+            if asking:
                 raise CommandError(b"TRYAGAIN the slot is moving")
             return self._run([b"EXISTS", self._key], None, node)
 
@@ -398,8 +398,8 @@ class ClusterLink(Link):
             self._nodes = list(dict.fromkeys([*self._nodes, *chain(*listed)]))
             for at, (first, last, *_) in enumerate(ranges):
                 if first <= self._slot <= last:
-                    self._slot_node = found = self._primaries[at]
-                    return found
+                    self._slot_node = primary = self._primaries[at]
+                    return primary
             failed = f"no node has slot {self._slot}"
         raise self.unreachable(failed)
 
@@ -409,14 +409,14 @@ def _pause() -> None:
     threading.Event().wait(PAUSE)
 
 
-def _address(host: bytes | None, port: int, asked: Address) -> Address:
+def _address(host: bytes | None, port: int, queried: Address) -> Address:
     # A node that does not know its own host name sends none: use the one at which it was queried.
-    return (host.decode() if host and host != b"?" else asked[0], port)
+    return (host.decode() if host and host != b"?" else queried[0], port)
 
 
-def _redirection_target(text: bytes, asked: Address) -> Address:
+def _redirection_target(text: bytes, queried: Address) -> Address:
     host, _, port = text.split()[-1].rpartition(b":")
-    return _address(host, int(port), asked)
+    return _address(host, int(port), queried)
 
 
 def _is_redirection(reply: object) -> bool:
@@ -449,25 +449,25 @@ class RawParser(_RESP2Parser):
         line = buffer.readline()
         if not line:
             raise LostConnection("the server closed the connection")
-        kind, rest = line[:1], line[1:]
+        kind, content = line[:1], line[1:]
         if kind == b"$":
-            return None if rest == b"-1" else buffer.read(_number(rest, 0, LONGEST))
+            return None if content == b"-1" else buffer.read(_number(content, 0, LONGEST))
         if kind == b"+":
-            return _StatusLine(rest)
+            return _StatusLine(content)
         if kind == b":":
-            return _number(rest)
+            return _number(content)
         if kind == b"*":
-            if rest == b"-1":
+            if content == b"-1":
                 return NIL_ARRAY
-            count = _number(rest, 0)
+            count = _number(content, 0)
             if levels:
                 return [self._read_response(levels=levels - 1) for _ in range(count)]
             self._skip(count)
-            kind, rest = b"-", REPLY_TOO_DEEP
+            kind, content = b"-", REPLY_TOO_DEEP
         if kind != b"-":
             raise LostConnection(f"the reply is not RESP2: {line[:40]!r}")
-        error: Any = self.parse_error(rest.decode("utf-8", "replace"))  # type: ignore[no-untyped-call]
-        error.line = rest
+        error: Any = self.parse_error(content.decode("utf-8", "replace"))  # type: ignore[no-untyped-call]
+        error.line = content
         if isinstance(error, LostConnection):
             raise error
         return error
@@ -545,8 +545,8 @@ _NAMELESS = (
 
 def open_link(url: str) -> Link:
     """Return the connections to the server at a URL; raise ``ContractError`` if the URL is invalid."""
-    scheme, _, rest = url.partition("://")
-    if scheme not in _REDIS_SCHEMES or not rest:
+    scheme, _, location = url.partition("://")
+    if scheme not in _REDIS_SCHEMES or not location:
         raise ContractError(
             f"engine={_without_password(url)!r} is not the URL of a server: pass a URL such as "
             f"'redis://127.0.0.1:6379/0'; supported schemes: {', '.join(_REDIS_SCHEMES)}"

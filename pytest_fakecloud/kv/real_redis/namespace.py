@@ -100,14 +100,14 @@ class Namespace:
 
     def full_names(self) -> list[bytes]:
         """Return the sorted names of the fake's keys on the server, with their prefix."""
-        found: set[bytes] = set()
+        names: set[bytes] = set()
         cursor: Any = b"0"
         while True:
             line = [b"SCAN", cursor, b"MATCH", self.prefixes.everything, b"COUNT", b"1000"]
             cursor, page = cast("list[Any]", self.link.call(line))
-            found.update(page)
+            names.update(page)
             if cursor == b"0":
-                return sorted(found)
+                return sorted(names)
 
     def clear(self) -> None:
         self.check_claim()
@@ -121,12 +121,12 @@ class Namespace:
             lines = cast("list[bytes]", self.link.call([b"ACL", b"LIST"]))
         except CommandError:
             return {}
-        found = {}
+        rules_by_user = {}
         for line in lines:
             _, name, *rules = line.split(b" ")
             if self._is_own(name):
-                found[name] = rules
-        return found
+                rules_by_user[name] = rules
+        return rules_by_user
 
     def _is_own(self, user: bytes) -> bool:
         if self.prefixes.shared:
@@ -224,7 +224,7 @@ class Namespace:
             self.link.call([b"FUNCTION", b"RESTORE", saved.functions, b"FLUSH"])
 
     def _dumped(self) -> dict[bytes, tuple[bytes, int]]:
-        found: dict[bytes, tuple[bytes, int]] = {}
+        payloads: dict[bytes, tuple[bytes, int]] = {}
         keys = self.full_names()
         for at in range(0, len(keys), BATCH):
             batch = keys[at : at + BATCH]
@@ -233,8 +233,8 @@ class Namespace:
             now_ms = int(time_now[0]) * 1000 + int(time_now[1]) // 1000
             for key, payload, left_ms in zip(batch, replies[::2], replies[1::2], strict=True):
                 if payload is not None:
-                    found[key] = (payload, now_ms + left_ms if left_ms >= 0 else 0)
-        return found
+                    payloads[key] = (payload, now_ms + left_ms if left_ms >= 0 else 0)
+        return payloads
 
 
 _CLAIM_MS = 600_000
@@ -317,9 +317,9 @@ def claim_database(link: Link, url: str) -> Claim:
 
 def _databases(link: Link) -> int:
     with suppress(CommandError):
-        found = link.call([b"CONFIG", b"GET", b"databases"])
-        if isinstance(found, list) and len(found) == 2:
-            return int(found[1])
+        setting = link.call([b"CONFIG", b"GET", b"databases"])
+        if isinstance(setting, list) and len(setting) == 2:
+            return int(setting[1])
     return 16
 
 

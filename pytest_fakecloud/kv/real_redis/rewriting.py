@@ -36,8 +36,8 @@ class Prefixes:
         self.users = users
         self.shared = shared
         # Patterns contain the escaped prefixes.
-        found = {keys, channels, users, escaped(keys), escaped(channels)} - {b""}
-        self._longest_first = tuple(sorted(found, key=len, reverse=True))
+        prefixes = {keys, channels, users, escaped(keys), escaped(channels)} - {b""}
+        self._longest_first = tuple(sorted(prefixes, key=len, reverse=True))
 
     @property
     def everything(self) -> bytes:
@@ -220,17 +220,17 @@ def _pubsub_numsub(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
 
 def _scan(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
     line = list(argv)
-    found = dict[bytes, list[int]]()
+    places = dict[bytes, list[int]]()
     for at, word in options(argv, 2, {b"MATCH": 2, b"COUNT": 2, b"TYPE": 2}):
-        found.setdefault(word, []).append(at)
+        places.setdefault(word, []).append(at)
         if word == b"MATCH" and at + 1 < len(line):
             line[at + 1] = escaped(prefixes.keys) + line[at + 1]
-    with_types = found.get(b"WITHTYPE", [])
+    with_types = places.get(b"WITHTYPE", [])
     line = _without(line, with_types)
-    if b"COUNT" not in found:
+    if b"COUNT" not in places:
         # As in the vendor's service, pages are large enough to contain a small database.
         line += [b"COUNT", b"1000"]
-    if b"MATCH" not in found and prefixes.keys:
+    if b"MATCH" not in places and prefixes.keys:
         line += [b"MATCH", prefixes.everything]
     return _emulated(SCAN_WITH_TYPES, *line[1:]) if with_types else Prepared(line)
 
@@ -408,7 +408,9 @@ class RedisScripts:
         elif name in ("EVALSHA", "EVALSHA_RO", "SCRIPT EXISTS", "SCRIPT SHOW"):
             first = 2 if name.startswith("SCRIPT") else 1
             last = len(argv) if name == "SCRIPT EXISTS" else first + 1
-            argv[first:last] = [self._sent.get(one.lower(), one) for one in argv[first:last]]
+            argv[first:last] = [
+                self._sent.get(digest.lower(), digest) for digest in argv[first:last]
+            ]
         elif name == "SCRIPT LOAD":
             text = argv[2]
             argv[2] = self._accepted(text)

@@ -227,8 +227,8 @@ class PortConnection:
         reader, outbox = self.reader, self.outbox
         self.engine.memory.left -= OVERHEAD * len(data)
         # Most clients wait for each reply, so the data is usually one command.
-        argv, rest = short_command(data)
-        is_alone = not rest and not reader.pending
+        argv, remainder = short_command(data)
+        is_alone = not remainder and not reader.pending
         if not is_alone:
             reader.feed(data)
         if not self.connection.enter("a command of the database port"):
@@ -337,7 +337,9 @@ class PortConnection:
         call = PortCall(at_us, b"", self.client, facts_reader(self.session.db.index))
         if size > LARGE:
             lines = line, [word[:SHOWN_BYTES] for word in line[:_SHOWN_WORDS]]
-            whole, shown = (facts_of([[word.decode("latin-1") for word in one]]) for one in lines)
+            whole, shown = (
+                facts_of([[word.decode("latin-1") for word in words]]) for words in lines
+            )
             cut = [name for name in whole if whole[name] != shown[name]]
             record_cut(call, dict.fromkeys(["request_body", *cut], size))
             line = lines[1]

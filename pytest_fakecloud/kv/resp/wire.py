@@ -65,7 +65,7 @@ def protocol_of(begun: bytes) -> Literal["native", "http", "inline"] | None:
 class CommandReader:
     """Splits received bytes into command lines, in time proportional to the number of bytes.
 
-    ``known`` returns whether the client has logged in. Before that, a command may have at most ten
+    ``is_known`` returns whether the client has logged in. Before that, a command may have at most ten
     words of 16 KiB each. ``longest`` returns the maximum size of a word in bytes
     (``proto-max-bulk-len``), ``most`` the maximum size of a command
     (``client-query-buffer-limit``). Both limits must allow ``SHORT`` bytes in ten words.
@@ -73,11 +73,11 @@ class CommandReader:
 
     def __init__(
         self,
-        known: Callable[[], bool],
+        is_known: Callable[[], bool],
         longest: Callable[[], int],
         most: Callable[[], int] = lambda: 2**30,
     ) -> None:
-        self._known = known
+        self._known = is_known
         self._longest = longest
         self._most = most
         self.pending = False
@@ -131,10 +131,10 @@ class CommandReader:
     def _read_short(self) -> list[bytes] | None:
         """Return the next command if it is complete and short (the usual case)."""
         wire = bytes(self._buffer[self._at : self._at + SHORT])
-        words, rest = short_command(wire)
+        words, remainder = short_command(wire)
         if not words:
             return None
-        self.wire = wire[: len(wire) - len(rest)]
+        self.wire = wire[: len(wire) - len(remainder)]
         self._at += len(self.wire)
         return words
 
@@ -285,8 +285,8 @@ def facts_reader(database: int) -> Callable[[Call], dict[str, Any]]:
     """Return the function that reads the facts of the commands sent to a database."""
 
     def facts(call: Call) -> dict[str, Any]:
-        found = {**facts_of([orjson.loads(call.request_body)]), "encoding": ""}
-        return {**found, "database": database} if database else found
+        values = {**facts_of([orjson.loads(call.request_body)]), "encoding": ""}
+        return {**values, "database": database} if database else values
 
     return facts
 

@@ -220,9 +220,9 @@ class _Chunk:
         self._at = _HEADER
 
     def _integer(self) -> int:
-        found: int = _INT.unpack_from(self.data, self._at)[0]
+        number: int = _INT.unpack_from(self.data, self._at)[0]
         self._at += 4
-        return found
+        return number
 
     def _skip_string(self) -> None:
         length: int = _SIZE.unpack_from(self.data, self._at)[0]
@@ -401,15 +401,15 @@ class LuaHost:
         outcome = self._protected(b"load_library", source)
         if outcome[0] is None:
             raise SyntaxError(outcome[1].decode("utf-8", "surrogateescape"))
-        found: Any = self._finish(outcome)
+        registrations: Any = self._finish(outcome)
         every_flag = allowed_flags(vendor=True)
         functions = [
             LibraryFunction(
                 name, callback, description, tuple(filter(set(flags).__contains__, every_flag))
             )
-            for name, callback, description, flags in found
+            for name, callback, description, flags in registrations
         ]
-        for items in (*found, found):
+        for items in (*registrations, registrations):
             # Lua refers to these lists until it frees its memory, and they refer to Lua's functions.
             items.clear()
         return functions
@@ -454,11 +454,11 @@ class LuaHost:
         a script could catch it and obtain a Python object.
         """
 
-        def guarded(*given: Any) -> Any:
+        def guarded(*arguments: Any) -> Any:
             try:
-                words: Sequence[Any] = given
+                words: Sequence[Any] = arguments
                 if in_table:
-                    table, count = given
+                    table, count = arguments
                     words = [table[at] for at in range(1, count + 1)]
                 line = self._arguments(words)
                 return function(self, line) if isinstance(line, list) else (line, REFUSED)

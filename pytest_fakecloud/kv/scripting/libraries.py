@@ -29,13 +29,13 @@ def allowed_flags(vendor: bool) -> tuple[bytes, ...]:
 
 def _split(source: bytes, no_line_end: bytes, open_quote: bytes) -> tuple[list[bytes], bytes]:
     """Return the words of the first line, and the rest of a source; raise one of the two errors."""
-    line, line_end, rest = source.partition(b"\n")
+    line, line_end, body = source.partition(b"\n")
     if not line_end:
         raise CommandError(no_line_end)
     words = split_words(line)
     if words is None:
         raise CommandError(open_quote)
-    return words, line_end + rest
+    return words, line_end + body
 
 
 def script_shebang(source: bytes, vendor: bool) -> tuple[frozenset[bytes] | None, bytes]:
@@ -48,14 +48,14 @@ def script_shebang(source: bytes, vendor: bool) -> tuple[frozenset[bytes] | None
     words, body = _split(source, errors.INVALID_SHEBANG, errors.INVALID_ENGINE)
     if words[0] != b"#!lua":
         raise CommandError(errors.unexpected_engine(words[0]))
-    known = allowed_flags(vendor)
+    allowed = allowed_flags(vendor)
     flags: set[bytes] = set()
     for word in words[1:]:
         if not word.startswith(b"flags="):
             raise CommandError(errors.unknown_shebang_option(word))
         listed = word.removeprefix(b"flags=")
         for flag in listed.split(b",") if listed else ():
-            if flag not in known:
+            if flag not in allowed:
                 raise CommandError(errors.unexpected_flag(flag))
             flags.add(flag)
     return frozenset(flags), body
@@ -110,7 +110,9 @@ class Libraries(dict[bytes, Library]):
 
     def load(self, library: Library) -> bytes:
         """Add or replace a library and return its name; if this raises, nothing changes."""
-        self.replace_all([each for each in self.values() if each.name != library.name] + [library])
+        self.replace_all(
+            [other for other in self.values() if other.name != library.name] + [library]
+        )
         return library.name
 
     def replace_all(self, libraries: list[Library]) -> None:
@@ -127,7 +129,7 @@ class Libraries(dict[bytes, Library]):
     def delete(self, name: bytes) -> bool:
         if name not in self:
             return False
-        self.replace_all([each for each in self.values() if each.name != name])
+        self.replace_all([library for library in self.values() if library.name != name])
         return True
 
     def dump(self, config: Config, version: str) -> bytes:
@@ -147,8 +149,8 @@ class Libraries(dict[bytes, Library]):
         for library in present:
             if library.name in added and policy == b"APPEND":
                 raise CommandError(errors.library_collides(library.name))
-        kept = [library for library in present if library.name not in added]
-        self.replace_all([*kept, *added.values()])
+        remaining = [library for library in present if library.name not in added]
+        self.replace_all([*remaining, *added.values()])
 
     def sources(self) -> tuple[bytes, ...]:
         return tuple(library.source for library in self.values())

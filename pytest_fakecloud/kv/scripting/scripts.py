@@ -218,8 +218,8 @@ class Scripting:
         if spec.name == "EVAL":
             return script_shebang(argv[1], self.vendor)[0]
         is_cached, name = spec.name == "EVALSHA", argv[1].lower()
-        found = self.scripts.get(name) if is_cached else self.libraries.functions.get(name)
-        return None if found is None else found.flags
+        script = self.scripts.get(name) if is_cached else self.libraries.functions.get(name)
+        return None if script is None else script.flags
 
     # -- commands of other clients while a script runs ---------------------------------------------
 
@@ -367,10 +367,10 @@ class Scripting:
         assert run is not None
         spec: CommandSpec | None = None
         try:
-            found = self.engine.table.find(argv)
-            if found is None or not self.engine.offers(run.session, found):
+            named = self.engine.table.find(argv)
+            if named is None or not self.engine.offers(run.session, named):
                 raise CommandError(errors.UNKNOWN_COMMAND)
-            spec = found
+            spec = named
             self._allow(run, spec, argv)
         except CommandError as error:
             self.engine.statistics.count_rejection(spec, error)

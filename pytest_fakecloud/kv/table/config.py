@@ -81,8 +81,8 @@ _TITLE_VARIABLES = {
 def title_template(value: str) -> str:
     """Parse ``proc-title-template``, whose variables are in braces; two braces stand for one."""
 
-    def replaced(found: re.Match[str]) -> str:
-        name = found[1]
+    def replaced(match: re.Match[str]) -> str:
+        name = match[1]
         if name == "{":
             return name
         if not name.endswith("}") or name[:-1] not in _TITLE_VARIABLES:
@@ -175,10 +175,10 @@ _UNITS = {"": 1, "b": 1, "k": 1000, "kb": 1024, "m": 10**6, "mb": 2**20, "g": 10
 
 def memory_bytes(word: str) -> int | None:
     """Return the bytes of an amount such as ``64mb``, modulo 2**64, or None if it is invalid."""
-    found = re.fullmatch(r"(\d{0,127})([a-z]*)", word.lower(), re.ASCII)
-    if found is None or found[2] not in _UNITS:
+    match = re.fullmatch(r"(\d{0,127})([a-z]*)", word.lower(), re.ASCII)
+    if match is None or match[2] not in _UNITS:
         return None
-    return min(int(found[1] or "0"), U64_MAX) * _UNITS[found[2]] & U64_MAX
+    return min(int(match[1] or "0"), U64_MAX) * _UNITS[match[2]] & U64_MAX
 
 
 # -- lists of words ------------------------------------------------------------------------------
@@ -297,7 +297,7 @@ class Parameter(NamedTuple):
 
 def _group(parse: Parser, defaults: str, refusal: str = "") -> dict[str, Parameter]:
     """Return parameters with the same parser, given the text ``name=default`` for each of them."""
-    pairs = (each.partition("=") for each in defaults.split())
+    pairs = (pair.partition("=") for pair in defaults.split())
     return {name: Parameter(default, parse, refusal) for name, _, default in pairs}
 
 
@@ -471,10 +471,10 @@ class Config:
         self._refresh()
 
     def number(self, name: str) -> int:
-        found = self._numbers.get(name)
-        if found is None:
-            found = self._numbers[name] = int(self._texts[name])
-        return found
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._numbers[name] = int(self._texts[name])
+        return number
 
     def text(self, name: str) -> str:
         return self._texts[name]
@@ -489,24 +489,24 @@ class Config:
         As in Redis, a parameter that is requested by its name gets the name as the client wrote it.
         """
         if set(pattern).isdisjoint(b"*?["):
-            given = pattern.decode("latin-1")
-            names = {given.lower(): given} if given.lower() in self._texts else {}
+            shown = pattern.decode("latin-1")
+            names = {shown.lower(): shown} if shown.lower() in self._texts else {}
         else:
             matches = matcher(pattern, nocase=True)
             names = {
                 name: name for name in self._texts if name not in HIDDEN and matches(name.encode())
             }
-        found = {shown: self._texts[name] for name, shown in names.items()}
+        values = {shown: self._texts[name] for name, shown in names.items()}
         if events := names.get("notify-keyspace-events"):
             # Redis omits "n" after "A", although it sends events for new keys.
-            found[events] = found[events].replace("An", "A")
-        return list(found.items())
+            values[events] = values[events].replace("An", "A")
+        return list(values.items())
 
     def change(
         self, pairs: list[tuple[bytes, bytes]], check: Callable[[Mapping[str, str]], None]
     ) -> None:
         """Change parameters, or none if one is invalid; ``check`` may reject the parsed values."""
-        given: dict[str, str] = {}
+        values: dict[str, str] = {}
         for raw_name, raw_value in pairs:
             name = raw_name.decode("latin-1").lower()
             if name not in self._texts:
@@ -514,11 +514,11 @@ class Config:
             refusal = PARAMETERS[name].refusal
             if refusal:
                 raise CommandError(errors.config_failed(raw_name, refusal))
-            if name in given:
+            if name in values:
                 raise CommandError(errors.config_failed(raw_name, errors.CONFIG_DUPLICATE))
-            given[name] = decoded(raw_value)
+            values[name] = decoded(raw_value)
         changes: dict[str, str] = {}
-        for name, value in given.items():
+        for name, value in values.items():
             parameter = self._own[name]
             try:
                 changes[name] = parameter.parse(value)
@@ -530,7 +530,7 @@ class Config:
         texts = dict(self._texts)
         for name, text in changes.items():
             current = _current_name(name)
-            texts |= {each: text for each in PARAMETERS if _current_name(each) == current}
+            texts |= {other: text for other in PARAMETERS if _current_name(other) == current}
         self._texts = texts
         self._refresh()
 
@@ -555,5 +555,5 @@ class Config:
 @cache
 def _defaults(dialect: str, table: Table) -> Mapping[str, str]:
     knows, own = table.knows, _VENDOR if dialect == "vendor" else PARAMETERS
-    known = (name for name in PARAMETERS if knows.get(f"CONFIG {name}", True))
-    return MappingProxyType({name: own[name].default for name in known})
+    names = (name for name in PARAMETERS if knows.get(f"CONFIG {name}", True))
+    return MappingProxyType({name: own[name].default for name in names})

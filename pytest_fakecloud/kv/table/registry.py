@@ -115,10 +115,10 @@ class KeySpec:
         if self.keyword is not None:
             backwards = self.first < 0
             searched = range(len(argv) + first, 0, -1) if backwards else range(first, len(argv))
-            found = [at for at in searched if argv[at].upper() == self.keyword]
-            if not found:
+            places = [at for at in searched if argv[at].upper() == self.keyword]
+            if not places:
                 return range(0)
-            first = found[0] + 1
+            first = places[0] + 1
         if self.numkeys:
             count = integer_at_start(argv[first]) if first < len(argv) else -1
             stop = first + 1 + count * self.step
@@ -266,17 +266,17 @@ def _option_sizes(arguments: str) -> dict[bytes, int]:
 def _flags_and_categories(text: str, group: str) -> tuple[frozenset[str], frozenset[str]]:
     words = text.split()
     flags = frozenset(word for word in words if "@" not in word)
-    found = {"@fast" if "fast" in flags else "@slow"}
-    found.update("@" + flag for flag in flags & {"write", "admin", "pubsub", "blocking"})
+    categories = {"@fast" if "fast" in flags else "@slow"}
+    categories.update("@" + flag for flag in flags & {"write", "admin", "pubsub", "blocking"})
     if "admin" in flags:
-        found.add("@dangerous")
+        categories.add("@dangerous")
     if "readonly" in flags and group != "scripting":
-        found.add("@read")
+        categories.add("@read")
     if group not in ("server", "cluster"):
-        found.add("@" + GROUP_CATEGORIES.get(group, group))
-    found.update(word for word in words if word.startswith("@"))
-    found.difference_update(word[1:] for word in words if word.startswith("-@"))
-    return flags, frozenset(found)
+        categories.add("@" + GROUP_CATEGORIES.get(group, group))
+    categories.update(word for word in words if word.startswith("@"))
+    categories.difference_update(word[1:] for word in words if word.startswith("-@"))
+    return flags, frozenset(categories)
 
 
 _PROTECTIONS = {
@@ -446,10 +446,10 @@ class Table:
                 if is_later(since, version):
                     row = row._replace(flags=flags, effects=effects)
             words = _options(row.arguments)
-            known = [word for word in words if self.knows.get(f"{row.name} {word}", True)]
-            if len(known) < len(words):
+            supported = [word for word in words if self.knows.get(f"{row.name} {word}", True)]
+            if len(supported) < len(words):
                 arity = ARITIES.get(row.name, row.arity)
-                yield row._replace(arity=arity, arguments=" ".join(known))
+                yield row._replace(arity=arity, arguments=" ".join(supported))
             else:
                 yield row
 
@@ -575,9 +575,9 @@ def find_ttl(spec: CommandSpec, line: Sequence[str]) -> Ttl | None:
     options = [word.upper() for word in line[first:]]
     if "FIELDS" in options:
         del options[options.index("FIELDS") :]  # what follows are names and values
-    found = [Ttl(word, number, TTL_OPTIONS[word]) for word, number in pairwise(options)
+    ttls = [Ttl(word, number, TTL_OPTIONS[word]) for word, number in pairwise(options)
              if word in TTL_OPTIONS]  # fmt: skip
-    return found[-1] if found else None  # the server uses the last number, too
+    return ttls[-1] if ttls else None  # the server uses the last number, too
 
 
 OPTIONS_OF_READS = {b"GROUP": 3, b"COUNT": 2, b"BLOCK": 2}
@@ -613,7 +613,7 @@ def check_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
 
 def check_family_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
     """Raise the vendor's error if no subcommand of a container command is available over REST."""
-    if not any(each.over_rest for each in (spec.subcommands or {}).values()):
+    if not any(subcommand.over_rest for subcommand in (spec.subcommands or {}).values()):
         raise CommandError(not_available(b" ".join(argv[:2]).upper()))
 
 

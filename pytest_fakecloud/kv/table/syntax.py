@@ -45,8 +45,8 @@ _INTEGER_START = rb"[ \t-\r]*([+-]?\d+)"
 
 def integer_at_start(text: bytes) -> int:
     """Return the 32-bit integer that ``atoi()`` of glibc reads: ``1`` from ``1abc``, 0 from ``abc``."""
-    found = re.match(_INTEGER_START, text[:64])
-    value = 0 if found is None else min(max(int(found[1]), I64_MIN), I64_MAX)
+    match = re.match(_INTEGER_START, text[:64])
+    value = 0 if match is None else min(max(int(match[1]), I64_MIN), I64_MAX)
     return (value + 2**31) % 2**32 - 2**31
 
 
@@ -66,10 +66,10 @@ def parse_int(
 
 def parse_cursor(text: bytes) -> int:
     """Parse a cursor like ``strtoul``: negative numbers wrap around, an empty string is 0."""
-    found = re.fullmatch(rb"([+-]?)0*(\d{1,20})", text or b"0")
-    if found is None or int(found[2]) >= 2**64:
+    match = re.fullmatch(rb"([+-]?)0*(\d{1,20})", text or b"0")
+    if match is None or int(match[2]) >= 2**64:
         raise CommandError(INVALID_CURSOR)
-    return int(found[1] + found[2]) % 2**64
+    return int(match[1] + match[2]) % 2**64
 
 
 # Possessive quantifiers (++) do not backtrack. With ordinary ones, a long number followed by a

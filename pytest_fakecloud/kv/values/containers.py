@@ -414,7 +414,7 @@ class QuickList:
         doomed = sorted(islice(self.matches(item, reverse=count < 0), limit), reverse=True)
         if len(doomed) > _FEW:
             gone = set(doomed)
-            self._back = [each for index, each in enumerate(self) if index not in gone]
+            self._back = [item for index, item in enumerate(self) if index not in gone]
             self._front = []
         else:
             for index in doomed:

@@ -85,10 +85,10 @@ def _check_nesting(text: bytes, deepest: int) -> None:
     if max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) <= deepest:
         return
     level = 0
-    for found in _NESTING.finditer(text):
-        level += _STEPS.get(found[0][0], 0)
+    for match in _NESTING.finditer(text):
+        level += _STEPS.get(match[0][0], 0)
         if level > deepest:
-            raise JsonError(f"recursion limit exceeded at line 1 column {found.start() + 1}")
+            raise JsonError(f"recursion limit exceeded at line 1 column {match.start() + 1}")
 
 
 def _integer(text: str) -> int | float:
@@ -201,10 +201,10 @@ def json_size(value: Json) -> int:
     return len(write_json(value))
 
 
-def _exponent(found: re.Match[bytes]) -> bytes:
-    sign, digits, power = found.groups()
+def _exponent(match: re.Match[bytes]) -> bytes:
+    sign, digits, power = match.groups()
     if digits is None:
-        return found[0]  # a string
+        return match[0]  # a string
     if power == b"-05":
         return sign + b"0.0000" + digits.replace(b".", b"")
     return b"%b%be%d" % (sign, digits, int(power))

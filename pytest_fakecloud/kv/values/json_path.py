@@ -192,13 +192,13 @@ class Path:
 
     def find(self, root: Any) -> list[Location]:
         """Return each match once, in order; raise `PathError` if the document is nested too deeply."""
-        found: dict[Parts, Any] = {}
+        matches: dict[Parts, Any] = {}
         try:
             for node in self._query.finditer(root):
-                found.setdefault(tuple(node.parts), node.obj)
+                matches.setdefault(tuple(node.parts), node.obj)
         except (JSONPathError, RecursionError) as error:
             raise PathError(f"cannot evaluate the path: {_reason(error)}") from None
-        return [Location(*match) for match in found.items()]
+        return [Location(*match) for match in matches.items()]
 
     def parent_and_name(self) -> tuple[Path, str] | None:
         """Return the parent path and the last name, or None if the path does not end with a name."""
@@ -269,10 +269,10 @@ def _quote_names(path: str, *, spare_dots: bool) -> str:
             end = _bracket_end(path, at)
             out.append(path[at:end])
             at = end
-        elif found := _DOTTED.match(path, at):
-            at = found.end()
-            descent = ".." if found[1] == ".." else ""
-            name = found[2].strip()
+        elif match := _DOTTED.match(path, at):
+            at = match.end()
+            descent = ".." if match[1] == ".." else ""
+            name = match[2].strip()
             if name == "*":
                 out.append(f"{descent}[*]")
             elif "]" in name:

@@ -82,8 +82,8 @@ def usage(key: bytes, value: Any) -> int:
         if len(value) <= 44:
             return total + _allocated(_OBJECT + 3 + len(value) + 1)
         return total + _OBJECT + _text(len(value))
-    each = _ELEMENT.get(value.type_name)
-    elements = each * len(value) if each else 0
+    element_size = _ELEMENT.get(value.type_name)
+    elements = element_size * len(value) if element_size else 0
     if value.type_name == "stream":
         elements += PENDING * sum(len(group.pending) for group in value.groups.values())
     return total + _OBJECT + _HEADER + elements + content_size(value)

@@ -158,7 +158,7 @@ class Stream:
     def awaited(self, entry_id: int) -> bool:
         """Return whether any group has not received or not acknowledged an entry."""
         groups = self.groups.values()
-        return any(entry_id > each.last_id or entry_id in each.pending for each in groups)
+        return any(entry_id > group.last_id or entry_id in group.pending for group in groups)
 
     def forget(self, entry_id: int) -> None:
         for group in self.groups.values():
@@ -198,15 +198,15 @@ class Stream:
         return (at, index) if index < len(ids) and ids[index] == entry_id else None
 
     def get(self, entry_id: int) -> list[bytes] | None:
-        found = self._find(entry_id)
-        return None if found is None else self.nodes[found[0]].fields[found[1]]
+        place = self._find(entry_id)
+        return None if place is None else self.nodes[place[0]].fields[place[1]]
 
     def delete(self, entry_id: int, *, trims: bool = False) -> bool:
         """Delete an entry, individually or to trim the stream; return whether it existed."""
-        found = self._find(entry_id)
-        if found is None:
+        place = self._find(entry_id)
+        if place is None:
             return False
-        at, index = found
+        at, index = place
         node = self.nodes[at]
         self.size -= NUMBER + sum(map(len, node.fields[index]))
         del node.ids[index], node.fields[index]
@@ -230,19 +230,19 @@ class Stream:
 
         An entry is its ID and a list of alternating fields and values.
         """
-        found: list[tuple[int, list[bytes]]] = []
+        entries: list[tuple[int, list[bytes]]] = []
         first = max(bisect_right(self.nodes, start, key=_key) - 1, 0)
         stop = bisect_right(self.nodes, end, key=_key)
         order = -1 if reverse else 1
         for node in self.nodes[first:stop][::order]:
             i, j = bisect_left(node.ids, start), bisect_right(node.ids, end)
-            if count is not None and count < len(found) + j - i:
-                missing = count - len(found)
+            if count is not None and count < len(entries) + j - i:
+                missing = count - len(entries)
                 i, j = (j - missing, j) if reverse else (i, i + missing)
-            found += zip(node.ids[i:j][::order], node.fields[i:j][::order], strict=True)
-            if len(found) == count:
+            entries += zip(node.ids[i:j][::order], node.fields[i:j][::order], strict=True)
+            if len(entries) == count:
                 break
-        return found
+        return entries
 
     def trim(
         self,
@@ -260,26 +260,26 @@ class Stream:
         awaited entries or, with ``whole_nodes``, nodes with them.
         """
         surplus = self.surplus(max_length, min_id)
-        left = min(surplus, limit or surplus)
+        excess = min(surplus, limit or surplus)
         if only_acknowledged:
             end = ID_MAX if max_length is not None else min_id - 1
-            return self._trim_acknowledged(left, end, whole_nodes)
+            return self._trim_acknowledged(excess, end, whole_nodes)
         removed: list[int] = []
         whole = 0
         for node in self.nodes:
-            if left < len(node.ids):
+            if excess < len(node.ids):
                 break
             removed += node.ids
             self.size -= node.content_size()
-            left -= len(node.ids)
+            excess -= len(node.ids)
             whole += 1
         del self.nodes[:whole]
-        if left and not whole_nodes:
+        if excess and not whole_nodes:
             node = self.nodes[0]
-            removed += node.ids[:left]
-            self.size -= node.content_size(left)
-            del node.ids[:left], node.fields[:left]
-            node.deleted += left
+            removed += node.ids[:excess]
+            self.size -= node.content_size(excess)
+            del node.ids[:excess], node.fields[:excess]
+            node.deleted += excess
         self.length -= len(removed)
         self._note_changed(removed)
         return removed
@@ -299,7 +299,9 @@ class Stream:
         for node in self.nodes:
             if node.ids[0] > end or len(removed) >= most:
                 break
-            free = [each for each in node.ids if each <= end and not self.awaited(each)]
+            free = [
+                entry_id for entry_id in node.ids if entry_id <= end and not self.awaited(entry_id)
+            ]
             room = most - len(removed)
             if not whole_nodes:
                 removed += free[:room]

@@ -360,9 +360,9 @@ class SortedSet(Listpacked):
         if start >= stop:
             return []
         i, j = (0, start) if len(self._member_blocks) == 1 else self._tree().find(start)
-        found: list[Item] = []
-        while len(found) < stop - start:
-            end = j + stop - start - len(found)
-            found += zip(self._score_blocks[i][j:end], self._member_blocks[i][j:end], strict=True)
+        items: list[Item] = []
+        while len(items) < stop - start:
+            end = j + stop - start - len(items)
+            items += zip(self._score_blocks[i][j:end], self._member_blocks[i][j:end], strict=True)
             i, j = i + 1, 0
-        return found
+        return items

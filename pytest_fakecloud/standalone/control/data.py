@@ -283,8 +283,12 @@ class _UnsentRows:
         signal = self._signal
         deadline = monotonic() + (0 if self._open_calls else GRACE_SECONDS)
         seen = signal.version
-        while not _is_done(entry) and not signal.closed and (left := deadline - monotonic()) > 0:
-            signal.sleep(seen, left)
+        while (
+            not _is_done(entry)
+            and not signal.closed
+            and (seconds_left := deadline - monotonic()) > 0
+        ):
+            signal.sleep(seen, seconds_left)
             seen = signal.version
         return _is_done(entry)
 

@@ -207,13 +207,13 @@ class FakeRoutes:
         member's name.
         """
         owner: Any = self._cloud if fake_name is None else fake_named(self._cloud, fake_name)
-        part, dot, rest = name.partition(".")
+        part, dot, method = name.partition(".")
         if not dot:
             return owner, name
         parts = [part_name for part_name in (*_PARTS, *_THINGS) if hasattr(owner, part_name)]
         if part not in parts:
             raise Refused(422, unknown_name(f"part of {type(owner).__name__}", part, parts))
-        return getattr(owner, part), rest
+        return getattr(owner, part), method
 
 
 def start(cloud: Cloud, hosts: Hosts, fixture: str, settings: Mapping[str, Any]) -> Fake:

@@ -100,8 +100,10 @@ def _info(result: dict[str, Any]) -> str:
     ]
     text = f"{counted(result['vectorCount'], 'vector')}, {result['pendingVectorCount']} pending"
     text += f" ({listed(counts)})" if counts else ""
-    rest = {name: result[name] for name in ("dimension", "similarityFunction") if result.get(name)}
-    return f"{text}, {pairs(rest)}" if rest else text
+    settings = {
+        name: result[name] for name in ("dimension", "similarityFunction") if result.get(name)
+    }
+    return f"{text}, {pairs(settings)}" if settings else text
 
 
 def _hits(hits: list[dict[str, Any]]) -> str:

@@ -156,13 +156,13 @@ def acl_resttoken(session: Session, args: Args) -> Reply:
 @command("ACL CAT")
 def acl_cat(session: Session, args: Args) -> Reply:
     """Return the command categories, or the commands in a category."""
-    known = categories_of(session.engine.table)
+    categories = categories_of(session.engine.table)
     if not args:
-        return [category.encode() for category in known]
+        return [category.encode() for category in categories]
     if len(args) > 1:
         raise subcommand_error(session)
     category = args[0].decode("utf-8", "replace").lower()
-    if category not in known:
+    if category not in categories:
         raise CommandError(errors.unknown_category(args[0]))
     members = session.engine.table.members_of(f"@{category}")
     return [spec.full_name.encode() for spec in sorted(members, key=lambda spec: spec.name)]

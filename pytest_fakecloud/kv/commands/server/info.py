@@ -114,8 +114,8 @@ def _filled(section: str, engine: Engine) -> Iterator[str]:
     A name such as ``used_memory_human`` has the value of ``used_memory`` in readable form.
     """
     for line in _FIELDS[section]:
-        name, given, value = line.partition(":")
-        if not given:
+        name, colon, value = line.partition(":")
+        if not colon:
             base = name.removesuffix("_human")
             fact = _FACTS[base](engine)
             value = fact if base == name else _readable(fact)
@@ -154,9 +154,9 @@ def _keyspace(engine: Engine) -> Iterator[str]:
         db = engine.database(index)
         keys = len(db)
         if keys:
-            left = [at - db.now_ms for at in db.expires.values()]
-            average = sum(left) // len(left) if left else 0
-            yield f"db{index}:keys={keys},expires={len(left)},avg_ttl={average}"
+            ttls = [at - db.now_ms for at in db.expires.values()]
+            average = sum(ttls) // len(ttls) if ttls else 0
+            yield f"db{index}:keys={keys},expires={len(ttls)},avg_ttl={average}"
 
 
 SECTIONS: dict[str, Callable[[Engine], Iterator[str]]] = {
@@ -355,7 +355,7 @@ def latency_doctor(session: Session, args: Args) -> Reply:
 def latency_histogram(session: Session, args: Args) -> Reply:
     """Return a histogram of call durations in microseconds for each command."""
     wanted = {decoded(name).lower() for name in args}
-    found = Map()
+    histograms = Map()
     for spec, count in session.engine.statistics.commands.items():
         names = {spec.full_name, spec.full_name.split("|")[0]}
         if not count.calls or (wanted and not wanted & names):
@@ -365,8 +365,8 @@ def latency_histogram(session: Session, args: Args) -> Reply:
             total += calls
             buckets += [bucket, total]
         figures = Map([b"calls", count.calls, b"histogram_usec", buckets])
-        found += [spec.full_name.encode(), figures]
-    return found
+        histograms += [spec.full_name.encode(), figures]
+    return histograms
 
 
 # -- SLOWLOG -------------------------------------------------------------------------------------
@@ -379,8 +379,15 @@ def slowlog_get(session: Session, args: Args) -> Reply:
         raise subcommand_error(session)
     count = parse_int(args[0], -1, 2**63 - 1, errors.SLOWLOG_COUNT) if args else 10
     return [
-        [each.id, each.at_us // 1_000_000, each.usec, each.argv, each.address.encode(), each.name]
-        for each in islice(session.engine.statistics.slow, None if count == -1 else count)
+        [
+            entry.id,
+            entry.at_us // 1_000_000,
+            entry.usec,
+            entry.argv,
+            entry.address.encode(),
+            entry.name,
+        ]
+        for entry in islice(session.engine.statistics.slow, None if count == -1 else count)
     ]
 
 

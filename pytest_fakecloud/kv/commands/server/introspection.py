@@ -166,18 +166,18 @@ _TOKEN = re.compile(r"\[|\]|\(|\)|\||\.\.\.|[^\s\[\]()|]+")
 
 def _sequence(tokens: list[str]) -> list[Argument]:
     """Parse arguments up to the end of the synopsis, of the brackets or of the alternative."""
-    found: list[Argument] = []
+    arguments: list[Argument] = []
     while tokens and tokens[0] not in ("|", "]", ")"):
         token = tokens.pop(0)
         if token == "...":
-            found = [_one(found)._replace(multiple=True)]
+            arguments = [_one(arguments)._replace(multiple=True)]
         elif token in "[(":
-            found.append(_group(tokens)._replace(optional=token == "["))
+            arguments.append(_group(tokens)._replace(optional=token == "["))
         else:
             is_literal = token.upper() == token and not token.isdigit()
             kind, literal = ("pure-token", token) if is_literal else ("string", "")
-            found.append(Argument(token.lower(), kind, literal))
-    return found
+            arguments.append(Argument(token.lower(), kind, literal))
+    return arguments
 
 
 def _group(tokens: list[str]) -> Argument:
@@ -187,19 +187,25 @@ def _group(tokens: list[str]) -> Argument:
         alternatives.append(_one(_sequence(tokens)))
     if len(alternatives) == 1:
         return alternatives[0]
-    return Argument("|".join(one.name for one in alternatives), "oneof", inner=alternatives)
+    return Argument(
+        "|".join(alternative.name for alternative in alternatives), "oneof", inner=alternatives
+    )
 
 
 def _one(sequence: list[Argument]) -> Argument:
     """Return a sequence as one argument. A literal word becomes the token of what follows it."""
-    first, *rest = sequence
-    if not rest:
+    first, *others = sequence
+    if not others:
         return first
     if first.kind != "pure-token" or first.optional:
         return Argument(first.name, "block", inner=sequence)
-    if len(rest) == 1 and rest[0].kind == "string" and not (rest[0].optional or rest[0].multiple):
-        return rest[0]._replace(token=first.token)
-    return Argument(first.name, "block", first.token, rest)
+    if (
+        len(others) == 1
+        and others[0].kind == "string"
+        and not (others[0].optional or others[0].multiple)
+    ):
+        return others[0]._replace(token=first.token)
+    return Argument(first.name, "block", first.token, others)
 
 
 def arguments(spec: CommandSpec) -> list[Argument]:
@@ -288,8 +294,8 @@ def command_count(session: Session, args: Args) -> Reply:
 @command("COMMAND INFO")
 def command_info(session: Session, args: Args) -> Reply:
     """Return details of commands; nil for each command that does not exist."""
-    found = [_find_spec(session, name) for name in args] if args else _top_level_specs(session)
-    return [None if spec is None else _info_reply(spec) for spec in found]
+    specs = [_find_spec(session, name) for name in args] if args else _top_level_specs(session)
+    return [None if spec is None else _info_reply(spec) for spec in specs]
 
 
 def _docs_reply(spec: CommandSpec) -> Map:
@@ -320,15 +326,15 @@ def _docs_reply(spec: CommandSpec) -> Map:
 def _argument_replies(spec: CommandSpec) -> list[Reply]:
     """Return the arguments of a command. Keys have the index of their key spec."""
     indexes = iter([index for index, key in enumerate(spec.keys) if not key.unknown])
-    given: dict[str, int | None] = {}
+    key_indexes: dict[str, int | None] = {}
 
     def reply(argument: Argument) -> Map:
         name, kind, facts = argument.name, argument.kind, Map()
         if kind == "string":
             word = name.rstrip("12")
-            if word in KEYS and word not in given:
-                given[word] = next(indexes, None)
-            index = given.get(word)
+            if word in KEYS and word not in key_indexes:
+                key_indexes[word] = next(indexes, None)
+            index = key_indexes.get(word)
             kind = "integer" if name in INTEGERS else kind if index is None else "key"
             facts = Map([] if index is None else [b"key_spec_index", index])
         flags = [flag for flag in ("optional", "multiple") if getattr(argument, flag)]
@@ -338,10 +344,10 @@ def _argument_replies(spec: CommandSpec) -> list[Reply]:
         if flags:
             facts += [b"flags", _words_reply(flags)]
         if argument.inner:
-            facts += [b"arguments", [reply(one) for one in argument.inner]]
+            facts += [b"arguments", [reply(inner) for inner in argument.inner]]
         return facts
 
-    return [reply(one) for one in arguments(spec)]
+    return [reply(argument) for argument in arguments(spec)]
 
 
 @command("COMMAND DOCS")
@@ -350,10 +356,10 @@ def command_docs(session: Session, args: Args) -> Reply:
 
     Complexity and history are empty, because the table does not contain them (decided here).
     """
-    found = _top_level_specs(session)
+    specs = _top_level_specs(session)
     if args:
-        found = [spec for name in args if (spec := _find_spec(session, name)) is not None]
-    return Map([item for spec in found for item in (spec.full_name.encode(), _docs_reply(spec))])
+        specs = [spec for name in args if (spec := _find_spec(session, name)) is not None]
+    return Map([item for spec in specs for item in (spec.full_name.encode(), _docs_reply(spec))])
 
 
 @command("COMMAND LIST")
@@ -430,7 +436,7 @@ def summary(spec: CommandSpec) -> str:
 @cache
 def _help_texts() -> dict[str, list[str]]:
     """Return the lines of the help texts of Redis 7.0, keyed by the names of the containers."""
-    sections = (each.splitlines() for each in asset(__file__, "help.txt").split("== ")[1:])
+    sections = (section.splitlines() for section in asset(__file__, "help.txt").split("== ")[1:])
     return {container: lines for container, *lines in sections}
 
 

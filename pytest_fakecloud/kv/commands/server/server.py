@@ -115,13 +115,13 @@ def _change_visible(session: Session, pairs: list[tuple[bytes, bytes]]) -> None:
 @command("CONFIG GET")
 def config_get(session: Session, args: Args) -> Reply:
     """Return the configuration parameters that match patterns, with their values."""
-    found: dict[str, tuple[str, str]] = {}
+    parameters: dict[str, tuple[str, str]] = {}
     for pattern in args:
         for name, value in session.engine.config.matching(pattern):
             if _is_hidden(session, name):
                 continue
-            found.setdefault(name.lower(), (name, value))
-    return Map([text.encode() for pair in found.values() for text in pair])
+            parameters.setdefault(name.lower(), (name, value))
+    return Map([text.encode() for pair in parameters.values() for text in pair])
 
 
 @command("CONFIG SET")
@@ -236,9 +236,9 @@ def replconf(session: Session, args: Args) -> Reply:
     """Configure replication; has no effect."""
     if len(args) % 2:
         raise CommandError(errors.SYNTAX)
-    known = {b"listening-port", b"ip-address", b"capa", b"ack", b"getack", b"rdb-only"}
+    supported = {b"listening-port", b"ip-address", b"capa", b"ack", b"getack", b"rdb-only"}
     for word in args[::2]:
-        if word.lower() not in known:
+        if word.lower() not in supported:
             raise CommandError(errors.unrecognized_replconf(word))
     return OK
 
@@ -444,8 +444,10 @@ def _digest(engine: Engine) -> Reply:
 def _digest_value(session: Session, args: Args) -> Reply:
     """Return a digest of each key's value in 40 hexadecimal digits; zeros for a missing key."""
     db = session.db
-    found = [(db.peek(key), key in db.expires) for key in args]
-    digests = [EMPTY if value is None else value_digest(value, expires) for value, expires in found]
+    entries = [(db.peek(key), key in db.expires) for key in args]
+    digests = [
+        EMPTY if value is None else value_digest(value, expires) for value, expires in entries
+    ]
     return [Status(b"%040x" % digest) for digest in digests]
 
 

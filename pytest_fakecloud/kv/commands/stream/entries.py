@@ -62,16 +62,16 @@ def _split_id(text: bytes) -> tuple[int, bytes | None]:
 
 def parse_id(text: bytes, sequence: int = 0) -> int:
     """Parse an ID; ``sequence`` is the default for a missing sequence number."""
-    milliseconds, given = _split_id(text)
-    return make_id(milliseconds, sequence if given is None else _part(given))
+    milliseconds, sequence_text = _split_id(text)
+    return make_id(milliseconds, sequence if sequence_text is None else _part(sequence_text))
 
 
 def parse_new_id(text: bytes) -> tuple[int, bool]:
     """Parse an ID for XADD; return it and whether its sequence number is fixed (unlike ``5-*``)."""
-    milliseconds, given = _split_id(text)
-    if given == b"*":
+    milliseconds, sequence_text = _split_id(text)
+    if sequence_text == b"*":
         return make_id(milliseconds, 0), False
-    return make_id(milliseconds, 0 if given is None else _part(given)), True
+    return make_id(milliseconds, 0 if sequence_text is None else _part(sequence_text)), True
 
 
 def parse_extreme_id(text: bytes, sequence: int = 0) -> int:
@@ -143,7 +143,7 @@ def _parse_options(session: Session, args: Args, *, adding: bool) -> _Options:
     if adding and args[1] == b"*":
         return _NO_OPTIONS
     sizes = {b"MAXLEN": 1, b"MINID": 1, **running(session).option_sizes}
-    given = _Options()
+    stream_options = _Options()
     at = 1
     while at < len(args) and not (adding and args[at] == b"*"):
         word = args[at].upper()
@@ -156,60 +156,60 @@ def _parse_options(session: Session, args: Args, *, adding: bool) -> _Options:
             # Redis reports an invalid ID before a contradiction between options.
             parse_new_id(args[at])
             break
-        _take_option(given, word, args[at + 1 : at + 1 + size])
+        _take_option(stream_options, word, args[at + 1 : at + 1 + size])
         at += 1 + size
-    given.end = at
-    if given.limit and not given.has_strategy:
+    stream_options.end = at
+    if stream_options.limit and not stream_options.has_strategy:
         raise CommandError(errors.TRIM_LIMIT_ALONE)
-    if not adding and not given.has_strategy:
+    if not adding and not stream_options.has_strategy:
         raise CommandError(errors.XTRIM_NO_STRATEGY)
-    if given.limit is not None and not given.approximate:
+    if stream_options.limit is not None and not stream_options.approximate:
         raise CommandError(errors.TRIM_LIMIT_EXACT)
-    return given
+    return stream_options
 
 
-def _take_option(given: _Options, word: bytes, values: Args) -> None:
+def _take_option(stream_options: _Options, word: bytes, values: Args) -> None:
     if word == b"NOMKSTREAM":
-        given.no_mkstream = True
+        stream_options.no_mkstream = True
     elif word == b"LIMIT":
-        given.limit = parse_int(values[0], 0, outside=errors.TRIM_LIMIT_NEGATIVE)
+        stream_options.limit = parse_int(values[0], 0, outside=errors.TRIM_LIMIT_NEGATIVE)
     elif word in _POLICIES:
-        if given.policy:
+        if stream_options.policy:
             raise CommandError(errors.SYNTAX)
-        given.policy = word
+        stream_options.policy = word
     else:
-        if given.has_strategy:
+        if stream_options.has_strategy:
             raise CommandError(errors.TRIM_TWO_STRATEGIES)
-        given.has_strategy = True
-        given.approximate = values[0] == b"~" and len(values) == 2
+        stream_options.has_strategy = True
+        stream_options.approximate = values[0] == b"~" and len(values) == 2
         if word == b"MINID":
-            given.min_id = parse_id(values[-1])
+            stream_options.min_id = parse_id(values[-1])
             return
-        given.max_length = parse_int(values[-1], 0, outside=errors.TRIM_MAXLEN_NEGATIVE)
+        stream_options.max_length = parse_int(values[-1], 0, outside=errors.TRIM_MAXLEN_NEGATIVE)
 
 
-def _trim(session: Session, stream: Stream, given: _Options) -> int:
+def _trim(session: Session, stream: Stream, stream_options: _Options) -> int:
     """Trim a stream and return the number of removed entries.
 
     With ``~``, the vendor trims to the exact threshold or not at all. Redis removes whole nodes,
     and by default at most as many entries as a hundred nodes can contain.
     """
     is_redis = session.engine.dialect == "redis"
-    limit = given.limit or 0
-    if given.approximate and not is_redis:
-        if stream.surplus(given.max_length, given.min_id) < _VENDOR_MIN_SURPLUS:
+    limit = stream_options.limit or 0
+    if stream_options.approximate and not is_redis:
+        if stream.surplus(stream_options.max_length, stream_options.min_id) < _VENDOR_MIN_SURPLUS:
             return 0
-    elif given.approximate and given.limit is None:
+    elif stream_options.approximate and stream_options.limit is None:
         node = session.engine.config.number("stream-node-max-entries")
         limit = 100 * node if node > 0 else 10000
     removed = stream.trim(
-        max_length=given.max_length,
-        min_id=given.min_id,
-        whole_nodes=given.approximate and is_redis,
+        max_length=stream_options.max_length,
+        min_id=stream_options.min_id,
+        whole_nodes=stream_options.approximate and is_redis,
         limit=limit,
-        only_acknowledged=given.policy == b"ACKED",
+        only_acknowledged=stream_options.policy == b"ACKED",
     )
-    if given.policy == b"DELREF":
+    if stream_options.policy == b"DELREF":
         for entry_id in removed:
             stream.forget(entry_id)
     return len(removed)
@@ -218,8 +218,8 @@ def _trim(session: Session, stream: Stream, given: _Options) -> int:
 @command("XADD")
 def xadd(session: Session, args: Args) -> Reply:
     """Append an entry to a stream, optionally trim the stream, and return the ID of the entry."""
-    given = _parse_options(session, args, adding=True)
-    at = given.end
+    stream_options = _parse_options(session, args, adding=True)
+    at = stream_options.end
     fields = args[at + 1 :]
     if not fields or len(fields) % 2:
         raise arity_error(session)
@@ -229,7 +229,7 @@ def xadd(session: Session, args: Args) -> Reply:
     db = session.db
     stream = db.get(args[0], Stream)
     if stream is None:
-        if given.no_mkstream:
+        if stream_options.no_mkstream:
             return None
         stream = db.get_or_create(args[0], Stream)
     entry_id = stream.next_id(db.now_ms)
@@ -244,7 +244,7 @@ def xadd(session: Session, args: Args) -> Reply:
     config = session.engine.config
     most = config.number("stream-node-max-entries")
     stream.append(entry_id, fields, config.number("stream-node-max-bytes"), most)
-    removed = _trim(session, stream, given) if given.has_strategy else 0
+    removed = _trim(session, stream, stream_options) if stream_options.has_strategy else 0
     db.signal(args[0], "stream")
     db.touch(args[0])
     if removed:
@@ -255,8 +255,8 @@ def xadd(session: Session, args: Args) -> Reply:
 @command("XTRIM")
 def xtrim(session: Session, args: Args) -> Reply:
     """Trim a stream and return the number of removed entries."""
-    given = _parse_options(session, args, adding=False)
-    removed = _trim(session, get_or_empty(session, args[0], Stream), given)
+    stream_options = _parse_options(session, args, adding=False)
+    removed = _trim(session, get_or_empty(session, args[0], Stream), stream_options)
     if removed:
         session.db.touch(args[0])
     return removed
@@ -433,11 +433,11 @@ def read_words(session: Session, args: Args, *, grouped: bool) -> ReadWords:
     return words
 
 
-def streams_reply(session: Session, found: list[tuple[bytes, list[Reply]]]) -> Reply:
+def streams_reply(session: Session, streams: list[tuple[bytes, list[Reply]]]) -> Reply:
     """Return entries by key: as a list of pairs, or as a map in RESP3."""
     if session.resp > 2:
-        return Map(each for key, entries in found for each in (key, entries))
-    return [[key, entries] for key, entries in found]
+        return Map(part for key, entries in streams for part in (key, entries))
+    return [[key, entries] for key, entries in streams]
 
 
 @command("XREAD")
@@ -450,14 +450,14 @@ def xread(session: Session, args: Args) -> Reply:
     ]
 
     def attempt(keys: list[bytes]) -> Reply:
-        found: list[tuple[bytes, list[Reply]]] = []
+        streams: list[tuple[bytes, list[Reply]]] = []
         wanted = set(keys)
         for key, start in zip(words.keys, starts, strict=True):
             stream = session.db.get(key, Stream) if key in wanted else None
             if stream is not None and stream.length and stream.highest_id >= start:
                 entries = stream.range(start, count=words.count)
-                found.append((key, entries_reply(entries)))
-        return streams_reply(session, found) if found else None
+                streams.append((key, entries_reply(entries)))
+        return streams_reply(session, streams) if streams else None
 
     return try_or_wait(session, words.keys, words.block_ms, attempt, Stream)
 
@@ -509,7 +509,7 @@ def xinfo_consumers(session: Session, args: Args) -> Reply:
             return []
         raise CommandError(errors.no_group_for_key(args[1], args[0]))
     now_ms = session.now_ms
-    found: list[Reply] = []
+    consumers: list[Reply] = []
     for consumer in group.sorted_consumers():
         shown = Map([
             b"name", consumer.name,
@@ -519,8 +519,8 @@ def xinfo_consumers(session: Session, args: Args) -> Reply:
         if session.engine.table.knows["XINFO CONSUMERS inactive"]:
             active_ms = consumer.active_ms
             shown += [b"inactive", -1 if active_ms < 0 else max(now_ms - active_ms, 0)]
-        found.append(shown)
-    return found
+        consumers.append(shown)
+    return consumers
 
 
 @command("XINFO STREAM")
@@ -530,8 +530,8 @@ def xinfo_stream(session: Session, args: Args) -> Reply:
     is_full = len(args) > 1 and args[1].upper() == b"FULL"
     count: int | None = 10
     if is_full and len(args) == 4 and args[2].upper() == b"COUNT":
-        given = parse_int(args[3])
-        count = (given or None) if given >= 0 else 10
+        limit = parse_int(args[3])
+        count = (limit or None) if limit >= 0 else 10
     elif len(args) != (2 if is_full else 1):
         raise subcommand_error(session)
     head = Map([
@@ -559,22 +559,23 @@ def _full_group(
 ) -> Map:
     """Return a group with its consumers, each with up to ``limit`` pending entries."""
     pending = [
-        [format_id(entry_id), each.consumer.name, each.delivered_ms, each.deliveries]
-        for entry_id, each in islice(group.pending.between(), limit)
+        [format_id(entry_id), delivery.consumer.name, delivery.delivered_ms, delivery.deliveries]
+        for entry_id, delivery in islice(group.pending.between(), limit)
     ]
     return Map([
         b"name", name,
         *_progress(session, stream, group),
         b"pel-count", len(group.pending),
         b"pending", pending,
-        b"consumers", [_full_consumer(session, each, limit) for each in group.sorted_consumers()],
+        b"consumers",
+        [_full_consumer(session, consumer, limit) for consumer in group.sorted_consumers()],
     ])  # fmt: skip
 
 
 def _full_consumer(session: Session, consumer: Consumer, limit: int | None) -> Map:
     pending = [
-        [format_id(entry_id), each.delivered_ms, each.deliveries]
-        for entry_id, each in islice(consumer.pending.between(), limit)
+        [format_id(entry_id), delivery.delivered_ms, delivery.deliveries]
+        for entry_id, delivery in islice(consumer.pending.between(), limit)
     ]
     shown = Map([b"name", consumer.name, b"seen-time", consumer.seen_ms])
     if session.engine.table.knows["XINFO CONSUMERS inactive"]:

@@ -164,18 +164,18 @@ def xreadgroup(session: Session, args: Args) -> Reply:
 
     def attempt(keys: list[bytes]) -> Reply:
         nonlocal has_waited
-        found: list[tuple[bytes, list[Reply]]] = []
+        streams: list[tuple[bytes, list[Reply]]] = []
         wanted = set(keys)
         for key, after in starts:
             if key not in wanted:
                 continue
             stream, group = _find_to_read(session, key, words.group, has_waited)
             if after is not None:
-                found.append((key, _history(session, words, key, stream, group, after)))
+                streams.append((key, _history(session, words, key, stream, group, after)))
             elif (entries := _new_entries(session, words, key, stream, group)) is not None:
-                found.append((key, entries))
+                streams.append((key, entries))
         has_waited = True
-        return streams_reply(session, found) if found else None
+        return streams_reply(session, streams) if streams else None
 
     # Match values of any type: if the key is replaced, the group no longer exists, which ends the
     # wait.
@@ -203,14 +203,14 @@ def _history(
     now_ms = session.now_ms
     pending = find_consumer(session, key, group, words.consumer).pending
     entries: list[Reply] = []
-    for entry_id, each in islice(pending.between(after + 1), words.count):
+    for entry_id, delivery in islice(pending.between(after + 1), words.count):
         fields = stream.get(entry_id)
         if fields is None:
             entries.append([format_id(entry_id), NIL_ARRAY])
         else:
             entries.append(entry_reply(entry_id, fields))
-            each.delivered_ms = now_ms
-            each.deliveries += 1
+            delivery.delivered_ms = now_ms
+            delivery.deliveries += 1
     return entries
 
 
@@ -285,9 +285,9 @@ def xpending(session: Session, args: Args) -> Reply:
             return []
         pending = consumer.pending
     details: Iterator[Reply] = (
-        [format_id(entry_id), each.consumer.name, max(idle, 0), each.deliveries]
-        for entry_id, each in pending.between(start, end)
-        if (idle := session.now_ms - each.delivered_ms) >= min_idle or not min_idle
+        [format_id(entry_id), delivery.consumer.name, max(idle, 0), delivery.deliveries]
+        for entry_id, delivery in pending.between(start, end)
+        if (idle := session.now_ms - delivery.delivered_ms) >= min_idle or not min_idle
     )
     return list(islice(details, count))
 
