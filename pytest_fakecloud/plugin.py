@@ -56,7 +56,7 @@ class Default(str):
     __slots__ = ()
 
 
-SETTINGS: dict[str, tuple[str, Any]] = {
+INI_SETTINGS: dict[str, tuple[str, Any]] = {
     "fakecloud_strict": (
         "strict-mode violations that fail a passing test: true, false, or some of "
         "'unrouted unstubbed bug unused_fault unmet rejected_step assertion no_workflow "
@@ -110,7 +110,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("fakecloud")
     for option, keywords in OPTIONS.items():
         group.addoption(option, **keywords)
-    for name, (text, default) in SETTINGS.items():
+    for name, (text, default) in INI_SETTINGS.items():
         kind = _INI_TYPES.get(type(default))
         parser.addini(name, text, type=kind, default=default)
 
@@ -131,7 +131,7 @@ def _is_set(config: pytest.Config) -> bool:
     ):
         return True
     try:
-        return any(config.getini(name) != default for name, (_, default) in SETTINGS.items())
+        return any(config.getini(name) != default for name, (_, default) in INI_SETTINGS.items())
     except (TypeError, ValueError, pytest.UsageError):
         return True
 

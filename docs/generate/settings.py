@@ -8,10 +8,10 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from pytest_fakecloud.broker.settings import BrokerConfig, BrokerLimits
 from pytest_fakecloud.cloud.services import SERVICES, fake_class
-from pytest_fakecloud.cloud.session.options import MarkerConfig
+from pytest_fakecloud.cloud.session.options import CloudConfig
 from pytest_fakecloud.core.settings import FakeConfig, settings_of
 from pytest_fakecloud.core.timers import Duration, Instant
-from pytest_fakecloud.plugin import SETTINGS as INI
+from pytest_fakecloud.plugin import INI_SETTINGS as INI
 from pytest_fakecloud.queue.settings import PROFILES, PlanLimits, QueueConfig
 from pytest_fakecloud.vector.embedding import MODELS
 from pytest_fakecloud.vector.settings import VectorConfig, VectorLimits
@@ -65,7 +65,7 @@ def page() -> str:
 
 
 def _general() -> Iterator[tuple[str, ...]]:
-    for name, kind, default, meaning in _rows(MarkerConfig):
+    for name, kind, default, meaning in _rows(CloudConfig):
         ini = f"fakecloud_{name.strip('`')}"
         yield name, kind, f"ini `{ini}`" if ini in INI else default, meaning
 

@@ -45,7 +45,8 @@ _making_dispatchers = threading.Lock()
 
 
 class BaseCloud:
-    """The fakes of a cloud, which share one clock and one seed; see ``cloud.Cloud``.
+    """The fakes of a cloud, which share one clock and one seed; see ``cloud.Cloud``, which adds what
+    needs exploration, recordings and reports. They are two classes because these import this one.
 
     A context manager that closes the fakes.
     """
@@ -319,7 +320,7 @@ class BaseCloud:
     def _end(self) -> None:
         closes = map(attrgetter("close"), reversed(self._closed_together))
         call_all([self._stop_delivering, *closes, *reversed(self._exits), self._leave_changes])
-        # Until now, an open fake kept its cloud open.
+        # Until now, a reference from the shared clock kept the cloud alive while a fake was open.
         self._time.on_background = None
         self._time.forget_timers()
 
@@ -426,7 +427,7 @@ def restore_credentials(cloud: BaseCloud, credentials: Mapping[Fake, tuple[str, 
             fake._set_credentials(*before)
 
 
-def begin_test(cloud: BaseCloud, now: Instant | None = None, clock: Mode | None = None) -> None:
+def start_over(cloud: BaseCloud, now: Instant | None = None, clock: Mode | None = None) -> None:
     """Prepare a cloud for another test: end all requests, rewind the clock, reset every fake."""
     context = cloud._context
     for fake in context.fakes.items:

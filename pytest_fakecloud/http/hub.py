@@ -75,8 +75,8 @@ class Mount:
         self.on_error: list[Callable[[BaseException], None]] = []
         self.live: set[Connection] = set()
         self.reference = weakref.ref(self)
-        hash(self.reference)  # so that it still has a hash in __del__()
         """The reference through which the hub, which does not keep the mount alive, finds it."""
+        hash(self.reference)  # so that it still has a hash in __del__()
         self.listener, self.port = hub.bind(host, port)
         self.address = host, self.port
         self.origin = "http" if tls is None else "https", host, self.port

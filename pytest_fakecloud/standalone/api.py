@@ -13,7 +13,7 @@ from functools import cache, cached_property, wraps
 from pkgutil import get_data
 from typing import Any, TypeAlias, TypeVar
 
-from ..cloud.base import begin_test
+from ..cloud.base import start_over
 from ..cloud.cloud import Cloud
 from ..cloud.services import services_by_word
 from ..core.errors import ContractError, ServiceError
@@ -282,7 +282,7 @@ class ControlApp(App):
         body = fields(request)
         self._begins(self.cloud)
         with contract():
-            begin_test(self.cloud, body.get("now"), body.get("clock"))
+            start_over(self.cloud, body.get("now"), body.get("clock"))
         return clock_view(self.cloud)
 
     def end_clouds(self) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from pytest_fakecloud.broker.fake import Broker
 from pytest_fakecloud.broker.model import ProducerRecord
 from pytest_fakecloud.broker.settings import BrokerLimits
-from pytest_fakecloud.cloud.base import begin_test, fixture_fake
+from pytest_fakecloud.cloud.base import fixture_fake, start_over
 from pytest_fakecloud.cloud.cloud import Cloud
 from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.clock import Timekeeper
@@ -145,7 +145,7 @@ PARTS: Mapping[str, Callable[[World], Any]] = {
 NAMES: tuple[Any, ...] = (
     Asynchronous, AsyncMock, Broker, BrokerLimits, CallbackCapture, Cloud, Context, Embedder,
     Ids, IndexKind, KVServer, ProducerRecord, Queue, Response, Timed, Timekeeper, VectorIndex,
-    VectorLimits, begin_test, fixture_fake, awaited, checked_headers, checked_status,
+    VectorLimits, start_over, fixture_fake, awaited, checked_headers, checked_status,
     checked_type, explored, gone_through, set_wait_cap, start_with_a_setting_named, math, re,
 )  # fmt: skip
 

@@ -225,4 +225,4 @@ def test_the_texts_of_the_plugin_name_every_service() -> None:
             "fakecloud_None"
         } <= plugin._FIXTURES
     early = [service.fixture for service in services_by_word().values()]
-    assert f"'{' '.join(early)}'" in plugin.SETTINGS["fakecloud_early"][0]
+    assert f"'{' '.join(early)}'" in plugin.INI_SETTINGS["fakecloud_early"][0]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from pytest_fakecloud.cloud.services import SERVICES, fake_class, find, services_by_word
-from pytest_fakecloud.cloud.session.options import MarkerConfig
+from pytest_fakecloud.cloud.session.options import CloudConfig
 from pytest_fakecloud.core.settings import connection_settings, settings_of
 
 from ..harness import QUIET, Run
@@ -83,7 +83,7 @@ def values(names: Iterable[str]) -> dict[str, object]:
 
 def test_every_setting_has_an_effect_here(run: Run) -> None:
     own = {name for name in EFFECTS if name not in SERVICES}
-    assert own == set(settings_of(MarkerConfig))
+    assert own == set(settings_of(CloudConfig))
     run(source(TEST)).assert_outcomes(failed=len(EFFECTS))
 
 

@@ -15,7 +15,7 @@ import pytest
 import time_machine
 
 from pytest_fakecloud import Cloud, ContractError
-from pytest_fakecloud.cloud.base import Transport, begin_test
+from pytest_fakecloud.cloud.base import Transport, start_over
 from pytest_fakecloud.core.clock import Mode, Timekeeper
 from pytest_fakecloud.process import process_time
 from pytest_fakecloud.process.process_time import ProcessTime
@@ -178,8 +178,8 @@ def test_a_clock_that_process_time_follows_does_not_run() -> None:
     with Cloud(seed=1, now=NOON, process_time=True) as cloud:
         for run in (
             cloud.clock.resume,
-            lambda: begin_test(cloud, clock="running"),
-            lambda: begin_test(cloud, now=NOON, clock="running"),
+            lambda: start_over(cloud, clock="running"),
+            lambda: start_over(cloud, now=NOON, clock="running"),
             lambda: cloud._time.rewind(mode="running"),
         ):
             with pytest.raises(ContractError, match=f"this clock cannot run: .*{STANDS}"):
@@ -187,11 +187,11 @@ def test_a_clock_that_process_time_follows_does_not_run() -> None:
             # Neither setting took effect.
             assert cloud.clock.mode == "frozen"
             assert datetime.now(UTC) == cloud.clock.now() == datetime(2026, 1, 1, 12, tzinfo=UTC)
-        begin_test(cloud, now="2026-05-05T00:00:00Z")
+        start_over(cloud, now="2026-05-05T00:00:00Z")
         assert datetime.now(UTC) == cloud.clock.now() == datetime(2026, 5, 5, tzinfo=UTC)
         cloud.clock.advance("1s")
         assert time.time() == cloud.clock.now().timestamp()
-        begin_test(cloud)
+        start_over(cloud)
         assert datetime.now(UTC) == cloud.clock.now() == datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 

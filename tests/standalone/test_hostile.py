@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.cloud.base import begin_test
+from pytest_fakecloud.cloud.base import start_over
 from pytest_fakecloud.core.violations import Violations
 from pytest_fakecloud.http.messages import Answer, Request, Stream
 from pytest_fakecloud.recordings.archives import archive
@@ -119,7 +119,7 @@ def test_every_request_is_answered_in_words(
     for fixture in ("kv_server", "vector_index", "broker", "queue"):
         if fixture not in [fake.name for fake in cloud.fakes()]:
             cloud._start(fixture, {})
-    begin_test(cloud)
+    start_over(cloud)
     assert ask(app, "GET", "/state")[0] == 200
 
 

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_fakecloud import Cloud, ContractError
-from pytest_fakecloud.cloud.base import begin_test
+from pytest_fakecloud.cloud.base import start_over
 from pytest_fakecloud.cloud.files import read_file
 from pytest_fakecloud.recordings.archives import replay
 from pytest_fakecloud.standalone.state_file import load_state, read_state
@@ -48,7 +48,7 @@ def outcome(cloud: Cloud, file: Path) -> str:
         assert len(text) < LONGEST_LINE
         return text
     finally:
-        begin_test(cloud)
+        start_over(cloud)
     return ""
 
 

@@ -13,17 +13,18 @@ from ...core.errors import call_all
 from ...core.settings import DeliveryMode
 from ...process.replace import replace
 from ..base import (
-    begin_test,
     close_with_fixtures,
     credentials_of,
     fixture_fake,
     keep_only,
     replace_early_fakes,
     restore_credentials,
+    start_over,
 )
 from ..cloud import Cloud
 from ..fake import Fake
 from ..services import SERVICES, find, settings_class
+from .lost_changes import Changes, LostChanges
 from .options import (
     PER_TEST_SETTINGS,
     SESSION_SETTINGS,
@@ -128,50 +129,11 @@ def _check_variables(former: Fake, fake: Fake) -> None:
         )
 
 
-_AT_IMPORT = ""
-"""The name for the code that runs before the first test, beside the names of fixtures."""
-
-
-def _shown_fixture(name: str) -> str:
-    if name == _AT_IMPORT:
-        return "the code that ran before the first test"
-    if name.startswith("_xunit_setup_"):
-        return "setup_class or setup_module"
-    return f"the fixture {name}"
-
-
-class _Changes:
-    """What changes the fakes of a cloud, from now on or since its start, until ``end()``."""
-
-    def __init__(self, cloud: Cloud, *, is_from_start: bool = False) -> None:
-        self._cloud = cloud
-        self._recorder = cloud._context.recorder
-        self._began = 0 if is_from_start else self._recorder.reserve()
-        self._plans = {} if is_from_start else {fake: fake._plans() for fake in cloud.fakes()}
-        self._allowed = 0 if is_from_start else len(cloud._context.allowed)
-        self._last: dict[Fake, int] = {}
-        """The journal number of the last change of each fake."""
-
-    def end(self) -> None:
-        numbers: dict[str, int] = {}
-        for entry in (*self._recorder.entries, *self._recorder.shared.actions):
-            if entry.number > self._began:
-                numbers[entry.fake] = max(entry.number, numbers.get(entry.fake, 0))
-        is_allowed = len(self._cloud._context.allowed) > self._allowed
-        for fake in self._cloud.fakes():
-            if is_allowed or fake._plans() != self._plans.get(fake, []):
-                numbers[fake.name] = max(self._began, numbers.get(fake.name, 0))
-            if fake.name in numbers:
-                self._last[fake] = numbers[fake.name]
-
-    def unsaved(self) -> list[str]:
-        """Return the names of the fakes whose baseline has not been set since they changed."""
-        return [fake.name for fake, last in self._last.items() if fake._baseline_number <= last]
-
-
 class LastingCloud:
-    """A cloud that outlives tests and returns to its baseline before each of them: that of a class, a
-    module or the session. ``cloud`` is None until it is created, and after it is closed.
+    """Holds a cloud that outlives tests and returns to its baseline before each of them: that of a
+    class, a module or the session. ``cloud`` is None until it is created, and after it is closed.
+
+    It is a plugin of pytest while it holds one, for the hook that notices fixtures of a wide scope.
     """
 
     def __init__(self, options: RunOptions) -> None:
@@ -185,10 +147,7 @@ class LastingCloud:
         """The fakes that stay after the current test, from the beginning of its call."""
         self._credentials: dict[Fake, tuple[str, ...]] = {}
         """The credentials of the open fakes that each test begins with."""
-        self._unsaved: dict[str, _Changes] = {}
-        """What each wider fixture did since the last test began."""
-        self._lost: dict[str, list[str]] = {}
-        """The fakes that each wider fixture changed, and that lost this when a later test began."""
+        self.lost = LostChanges()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Generator[None, Any, Any]:
@@ -200,14 +159,12 @@ class LastingCloud:
             return (yield)
         before = credentials_of(cloud)
         baselines = {fake: fake._baseline for fake in cloud.fakes()}
-        changes = _Changes(cloud)
+        changes = Changes(cloud)
         value = yield
         for fake, baseline in baselines.items():
             if fake._baseline is not baseline:
                 fixturedef.addfinalizer(partial(setattr, fake, "_baseline", baseline))
-        self._lost.pop(fixturedef.argname, None)
-        changes.end()
-        self._unsaved[fixturedef.argname] = changes
+        self.lost.add(fixturedef.argname, changes)
         changed = dict(credentials_of(cloud).items() - before.items())
         self._credentials |= changed
         if staying is not None:
@@ -226,22 +183,18 @@ class LastingCloud:
             plugins.register(self)  # for its hook, which other runs do without
         return self.cloud
 
-    def begin_test(self, item: pytest.Item) -> None:
-        """Return to the baseline. Random values start over from the test's own seed."""
+    def return_to_baseline(self, item: pytest.Item) -> None:
+        """Return to the baseline before a test. Random values start over from the test's own seed."""
         cloud, is_first, self._item = self.cloud, self._item is None, item
         if cloud is None:
             return
         if is_first:
-            self._unsaved[_AT_IMPORT] = changes = _Changes(cloud, is_from_start=True)
-            changes.end()
+            self.lost.add_imports(cloud)
         if self._fakes_before_test is not None:
             keep_only(cloud, self._fakes_before_test)
             self._fakes_before_test = None
-        # A later fixture may have set the baseline.
-        lost = {name: changes.unsaved() for name, changes in self._unsaved.items()}
-        self._lost |= {name: fakes for name, fakes in lost.items() if fakes}
-        self._unsaved = {}
-        begin_test(cloud)
+        self.lost.begin_test()
+        start_over(cloud)
         restore_credentials(cloud, self._credentials)
         seed = self._options.defaults["seed"] or item.nodeid
         cloud._context.ids.reseed(seed if self._seed is None else self._seed)
@@ -260,21 +213,9 @@ class LastingCloud:
             for call in self.cloud.journal.calls():
                 call.note = call.note or "made before the test's own code, maybe by an earlier test"
 
-    def hints(self, item: pytest.Item) -> list[str]:
-        """Explain what a test may miss, because its fakes returned to their baseline before it."""
-        names = (_AT_IMPORT, *getattr(item, "fixturenames", ()))
-        return [
-            f"{' and '.join(self._lost[name])} returned to the baseline before this test, so what "
-            f"{_shown_fixture(name)} changed there is gone. For data and destinations, end it with "
-            f"{self._lost[name][0]}.set_baseline(); faults and allow() belong in a fixture of scope "
-            "function"
-            for name in dict.fromkeys(names)
-            if name in self._lost
-        ]
-
     def close(self) -> None:
         cloud, self.cloud = self.cloud, None
-        self._unsaved, self._lost = {}, {}
+        self.lost.clear()
         self._fakes_before_test = self._seed = None
         self._credentials = {}
         if cloud is not None:

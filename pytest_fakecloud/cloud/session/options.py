@@ -218,7 +218,7 @@ _STRICT: Kind[Any] = Kind(
 )
 
 
-class MarkerConfig(Settings):
+class CloudConfig(Settings):
     """The settings of a test's cloud.
 
     None means the default: the ini setting of the same name (``fakecloud_clock``), if there is one.
@@ -270,7 +270,7 @@ class RunOptions:
     def defaults(self) -> dict[str, Any]:
         """The settings of a cloud without markers, from the options and the ini file."""
         config = self.config
-        return {name: setting.default for name, setting in settings_of(MarkerConfig).items()} | {
+        return {name: setting.default for name, setting in settings_of(CloudConfig).items()} | {
             "clock": "frozen" if ini_value(config, "fakecloud_clock") == "frozen" else None,
             "strict": _strict(config),
             "env": _switch(config, "fakecloud_env"),
@@ -292,7 +292,7 @@ class RunOptions:
         settings["seed"] = default_seed = settings["seed"] or seed
         if not any(layers):
             return settings
-        cloud_settings = settings_of(MarkerConfig)
+        cloud_settings = settings_of(CloudConfig)
         for layer in layers:
             for name, value in layer.items():
                 if name in cloud_settings:

@@ -76,10 +76,10 @@ class Run:
     def __init__(self, config: pytest.Config) -> None:
         self.options = RunOptions(config)
         self.test = TestState()
-        self.session = SessionCloud(self.options)
-        self._shared = LastingCloud(self.options)
-        self._lasting = (self._shared, self.session)
-        self._own: Mapping[str, Any] = {}
+        self.session_cloud = SessionCloud(self.options)
+        self._scope_cloud = LastingCloud(self.options)
+        self._lasting = (self._scope_cloud, self.session_cloud)
+        self._own_settings: Mapping[str, Any] = {}
         """The settings that ``fakecloud_settings`` returned for the fixtures' fakes."""
         self.sleep = SleepMeter()
         self.observation = Observation(self.options)
@@ -102,14 +102,14 @@ class Run:
             raise misuse(f"the fixture {SETTINGS} must return a dict of settings, got {own!r}")
         if session_settings and scope != "session":
             self._warn_of_session_settings(item)
-        self._own = own
+        self._own_settings = own
         owner, settings = self.options.owner_of(item), None
         if owner is not item:
             self.options.check_own_settings(item, own)
         if scope == "session":
-            cloud = self.session.open(session_settings)
+            cloud = self.session_cloud.open(session_settings)
         elif owner is not item:
-            cloud = self._shared.create([own, *markers_of(owner)], "driven")
+            cloud = self._scope_cloud.create([own, *markers_of(owner)], "driven")
         else:
             settings = self.options.settings_of(item, own)
             if self._process_changes is None:
@@ -130,9 +130,9 @@ class Run:
 
     def close_cloud(self, cloud: Cloud) -> None:
         """Close the cloud of the fixtures at the end of their scope, unless it lasts for the run."""
-        if cloud is self._shared.cloud:
-            self._shared.close()
-        elif cloud is not self.session.cloud:
+        if cloud is self._scope_cloud.cloud:
+            self._scope_cloud.close()
+        elif cloud is not self.session_cloud.cloud:
             close_with_fixtures(cloud)
 
     def _use(self, cloud: Cloud, settings: Mapping[str, Any]) -> None:
@@ -166,13 +166,13 @@ class Run:
         )
 
     def _settings(self, item: pytest.Item) -> dict[str, Any]:
-        base = self.session.settings_of_tests if self.options.scope == "session" else {}
-        return self.options.settings_of(item, base, self._own)
+        base = self.session_cloud.settings_of_tests if self.options.scope == "session" else {}
+        return self.options.settings_of(item, base, self._own_settings)
 
     @without_traceback
     def open_session(self, settings: Any) -> Cloud:
         """Return the cloud that lasts for the run."""
-        return self.session.open(settings)
+        return self.session_cloud.open(settings)
 
     @property
     def has_fakes(self) -> bool:
@@ -201,7 +201,7 @@ class Run:
             hint
             for lasting in self._lasting
             if lasting.cloud is cloud
-            for hint in lasting.hints(item)
+            for hint in lasting.lost.hints(item)
         ]
 
     def strict_kinds(self) -> tuple[str, ...]:
@@ -216,7 +216,7 @@ class Run:
         return test.strict
 
     def start_early(self, names: list[str]) -> None:
-        for variable, value in self.session.start_early(names).items():
+        for variable, value in self.session_cloud.start_early(names).items():
             self._environment.setenv(variable, value)
 
     def _undo_process_changes(self) -> None:
@@ -235,9 +235,9 @@ class Run:
         if self._process_changes is not None and not _names_fakes(item):
             self._undo_process_changes()
         for lasting in self._lasting:
-            lasting.begin_test(item)
+            lasting.return_to_baseline(item)
         if self.options.scope == "function":
-            self._own = {}
+            self._own_settings = {}
         else:
             self._use_existing(item)
 
@@ -247,7 +247,7 @@ class Run:
         """
         if self.options.scope == "function" or self.test.cloud is not None:
             return
-        cloud = (self.session if self.options.scope == "session" else self._shared).cloud
+        cloud = (self.session_cloud if self.options.scope == "session" else self._scope_cloud).cloud
         if cloud is not None and _is_user(item):
             self._use(cloud, self._settings(item))
 
@@ -257,7 +257,7 @@ class Run:
         if self.test.item is not None:
             self._use_existing(self.test.item)
             self._check_settings(self.test.item)
-        cloud = self.test.cloud or self.session.cloud
+        cloud = self.test.cloud or self.session_cloud.cloud
         if cloud is not None:
             self.observation.observe(cloud, self.test.item)
         for lasting in self._lasting:
@@ -268,12 +268,16 @@ class Run:
         value of a fixture of a wide scope without looking at the settings again.
         """
         scope = self.options.scope
-        if scope == "function" and self.session.cloud is None:
+        if scope == "function" and self.session_cloud.cloud is None:
             return
         funcargs = getattr(item, "funcargs", {})
         is_session_used = scope == "session" or "fakecloud_session" in funcargs
-        if is_session_used and SESSION_SETTINGS in funcargs and self.session.cloud is not None:
-            self.session.open(funcargs[SESSION_SETTINGS])
+        if (
+            is_session_used
+            and SESSION_SETTINGS in funcargs
+            and self.session_cloud.cloud is not None
+        ):
+            self.session_cloud.open(funcargs[SESSION_SETTINGS])
         if scope != "function" and SETTINGS in funcargs:
             self._check_own(item, funcargs[SETTINGS])
 
@@ -282,11 +286,11 @@ class Run:
         if more than strict mode differs from an earlier one.
         """
         self.options.check_own_settings(item, own)
-        if own == self._own:
+        if own == self._own_settings:
             return
         present, former = (
             {name: value for name, value in layer.items() if name != "strict"}
-            for layer in (own, self._own)
+            for layer in (own, self._own_settings)
         )
         if self.test.cloud is not None and present != former:
             scope = self.options.scope
@@ -295,7 +299,7 @@ class Run:
                 f"live for the whole {scope} (fakecloud_scope): override the fixture once for the "
                 f"{scope}"
             )
-        self._own = own
+        self._own_settings = own
         if self.test.cloud is not None:
             self.test.strict = kinds_of(self._settings(item)["strict"])
 
@@ -308,7 +312,7 @@ class Run:
             names = {fixture_of(name) for name in marker.kwargs}
             if test.cloud is None:
                 # Strict mode also applies to early fakes that only the application uses.
-                names -= {"strict"} if self.session.cloud is not None else set()
+                names -= {"strict"} if self.session_cloud.cloud is not None else set()
                 if names:
                     raise misuse(
                         f"{', '.join(sorted(names))} of the marker has no effect, because the test uses "
