@@ -301,10 +301,13 @@ def golden(file: Path, text: str | list[str], heading: str = "") -> None:
     )
 
 
-def complete(file: Path, missing: Iterable[str]) -> None:
-    """Fail with the lines that a file has to have, unless there are none."""
+def complete(file: Path, missing: Iterable[str], excuses: str = "") -> None:
+    """Fail with the lines that a file has to have, unless there are none. ``excuses`` names the list
+    that has a reason for each line that is left out.
+    """
     if lines := list(missing):
-        pytest.fail(f"add to {_shown(file)}:\n" + "\n".join(lines), pytrace=False)
+        instead = f", or a reason to {excuses}" if excuses else ""
+        pytest.fail(f"add to {_shown(file)}{instead}:\n" + "\n".join(lines), pytrace=False)
 
 
 def _shown(file: Path) -> str:

@@ -80,7 +80,7 @@ class SharedRecords:
         """Protects the entries of all recorders, and the large calls."""
         self.watchers: Registry[Callable[[Entry], None]] = Registry()
         """Functions that are called with new entries and answered calls."""
-        self.observers: Registry[Callable[[int], None]] = Registry()
+        self.forgetters: Registry[Callable[[int], None]] = Registry()
         """Functions that forget a trial run, given the number at which it began."""
         self.numbers = itertools.count(1)
         self.recorded: deque[tuple[Any, ...]] = deque(maxlen=_ACTIONS)
@@ -401,7 +401,7 @@ class Recorder:
         recorded = self.shared.recorded
         while recorded and recorded[-1][_NUMBER] > number:
             recorded.pop()
-        for forget in self.shared.observers.items:
+        for forget in self.shared.forgetters.items:
             forget(number)
 
 

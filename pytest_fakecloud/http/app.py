@@ -51,7 +51,7 @@ class Chain:
     interceptors before it see the ``ServiceError`` of a rejected call, those after it the identity.
     A command starts after this position, because its session has authenticated.
 
-    Without interceptors, an exchange does not pass through the chain::
+    Without interceptors, a command over the Redis protocol does not pass through the chain::
 
         remove = app.chain.add(FAULTS, lambda request, proceed: proceed())
     """
@@ -245,7 +245,7 @@ class App:
         unauthenticated = altered = False
         try:
             serve = partial(self._serve, request, endpoint)
-            response, altered = self.chain.run(request, serve, self._admit)
+            response, altered = self.chain.run(request, serve, self._authenticate)
         except ServiceError as error:
             response = self._finished(self.render_error(error))
             unauthenticated = error.status == 401 and request.principal is None
@@ -296,7 +296,7 @@ class App:
             raise request.rejection
         return self.authenticate(request)
 
-    def _admit(self, request: Request, proceed: Serve) -> AnyResponse:
+    def _authenticate(self, request: Request, proceed: Serve) -> AnyResponse:
         request.principal = self._authenticated(request)
         return proceed()
 

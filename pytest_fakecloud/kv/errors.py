@@ -45,7 +45,7 @@ class CountedError(CommandError):
 
 
 class RestError(ServiceError):
-    """An error of the REST interface, which rejects a request before any command runs."""
+    """An error of the REST interface, which rejects a whole request or its reply."""
 
     __module__ = "pytest_fakecloud"
 

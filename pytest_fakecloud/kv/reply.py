@@ -160,7 +160,7 @@ Reply: TypeAlias = (
 
 
 STREAMED = 16 * 2**20
-"""REST replies with at least this many bytes of strings are sent in pieces."""
+"""REST replies with more than this many bytes of strings are sent in pieces."""
 LARGEST = 2**29
 """Maximum size of a reply in bytes; equal to the maximum size of a string (decided here)."""
 _LARGE_PART = 2**16

@@ -53,12 +53,13 @@ def test_every_data_command_is_compared_with_real_servers() -> None:
     complete(
         catalogue.COMMANDS_FILE,
         (f"== {name}\ncompared => {name} <template>" for name in sorted(missing)),
+        "NOT_COMPARED of tests/kv/comparison/templates.py",
     )
     assert not compared & (excluded | catalogue.WITHOUT_SERVER)
 
 
 EFFECTS = ("value_at", "ttl_at", "takes_ttl", "reads_clock", "event")
-"""The attributes of ``columns.Effects`` that scenarios compare with what a command does."""
+"""The attributes of ``registry.Effects`` that scenarios compare with what a command does."""
 NOT_SHOWN = {
     ("RESTORE", "value_at"), ("RESTORE-ASKING", "value_at"),  # the value is that of the payload
     ("DEBUG", "reads_clock"),  # needs a setting
@@ -112,7 +113,7 @@ def test_every_word_and_text_is_exercised(exercised: Exercised) -> None:
         *(f"{name} ... => <reply>  # that shows {effect}" for name, effect in effects),
         *(f"... => -{text}" for text in texts if not produced(text, exercised.errors)),
     ]
-    complete(FOLDER / "vendor" / "<group>.txt", missing)
+    complete(FOLDER / "vendor" / "<module of its function>.txt", missing)
 
 
 def produced(text: str, errors: set[str]) -> bool:

@@ -430,3 +430,11 @@ def test_completion_lists_only_what_a_test_uses(server: KVServer) -> None:
     with server.between(run=print) as race:
         httpx.post(server.url + "/pipeline", json=[["PING"], ["PING"]], headers=server.headers)
     assert {name for name in dir(race) if not name.startswith("_")} == {"hits", "place", "remove"}
+
+
+def test_reads_of_the_test_count_as_no_hits(server: KVServer) -> None:
+    server.client().set("k", "v")
+    server.client().get("k")
+    hits = server._engine.databases[0].hits
+    server.value("k"), server.contents(), server.value("missing")
+    assert (server._engine.databases[0].hits, server._engine.databases[0].misses) == (hits, 0)

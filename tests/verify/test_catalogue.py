@@ -65,7 +65,9 @@ def test_every_data_command_is_asked() -> None:
     asked = {step.subject.split()[0] for step in steps("kv") if step.path == "/"}
     offered = {spec.name.split()[0] for spec in COMMANDS.values() if spec.group in DATA}
     complete(
-        CATALOGUE / "kv.txt", (f"{name} @a" for name in sorted(offered - asked - {*NOT_ASKED}))
+        CATALOGUE / "kv.txt",
+        (f"{name} @a" for name in sorted(offered - asked - {*NOT_ASKED})),
+        "NOT_ASKED of tests/verify/test_catalogue.py",
     )
     assert offered - asked == set(NOT_ASKED)
 
@@ -88,6 +90,7 @@ def test_every_endpoint_is_asked(service: str) -> None:
             for route in routes
             if route.name not in found | not_asked.keys()
         ),
+        "ENDPOINTS_NOT_ASKED of tests/verify/test_catalogue.py",
     )
     assert {route.name for route in routes} - found == not_asked.keys()
 

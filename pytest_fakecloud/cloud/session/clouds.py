@@ -143,8 +143,10 @@ class LastingCloud:
         """The current test; None before the first one."""
         self._seed: Any = None
         """The seed that the settings give. By default, each test has its own."""
-        self._fakes_before_test: list[Any] | None = None
-        """The fakes that stay after the current test, from the beginning of its call."""
+        self._staying: list[Any] = []
+        """The fakes that stay after the current test, besides the fixtures' own: those that existed
+        before it, and those that fixtures of a wide scope start. Others are closed before the next one.
+        """
         self._credentials: dict[Fake, tuple[str, ...]] = {}
         """The credentials of the open fakes that each test begins with."""
         self.lost = LostChanges()
@@ -154,7 +156,7 @@ class LastingCloud:
         """Let what a wider fixture starts and rotates stay, also if a test requests it at run time.
         A baseline that it sets ends with it.
         """
-        cloud, staying = self.cloud, self._fakes_before_test
+        cloud = self.cloud
         if cloud is None or fixturedef.scope == "function":
             return (yield)
         before = credentials_of(cloud)
@@ -167,8 +169,7 @@ class LastingCloud:
         self.lost.add(fixturedef.argname, changes)
         changed = dict(credentials_of(cloud).items() - before.items())
         self._credentials |= changed
-        if staying is not None:
-            staying += changed.keys() - before.keys()
+        self._staying += changed.keys() - before.keys()
         return value
 
     def create(self, layers: Sequence[Mapping[str, Any]], delivery: DeliveryMode) -> Cloud:
@@ -190,9 +191,9 @@ class LastingCloud:
             return
         if is_first:
             self.lost.add_imports(cloud)
-        if self._fakes_before_test is not None:
-            keep_only(cloud, self._fakes_before_test)
-            self._fakes_before_test = None
+        else:
+            keep_only(cloud, self._staying)
+        self._staying = list(cloud.fakes())
         self.lost.begin_test()
         start_over(cloud)
         restore_credentials(cloud, self._credentials)
@@ -200,11 +201,8 @@ class LastingCloud:
         cloud._context.ids.reseed(seed if self._seed is None else self._seed)
 
     def begin_call(self) -> None:
-        """Mark calls recorded before the test's own code, and remember the fakes that exist. Those
-        that the test's own code starts are closed after it.
-        """
+        """Mark calls recorded before the test's own code, and remember the credentials of its fakes."""
         if self.cloud is not None:
-            self._fakes_before_test = list(self.cloud.fakes())
             former = self._credentials
             self._credentials = {
                 fake: former.get(fake, present)
@@ -216,7 +214,7 @@ class LastingCloud:
     def close(self) -> None:
         cloud, self.cloud = self.cloud, None
         self.lost.clear()
-        self._fakes_before_test = self._seed = None
+        self._staying, self._seed = [], None
         self._credentials = {}
         if cloud is not None:
             close_with_fixtures(cloud)

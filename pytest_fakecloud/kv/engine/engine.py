@@ -277,6 +277,7 @@ class Engine:
             self.statistics.count_failure(spec, stopped)
             raise stopped from None
         finally:
+            db.counts_reads = False  # what the test itself reads does not count
             usec = self.clock.now_us() - start_us
             if spec.hidden and self.pauses.command_sleep_us:
                 usec += self.pauses.command_sleep_us

@@ -207,15 +207,6 @@ class Keyspace:
 
     def string(self, key: bytes) -> String | None:
         """Return the string under a key, or None; raise WRONGTYPE for a value of another type."""
-        value = self.values.get(key)
-        if type(value) is bytes and not (key in self.expires or self.volatile):
-            # The same as below, but without a call, for nearly all strings.
-            if self.counts_reads:
-                self.hits += 1
-            self.accessed[key] = self.now_ms
-            if self.frequencies is not None:
-                self.frequencies.note(key, self.now_ms)
-            return value
         value = self.lookup(key)
         if value is None or isinstance(value, bytes | bytearray):
             return value

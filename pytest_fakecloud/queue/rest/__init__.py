@@ -1,1 +1,1 @@
-"""HTTP endpoints of the queue, one module per family, and the parsing of their requests."""
+"""HTTP endpoints of the queue, and the parsing of their requests."""
