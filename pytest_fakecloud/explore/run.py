@@ -201,7 +201,7 @@ class Run:
     """The result of one schedule."""
 
     schedule: Schedule
-    broken: Exception | None = None
+    broken: BaseException | None = None
     """The failed assertion, or the exception that a check raised after an event."""
     cause: Conflict | Line | None = None
     """The conflict, or the event, that broke the promise, if it was examined and is certain."""
