@@ -219,6 +219,14 @@ def ends_the_test(error: BaseException | None) -> BaseException | None:
     return None if is_failure and not skips else error
 
 
+def breaks_a_check(error: BaseException) -> bool:
+    """Return whether an exception of a check, which may call the application, is the application's:
+    any ``Exception``, or the application's exit.
+    """
+    ending = ends_the_test(error)
+    return ending is None or (ending is error and isinstance(error, SystemExit))
+
+
 def chain_of(error: BaseException | None) -> list[BaseException]:
     """Return an exception, its cause or context, the cause or context of that, and so on."""
     errors: dict[int, BaseException] = {}

@@ -45,6 +45,7 @@ from .simulation.scheduler import Simulation
 from .simulation.sockets import SOCKET_METHODS, OwnLoop, Sockets
 from .simulation.strands import Crash, Strand, carried_strand, innermost
 from .trial import Program
+from .trio_runs import trio_patches
 from .world import World, watch
 
 _EXIT_ADVICE = "explore() sees only this process and keeps it alive. Replace that call in the test"
@@ -124,6 +125,7 @@ def explored(
             *_process_patches(world),
             *_signal_patches(world),
             *world.randomness.patches(),
+            *trio_patches(world),
         ):
             swap(exits, owner, name, value)
         # Silence this logger, because it would report a pool's threads that the end of the run stops.

@@ -204,7 +204,7 @@ class Trial:
     """One run of the explored code under a schedule, with its result."""
 
     schedule: Schedule
-    broken: Exception | None = None
+    broken: BaseException | None = None
     """The failed assertion, or the exception that a check raised after an event."""
     cause: Conflict | Line | None = None
     """The conflict, or the event, that broke the promise, if it was examined and is certain."""

@@ -13,6 +13,7 @@ import os
 import random
 import sys
 import threading
+import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -137,11 +138,13 @@ class World(Fakes):
     def runs_in_fake_time(self) -> bool:
         """Return whether this thread waits in fake time: in explored code, and between runs."""
         is_between_trials = self.simulation is None and threading.get_ident() == self._owner
-        return is_between_trials or self.is_here()
+        return is_between_trials or self.is_here() or self.is_in_promise()
 
     def new_loop(self) -> OwnLoop:
         """Create an event loop that runs on fake time."""
-        return OwnLoop(self, self.sockets, self.wait_in_check)
+        # The loop of a promise is no part of the run whose steps the promise checks.
+        hooks = _no_hooks if self.is_in_promise() else self.sockets
+        return OwnLoop(self, hooks, self.wait_in_check)
 
     def awaited(self, value: Any) -> Any:
         """Return a value or, if it is a coroutine, its result in a loop that runs on fake time."""
@@ -160,6 +163,11 @@ class World(Fakes):
     def shows_fake_time(self) -> bool:
         """Return whether this thread runs explored code, or the checks of the exploration."""
         return self.is_here() or threading.get_ident() == self._owner
+
+    def is_in_promise(self) -> bool:
+        """Return whether this thread runs a promise that is checked after every step."""
+        is_aside = self.simulation is not None and self.simulation.state.aside_depth > 0
+        return is_aside and self.is_own_thread()
 
     def is_own_thread(self) -> bool:
         """Return whether this thread runs explored code, promises, or the checks of the exploration."""
@@ -245,8 +253,7 @@ class World(Fakes):
 
     def _check_wait(self, seconds: float | None) -> None:
         """Raise ``ContractError`` if a promise that is checked after every step is about to wait."""
-        is_aside = self.simulation is not None and self.simulation.state.aside_depth > 0
-        if is_aside and seconds and self.is_own_thread():
+        if seconds and self.is_in_promise():
             raise ContractError(
                 "a promise that is checked after every step waits, but time that passes in it would "
                 "change the run: read from the fakes, or wait in a check at the end of a run, such as "
@@ -282,6 +289,10 @@ class World(Fakes):
         return await self.simulation.clock.sleep_in_loop(seconds)
 
 
+def _no_hooks() -> None:
+    return None
+
+
 class Randomness:
     """Seeds the generators of this process before each run, and notices whether code draws numbers.
 
@@ -296,6 +307,9 @@ class Randomness:
         self._series = 0
         self._drawing = drawing
         self._found = random.getstate()
+        self._uuid_times = {
+            name: value for name, value in vars(uuid).items() if name.startswith("_last_timestamp")
+        }
         self._numpy: Any = None
         if "numpy" in sys.modules:
             import numpy.random  # numpy itself imports it only when it is first used
@@ -308,6 +322,8 @@ class Randomness:
     def begin(self, series: int) -> None:
         source = f"{self._seed} {series}"
         random.seed(source)
+        # uuid1() never goes back behind the time that it has used last, in whatever run.
+        vars(uuid).update(dict.fromkeys(self._uuid_times))
         if self._numpy is not None:
             self._numpy.seed(random.Random(source).randrange(2**32))
         self._has_drawn = False
@@ -326,6 +342,7 @@ class Randomness:
 
     def restore(self) -> None:
         random.setstate(self._found)
+        vars(uuid).update(self._uuid_times)
         if self._numpy is not None:
             self._numpy.set_state(self._found_numpy)
 

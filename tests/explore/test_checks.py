@@ -17,6 +17,7 @@ import anyio
 import httpx
 import pytest
 import redis as redis_py
+import trio
 from upstash_redis import Redis
 from upstash_redis.asyncio import Redis as AsyncRedis
 
@@ -338,6 +339,15 @@ def _waits(kv: KVServer, how: str) -> None:
             loop.run_until_complete(asyncio.sleep(60))
     elif how == "anyio.run()":
         anyio.run(anyio.sleep, 60)
+    elif how == "trio.run()":
+        trio.run(trio.sleep, 60)
+    elif how == "anyio.run() with trio":
+        anyio.run(anyio.sleep, 60, backend="trio")
+    elif how == "a time-out of trio":
+        with pytest.raises(trio.TooSlowError):
+            trio.run(_forever_in_trio)
+    elif how == "a thread of trio":
+        trio.run(trio.to_thread.run_sync, time.sleep, 60)
     elif how == "a thread":
         asyncio.run(asyncio.to_thread(time.sleep, 60))
     elif how == "a time-out":
@@ -376,6 +386,11 @@ def _waits(kv: KVServer, how: str) -> None:
             [*answer.iter_lines()]
 
 
+async def _forever_in_trio() -> None:
+    with trio.fail_after(60):
+        await trio.sleep_forever()
+
+
 async def _forever() -> None:
     await asyncio.get_running_loop().create_future()
 
@@ -386,7 +401,8 @@ async def _forever() -> None:
         ("asyncio.run()", 60), ("a new loop", 60), ("a loop of its own", 60), ("anyio.run()", 60),
         ("a thread", 60), ("a time-out", 60), ("a subscription", 60), ("a blocking command", 60),
         ("a stream of events", 10), ("an event", 60), ("a condition", 60), ("a queue", 60),
-        ("a future", 60), ("a lock", 60),
+        ("a future", 60), ("a lock", 60), ("trio.run()", 60), ("anyio.run() with trio", 60),
+        ("a time-out of trio", 60), ("a thread of trio", 60),
     ],
 )  # fmt: skip
 def test_waits_of_a_check_take_fake_time(
@@ -446,7 +462,11 @@ def test_a_subscription_of_a_check_sees_what_a_delivery_publishes(
     cloud.explore(run, check, schedule="")
 
 
-@pytest.mark.parametrize("how", ["time.sleep()", "asyncio.run()", "a subscription"])
+@pytest.mark.parametrize(
+    "how",
+    ["time.sleep()", "asyncio.run()", "a subscription", "a time-out", "trio.run()",
+     "a time-out of trio"],
+)  # fmt: skip
 def test_a_promise_of_every_step_that_waits_is_an_error(
     cloud: Cloud, kv: KVServer, redis: Redis, how: str
 ) -> None:
@@ -459,3 +479,16 @@ def test_a_promise_of_every_step_that_waits_is_an_error(
 
     with pytest.raises(ContractError, match="a promise that is checked after every step waits"):
         cloud.explore(lambda: redis.incr("n"), always(predicate), schedule="")
+
+
+def test_a_promise_of_every_step_may_limit_the_time_of_a_call(
+    cloud: Cloud, kv: KVServer, redis: Redis
+) -> None:
+    async def value() -> str | None:
+        async with asyncio.timeout(60), AsyncRedis(kv.url, kv.token) as client:
+            return await client.get("n")
+
+    def predicate() -> bool:
+        return asyncio.run(value()) in (None, "1")
+
+    cloud.explore(lambda: redis.incr("n"), always(predicate), schedule="")

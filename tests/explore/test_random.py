@@ -68,6 +68,15 @@ def test_each_schedule_has_its_own_numbers(name: str) -> None:
     assert first[0] == first[1] == first[-1], "the undisturbed run"
 
 
+def test_identifiers_with_a_time_and_random_bits_depend_on_the_schedule() -> None:
+    before = vars(uuid)["_last_timestamp"]
+    first = _drawn(uuid.uuid1)
+    assert first == _drawn(uuid.uuid1), "the same in another search"
+    assert first[0] == first[1] == first[-1], "the undisturbed run"
+    assert len(set(first)) > 4
+    assert vars(uuid)["_last_timestamp"] == before
+
+
 @pytest.mark.parametrize("name", BYTES)
 def test_random_bytes_alone_are_the_same_in_every_run(name: str) -> None:
     def draw() -> tuple[object, float]:

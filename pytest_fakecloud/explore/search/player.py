@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ...core.errors import ContractError, broken_promise, ends_the_test, shown
+from ...core.errors import ContractError, breaks_a_check, broken_promise, ends_the_test, shown
 from ...core.field_types import check_returned
 from ...core.timers import Duration, duration_us, monotonic
 from ...queue.delivery.routes import Url
@@ -387,7 +387,7 @@ class Player:
         schedule: Schedule,
         *,
         is_disturbed: bool,
-    ) -> Exception | None:
+    ) -> BaseException | None:
         """Call a check; return the failed assertion or, after an event, any exception that it raised.
 
         A check that calls the application may get an exception of the application.
@@ -399,7 +399,7 @@ class Player:
             broken = broken_promise(ending)
             if broken is not None:
                 return broken
-            if is_disturbed and ends_the_test(error) is None and isinstance(error, Exception):
+            if is_disturbed and breaks_a_check(error):
                 return without_library_frames(error)
             add_schedule(ending, "after", schedule)
             if ending is error:

@@ -12,10 +12,10 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import Any, cast
+from typing import Any
 
 from ...core.calls import Call
-from ...core.errors import ContractError, ends_the_test
+from ...core.errors import ContractError, breaks_a_check
 from ...core.recorder import stack_of
 from ...process.clocks import INFRASTRUCTURE, module_of
 from ..fakes import Fakes
@@ -294,10 +294,10 @@ class TrialState:
                 try:
                     promise(self.history)
                 except BaseException as error:
-                    is_error = isinstance(error, Exception) and ends_the_test(error) is None
                     # Without an event, an error of the promise is a mistake of the test.
-                    if isinstance(error, AssertionError) or (is_error and self.trial.fired):
-                        self.trial.broken = cast("Exception", error)
+                    is_broken = bool(self.trial.fired) and breaks_a_check(error)
+                    if isinstance(error, AssertionError) or is_broken:
+                        self.trial.broken = error
                         self.add_line("the promise", "breaks here").breaks = True
                         return
                     add_schedule(error, "during", Schedule(self.trial.fired))

@@ -301,7 +301,7 @@ def distinct_places(sources: Sequence[Source]) -> list[str]:
     return [source[0] if source else "" for source in shortened]
 
 
-def without_library_frames(error: Exception) -> Exception:
+def without_library_frames(error: BaseException) -> BaseException:
     """Return an exception whose traceback begins in the application, if it passes through it."""
     traceback = error.__traceback__
     while traceback is not None and is_library(traceback.tb_frame.f_code.co_filename):
