@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,11 @@ REGISTRATIONS = {
     "verify": "cli",
 }
 """For each of these folders, the only module outside it that imports it."""
+TOGETHER = [
+    ["explore", "recordings", "kv.real_redis", "broker.real_kafka"],
+    ["standalone", "verify"],
+]
+"""Folders that are left out together. A command of `recordings` needs `standalone`."""
 
 SUITE = """
 import os
@@ -171,20 +176,26 @@ def test_a_folder_works_without_all_the_others(owner: str, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("folder", REGISTRATIONS)
-def test_the_package_works_without_it(folder: str, tmp_path: Path) -> None:
-    missing = f"needs pytest_fakecloud.{folder}, a part of pytest-fakecloud that is not installed"
-    python = without([folder], tmp_path)
+@pytest.mark.parametrize("folders", TOGETHER, ids=",".join)
+def test_the_package_works_without_them(folders: Sequence[str], tmp_path: Path) -> None:
+    """That one does not need another is shown by ``test_one_module_imports_it``."""
+    missing = {
+        folder: f"needs pytest_fakecloud.{folder}, a part of pytest-fakecloud that is not installed"
+        for folder in folders
+    }
+    python = without(folders, tmp_path)
     calls = "".join(
-        f"\ndef test_call_{number}(fakecloud):\n"
-        f"    with pytest.raises(pytest_fakecloud.ContractError, match={missing!r}):\n"
+        f"\ndef test_call_{folder.replace('.', '_')}_{number}(fakecloud):\n"
+        f"    with pytest.raises(pytest_fakecloud.ContractError, match={missing[folder]!r}):\n"
         f"        {call}\n"
+        for folder in folders
         for number, call in enumerate(CALLS[folder])
     )
     names = "".join(
         f"\ndef test_name_{name}():\n"
         f"    with pytest.raises(ImportError, match='pytest_fakecloud.{folder}'):\n"
         f"        from pytest_fakecloud import {name}\n"
+        for folder in folders
         for name in NAMES.get(folder, ())
     )
     (tmp_path / "test_suite.py").write_text(SUITE + calls + names)
@@ -193,7 +204,8 @@ def test_the_package_works_without_it(folder: str, tmp_path: Path) -> None:
     assert f"1 failed, {passed} passed" in done.stdout, done.stdout
     assert re.search(r"^-+ fakecloud -+$(\n.*)*GET no-such-key", done.stdout, re.M), done.stdout
 
-    for command in COMMANDS[folder]:
-        done = python(*command)
-        assert done.returncode == (4 if command[0] == "pytest" else 2), done.stderr
-        assert missing in done.stderr
+    for folder in folders:
+        for command in COMMANDS[folder]:
+            done = python(*command)
+            assert done.returncode == (4 if command[0] == "pytest" else 2), done.stderr
+            assert missing[folder] in done.stderr

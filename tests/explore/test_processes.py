@@ -25,7 +25,7 @@ from .bugs.ten import TEN
 from .conftest import asgi_app, opened, publishes_to_asgi
 
 pytestmark = pytest.mark.skipif(not ahead.CAN_FORK, reason="the search runs in one process here")
-BUDGET = 90
+BUDGET = 60
 
 
 def by_rest(kv: KVServer, exits: ExitStack) -> Callable[[], object]:

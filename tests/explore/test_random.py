@@ -260,10 +260,11 @@ def test_generators_are_restored(cloud: Cloud, redis: Redis) -> None:
         assert np.array_equal(one, other)
 
 
-@pytest.mark.parametrize("name", ["random", "numpy.random"])
-def test_numbers_are_the_same_in_another_process(name: str) -> None:
+def test_numbers_are_the_same_in_another_process() -> None:
     """Also in one that has already imported the generators of numpy, which it does late."""
-    draw = f"from tests.explore import test_random as t; print(t._drawn(t.NUMBERS[{name!r}], 3))"
+    names = ("random", "numpy.random")
+    drawn = f"[t._drawn(t.NUMBERS[name], 3) for name in {names!r}]"
+    draw = f"from tests.explore import test_random as t; print({drawn})"
     runs = {
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True

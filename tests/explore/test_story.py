@@ -494,8 +494,15 @@ def test_a_report_has_requests_logs_warnings_and_output_of_the_failing_schedule_
         assert "(x" not in text.partition("* test queue.publish(")[2].partition("application")[0]
 
 
-@pytest.mark.parametrize("place", ["vendor", "lib/site-packages", "__pypackages__/3.12/lib"])
-@pytest.mark.parametrize("has_metadata", [True, False])
+@pytest.mark.parametrize(
+    ("place", "has_metadata"),
+    [
+        ("vendor", False),
+        ("lib/site-packages", True),
+        ("lib/site-packages", False),
+        ("__pypackages__/3.12/lib", True),
+    ],
+)
 def test_an_installed_application_has_its_lines_and_a_vendored_client_has_none(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, place: str, has_metadata: bool
 ) -> None:

@@ -57,7 +57,8 @@ SCENARIOS = tuple(test_upstash_redis.SCENARIOS)
 
 NAMES = list(BINARIES) or [pytest.param("none", marks=MISSING)]
 SHARES = [
-    *((name, "prefix") for name in BINARIES),
+    # The first server with the prefix, the last one (another, if two are installed) with the rest.
+    *((name, "prefix") for name in [*BINARIES][:1]),
     *((name, isolation) for name in [*BINARIES][-1:] for isolation in ("database", "none")),
     *((name + CLUSTER, "prefix") for name in [*BINARIES][-1:]),
     (OWN, "prefix"),

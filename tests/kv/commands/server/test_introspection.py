@@ -12,6 +12,7 @@ import pytest
 
 from pytest_fakecloud.kv.commands.server.introspection import KEYS, Argument, arguments
 from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec, row_of, synopsis
+from tests.harness import together
 from tests.kv.conftest import Run
 
 CONTAINERS = [name for name in COMMANDS if f"{name} HELP" in COMMANDS and name != "CLUSTER"]
@@ -63,7 +64,8 @@ def goes_on(sequence: Sequence[Argument]) -> bool:
     return any(lengths)
 
 
-@pytest.mark.parametrize("spec", COMMANDS.values(), ids=COMMANDS)
+@together
+@pytest.mark.parametrize("spec", COMMANDS.values())
 def test_a_synopsis_agrees_with_the_command_table(spec: CommandSpec) -> None:
     given = arguments(spec)
     words = [*spec.name.split(), *least(given)]
