@@ -27,14 +27,14 @@ from ...reporting.data import (
 )
 from ..acl import AclUser, describe_user, first_user, read_only_user
 from ..algorithms.glob import matcher
-from ..engine.engine import Engine
+from ..engine.engine import KVEngine
 from ..engine.keyspace import Keyspace
 from ..fake import KVServer
 from ..reply import Converted, encode, python_value, word
 from ..search.index import SearchIndex
 from ..values.containers import HashValue
 from ..values.measures import usage
-from ..values.stream import Stream, format_id
+from ..values.stream import StreamValue, format_id
 from ..values.types import type_name
 
 PREVIEW = 200
@@ -117,7 +117,7 @@ def state(fake: KVServer) -> State:
     engine = fake._engine
     with _keys(fake) as every:
         sections: State = {"keys": _stored(every)}
-        if isinstance(engine, Engine):
+        if isinstance(engine, KVEngine):
             for number, keyspace in enumerate(engine.databases[1:], 1):
                 sections[f"keys of database {number}"] = _stored(_InMemory(keyspace))
             sections |= _beside_keys(engine)
@@ -143,7 +143,7 @@ def _beside_value(value: Any) -> Item:
                 _text(name): shown_time(at_ms * 1000) for name, at_ms in value.expires.items()
             }
         }
-    if not isinstance(value, Stream):
+    if not isinstance(value, StreamValue):
         return {}
     groups = {
         _text(name): {
@@ -160,7 +160,7 @@ def _beside_value(value: Any) -> Item:
     return {"last ID": _text(format_id(value.last_id)), **({"groups": groups} if groups else {})}
 
 
-def _beside_keys(engine: Engine) -> State:
+def _beside_keys(engine: KVEngine) -> State:
     """Return scripts, libraries, aliases, and changed users and parameters, without secrets."""
     users, rest_tokens = engine.users.snapshot()
     tokens = Counter(token.user for token in rest_tokens.values())
@@ -223,7 +223,7 @@ def content(fake: KVServer) -> View:
             }
             for entry in _existing(every, names[:MOST_IN_VIEW])
         ]
-    memory = engine.sizes.used_memory() if isinstance(engine, Engine) else None
+    memory = engine.sizes.used_memory() if isinstance(engine, KVEngine) else None
     return {"count": len(names), "memory": memory, "keys": rows}
 
 
