@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from ..errors import WRONGTYPE, CommandError
-from ..values.containers import Expiries, HashValue, QuickList, ScanOrder, SetValue
+from ..values.containers import ExpiryTimes, HashValue, QuickList, ScanOrder, SetValue
 from ..values.stream import StreamValue
 from ..values.types import type_name
 from ..values.zset import SortedSet
@@ -122,10 +122,10 @@ class Keyspace:
         self.index = index
         self.now_ms = 0
         self.values: dict[bytes, Any] = {}
-        self.expires = Expiries()
+        self.expires = ExpiryTimes()
         self._purge_at = _MANY
         self.accessed: dict[bytes, int] = {}
-        self.volatile = Expiries()
+        self.volatile = ExpiryTimes()
         """For each hash with expiring fields, the earliest expiry of a field."""
         self.watchers: dict[bytes, list[Watcher]] = {}
         self.frequencies: Frequencies | None = None
@@ -530,7 +530,7 @@ class Keyspace:
         for value in values.values():
             if isinstance(value, SortedSet | StreamValue):
                 value.mend()
-        self.expires = Expiries({key: at for key, at in self.expires.items() if key in values})
+        self.expires = ExpiryTimes({key: at for key, at in self.expires.items() if key in values})
         self.accessed = {key: at for key, at in self.accessed.items() if key in values}
         self._find_volatile()
         self._order = self.resized = None
@@ -541,7 +541,7 @@ class Keyspace:
                 index.scan(self, None, None)
 
     def _find_volatile(self) -> None:
-        self.volatile = Expiries()
+        self.volatile = ExpiryTimes()
         for key, value in self.values.items():
             if isinstance(value, HashValue) and value.expires:
                 self.note_fields(key, value)
@@ -561,7 +561,7 @@ class Keyspace:
             self.touch(key, "")
             self._signal_anything(key)
         values = {key: _copy(value) for key, value in saved.values.items()}
-        expires, accessed = Expiries(saved.expires), dict(saved.accessed)
+        expires, accessed = ExpiryTimes(saved.expires), dict(saved.accessed)
         indexes = None if saved.indexes is None else saved.indexes.copy()
         if indexes is not None:
             indexes.adopt(values)
