@@ -23,7 +23,7 @@ from pytest_fakecloud.broker.model import ProducerRecord, TopicConfig, TopicPart
 from pytest_fakecloud.broker.settings import BrokerConfig
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.settings import KVConfig
 from pytest_fakecloud.vector.engine.engine import VectorEngine
 from pytest_fakecloud.vector.model import Include, VectorQuery, VectorRecord
@@ -57,7 +57,7 @@ def typical(call: Callable[[int], object]) -> float:
 def keys() -> None:
     series: dict[str, list[Point]] = {"GET": [], "SET": [], "ZADD": [], "SCAN 10": []}
     for size in sizes():
-        engine = Engine(Timekeeper(), Ids(1), KVConfig())
+        engine = KVEngine(Timekeeper(), Ids(1), KVConfig())
         session = engine.session()
         for number in range(size):
             engine.execute(session, [b"SET", b"key:%d" % number, b"value"])
@@ -65,7 +65,7 @@ def keys() -> None:
                 session, [b"ZADD", b"z", b"%d" % (number * 7919 % size), b"m%d" % number]
             )
 
-        def run(*words: bytes, engine: Engine = engine, session: object = session) -> object:
+        def run(*words: bytes, engine: KVEngine = engine, session: object = session) -> object:
             return engine.execute(session, list(words))  # type: ignore[arg-type]
 
         def at(number: int, size: int = size) -> bytes:

@@ -23,7 +23,7 @@ import redis
 from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.fake import KVServer
 from pytest_fakecloud.kv.settings import KVConfig
 
@@ -68,12 +68,12 @@ def commands() -> list[bool]:
     results = []
     there = importlib.util.find_spec("fakeredis") is not None
     for name, words in LINES.items():
-        engine = Engine(Timekeeper(), Ids(1), KVConfig())
+        engine = KVEngine(Timekeeper(), Ids(1), KVConfig())
         session = engine.session()
         theirs = peer() if there else None
 
         def ours(
-            words: list[bytes] = words, engine: Engine = engine, session: Any = session
+            words: list[bytes] = words, engine: KVEngine = engine, session: Any = session
         ) -> None:
             engine.execute(session, list(words))
 
@@ -95,7 +95,7 @@ def sorted_sets() -> list[bool]:
     """Compare ZADD into a sorted set of a million members with one of a thousand."""
     adders: dict[str, Callable[[], object]] = {}
     for size in (1_000, MEMBERS):
-        engine = Engine(Timekeeper(), Ids(1), KVConfig())
+        engine = KVEngine(Timekeeper(), Ids(1), KVConfig())
         session = engine.session()
         for start in range(0, size, 1000):
             pairs = [
@@ -107,7 +107,7 @@ def sorted_sets() -> list[bool]:
         numbers = count()
 
         def add(
-            engine: Engine = engine,
+            engine: KVEngine = engine,
             session: Any = session,
             size: int = size,
             numbers: Any = numbers,
@@ -158,7 +158,7 @@ def pipelines() -> list[bool]:
 
 def memory() -> None:
     """Compare the bytes per small key with the figure that a real server reports."""
-    engine = Engine(Timekeeper(), Ids(1), KVConfig())
+    engine = KVEngine(Timekeeper(), Ids(1), KVConfig())
     session = engine.session()
     keys = [b"key:%d" % number for number in range(KEYS)]
     gc.collect()

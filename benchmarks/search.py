@@ -19,7 +19,7 @@ from typing import Any
 
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.settings import KVConfig
 
 from .timing import compare, line
@@ -44,7 +44,7 @@ class Filled:
     """An engine with documents and an index."""
 
     def __init__(self, documents: list[bytes]) -> None:
-        self.engine = Engine(Timekeeper(), Ids(1), KVConfig())
+        self.engine = KVEngine(Timekeeper(), Ids(1), KVConfig())
         self.session = self.engine.session()
         self.run(b"SEARCH.CREATE", b"i", b"ON", b"STRING", b"PREFIX", b"1", b"p:", b"SCHEMA", b"t",
                  b"TEXT", b"n", b"F64", b"FAST", b"k", b"KEYWORD")  # fmt: skip
@@ -193,7 +193,7 @@ def without_search() -> list[bool]:
     engine.
     """
     engines = {
-        name: Engine(Timekeeper(), Ids(1), KVConfig())
+        name: KVEngine(Timekeeper(), Ids(1), KVConfig())
         for name in ("no index", "an index of other keys")
     }
     sessions = {name: engine.session() for name, engine in engines.items()}

@@ -9,7 +9,7 @@ The modules and folders of each line import only from the lines above::
     reply.py model.py        replies of commands and their encodings; the interface of engines
     acl.py                   users and their rules
     scripting/               Lua: scripts and function libraries
-    engine/                  Engine.execute(session, [name, *args]) -> reply; keys, time, pub/sub
+    engine/                  KVEngine.execute(session, [name, *args]) -> reply; keys, time, pub/sub
     commands/                a module or folder per group; @command binds functions to the table
     redis/                   a real server as the engine
     routes.py resp/          HTTP, and the Redis protocol

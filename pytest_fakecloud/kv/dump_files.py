@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from ..cloud import files
 from ..core.errors import ContractError
-from .engine.engine import Engine
+from .engine.engine import KVEngine
 from .errors import CommandError
-from .rdb.payloads import Contents, Record, dump, read_file, write_file
+from .rdb.payloads import Contents, KeyRecord, dump, read_file, write_file
 from .rdb.source import RdbError
 from .rdb.types import OLDEST
 from .table.config import Config
@@ -40,7 +40,7 @@ def load_from_file(
     file = Path(path)
     contents = _read(file)
     try:
-        if isinstance(engine, Engine):
+        if isinstance(engine, KVEngine):
             problem = "its function libraries cannot be loaded"
             loaded = _adopt(engine, contents)
         else:
@@ -103,7 +103,7 @@ def _commands_for(key: bytes, value: ArrayValue | JsonValue) -> Iterator[list[by
     yield [b"ARSEEK", key, b"%d" % value.next_index]
 
 
-def dump_to_file(engine: Engine, path: str | PathLike[str]) -> None:
+def dump_to_file(engine: KVEngine, path: str | PathLike[str]) -> None:
     file = Path(path)
     with engine.lock:
         found = list(records_of(engine))
@@ -128,16 +128,16 @@ def dump_to_file(engine: Engine, path: str | PathLike[str]) -> None:
         )
 
 
-def records_of(engine: Engine) -> Iterator[Record]:
+def records_of(engine: KVEngine) -> Iterator[KeyRecord]:
     """Yield every key, database by database. The caller must hold the engine's lock."""
     engine.update_time()
     for keyspace in engine.databases:
         keyspace.purge()
         for key, value in keyspace.values.items():
-            yield Record(keyspace.index, key, value, keyspace.expires.get(key))
+            yield KeyRecord(keyspace.index, key, value, keyspace.expires.get(key))
 
 
-def _adopt(engine: Engine, contents: Contents) -> Counter[str]:
+def _adopt(engine: KVEngine, contents: Contents) -> Counter[str]:
     """Add keys and function libraries, replacing those with the same names.
 
     An expired key is not added, but removes an existing key of the same name. Returns the numbers

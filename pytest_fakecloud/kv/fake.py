@@ -17,7 +17,7 @@ from ..core.matching import Condition
 from ..core.recorder import code_place
 from .acl import tester
 from .algorithms.glob import matcher
-from .engine.engine import Engine
+from .engine.engine import KVEngine
 from .errors import CommandError
 from .races import Between, Place
 from .reply import (
@@ -56,7 +56,7 @@ else:
     KVSettings = keywords_of(KVConfig, "``Cloud.kv_server()`` and of the marker")
 
 T = TypeVar("T")
-AnyEngine: TypeAlias = "Engine | RedisEngine"
+AnyEngine: TypeAlias = "KVEngine | RedisEngine"
 """The engine in memory or on a real server, which have the same methods. Each has its sessions."""
 _COMPARED = 1000
 """Maximum number of keys that are compared with a missing key's name."""
@@ -78,7 +78,7 @@ class KVServer(Fake):
         config = self._configure(context, KVConfig, settings)
         self._dialect = config.dialect
         clock = context.clock
-        app = KVApp(partial(Engine, clock, context.ids, config, clock.now_us()), config)
+        app = KVApp(partial(KVEngine, clock, context.ids, config, clock.now_us()), config)
         real: RedisEngine | None = None
         if config.engine is not None:
             with importing(f"engine={config.engine.partition('://')[0]!r}", extra="redis"):
@@ -129,7 +129,7 @@ class KVServer(Fake):
         real server, which has a port of its own.
         """
         engine = self._engine
-        if not isinstance(engine, Engine):
+        if not isinstance(engine, KVEngine):
             raise ContractError(
                 "this fake runs its commands on a real server and has no database port: connect to "
                 "that server (engine=) instead"
@@ -142,7 +142,7 @@ class KVServer(Fake):
             )
         return self._address_of(port)
 
-    def _port_unless_closed(self, engine: Engine) -> Mount | None:
+    def _port_unless_closed(self, engine: KVEngine) -> Mount | None:
         """Return the database port, opening it on first use; None if the fake is closed."""
         with self._app.creating:
             if self._port is None and not self.closed:
@@ -160,7 +160,7 @@ class KVServer(Fake):
     def _open_port(self, engine: AnyEngine, port: int = 0) -> Mount:
         from .resp.port import PortHandler, connect
 
-        assert isinstance(engine, Engine)
+        assert isinstance(engine, KVEngine)
         protocol = partial(PortHandler, engine, self._app)
         mount = self._context.mount(self._app, host=self._mount.host, port=port, protocol=protocol)
         connect(engine, self._app, mount)
@@ -175,7 +175,7 @@ class KVServer(Fake):
         """Also use the database port, unless the commands run on a real server."""
         super()._take_over(former)
         engine = self._engine
-        if former._port is not None and isinstance(engine, Engine):
+        if former._port is not None and isinstance(engine, KVEngine):
             self._port = self._open_port(engine, former._port.port)
 
     def _credentials(self) -> tuple[str, ...]:
@@ -201,7 +201,7 @@ class KVServer(Fake):
         """
         variables = self._env_variables()
         engine = self._engine
-        port = self._port_unless_closed(engine) if isinstance(engine, Engine) else None
+        port = self._port_unless_closed(engine) if isinstance(engine, KVEngine) else None
         if port is not None:
             variables["KV_URL"] = variables["REDIS_URL"] = self._address_of(port)
         return variables
@@ -456,8 +456,8 @@ class KVServer(Fake):
         __tracebackhide__ = True
         self.assert_searched(index, times=0, **where)
 
-    def _memory(self, what: str = "search", advice: str = "leave out engine=") -> Engine:
-        if not isinstance(self._engine, Engine):
+    def _memory(self, what: str = "search", advice: str = "leave out engine=") -> KVEngine:
+        if not isinstance(self._engine, KVEngine):
             raise ContractError(
                 f"{what} needs the in-memory engine, but this fake runs its commands on a real "
                 f"server: {advice}"
@@ -490,7 +490,7 @@ class KVServer(Fake):
         """
         self._end_session()
         super().reset()
-        if isinstance(self._app.created_engine, Engine):
+        if isinstance(self._app.created_engine, KVEngine):
             self._app.created_engine.forget_past()
         self._app.command_limits.reset()
 

@@ -26,7 +26,7 @@ _MOST_SEEN = 40
 """Number of command names that the error of an unused interruption lists."""
 
 
-class Sender(NamedTuple):
+class CommandSender(NamedTuple):
     """The origin of a command: its connection if there is one, and over REST the user's name."""
 
     connection: tuple[str, int] | None
@@ -87,7 +87,7 @@ class Interruptions(list["Between"]):
             if not interruption.hits and not interruption._has_raised
         ]
 
-    def before(self, sender: Sender, line: list[bytes], arrival: Arrival = "alone") -> None:
+    def before(self, sender: CommandSender, line: list[bytes], arrival: Arrival = "alone") -> None:
         """Run the interruptions that are due before a client's command."""
         active = [*self]
         if not active or self._running:
@@ -186,7 +186,7 @@ class Between:
         self._run: Callable[[], object] | None = run
         self._turn: int | None = None
         """The number of the only position to interrupt in this turn of a loop."""
-        self._progress: dict[Sender, _Progress] = {}
+        self._progress: dict[CommandSender, _Progress] = {}
         self._gaps = 0
         self._clients = 0
         self._seen: dict[int, list[str]] = {}
@@ -276,10 +276,10 @@ class Between:
             self._ignored.append(brief(" ".join([name, *facts["key"]])))
         return False
 
-    def _note(self, sender: Sender, name: str, arrival: Arrival) -> _Gap | None:
+    def _note(self, sender: CommandSender, name: str, arrival: Arrival) -> _Gap | None:
         """Note a command; return the position before it, if its client has sent another one."""
         progress = self._progress.pop(sender, None)
-        same_user = None if sender.user is None else Sender(None, sender.user)
+        same_user = None if sender.user is None else CommandSender(None, sender.user)
         if progress is None and same_user is not None:
             progress = self._progress.get(same_user)
         if progress is None:

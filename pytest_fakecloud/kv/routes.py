@@ -25,10 +25,10 @@ from ..http.app import App, Route
 from ..http.messages import Answer, Request, Stream, bearer_token, decode_bytes, same
 from . import errors
 from .command_fields import COMMAND_FIELDS, facts_of
-from .engine.engine import Engine
+from .engine.engine import KVEngine
 from .errors import CommandError, RestError, as_reply
 from .model import TURN_SECONDS, CommandLimits
-from .races import Arrival, Interruptions, Sender
+from .races import Arrival, CommandSender, Interruptions
 from .reply import EACH_BYTE, OK, STREAMED, Reply, resp_parts, size_of, to_json, to_resp
 from .settings import KVConfig
 from .table.registry import COMMANDS
@@ -102,7 +102,7 @@ class KVApp(App):
 
     def apply_password(self, engine: AnyEngine | None) -> None:
         """Set the password of an engine in memory. A real server has its own."""
-        if isinstance(engine, Engine):
+        if isinstance(engine, KVEngine):
             engine.users.default.set_password(self.password.encode())
 
     @classmethod
@@ -382,7 +382,7 @@ class KVApp(App):
         connection = request.client
         if connection is not None and not connection[1]:
             connection = None  # a request without a socket (``transport="inprocess"``)
-        sender = Sender(connection, request.principal.name)
+        sender = CommandSender(connection, request.principal.name)
         for line in lines:
             self.interruptions.before(sender, line, arrival)
 

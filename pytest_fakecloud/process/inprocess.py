@@ -236,7 +236,7 @@ def _stream_classes(httpx: Any) -> tuple[Any, Any]:
     place of the wrapper, because only the garbage collector could free the two and their request.
     """
 
-    class Stream:
+    class ResponseStream:
         response: weakref.ref[Any]
 
         def __init__(self, body: bytes) -> None:
@@ -246,14 +246,14 @@ def _stream_classes(httpx: Any) -> tuple[Any, Any]:
             if (response := self.response()) is not None:
                 response.stream = self
 
-    class SyncStream(Stream, httpx.SyncByteStream):  # type: ignore[misc]
+    class SyncStream(ResponseStream, httpx.SyncByteStream):  # type: ignore[misc]
         def __iter__(self) -> Iterator[bytes]:
             yield self.body
 
         def close(self) -> None:
             self.replace_wrapper()
 
-    class AsyncStream(Stream, httpx.AsyncByteStream):  # type: ignore[misc]
+    class AsyncStream(ResponseStream, httpx.AsyncByteStream):  # type: ignore[misc]
         async def __aiter__(self) -> AsyncIterator[bytes]:
             yield self.body
 

@@ -250,7 +250,7 @@ class ControlApp(App):
         """Return a URL that signs one browser in to the console."""
         return {"url": self.console_url()}
 
-    def session(self, request: Request) -> shapes.Session:
+    def session(self, request: Request) -> shapes.SessionData:
         """Exchange a sign-in code, ``{"code": ...}``, for the control token. Each code works once."""
         code_sent = fields(request)["code"]
         for code in tuple(self._codes):
@@ -265,7 +265,7 @@ class ControlApp(App):
             "`pytest-fakecloud console` prints a new one",
         )
 
-    def reset(self, request: Request) -> shapes.Clock:
+    def reset(self, request: Request) -> shapes.ClockData:
         """Return one fake (``{"fake": name}``) or all fakes to their baseline."""
         name = fields(request).get("fake")
         if name is None:
@@ -274,7 +274,7 @@ class ControlApp(App):
             fake_named(self.cloud, name).reset()
         return clock_view(self.cloud)
 
-    def begin(self, request: Request) -> shapes.Clock:
+    def begin(self, request: Request) -> shapes.ClockData:
         """Start over as for a new test: restore baselines, close connections, reset the clock.
 
         ``{"now": a time, "clock": "running"|"frozen"}`` overrides the start time or the mode.

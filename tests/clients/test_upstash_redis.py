@@ -21,7 +21,7 @@ import pytest
 
 from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.timers import monotonic
-from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.fake import KVServer
 from tests.clients.surface import Api, Kept, Scenarios, Used, check_complete, surface
 
@@ -77,7 +77,7 @@ class World:
     @property
     def real(self) -> bool:
         """Whether a server in wall-clock time runs the commands."""
-        return not isinstance(self.server._engine, Engine)
+        return not isinstance(self.server._engine, KVEngine)
 
     @property
     def now_s(self) -> int:

@@ -24,7 +24,7 @@ from docs.generate.kv_commands import REASONS
 from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.engine.sessions import Session
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.fake import KVServer
@@ -50,7 +50,7 @@ class Exercised:
         self.effects = set(map(tuple, effects))
         self.errors = set(errors)
 
-    def note(self, engine: Engine, argv: list[bytes], reply: Any) -> None:
+    def note(self, engine: KVEngine, argv: list[bytes], reply: Any) -> None:
         if isinstance(reply, CommandError):
             self.errors.add(str(reply))
         elif isinstance(reply, list):
@@ -117,7 +117,7 @@ def argv(words: tuple[Any, ...]) -> list[bytes]:
 class Run:
     """Runs command lines in one session and records them."""
 
-    def __init__(self, engine: Engine, session: Session, notes: Exercised) -> None:
+    def __init__(self, engine: KVEngine, session: Session, notes: Exercised) -> None:
         self.engine = engine
         self.session = session
         self.notes = notes
@@ -166,8 +166,8 @@ def settings(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 @pytest.fixture
-def engine(clock: Timekeeper, dialect: Any, settings: dict[str, Any]) -> Engine:
-    return Engine(clock, Ids(7), KVConfig(dialect=dialect, **settings))
+def engine(clock: Timekeeper, dialect: Any, settings: dict[str, Any]) -> KVEngine:
+    return KVEngine(clock, Ids(7), KVConfig(dialect=dialect, **settings))
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ def notes(request: pytest.FixtureRequest) -> Exercised:
 
 
 @pytest.fixture
-def run(engine: Engine, notes: Exercised) -> Run:
+def run(engine: KVEngine, notes: Exercised) -> Run:
     return Run(engine, engine.session(), notes)
 
 

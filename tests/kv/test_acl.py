@@ -21,7 +21,7 @@ from pytest_fakecloud.kv.acl import (
     keys_of,
     make_token,
 )
-from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.fake import KVServer
 from pytest_fakecloud.kv.settings import KVConfig
@@ -204,7 +204,7 @@ def _details(reply: Any) -> list[Any]:
 
 def test_every_key_of_a_line_needs_permission() -> None:
     """The second key of ``LCS`` was once mistaken for an option."""
-    engine = Engine(Timekeeper(), Ids(1), KVConfig(dialect="redis"))
+    engine = KVEngine(Timekeeper(), Ids(1), KVConfig(dialect="redis"))
     owner = engine.session()
     for line in (["SET", "mine", "x"], ["SET", "theirs", "x"]):
         engine.execute(owner, [word.encode() for word in line])

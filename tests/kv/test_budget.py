@@ -13,7 +13,7 @@ from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.core.timers import TimeLimit
 from pytest_fakecloud.kv import errors
 from pytest_fakecloud.kv.commands import transactions
-from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.search import index
 from pytest_fakecloud.kv.settings import KVConfig
@@ -58,7 +58,7 @@ class Asked:
     """An engine with some keys, used by a client whose commands may take 20,000 steps."""
 
     def __init__(self) -> None:
-        self.engine = Engine(Timekeeper(), Ids(1), KVConfig())
+        self.engine = KVEngine(Timekeeper(), Ids(1), KVConfig())
         self.session = self.engine.session(transport="rest")
         schema = ["t", "TEXT", "NOSTEM", "n", "F64", "FAST", "k", "KEYWORD", "f", "FACET"]
         self("SEARCH.CREATE", "i", "ON", "JSON", "PREFIX", "1", "p:", "SCHEMA", *schema)

@@ -16,7 +16,7 @@ from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.kv.dump_files import load_from_file
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.fake import KVServer
-from pytest_fakecloud.kv.rdb.payloads import Record, write_file
+from pytest_fakecloud.kv.rdb.payloads import KeyRecord, write_file
 from pytest_fakecloud.kv.table.config import Config
 from pytest_fakecloud.kv.values.array import ArrayValue
 from pytest_fakecloud.kv.values.json import JsonValue
@@ -248,9 +248,13 @@ def test_a_real_server_is_loaded_by_restoring(file: Path) -> None:
 
 
 def test_keys_of_a_real_server_are_replaced_with_their_expiries(file: Path) -> None:
-    records = [Record(0, b"j", JsonValue([1]), 5), Record(0, b"s", b"v", 0), Record(0, b"t", b"v")]
-    records += [Record(1, b"other", b"v"), Record(0, b"a", ArrayValue([(7, b"x"), (9, b"y")]))]
-    records.append(Record(0, b"d", JsonValue({})))
+    records = [KeyRecord(0, b"j", JsonValue([1]), 5), KeyRecord(0, b"s", b"v", 0)]
+    records += [KeyRecord(0, b"t", b"v")]
+    records += [
+        KeyRecord(1, b"other", b"v"),
+        KeyRecord(0, b"a", ArrayValue([(7, b"x"), (9, b"y")])),
+    ]
+    records.append(KeyRecord(0, b"d", JsonValue({})))
     file.write_bytes(write_file(records, [], Config("redis"), "7.0.15", 0))
     lines: list[list[bytes]] = []
     real: Any = None

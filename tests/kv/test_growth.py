@@ -20,7 +20,7 @@ import pytest
 
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.settings import VERSION, KVConfig
 from pytest_fakecloud.kv.table.registry import COMMANDS, command_table
 from tests.kv.catalogue import COMMANDS_FILE, ROWS
@@ -92,7 +92,7 @@ class Filled:
     def __init__(self, size: int, *, large: bool = True, **settings: Any) -> None:
         self.clock = Timekeeper(NOW)
         settings = {"max_pending_entries": None, **settings}
-        self.engine = Engine(self.clock, Ids(1), KVConfig(**settings))
+        self.engine = KVEngine(self.clock, Ids(1), KVConfig(**settings))
         self.session = self.engine.session(transport="port")
         self.tester = self.engine.session()
         self.size = size

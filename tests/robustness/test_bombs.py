@@ -19,7 +19,7 @@ from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.http.messages import Answer, Request
-from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.fake import KVServer
 from pytest_fakecloud.kv.rdb.source import crc64
@@ -37,7 +37,7 @@ class Asked:
     """An engine with some keys, and a function that runs a command and returns errors as values."""
 
     def __init__(self) -> None:
-        self.engine = Engine(Timekeeper(), Ids(1), KVConfig())
+        self.engine = KVEngine(Timekeeper(), Ids(1), KVConfig())
         self.session = self.engine.session()
 
     def __call__(self, *words: str | bytes) -> Any:

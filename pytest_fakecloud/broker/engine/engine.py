@@ -49,7 +49,7 @@ from ..model import (
 )
 from ..settings import BrokerConfig, BrokerLimits
 from .groups import MemoryGroups
-from .log import PartitionLog, Plan, Topic, plan_of, take_turns
+from .log import PartitionLog, ProducePlan, Topic, plan_of, take_turns
 from .state import BrokerState, ClockWaits, GroupCopy, GroupListener
 
 T = TypeVar("T")
@@ -323,7 +323,7 @@ class MemoryRecords:
         self.retain(plan)
         return plan.positions
 
-    def add(self, messages: Sequence[ProducerRecord], *, by_client: bool) -> Plan:
+    def add(self, messages: Sequence[ProducerRecord], *, by_client: bool) -> ProducePlan:
         """Append messages, all or none, without deleting those that are too old now."""
         now_us, topics = self._state.now_us, self._state.topics
         plan = plan_of(topics, messages, now_us // 1000)
@@ -344,7 +344,7 @@ class MemoryRecords:
             raise
         return plan
 
-    def retain(self, plan: Plan) -> None:
+    def retain(self, plan: ProducePlan) -> None:
         """Delete records of the topics that a plan has appended to, as their retention says."""
         for name in {log.topic for log in plan.columns}:
             self._state.topics[name].retain(self._state.now_us // 1000)

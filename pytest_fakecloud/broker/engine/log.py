@@ -240,7 +240,7 @@ _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 
 
-class Plan(NamedTuple):
+class ProducePlan(NamedTuple):
     """The positions and the columns of the messages of one request.
 
     ``positions`` are in request order. ``keyless`` maps topics to the partition of the request's
@@ -252,21 +252,25 @@ class Plan(NamedTuple):
     keyless: dict[str, int]
 
 
-def plan_of(topics: Mapping[str, Topic], messages: Iterable[ProducerRecord], now_ms: int) -> Plan:
+def plan_of(
+    topics: Mapping[str, Topic], messages: Iterable[ProducerRecord], now_ms: int
+) -> ProducePlan:
     """Return a plan for appending messages, which changes nothing yet."""
-    plan = Plan([], {}, {})
+    plan = ProducePlan([], {}, {})
     for message in messages:
         _add(topics, plan, message, now_ms)
     return plan
 
 
-def take_turns(topics: Mapping[str, Topic], plan: Plan) -> None:
+def take_turns(topics: Mapping[str, Topic], plan: ProducePlan) -> None:
     """Let the next request's messages without a key go to the next partition of each topic."""
     for name in plan.keyless:
         topics[name].turn += 1
 
 
-def _add(topics: Mapping[str, Topic], plan: Plan, message: ProducerRecord, now_ms: int) -> None:
+def _add(
+    topics: Mapping[str, Topic], plan: ProducePlan, message: ProducerRecord, now_ms: int
+) -> None:
     """Check a message, and add its partition, offset and timestamp to the plan."""
     name, value, key, partition, timestamp, headers = message
     topic = topics.get(name)

@@ -46,7 +46,7 @@ _KINDS = {
 """The error that clients receive for an error of librdkafka; for all others, ``Unavailable``."""
 
 
-class Address:
+class KafkaAddress:
     """A parsed address: ``kafka://[user:password@]host:port[,host:port…][?setting=value&…]``.
 
     The settings are librdkafka's and apply to every client, except three settings of this package:
@@ -215,7 +215,7 @@ class Cluster:
     Operations raise ``BrokerError``, and ``Unavailable`` if the cluster does not respond in time.
     """
 
-    def __init__(self, address: Address, names: Names) -> None:
+    def __init__(self, address: KafkaAddress, names: Names) -> None:
         self.address = address
         self.names = names
         self._timeout = address.timeout

@@ -17,7 +17,7 @@ from ..engine.state import GroupListener, Waits
 from ..errors import AsMisuse, BrokerError
 from ..model import ProducerRecord, TopicConfig, TopicPartition
 from ..settings import BrokerConfig
-from .cluster import Address, Cluster, Names, real_only
+from .cluster import Cluster, KafkaAddress, Names, real_only
 from .groups import KafkaGroups
 from .topics import KafkaRecords, KafkaTopics
 
@@ -39,13 +39,13 @@ class KafkaCopy:
 class KafkaEngine:
     """A broker whose logs and groups are on a real cluster. It is thread-safe.
 
-    ``url`` is ``kafka://host:port,…`` with librdkafka settings in its query (see ``Address``).
+    ``url`` is ``kafka://host:port,…`` with librdkafka settings in its query (see ``KafkaAddress``).
     Raises ``ContractError`` for an invalid address, a cluster that does not respond, and a clock
     that is not the wall clock.
     """
 
     def __init__(self, clock: Timekeeper, settings: BrokerConfig, url: str) -> None:
-        address = Address(url)
+        address = KafkaAddress(url)
         if settings.isolation == "none" and address.prefix is not None:
             raise ContractError(
                 "isolation='none' uses names without a prefix, but the address in engine= has "

@@ -41,19 +41,19 @@ class RegexError(ValueError):
 
 
 @dataclass(eq=False, slots=True)
-class _State:
+class _RegexState:
     """A state of an automaton.
 
     A state with a ``test`` consumes a character that passes it; other states consume nothing. A
     state with an ``assertion`` can only be entered where the assertion is true.
     """
 
-    next: list[_State] = field(default_factory=list)
+    next: list[_RegexState] = field(default_factory=list)
     test: Test | None = None
     assertion: Condition | None = None
 
 
-_Part = Callable[[_State], _State]
+_Part = Callable[[_RegexState], _RegexState]
 """Makes the states of a part of an expression; returns the first, given the one after the part."""
 
 
@@ -62,7 +62,7 @@ class LinearRegex:
 
     def __init__(self, pattern: str) -> None:
         self._ignores_case = pattern.startswith(_FOLDING)
-        self._end = _State()
+        self._end = _RegexState()
         self._start = _Parser(pattern, self._ignores_case).parse()(self._end)
 
     def fullmatch(self, text: str) -> bool:
@@ -75,13 +75,13 @@ class LinearRegex:
         """Return whether a string matches, as a whole or, with ``anywhere``, in any part."""
         if self._ignores_case:
             text = text.lower()
-        current: dict[_State, None] = {}
+        current: dict[_RegexState, None] = {}
         _enter(self._start, current, text, 0)
         for at, character in enumerate(text):
             if anywhere and self._end in current:
                 return True
             spend(_STEPS_PER_STATE * (1 + len(current)))
-            following: dict[_State, None] = {}
+            following: dict[_RegexState, None] = {}
             for state in current:
                 if state.test is not None and state.test(character):
                     for target in state.next:
@@ -94,7 +94,7 @@ class LinearRegex:
         return self._end in current
 
 
-def _enter(state: _State, entered: dict[_State, None], text: str, at: int) -> None:
+def _enter(state: _RegexState, entered: dict[_RegexState, None], text: str, at: int) -> None:
     """Add a state, and all states that can be reached from it without consuming a character."""
     waiting = [state]
     while waiting:
@@ -119,12 +119,12 @@ class _Parser:
         self._states = 0
 
     def _new(
-        self, after: list[_State], test: Test | None = None, assertion: Condition | None = None
-    ) -> _State:
+        self, after: list[_RegexState], test: Test | None = None, assertion: Condition | None = None
+    ) -> _RegexState:
         self._states += 1
         if self._states > _MAX_STATES:
             raise RegexError(f"is too large (more than {_MAX_STATES} states)")
-        return _State(after, test, assertion)
+        return _RegexState(after, test, assertion)
 
     def parse(self) -> _Part:
         expression = self._alternatives()
@@ -174,7 +174,7 @@ class _Parser:
             raise RegexError(f"repeats a repetition at character {end + 1}")
         minimum, maximum = bounds
 
-        def repeated(after: _State) -> _State:
+        def repeated(after: _RegexState) -> _RegexState:
             first, required = after, minimum
             if maximum is None:
                 # Loop over the last required copy, so that nested repetitions stay small.

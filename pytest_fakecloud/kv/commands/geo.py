@@ -283,7 +283,7 @@ def geodist(session: Session, args: Args) -> Reply:
 
 
 @dataclass(slots=True)
-class _Search:
+class _GeoSearch:
     """A geospatial search in a sorted set, and the form of its result."""
 
     members: SortedSet | None
@@ -379,7 +379,7 @@ def _hits(members: SortedSet, shape: Shape) -> Iterator[_Hit]:
                 yield _Hit(member, score, metres)
 
 
-def _search_reply(session: Session, search: _Search, args: Args) -> Reply:
+def _search_reply(session: Session, search: _GeoSearch, args: Args) -> Reply:
     """Parse the options in ``args``, and return or store the hits."""
     spec = running(session)
     is_geosearch = spec.name.startswith("GEOSEARCH")
@@ -402,7 +402,7 @@ def _search_reply(session: Session, search: _Search, args: Args) -> Reply:
     return [_hit_reply(session, search, hit) for hit in hits]
 
 
-def _hit_reply(session: Session, search: _Search, hit: _Hit) -> Reply:
+def _hit_reply(session: Session, search: _GeoSearch, hit: _Hit) -> Reply:
     item: list[Reply] = [hit.member]
     if b"WITHDIST" in search.with_words:
         item.append(b"%.4f" % (hit.metres / search.unit))
@@ -416,7 +416,7 @@ def _hit_reply(session: Session, search: _Search, hit: _Hit) -> Reply:
 @variant("GEORADIUS", "Return the members within a radius of a position, or store them in a key.")
 @variant("GEORADIUS_RO", "Return the members within a radius of a position, without storing them.")
 def georadius(session: Session, args: Args) -> Reply:
-    search = _Search(session.db.get(args[0], SortedSet))
+    search = _GeoSearch(session.db.get(args[0], SortedSet))
     search.centre = _parse_position(args[1], args[2])
     search.take_radius(args[3], args[4])
     return _search_reply(session, search, args[5:])
@@ -431,7 +431,7 @@ def georadius(session: Session, args: Args) -> Reply:
     "Return the members within a radius of another member, without storing them.",
 )
 def georadiusbymember(session: Session, args: Args) -> Reply:
-    search = _Search(session.db.get(args[0], SortedSet))
+    search = _GeoSearch(session.db.get(args[0], SortedSet))
     search.take_member(args[1])
     if search.members is not None:
         search.take_radius(args[2], args[3])
@@ -441,11 +441,11 @@ def georadiusbymember(session: Session, args: Args) -> Reply:
 @command("GEOSEARCH")
 def geosearch(session: Session, args: Args) -> Reply:
     """Return the members inside a circle or a box."""
-    return _search_reply(session, _Search(session.db.get(args[0], SortedSet)), args[1:])
+    return _search_reply(session, _GeoSearch(session.db.get(args[0], SortedSet)), args[1:])
 
 
 @command("GEOSEARCHSTORE")
 def geosearchstore(session: Session, args: Args) -> Reply:
     """Store the members inside a circle or a box in a key and return their number."""
-    search = _Search(session.db.get(args[1], SortedSet), target=args[0])
+    search = _GeoSearch(session.db.get(args[1], SortedSet), target=args[0])
     return _search_reply(session, search, args[2:])

@@ -63,7 +63,7 @@ class EngineCopy(NamedTuple):
     config: Mapping[str, str]
 
 
-class Engine:
+class KVEngine:
     """An in-memory key-value store: ``execute()`` takes a command line and returns its reply.
 
     In the vendor's dialect, it has one database, otherwise sixteen. Limits and ``documented_only``
@@ -550,11 +550,11 @@ class Engine:
         due_us = min(dues, default=0) * 1000
         if dues and (self._expiry_timer_us is None or due_us < self._expiry_timer_us):
             self._expiry_timer_us = due_us
-            expire = partial(Engine._expire, weakref.ref(self))
+            expire = partial(KVEngine._expire, weakref.ref(self))
             self.clock.call_at(due_us, expire, lane="background", label="keys expire")
 
     @staticmethod
-    def _expire(engine: weakref.ref[Engine], due_us: int) -> None:
+    def _expire(engine: weakref.ref[KVEngine], due_us: int) -> None:
         """Remove expired keys, unless the engine is gone by the time that its timer fires."""
         self = engine()
         if self is None:
@@ -579,11 +579,11 @@ class Engine:
         due_us = max(min(idle_since), self.clock.now_us() - timeout_us + 1_000_000) + timeout_us
         if self._disconnect_timer_us is None or due_us < self._disconnect_timer_us:
             self._disconnect_timer_us = due_us
-            disconnect = partial(Engine._disconnect_idle, weakref.ref(self))
+            disconnect = partial(KVEngine._disconnect_idle, weakref.ref(self))
             self.clock.call_at(due_us, disconnect, lane="background", label="idle clients")
 
     @staticmethod
-    def _disconnect_idle(engine: weakref.ref[Engine], due_us: int) -> None:
+    def _disconnect_idle(engine: weakref.ref[KVEngine], due_us: int) -> None:
         """Disconnect the clients that have been idle for ``timeout`` seconds."""
         self = engine()
         if self is None:
@@ -671,7 +671,7 @@ class Engine:
 
     def follow_config(self) -> None:
         self.notifications.enable(self.config.text("notify-keyspace-events"))
-        publish = partial(Engine._publish_event, weakref.proxy(self))
+        publish = partial(KVEngine._publish_event, weakref.proxy(self))
         for keyspace in self.databases:
             keyspace.notify = publish if self.notifications else None
         self._plan_expiry()

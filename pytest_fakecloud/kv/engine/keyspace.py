@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from ..errors import WRONGTYPE, CommandError
-from ..values.containers import Deadlines, HashValue, QuickList, ScanOrder, SetValue
+from ..values.containers import ExpiryTimes, HashValue, QuickList, ScanOrder, SetValue
 from ..values.types import type_name
 from ..values.zset import SortedSet
 
@@ -125,10 +125,10 @@ class Keyspace:
         self.index = index
         self.now_ms = 0
         self.values: dict[bytes, Any] = {}
-        self.expires = Deadlines()
+        self.expires = ExpiryTimes()
         self._purge_at = _MANY
         self.accessed: dict[bytes, int] = {}
-        self.volatile = Deadlines()
+        self.volatile = ExpiryTimes()
         """For each hash with expiring fields, the earliest expiry of a field."""
         self.watchers: dict[bytes, list[Watcher]] = {}
         self.frequencies: Frequencies | None = None
@@ -524,7 +524,7 @@ class Keyspace:
         for value in values.values():
             if type_name(value) in _MENDED:
                 value.mend()
-        self.expires = Deadlines({key: at for key, at in self.expires.items() if key in values})
+        self.expires = ExpiryTimes({key: at for key, at in self.expires.items() if key in values})
         self.accessed = {key: at for key, at in self.accessed.items() if key in values}
         self._find_volatile()
         self._order = self.resized = None
@@ -535,7 +535,7 @@ class Keyspace:
                 index.scan(self, None, None)
 
     def _find_volatile(self) -> None:
-        self.volatile = Deadlines()
+        self.volatile = ExpiryTimes()
         for key, value in self.values.items():
             if isinstance(value, HashValue) and value.expires:
                 self.note_fields(key, value)
@@ -555,7 +555,7 @@ class Keyspace:
             self.touch(key, "")
             self._signal_anything(key)
         values = {key: _copy(value) for key, value in saved.values.items()}
-        expires, accessed = Deadlines(saved.expires), dict(saved.accessed)
+        expires, accessed = ExpiryTimes(saved.expires), dict(saved.accessed)
         indexes = None if saved.indexes is None else saved.indexes.copy()
         if indexes is not None:
             indexes.adopt(values)

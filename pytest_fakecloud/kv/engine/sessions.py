@@ -1,7 +1,7 @@
 """The clients of a server: their sessions and users, and those that wait.
 
 A client waits because its command blocks (BLPOP), because commands are delayed (CLIENT PAUSE), or
-because another client's script holds the engine's lock (``Engine.wait_for_turn()``).
+because another client's script holds the engine's lock (``KVEngine.wait_for_turn()``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .keyspace import Keyspace
 
 if TYPE_CHECKING:
     from ...core.timers import Signal
-    from .engine import Engine
+    from .engine import KVEngine
 
 
 class TrackingOptions:
@@ -68,7 +68,7 @@ class Session:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: KVEngine,
         user: AclUser,
         db: Keyspace,
         transport: Transport,
@@ -331,7 +331,7 @@ _COMPARED = 10
 """Number of the newest entries with which a denial is compared, as on a real server."""
 
 
-class LogEntry(NamedTuple):
+class AclLogEntry(NamedTuple):
     """An entry of ACL LOG. ``client`` is the client's line in CLIENT LIST."""
 
     reason: str
@@ -361,7 +361,7 @@ class Users(dict[str, AclUser]):
         if dialect == "vendor":
             self[self.read_only.name] = self.read_only
         self._tokens: dict[str, RestToken] = {}
-        self.log: list[LogEntry] = []
+        self.log: list[AclLogEntry] = []
         """Denied commands and logins, newest first, as returned by ACL LOG."""
 
     def remove(self, name: str) -> bool:
@@ -439,7 +439,7 @@ class Users(dict[str, AclUser]):
         """Add an entry to ACL LOG, or count the denial in the entry of an equal one."""
         engine, log = session.engine, self.log
         at_us, client = engine.clock.now_us(), session.describe().rstrip(b"\n")
-        entry = LogEntry(reason, context, object, encoded(name), at_us, client)
+        entry = AclLogEntry(reason, context, object, encoded(name), at_us, client)
         for place, recorded in enumerate(log[:_COMPARED]):
             is_recent = abs(at_us - recorded.at_us) <= _SAME_WITHIN_US
             if is_recent and recorded._replace(at_us=at_us, client=client, times=1) == entry:

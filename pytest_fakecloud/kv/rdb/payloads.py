@@ -88,7 +88,7 @@ _SKIPPED: dict[int, tuple[Callable[[Source], object], ...]] = {
 """The parts of entries with metadata or data of modules, which are read and ignored."""
 
 
-class Record(NamedTuple):
+class KeyRecord(NamedTuple):
     """A key in an RDB file, with its value and metadata."""
 
     database: int
@@ -103,7 +103,7 @@ class Record(NamedTuple):
 class Contents:
     """The contents of an RDB file; ``skipped`` counts keys of unsupported types by the reason."""
 
-    records: list[Record] = field(default_factory=list)
+    records: list[KeyRecord] = field(default_factory=list)
     libraries: list[bytes] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
 
@@ -131,7 +131,9 @@ def read_file(data: bytes) -> Contents:
                 if key in seen[database]:
                     raise RdbError(f"database {database} has the key {_shown(key)} twice")
                 seen[database].add(key)
-                contents.records.append(Record(database, key, value, expires_ms, idle_s, frequency))
+                contents.records.append(
+                    KeyRecord(database, key, value, expires_ms, idle_s, frequency)
+                )
             expires_ms = idle_s = frequency = None
         elif code == _EXPIRES_MS:
             expires_ms = source.int64()
@@ -189,7 +191,11 @@ def _shown(key: bytes) -> str:
 
 
 def write_file(
-    records: Iterable[Record], libraries: Iterable[bytes], config: Config, server: str, now_s: int
+    records: Iterable[KeyRecord],
+    libraries: Iterable[bytes],
+    config: Config,
+    server: str,
+    now_s: int,
 ) -> bytes:
     """Return an RDB file that every server since Redis 7.0 can load, of records by database."""
     # Write strings uncompressed, because compression would take most of the time.

@@ -30,7 +30,7 @@ from ..values.stream import (
     Group,
     Node,
     PendingList,
-    Stream,
+    StreamValue,
     entries_up_to,
     make_id,
 )
@@ -290,7 +290,7 @@ def _raw_id(source: Source) -> int:
     return int.from_bytes(source.take(16), "big")
 
 
-def _stream(source: Source, form: int = 1) -> Stream:
+def _stream(source: Source, form: int = 1) -> StreamValue:
     """Read a stream in the format of Redis 5.0 (1), 7.0 (2) or 7.2 (3)."""
     nodes = []
     for _ in range(source.count()):
@@ -310,7 +310,7 @@ def _stream(source: Source, form: int = 1) -> Stream:
         _stream_id(source)  # Skip the first ID, because the entries contain it as well.
         max_deleted_id = _stream_id(source)
         added = source.length()
-    stream = Stream(node for node in nodes if node.ids)
+    stream = StreamValue(node for node in nodes if node.ids)
     stream.last_id, stream.max_deleted_id, stream.entries_added = last_id, max_deleted_id, added
     for _ in range(source.count()):
         name = source.string()
@@ -372,7 +372,7 @@ def _entry(
     return flags, make_id(milliseconds, sequence), flat
 
 
-def _group(source: Source, stream: Stream, form: int) -> Group:
+def _group(source: Source, stream: StreamValue, form: int) -> Group:
     group = Group(_stream_id(source))
     if form >= 2:
         read = source.length()
@@ -583,7 +583,7 @@ class Writer:
             self.string(field)
             self.string(text)
 
-    def _stream(self, key: tuple[bytes, ...], value: Stream) -> None:
+    def _stream(self, key: tuple[bytes, ...], value: StreamValue) -> None:
         with_activity = self.version >= RdbType.STREAM_LISTPACKS_3.since
         kind = RdbType.STREAM_LISTPACKS_3 if with_activity else RdbType.STREAM_LISTPACKS_2
         self.entry(kind, *key)
@@ -651,7 +651,7 @@ class Writer:
         SetValue: _set,
         SortedSet: _zset,
         HashValue: _hash,
-        Stream: _stream,
+        StreamValue: _stream,
         JsonValue: _json,
         ArrayValue: _array,
     }

@@ -48,7 +48,7 @@ from ..errors import CommandError
 from ..reply import OK, QUEUED, Push, Reply
 from ..settings import KVConfig
 from ..table.registry import EVERYTHING, CommandSpec, check_family_over_rest, check_over_rest
-from .links import Link, Login, Unreachable
+from .links import Login, RedisLink, Unreachable
 from .namespace import Namespace, RedisCopy
 from .rewriting import DEFAULT_USERS, Answered, Prefixes, Prepared, RedisScripts, Rewriter, escaped
 
@@ -72,7 +72,7 @@ class RedisUser(NamedTuple):
 class RedisUsers:
     """The two default users, and the users on the server, which are looked up by REST token."""
 
-    def __init__(self, link: Link, prefixes: Prefixes) -> None:
+    def __init__(self, link: RedisLink, prefixes: Prefixes) -> None:
         self._link = link
         self._prefixes = prefixes
         self.read_only = read_only_user("vendor")
@@ -141,7 +141,7 @@ class Feed(threading.Thread):
 
     def __init__(
         self,
-        link: Link,
+        link: RedisLink,
         login: Login | None,
         opening: list[bytes],
         take: Callable[[Any], None],
@@ -196,7 +196,7 @@ class _Subscription(Feed):
     """A session's subscription to a channel (``kind="channel"``) or a pattern."""
 
     def __init__(
-        self, link: Link, prefixes: Prefixes, session: Any, kind: str, name: bytes
+        self, link: RedisLink, prefixes: Prefixes, session: Any, kind: str, name: bytes
     ) -> None:
         is_pattern = kind == "pattern"
         channels = escaped(prefixes.channels) if is_pattern else prefixes.channels
@@ -238,7 +238,7 @@ class _Subscription(Feed):
 class Subscriptions:
     """The subscriptions of all sessions, each on its own connection to the real server."""
 
-    def __init__(self, link: Link, prefixes: Prefixes) -> None:
+    def __init__(self, link: RedisLink, prefixes: Prefixes) -> None:
         self._link = link
         self._prefixes = prefixes
         self._lock = threading.Lock()
@@ -287,7 +287,7 @@ _DATABASE = SimpleNamespace(index=0)
 class MonitorFeed:
     """The functions that receive all commands. While there are any, one connection runs MONITOR."""
 
-    def __init__(self, link: Link, prefixes: Prefixes) -> None:
+    def __init__(self, link: RedisLink, prefixes: Prefixes) -> None:
         self._link = link
         self._prefixes = prefixes
         self._lock = threading.Lock()

@@ -65,7 +65,7 @@ class LoginRefused(Unreachable):
     """Raised if the server rejects a name or password."""
 
 
-class Link:
+class RedisLink:
     """Connections to one server: pools by login, and connections that wait without a time limit."""
 
     clustered = False
@@ -229,7 +229,7 @@ def _connect(login: Login, connection: Any) -> None:
     connection.read_response()
 
 
-class SentinelLink(Link):
+class SentinelLink(RedisLink):
     """Connections to the primary that Sentinel names, which is looked up for each connection."""
 
     def __init__(self, service: str, sentinels: list[Address], options: dict[str, Any]) -> None:
@@ -257,7 +257,7 @@ _USER_COMMANDS = ([b"ACL", b"SETUSER"], [b"ACL", b"DELUSER"])
 T = TypeVar("T")
 
 
-class ClusterLink(Link):
+class ClusterLink(RedisLink):
     """Connections to the node that serves one slot of a cluster."""
 
     clustered = True
@@ -543,7 +543,7 @@ _NAMELESS = (
 """Options that keep redis-py from sending its name and version on each connection."""
 
 
-def open_link(url: str) -> Link:
+def open_link(url: str) -> RedisLink:
     """Return the connections to the server at a URL; raise ``ContractError`` if the URL is invalid."""
     scheme, _, location = url.partition("://")
     if scheme not in _REDIS_SCHEMES or not location:
@@ -558,7 +558,7 @@ def open_link(url: str) -> Link:
         raise ContractError(f"engine={shown!r} is not a valid URL: {error}") from None
 
 
-def _link(url: str) -> Link:
+def _link(url: str) -> RedisLink:
     scheme, netloc, path, query_string, _ = urlsplit(url)
     query = dict(parse_qsl(query_string))
     clustered = query.pop("cluster", "") in ("1", "true", "yes") or scheme == "redis+cluster"
@@ -581,7 +581,7 @@ def _link(url: str) -> Link:
         return SentinelLink(primary, sentinels, options(f"/{database}" if database else ""))
     if clustered:
         return ClusterLink([_url_address(host, 6379) for host in hosts], options(path))
-    return Link(options(path))
+    return RedisLink(options(path))
 
 
 def _options(url: str) -> dict[str, Any]:

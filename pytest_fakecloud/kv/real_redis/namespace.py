@@ -23,7 +23,7 @@ from ..reply import Converted, Reply, Status, word, word_pairs
 from ..settings import Isolation
 from ..values.array import MAX_INDEX
 from ..values.json import JsonValue
-from .links import Link, Login, Unreachable, open_link
+from .links import Login, RedisLink, Unreachable, open_link
 from .rewriting import Prefixes, escaped
 
 CLOSE_PATIENCE = 0.5
@@ -42,7 +42,7 @@ class Namespace:
         query = dict(parse_qsl(text))
         prefix = query.pop("prefix", None)
         url = f"{base}?{urlencode(query)}" if query else base
-        self.link: Link = open_link(url)
+        self.link: RedisLink = open_link(url)
         if self.link.clustered and isolation != "prefix":
             raise ContractError(
                 f"isolation={isolation!r} is not possible in a cluster, which has a single database: "
@@ -252,7 +252,7 @@ return redis.call('DEL', KEYS[1])"""
 class Claim:
     """A fake's claim on a numbered database, which is stored in database 0 (``registry``)."""
 
-    def __init__(self, registry: Link, number: int) -> None:
+    def __init__(self, registry: RedisLink, number: int) -> None:
         self.number = number
         self._registry = registry
         self._key = b"pytest-fakecloud:database:%d" % number
@@ -289,7 +289,7 @@ class Claim:
         return self._registry.call([b"EVAL", script, b"1", self._key, self._mark, *arguments])
 
 
-def claim_database(link: Link, url: str) -> Claim:
+def claim_database(link: RedisLink, url: str) -> Claim:
     """Claim the URL's database, or the first free one but 0; empty it and connect ``link`` to it.
 
     Raises ``ContractError`` if no database is free.
@@ -315,7 +315,7 @@ def claim_database(link: Link, url: str) -> Claim:
         )
 
 
-def _databases(link: Link) -> int:
+def _databases(link: RedisLink) -> int:
     with suppress(CommandError):
         setting = link.call([b"CONFIG", b"GET", b"databases"])
         if isinstance(setting, list) and len(setting) == 2:

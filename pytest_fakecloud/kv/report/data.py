@@ -28,7 +28,7 @@ from ...reporting.data import (
 )
 from ..acl import AclUser, describe_user, first_user, read_only_user
 from ..algorithms.glob import matcher
-from ..engine.engine import Engine
+from ..engine.engine import KVEngine
 from ..engine.keyspace import Keyspace
 from ..fake import KVServer
 from ..reply import Converted, encode, python_value, word
@@ -36,7 +36,7 @@ from ..search.index import SearchIndex
 from ..values.array import ArrayValue
 from ..values.containers import HashValue
 from ..values.measures import usage
-from ..values.stream import Stream, format_id
+from ..values.stream import StreamValue, format_id
 from ..values.types import type_name
 
 PREVIEW = 200
@@ -119,7 +119,7 @@ def state(fake: KVServer) -> State:
     engine = fake._engine
     with _keys(fake) as every:
         sections: State = {"keys": _stored(every)}
-        if isinstance(engine, Engine):
+        if isinstance(engine, KVEngine):
             for number, keyspace in enumerate(engine.databases[1:], 1):
                 sections[f"keys of database {number}"] = _stored(_InMemory(keyspace))
             sections |= _beside_keys(engine)
@@ -147,7 +147,7 @@ def _beside_value(value: Any) -> Item:
         }
     if isinstance(value, ArrayValue) and value.cursor is not None:
         return {"last append": str(value.cursor)}
-    if not isinstance(value, Stream):
+    if not isinstance(value, StreamValue):
         return {}
     groups = {
         _text(name): {
@@ -164,7 +164,7 @@ def _beside_value(value: Any) -> Item:
     return {"last ID": _text(format_id(value.last_id)), **({"groups": groups} if groups else {})}
 
 
-def _beside_keys(engine: Engine) -> State:
+def _beside_keys(engine: KVEngine) -> State:
     """Return scripts, libraries, aliases, and changed users and parameters, without secrets."""
     users, rest_tokens = engine.users.snapshot()
     tokens = Counter(token.user for token in rest_tokens.values())
@@ -227,7 +227,7 @@ def content(fake: KVServer) -> View:
             }
             for entry in _existing(every, names[:MOST_IN_VIEW])
         ]
-    memory = engine.sizes.used_memory() if isinstance(engine, Engine) else None
+    memory = engine.sizes.used_memory() if isinstance(engine, KVEngine) else None
     return {"count": len(names), "memory": memory, "keys": rows}
 
 

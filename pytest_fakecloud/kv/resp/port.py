@@ -34,13 +34,13 @@ from ...http.server import Connection, HTTPHandler
 from .. import errors
 from ..acl import ANONYMOUS
 from ..command_fields import facts_of
-from ..engine.engine import Engine
+from ..engine.engine import KVEngine
 from ..engine.limits import OVERHEAD
 from ..engine.sessions import RUN_IN_TRANSACTION, Waiter
 from ..engine.statistics import without_secrets
 from ..errors import CommandError, as_reply
 from ..model import TURN_SECONDS
-from ..races import Arrival, Sender
+from ..races import Arrival, CommandSender
 from ..reply import (
     NIL_ARRAY,
     NO_REPLY,
@@ -92,7 +92,7 @@ _UNCOUNTED = frozenset({"connection", "transactions"})
 """Groups of commands that do not count towards the daily limit, because REST has none of them."""
 
 
-def connect(engine: Engine, app: KVApp, mount: Mount) -> None:
+def connect(engine: KVEngine, app: KVApp, mount: Mount) -> None:
     """Wake the clients that wait at a port when it closes, and tell the engine which ports are free."""
 
     def wake() -> None:
@@ -111,7 +111,7 @@ def connect(engine: Engine, app: KVApp, mount: Mount) -> None:
 class PortHandler:
     """Serves a connection with the protocol that its first bytes determine."""
 
-    def __init__(self, engine: Engine, app: KVApp, connection: Connection) -> None:
+    def __init__(self, engine: KVEngine, app: KVApp, connection: Connection) -> None:
         self._engine = engine
         self._app = app
         self._connection = connection
@@ -172,7 +172,7 @@ class PortConnection:
     its reply, and in a transaction the confirmations of SUBSCRIBE are part of the reply to EXEC.
     """
 
-    def __init__(self, engine: Engine, app: KVApp, connection: Connection) -> None:
+    def __init__(self, engine: KVEngine, app: KVApp, connection: Connection) -> None:
         self.engine = engine
         self.app = app
         self._chain = app.chain
@@ -438,7 +438,7 @@ class PortConnection:
         engine, session = self.engine, self.session
         if self.app.interruptions:
             arrival: Arrival = "alone" if session.queue is None else "queued"
-            self.app.interruptions.before(Sender(self.client), argv, arrival)
+            self.app.interruptions.before(CommandSender(self.client), argv, arrival)
         mode = session.reply_mode
         if session.db.indexes is not None:
             try:

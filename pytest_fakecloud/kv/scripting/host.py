@@ -38,7 +38,7 @@ from .libraries import LibraryFunction, allowed_flags, digest
 from .locales import c_locale
 
 if TYPE_CHECKING:
-    from ..engine.engine import Engine
+    from ..engine.engine import KVEngine
     from .scripts import Scripting
 
 # -- functions that the Lua code calls -------------------------------------------------------------
@@ -351,7 +351,7 @@ class LuaHost:
             api = self._runtime.execute(_chunk("bootstrap"), functions, settings, sources)
         self._api = dict(api.items())
 
-    def _settings(self, vendor: bool, engine: Engine) -> dict[bytes, Any]:
+    def _settings(self, vendor: bool, engine: KVEngine) -> dict[bytes, Any]:
         limits, version, knows = self.limits, engine.version, engine.table.knows
         return {
             b"instructions": limits.instructions,

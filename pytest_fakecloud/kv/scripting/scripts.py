@@ -35,7 +35,7 @@ from .libraries import KEY_LOCKING, Libraries, Library, digest, library_shebang,
 
 if TYPE_CHECKING:
     from ...core.clock import Timekeeper
-    from ..engine.engine import Engine
+    from ..engine.engine import KVEngine
     from ..engine.sessions import Session
     from ..table.registry import CommandSpec
     from .host import LuaHost
@@ -111,8 +111,8 @@ class Script:
 class Scripting:
     """The scripts and function libraries of one engine."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine: Engine = weakref.proxy(engine)
+    def __init__(self, engine: KVEngine) -> None:
+        self.engine: KVEngine = weakref.proxy(engine)
         self.vendor = engine.dialect == "vendor"
         self.scripts: dict[bytes, Script] = {}
         self.libraries = Libraries()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from ...core.budget import Budgeted, OverBudget, spend
 from ..engine.keyspace import Keyspace
 from ..table.syntax import encoded
-from ..values.stream import Stream, format_id, make_id
+from ..values.stream import StreamValue, format_id, make_id
 from ..values.types import type_name
 from .schema import KEY_TYPES, Definition, Document, SearchError, make_document
 
@@ -90,7 +90,7 @@ class SearchIndex:
         if stream is None:
             return keyspace.values.get(name)
         value = keyspace.values.get(stream)
-        return value.get(_entry_id(name)) if isinstance(value, Stream) else None
+        return value.get(_entry_id(name)) if isinstance(value, StreamValue) else None
 
     def note_change(
         self, key: bytes, changed: Changed | None, due_ms: int | None, reads: int | None
@@ -129,7 +129,7 @@ class SearchIndex:
         """Have the stream record changed entries from now on; return the IDs of those that exist."""
         stream = self.definition.stream
         value = None if stream is None else keyspace.find(stream)
-        if not isinstance(value, Stream):
+        if not isinstance(value, StreamValue):
             return []
         value.take_changed()
         return [entry_id for entry_id, _ in value.range()]
@@ -263,7 +263,7 @@ class Changed(NamedTuple):
 
 def _changed_entries(value: Any) -> Changed | None:
     """Return the entries of a stream that changed since the last call; None for other values."""
-    if not isinstance(value, Stream):
+    if not isinstance(value, StreamValue):
         return None
     changed = value.take_changed()
     if changed is not None:
@@ -361,7 +361,7 @@ class Indexes:
 def _stop_following(keyspace: Keyspace, index: SearchIndex) -> None:
     stream = index.definition.stream
     value = None if stream is None else keyspace.values.get(stream)
-    if isinstance(value, Stream):
+    if isinstance(value, StreamValue):
         value.stop_recording()
 
 

@@ -83,7 +83,7 @@ class ScanOrder:
         self._serials = {element: self._serials[element] for element in self._elements}
 
 
-class Deadlines(dict[bytes, int]):
+class ExpiryTimes(dict[bytes, int]):
     """Maps keys or fields to their expiry times in Unix milliseconds.
 
     Set a time with `put()`; remove it like an item of a dictionary. The first search for due times
@@ -170,7 +170,7 @@ class Listpacked:
 
 # -- hashes ----------------------------------------------------------------------------------------
 
-_NO_TTLS = Deadlines()
+_NO_TTLS = ExpiryTimes()
 """Shared by the hashes that never had a TTL. It stays empty."""
 
 
@@ -203,7 +203,7 @@ class HashValue(Listpacked):
     def copy(self) -> HashValue:
         twin = shallow_copy(self)
         twin.fields = self.fields.copy()
-        twin.expires = Deadlines(self.expires) if self.expires else _NO_TTLS
+        twin.expires = ExpiryTimes(self.expires) if self.expires else _NO_TTLS
         twin._order = None
         return twin
 
@@ -239,7 +239,7 @@ class HashValue(Listpacked):
     def expire_at(self, field: bytes, at_ms: int) -> None:
         """Set the time at which an existing field expires, in Unix milliseconds."""
         if self.expires is _NO_TTLS:
-            self.expires = Deadlines()
+            self.expires = ExpiryTimes()
         self.expires.put(field, at_ms)
         self.make_large()
 

@@ -83,7 +83,7 @@ class Node:
 _key = attrgetter("key")
 
 
-class Stream:
+class StreamValue:
     """The entries of a stream in ascending order of their IDs, and its consumer groups.
 
     ``last_id`` is the highest ID ever added, and ``max_deleted_id`` the highest ID of an entry that
@@ -115,7 +115,7 @@ class Stream:
     def encoding(self, config: Config) -> str:
         return "stream"
 
-    def copy(self) -> Stream:
+    def copy(self) -> StreamValue:
         twin = shallow_copy(self)
         twin.nodes = [node.copy() for node in self.nodes]
         twin.groups = {name: group.copy() for name, group in self.groups.items()}
@@ -439,7 +439,7 @@ class Group:
 # -- progress -------------------------------------------------------------------------------------
 
 
-def entries_up_to(stream: Stream, entry_id: int, *, estimate: bool = True) -> int:
+def entries_up_to(stream: StreamValue, entry_id: int, *, estimate: bool = True) -> int:
     """Return the number of entries ever added up to an ID, or UNKNOWN_ENTRIES_READ.
 
     The number is known for the last entry and, unless an entry behind the first one was deleted,
@@ -461,7 +461,7 @@ def entries_up_to(stream: Stream, entry_id: int, *, estimate: bool = True) -> in
     return UNKNOWN_ENTRIES_READ
 
 
-def lag(stream: Stream, group: Group, *, estimate: bool) -> int | None:
+def lag(stream: StreamValue, group: Group, *, estimate: bool) -> int | None:
     """Return the number of entries that a group has not read yet, or None if unknown."""
     if not stream.entries_added:
         return 0
@@ -471,7 +471,7 @@ def lag(stream: Stream, group: Group, *, estimate: bool) -> int | None:
     return None if read == UNKNOWN_ENTRIES_READ else stream.entries_added - read
 
 
-def advance(stream: Stream, group: Group, entry_id: int, *, estimate: bool) -> None:
+def advance(stream: StreamValue, group: Group, entry_id: int, *, estimate: bool) -> None:
     """Move a group to an entry that it has just received, and count the entry as read."""
     if entry_id <= group.last_id:
         return
@@ -483,7 +483,7 @@ def advance(stream: Stream, group: Group, entry_id: int, *, estimate: bool) -> N
     group.last_id = entry_id
 
 
-def _is_countable(stream: Stream, group: Group, after: int, estimate: bool) -> bool:
+def _is_countable(stream: StreamValue, group: Group, after: int, estimate: bool) -> bool:
     """Return whether a group's counter is known and no entry from ``after`` on was deleted."""
     if group.entries_read == UNKNOWN_ENTRIES_READ:
         return False

@@ -68,7 +68,7 @@ Opener: TypeAlias = "Callable[[Mapping[str, Any]], AbstractContextManager[Contro
 """Serves a cloud with its control API for a with-block; raises ``ContractError`` for bad options."""
 
 
-def clock_view(cloud: Cloud) -> shapes.Clock:
+def clock_view(cloud: Cloud) -> shapes.ClockData:
     """Return the time and the mode of a cloud's clock, and when the next event is due."""
     clock, due = cloud.clock, cloud.clock.next_due()
     return {
@@ -112,7 +112,7 @@ class CloudRoutes:
             Route("POST", f"{PREFIX}/replay", "replay", cls.replay, lingers=True),
         ]
 
-    def get_clock(self, request: Request) -> shapes.Clock:
+    def get_clock(self, request: Request) -> shapes.ClockData:
         """Return the clock's time and mode, and when the next event is due."""
         return clock_view(self._cloud)
 
@@ -137,7 +137,7 @@ class CloudRoutes:
             "fired": [f"{timer.at.isoformat()} {timer.label}" for timer in fired],
         }
 
-    def get_due(self, request: Request) -> shapes.Due:
+    def get_due(self, request: Request) -> shapes.DueData:
         """Return the number of planned events, and the next 200 of them."""
         count, soonest = self._cloud._context.clock.planned(_MOST_DUE)
         about = {
@@ -174,14 +174,14 @@ class CloudRoutes:
         self._cloud._context.ids.reseed(seed)
         return {"seed": self._cloud.seed}
 
-    def get_snapshots(self, request: Request) -> list[shapes.Snapshot]:
+    def get_snapshots(self, request: Request) -> list[shapes.SnapshotData]:
         """Return the snapshots that the server keeps."""
         return [self._described(name) for name in self._snapshots]
 
-    def _described(self, name: str) -> shapes.Snapshot:
+    def _described(self, name: str) -> shapes.SnapshotData:
         return {"id": name, "at": self._snapshots[name].at}
 
-    def take_snapshot(self, request: Request) -> shapes.Snapshot:
+    def take_snapshot(self, request: Request) -> shapes.SnapshotData:
         """Take a snapshot of all fakes. ``{"id": name}`` names it; the default name is a number."""
         snapshot_id = fields(request).get("id")
         if snapshot_id == "":
@@ -200,13 +200,13 @@ class CloudRoutes:
             raise Refused(404, unknown_name("snapshot", name, self._snapshots))
         return name
 
-    def restore_snapshot(self, request: Request) -> shapes.Snapshot:
+    def restore_snapshot(self, request: Request) -> shapes.SnapshotData:
         """Restore a snapshot."""
         name = self._known(request.segment("id"))
         self._cloud.restore(self._snapshots[name].saved)
         return self._described(name)
 
-    def drop_snapshot(self, request: Request) -> shapes.Snapshot:
+    def drop_snapshot(self, request: Request) -> shapes.SnapshotData:
         """Delete a snapshot."""
         name = self._known(request.segment("id"))
         dropped = self._described(name)
@@ -320,7 +320,7 @@ class IsolatedClouds:
             Route("POST", f"{PREFIX}/clouds/{{id}}/codes", "cloud_code", cls.make_code),
         ]
 
-    def get_clouds(self, request: Request) -> list[shapes.CloudEntry]:
+    def get_clouds(self, request: Request) -> list[shapes.CloudData]:
         """Return the isolated clouds, oldest first."""
         with self._lock:
             served = list(self._served.items())

@@ -211,7 +211,7 @@ class DataRoutes:
         for signal in list(self._streams):
             signal.close()
 
-    def get_violations(self, request: Request) -> list[shapes.ViolationEntry]:
+    def get_violations(self, request: Request) -> list[shapes.ViolationData]:
         """Return the strict-mode violations."""
         return [
             {
@@ -262,7 +262,7 @@ class _UnsentRows:
         self._open_calls: list[Entry] = []
         """The calls whose rows were sent without a response."""
 
-    def take(self) -> list[shapes.Row]:
+    def take(self) -> list[shapes.RowData]:
         """Return the rows of calls answered since the last call, and those of new entries."""
         answered = [entry for entry in self._open_calls if _is_done(entry)]
         self._open_calls = [entry for entry in self._open_calls if entry not in answered]
@@ -302,7 +302,7 @@ def _entries_from(cloud: Cloud, first: int) -> list[Entry]:
     return entries[bisect_left(entries, first, key=attrgetter("number")) :]
 
 
-def _rows_from(cloud: Cloud, first: int, limit: int = 0) -> list[shapes.Row]:
+def _rows_from(cloud: Cloud, first: int, limit: int = 0) -> list[shapes.RowData]:
     """Return the rows of the journal from a number on, in causal order.
 
     ``limit`` is the maximum number of entries, 0 for no limit. A delivery has two entries.
@@ -313,12 +313,12 @@ def _rows_from(cloud: Cloud, first: int, limit: int = 0) -> list[shapes.Row]:
     return _rows_of(cloud, entries, first)
 
 
-def _rows_of(cloud: Cloud, entries: Iterable[Entry], first: int = 0) -> list[shapes.Row]:
+def _rows_of(cloud: Cloud, entries: Iterable[Entry], first: int = 0) -> list[shapes.RowData]:
     """Return the rows of entries, from a number on."""
     mask = Mask(cloud)
     lookups = Lookups(attempts=exchanges_of(cloud), mask=mask)
     return [
-        cast("shapes.Row", row_json(row, (), lookups) | _progress_fields(row.entry))
+        cast("shapes.RowData", row_json(row, (), lookups) | _progress_fields(row.entry))
         for row in rows(cloud, entries, lookups=lookups, mask=mask)
         if row.number >= first
     ]

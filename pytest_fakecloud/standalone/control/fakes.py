@@ -66,7 +66,7 @@ class FakeRoutes:
             Route("POST", f"{PREFIX}/call", "call", cls.call, lingers=True),
         ]
 
-    def start_fake(self, request: Request) -> shapes.FakeEntry:
+    def start_fake(self, request: Request) -> shapes.FakeData:
         """Start another fake: ``{"fixture": "kv_server", "settings": {…}}``."""
         body = fields(request)
         fixture, settings = body["fixture"], body.get("settings", {})
@@ -76,7 +76,7 @@ class FakeRoutes:
             except OSError as error:
                 raise Refused(422, f"{fixture} cannot start at this address: {error}") from error
 
-    def get_fake(self, request: Request) -> shapes.FakeEntry:
+    def get_fake(self, request: Request) -> shapes.FakeData:
         """Return one fake: its address, credentials and environment variables."""
         return describe(named(self._cloud, request))
 
@@ -121,7 +121,7 @@ class FakeRoutes:
 
     # -- faults ----------------------------------------------------------------------------------
 
-    def get_faults(self, request: Request) -> list[shapes.Fault]:
+    def get_faults(self, request: Request) -> list[shapes.FaultData]:
         """Return the injected faults of a fake, and the last 20 of those that are used up."""
         return [self._fault(fault) for fault in _kept(named(self._cloud, request))]
 
@@ -131,7 +131,7 @@ class FakeRoutes:
             number = self._numbers[fault] = next(self._next_number)
         return number
 
-    def _fault(self, fault: Fault) -> shapes.Fault:
+    def _fault(self, fault: Fault) -> shapes.FaultData:
         where = fault._facts if fault._route is None else {"route": fault._route, **fault._facts}
         return {
             "id": self._number_of(fault),
@@ -146,7 +146,7 @@ class FakeRoutes:
             "made": self._made.get(fault),
         }
 
-    def add_fault(self, request: Request) -> shapes.Fault:
+    def add_fault(self, request: Request) -> shapes.FaultData:
         """Inject a fault: ``{"kind": "respond", "args": [503], "times": 1, "route": "publish"}``."""
         body = fields(request, allow_others=True)
         plan = named(self._cloud, request).faults
@@ -155,12 +155,12 @@ class FakeRoutes:
         self._made[fault] = {"args": [], **body}
         return self._fault(fault)
 
-    def clear_faults(self, request: Request) -> list[shapes.Fault]:
+    def clear_faults(self, request: Request) -> list[shapes.FaultData]:
         """Remove all faults of a fake."""
         named(self._cloud, request).faults.clear()
         return []
 
-    def remove_fault(self, request: Request) -> shapes.Fault:
+    def remove_fault(self, request: Request) -> shapes.FaultData:
         """Remove one fault."""
         number = whole_number("id", request.params["id"])
         for fault in _kept(named(self._cloud, request)):
@@ -230,7 +230,7 @@ def start(cloud: Cloud, hosts: Hosts, fixture: str, settings: Mapping[str, Any])
     return fake
 
 
-def describe(fake: Any) -> shapes.FakeEntry:
+def describe(fake: Any) -> shapes.FakeData:
     """Return a fake's address and credentials without opening a port."""
     return {
         "name": fake.name,

@@ -36,7 +36,7 @@ class Ready(TypedDict):
     loading: NotRequired[str]
 
 
-class Clock(TypedDict):
+class ClockData(TypedDict):
     """The time of a cloud, ISO 8601 with an offset, and when the next event is due."""
 
     now: str
@@ -44,7 +44,7 @@ class Clock(TypedDict):
     next_due: str | None
 
 
-class Moved(Clock):
+class Moved(ClockData):
     """The clock after a move, and the events that became due, each as a time and a label."""
 
     fired: list[str]
@@ -58,7 +58,7 @@ class _Planned(TypedDict):
     item: str | None
 
 
-class Due(TypedDict):
+class DueData(TypedDict):
     """The number of planned events, and the next 200 of them, with the item of a list that each is
     about.
     """
@@ -74,7 +74,7 @@ class Seed(TypedDict):
     seed: int | str
 
 
-class FakeEntry(TypedDict):
+class FakeData(TypedDict):
     """A fake: its address, its environment variables, the headers with its credentials, and the numbers
     of its faults that may still fire and of its dead letters.
     """
@@ -95,8 +95,8 @@ class State(TypedDict):
     """
 
     seed: int | str
-    clock: Clock
-    fakes: list[FakeEntry]
+    clock: ClockData
+    fakes: list[FakeData]
     violations: int
     latest: int
     clouds: int
@@ -128,7 +128,7 @@ class RowText(TypedDict):
     script: NotRequired[str]
 
 
-class Exchange(TypedDict):
+class ExchangeData(TypedDict):
     """One direction of an HTTP exchange; ``cut`` is the full size of a body that was truncated."""
 
     line: str
@@ -155,7 +155,7 @@ class RowFault(TypedDict):
     moment: str
 
 
-class Row(TypedDict):
+class RowData(TypedDict):
     """A call, a delivery or an event of the journal, as in the JSON of a test report.
 
     ``fake`` is the name of the fake that recorded it; ``done`` is false until a call is answered.
@@ -184,8 +184,8 @@ class Row(TypedDict):
     findings: list[int]
     where: dict[str, Any] | None
     text: RowText
-    request: Exchange | None
-    response: Exchange | None
+    request: ExchangeData | None
+    response: ExchangeData | None
     data: dict[str, Any]
 
 
@@ -195,13 +195,13 @@ class ConsoleAddress(TypedDict):
     url: str
 
 
-class Session(TypedDict):
+class SessionData(TypedDict):
     """The control token, returned in exchange for a sign-in code."""
 
     token: str
 
 
-class ViolationEntry(TypedDict):
+class ViolationData(TypedDict):
     """A strict-mode violation; ``what`` is the part of ``text`` that is no Python."""
 
     kind: str
@@ -224,7 +224,7 @@ class Broken(TypedDict):
     broken: str
 
 
-class Fault(TypedDict):
+class FaultData(TypedDict):
     """An injected fault."""
 
     id: int
@@ -239,7 +239,7 @@ class Fault(TypedDict):
     made: dict[str, Any] | None
 
 
-class Snapshot(TypedDict):
+class SnapshotData(TypedDict):
     """A snapshot kept by the server, and the time of the clock at which it was taken."""
 
     id: str
@@ -269,7 +269,7 @@ class Changes(TypedDict):
     not_compared: list[str]
 
 
-class CloudEntry(TypedDict):
+class CloudData(TypedDict):
     """An isolated cloud and the address of its own control API.
 
     ``test`` is the name of the failed test whose end a kept copy shows; it is empty for other clouds.
@@ -307,14 +307,14 @@ class Returned(TypedDict):
     value: Any
 
 
-class Failure(TypedDict):
+class FailureData(TypedDict):
     """An exception: its class and its text."""
 
     type: str
     text: str
 
 
-Raised = TypedDict("Raised", {"raise": Failure})
+Raised = TypedDict("Raised", {"raise": FailureData})
 """The exception that a method raised."""
 
 
@@ -448,7 +448,7 @@ BODIES: Mapping[str, Any] = {
 
 
 RESPONSES: Mapping[str, Any] = {
-    "journal": list[Row],
+    "journal": list[RowData],
     "ready": Ready,
     "send": Sent | Broken,
     "view": View,

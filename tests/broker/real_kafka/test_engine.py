@@ -32,7 +32,7 @@ from confluent_kafka import KafkaError, KafkaException
 from pytest_fakecloud.broker.errors import BrokerError
 from pytest_fakecloud.broker.fake import Broker
 from pytest_fakecloud.broker.real_kafka import engine as kafka_engine
-from pytest_fakecloud.broker.real_kafka.cluster import Address, Cluster, Names, Unavailable
+from pytest_fakecloud.broker.real_kafka.cluster import Cluster, KafkaAddress, Names, Unavailable
 from pytest_fakecloud.broker.real_kafka.groups import KafkaInstance, RecordBuffer
 from pytest_fakecloud.broker.real_kafka.topics import KafkaTopics
 from pytest_fakecloud.broker.settings import BrokerConfig
@@ -846,7 +846,7 @@ class TestSettings:
             cloud.broker(engine=engine)
 
     def test_the_address_is_read(self) -> None:
-        address = Address("kafkas://u%40x:p%2Fw@a:1,b:2?prefix=t.&static=no&client.id=me")
+        address = KafkaAddress("kafkas://u%40x:p%2Fw@a:1,b:2?prefix=t.&static=no&client.id=me")
         settings = address.settings({"group.id": "g", "client.id": "other"})
         del settings["logger"]
         assert settings == {
@@ -858,10 +858,10 @@ class TestSettings:
         assert (address.prefix, address.static, address.where) == ("t.", False, "a:1,b:2")
 
     def test_a_secured_address_needs_no_user(self) -> None:
-        settings = Address("kafkas://a:1").settings({})
+        settings = KafkaAddress("kafkas://a:1").settings({})
         assert settings["security.protocol"] == "SSL"
         assert "sasl.username" not in settings
-        assert "security.protocol" not in Address("kafka://a:1").settings({})
+        assert "security.protocol" not in KafkaAddress("kafka://a:1").settings({})
 
 
 class TestAdmin:
@@ -883,7 +883,7 @@ class TestAdmin:
 
     @pytest.fixture
     def cluster(self, mock: MockCluster) -> Cluster:
-        cluster = Cluster(Address(f"kafka://{mock.bootstrap}"), Names("none"))
+        cluster = Cluster(KafkaAddress(f"kafka://{mock.bootstrap}"), Names("none"))
         cluster._admin = self.Admin()
         return cluster
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.reply import to_resp
 from pytest_fakecloud.kv.settings import KVConfig
@@ -163,7 +163,7 @@ QUESTIONS: Any = st.one_of(
 
 @given(st.lists(st.tuples(COMMANDS, QUESTIONS, QUESTIONS), max_size=40))
 def test_an_array_is_a_dictionary(steps: list[Any]) -> None:
-    engine = Engine(Timekeeper(), Ids(1), KVConfig())
+    engine = KVEngine(Timekeeper(), Ids(1), KVConfig())
     session, model = engine.session(), Model()
     for line in (line for step in steps for line in step):
         name, *arguments = line
@@ -212,7 +212,7 @@ def test_replies_of_both_protocols(run: Run, resp: int) -> None:
         assert info.endswith(b"$15\r\navg-sparse-size\r\n,1\r\n")
 
 
-def test_an_interrupted_change_is_mended(engine: Engine, run: Run) -> None:
+def test_an_interrupted_change_is_mended(engine: KVEngine, run: Run) -> None:
     run("ARSET k 0 a b c")
     array = engine.databases[0].values[b"k"]
     del array.values[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.reply import OK
 from tests.harness import check_each
 from tests.kv.conftest import Run
@@ -63,7 +63,7 @@ def test_paths_that_look_at_everything_end(run: Run, path: str) -> None:
     assert run.error("JSON.GET", "d", path).startswith(told)
 
 
-def test_snapshots_hold_documents(run: Run, engine: Engine) -> None:
+def test_snapshots_hold_documents(run: Run, engine: KVEngine) -> None:
     run("JSON.SET", "d", "$", '{"o":{"a":4}}')
     saved = engine.snapshot()
     run("JSON.SET d $.o.a 0")
@@ -74,7 +74,7 @@ def test_snapshots_hold_documents(run: Run, engine: Engine) -> None:
 # -- changes in place -------------------------------------------------------------------------------
 
 
-def test_commands_that_change_nothing_do_not_touch_the_key(run: Run, engine: Engine) -> None:
+def test_commands_that_change_nothing_do_not_touch_the_key(run: Run, engine: KVEngine) -> None:
     run("JSON.SET", "d", "$", '{"null": null, "empty": [], "one": [1]}')
     db = engine.database(0)
 

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.reply import BigNumber, Map, SetReply, Status, Verbatim
 from pytest_fakecloud.kv.scripting.scripts import ScriptLimits
@@ -69,7 +69,7 @@ def test_writes_are_refused(run: Run, command: str) -> None:
     assert run.error("EVAL", flagged, 0) == text + tail(flagged, 2)
 
 
-def test_an_unknown_digest_is_not_the_name_of_a_function(run: Run, engine: Engine) -> None:
+def test_an_unknown_digest_is_not_the_name_of_a_function(run: Run, engine: KVEngine) -> None:
     digest = "f" * 40
     register = f"{{function_name='{digest}', flags={{'no-writes'}}, callback=function() end}}"
     run("FUNCTION", "LOAD", f"#!lua name=l\nredis.register_function{register}")
@@ -94,7 +94,7 @@ def test_the_first_line_is_quoted_as_a_shell_would(run: Run, line: str) -> None:
     assert run("FUNCTION", "LOAD", source) == b"quoted"
 
 
-def test_loading_without_an_end_is_stopped(run: Run, engine: Engine) -> None:
+def test_loading_without_an_end_is_stopped(run: Run, engine: KVEngine) -> None:
     engine.scripting.limits = ScriptLimits(instructions=100_000)
     error = run.error("FUNCTION", "LOAD", library("zz", "while true do end"))
     assert error == "ERR Error registering functions: ERR FUNCTION LOAD timeout"
@@ -111,7 +111,7 @@ def test_a_damaged_payload_is_rejected(run: Run) -> None:
         assert error == "ERR DUMP payload version or checksum are wrong"
 
 
-def test_a_snapshot_holds_scripts_and_libraries(run: Run, engine: Engine) -> None:
+def test_a_snapshot_holds_scripts_and_libraries(run: Run, engine: KVEngine) -> None:
     count = "local n = 0 redis.register_function('count', function() n = n + 1 return n end)"
     run("FUNCTION", "LOAD", library("l", count))
     assert run("FCALL count 0") == 1
@@ -126,7 +126,7 @@ def test_a_snapshot_holds_scripts_and_libraries(run: Run, engine: Engine) -> Non
     assert run("EVALSHA", digest("return 1"), 0) == 1
 
 
-def test_a_snapshot_that_cannot_be_loaded_changes_nothing(run: Run, engine: Engine) -> None:
+def test_a_snapshot_that_cannot_be_loaded_changes_nothing(run: Run, engine: KVEngine) -> None:
     run("FUNCTION", "LOAD", library("l"))
     run("SCRIPT", "LOAD", "return 1")
     before, _ = engine.scripting.snapshot()
@@ -139,7 +139,7 @@ def test_a_snapshot_that_cannot_be_loaded_changes_nothing(run: Run, engine: Engi
 
 @pytest.mark.parametrize(("version", "advances"), [("7.0.15", 1), ("7.2.0", None)])
 def test_time_advances_in_scripts_before_7_2(version: str, advances: int | None) -> None:
-    engine = Engine(Timekeeper(), Ids(1), KVConfig(dialect="redis", version=version))
+    engine = KVEngine(Timekeeper(), Ids(1), KVConfig(dialect="redis", version=version))
     script = """
         local start = redis.call('TIME')[2]
         for _ = 1, 5000 do if redis.call('TIME')[2] ~= start then return true end end

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.reply import to_resp
 from pytest_fakecloud.kv.settings import KVConfig
@@ -41,7 +41,7 @@ class InProcess:
 
     def __init__(self, seed: int = 1, resp: int = 2, **settings: Any) -> None:
         self.resp = resp
-        self.engine = Engine(Timekeeper(), Ids(seed), KVConfig(dialect="redis", **settings))
+        self.engine = KVEngine(Timekeeper(), Ids(seed), KVConfig(dialect="redis", **settings))
         self.name = f"in process as {self.engine.version}, RESP{resp}"
         self.session = self.engine.session()
         self.session.resp = resp

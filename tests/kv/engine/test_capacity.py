@@ -10,7 +10,7 @@ from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv import errors
 from pytest_fakecloud.kv.engine import limits
-from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.errors import OOM, CommandError
 from pytest_fakecloud.kv.settings import KVConfig
 from pytest_fakecloud.kv.table.registry import COMMANDS
@@ -34,7 +34,7 @@ class Bounded:
 
     def __init__(self, *before: str, **limits: int) -> None:
         self.clock = Timekeeper(NOW)
-        self.engine = Engine(self.clock, Ids(7), KVConfig(**{"max_key_size": None, **limits}))
+        self.engine = KVEngine(self.clock, Ids(7), KVConfig(**{"max_key_size": None, **limits}))
         self._client = self.engine.session(transport="rest")
         tester = self.engine.session()
         for line in before:

@@ -6,7 +6,7 @@ import pytest
 
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.engine.sessions import Session
 from pytest_fakecloud.kv.reply import Blocked
 from pytest_fakecloud.kv.settings import KVConfig
@@ -16,7 +16,7 @@ from tests.kv.conftest import Exercised, Run
 class TestDispatch:
     def test_the_same_seed_gives_the_same_choices(self, clock: Timekeeper) -> None:
         def choices() -> list[object]:
-            engine = Engine(clock, Ids(3), KVConfig())
+            engine = KVEngine(clock, Ids(3), KVConfig())
             run = Run(engine, engine.session(), Exercised())
             run("SADD s 1 2 3 4 5 6 7 8 9")
             return [run("SRANDMEMBER s") for _ in range(20)]
@@ -25,11 +25,11 @@ class TestDispatch:
 
 
 @pytest.fixture
-def client(engine: Engine) -> Session:
+def client(engine: KVEngine) -> Session:
     return engine.session(transport="port")
 
 
-def blocked(engine: Engine, session: Session, *words: bytes) -> Blocked:
+def blocked(engine: KVEngine, session: Session, *words: bytes) -> Blocked:
     reply = engine.execute(session, list(words))
     assert isinstance(reply, Blocked)
     return reply
@@ -37,7 +37,7 @@ def blocked(engine: Engine, session: Session, *words: bytes) -> Blocked:
 
 class TestWaiting:
     def test_the_timeout_is_on_the_clock(
-        self, engine: Engine, client: Session, clock: Timekeeper
+        self, engine: KVEngine, client: Session, clock: Timekeeper
     ) -> None:
         waiter = engine.block(client, blocked(engine, client, b"BLPOP", b"k", b"1.5"))
         assert waiter.deadline_us == clock.now_us() + 1_500_000
@@ -45,13 +45,13 @@ class TestWaiting:
         assert client.id not in engine.waiters
         assert engine.databases[0].ready is None
 
-    def test_killing_ends_the_wait(self, engine: Engine, client: Session, run: Run) -> None:
+    def test_killing_ends_the_wait(self, engine: KVEngine, client: Session, run: Run) -> None:
         waiter = engine.block(client, blocked(engine, client, b"BLPOP", b"k", b"0"))
         run(f"CLIENT KILL ID {client.id}")
         assert waiter.done
         assert client.closing
 
-    def test_only_the_port_waits(self, engine: Engine) -> None:
+    def test_only_the_port_waits(self, engine: KVEngine) -> None:
         session = engine.session(transport="local")
         assert not isinstance(engine.execute(session, [b"BLPOP", b"k", b"0"]), Blocked)
 
@@ -67,7 +67,7 @@ class TestSnapshots:
     )  # fmt: skip
 
     def test_a_snapshot_is_restored_twice(
-        self, engine: Engine, run: Run, clock: Timekeeper
+        self, engine: KVEngine, run: Run, clock: Timekeeper
     ) -> None:
         for line in self.LINES:
             run(line)
@@ -88,7 +88,7 @@ class TestSnapshots:
         readers = ("GET s", "PTTL e", "HGETALL h", "LRANGE l 0 -1", "SMEMBERS m")
         return [run(line) for line in (*readers, "ZRANGE z 0 -1 WITHSCORES", "XLEN x", "KEYS *")]
 
-    def test_scripts_parameters_and_users_come_back_too(self, engine: Engine, run: Run) -> None:
+    def test_scripts_parameters_and_users_come_back_too(self, engine: KVEngine, run: Run) -> None:
         saved = engine.snapshot()
         run(b"SCRIPT", b"LOAD", b"return 1")
         run("CONFIG SET hz 50")
@@ -101,7 +101,7 @@ class TestSnapshots:
         assert sorted(engine.users) == ["default", "default_ro"]
 
     @pytest.mark.dialect("redis")
-    def test_access_counters_belong_to_their_keys(self, engine: Engine, run: Run) -> None:
+    def test_access_counters_belong_to_their_keys(self, engine: KVEngine, run: Run) -> None:
         run("CONFIG SET maxmemory-policy allkeys-lfu lfu-log-factor 0")
         for line in ("SET k v", "GET k", "GET k"):
             run(line)
@@ -119,7 +119,7 @@ class TestSnapshots:
             assert run("OBJECT FREQ k") == often
             run("GET k")
 
-    def test_blocked_clients_get_restored_data(self, engine: Engine, run: Run) -> None:
+    def test_blocked_clients_get_restored_data(self, engine: KVEngine, run: Run) -> None:
         run("RPUSH k x")
         saved = engine.snapshot()
         run("DEL k")
@@ -129,7 +129,7 @@ class TestSnapshots:
         assert waiter.done
         assert engine.unblock(waiter) == [b"k", b"x"]
 
-    def test_restoring_breaks_transactions_that_watch(self, engine: Engine, run: Run) -> None:
+    def test_restoring_breaks_transactions_that_watch(self, engine: KVEngine, run: Run) -> None:
         run("SET k 1")
         saved = engine.snapshot()
         run("WATCH k")

@@ -12,7 +12,7 @@ import pytest
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.settings import KVConfig
 from tests.harness import wait_until
@@ -30,7 +30,7 @@ field expiry those of Valkey 9.1. Alternatives in braces are commands with the s
 class Listener:
     """Records events as ``key:event``, with ``@<db>`` after the key except for database 0."""
 
-    def __init__(self, engine: Engine, pattern: bytes = b"__keyspace*") -> None:
+    def __init__(self, engine: KVEngine, pattern: bytes = b"__keyspace*") -> None:
         self.heard: list[str] = []
         session = engine.session()
         session.deliver = self.hear
@@ -51,7 +51,7 @@ Listen = Callable[..., Listener]
 
 
 @pytest.fixture
-def listen(engine: Engine) -> Callable[..., Listener]:
+def listen(engine: KVEngine) -> Callable[..., Listener]:
     def begin(flags: str, pattern: bytes = b"__key*") -> Listener:
         command = ["CONFIG", "SET", "notify-keyspace-events", flags]
         engine.execute(engine.session(), [word.encode() for word in command])
@@ -62,7 +62,7 @@ def listen(engine: Engine) -> Callable[..., Listener]:
 
 @pytest.mark.parametrize(("name", "version"), [("stock", "7.0.15"), ("fields", "9.1.0")])
 def test_every_command_sends_the_events_of_a_real_server(name: str, version: str) -> None:
-    engine = Engine(
+    engine = KVEngine(
         Timekeeper("2026-01-01T00:00:00Z"), Ids(1), KVConfig(dialect="redis", version=version)
     )
     session = engine.session()
@@ -116,7 +116,7 @@ class TestClasses:
         run.each("JSON.ARRAPPEND j $.a 2", "JSON.NUMINCRBY j $.a[0] 2")
         assert listener.heard == ["j:json.set", "j:json.arrappend", "j:json.numincrby"]
 
-    def test_restoring_applies_parameters(self, engine: Engine, run: Run, listen: Listen) -> None:
+    def test_restoring_applies_parameters(self, engine: KVEngine, run: Run, listen: Listen) -> None:
         before = engine.snapshot()
         listener = listen("KA")
         engine.restore(before)

@@ -11,7 +11,7 @@ import pytest
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv.dump_files import records_of
-from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.rdb import payloads, source
 from pytest_fakecloud.kv.rdb.payloads import read_file, write_file
 from pytest_fakecloud.kv.rdb.source import RdbError, lzf_compress, write_listpack
@@ -30,8 +30,8 @@ JSON.SET j $ {"a":[1]}|ARRING r 3 a b c d|ARSET sparse 9 x|PEXPIREAT s 900000000
 
 
 @pytest.fixture(scope="module")
-def engine() -> Engine:
-    engine = Engine(Timekeeper("2026-01-01T00:00:00Z"), Ids(0), KVConfig())
+def engine() -> KVEngine:
+    engine = KVEngine(Timekeeper("2026-01-01T00:00:00Z"), Ids(0), KVConfig())
     session = engine.session()
     for line in LINES.replace("\n", "|").split("|"):
         engine.execute(session, line.encode().split())
@@ -39,12 +39,12 @@ def engine() -> Engine:
 
 
 @pytest.fixture(scope="module")
-def sample(engine: Engine) -> bytes:
+def sample(engine: KVEngine) -> bytes:
     return write_file(records_of(engine), [LIBRARY], engine.config, "8.2.0", 1)
 
 
 @pytest.fixture(scope="module")
-def values(engine: Engine) -> list[bytes]:
+def values(engine: KVEngine) -> list[bytes]:
     made = [payloads.dump(record.value, engine.config, 12) for record in records_of(engine)]
     return [*(payload[:-10] for payload in made), *OTHERS.values()]
 
@@ -77,7 +77,7 @@ def test_values_that_end_too_soon_are_refused(values: list[bytes]) -> None:
                 payloads.load(sealed(body[:end]), 12)
 
 
-def test_damage_under_a_valid_checksum(engine: Engine, values: list[bytes]) -> None:
+def test_damage_under_a_valid_checksum(engine: KVEngine, values: list[bytes]) -> None:
     random = Random(7)
     for number in range(cases(1000)):
         damaged = bytearray(values[number % len(values)])

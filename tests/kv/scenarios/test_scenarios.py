@@ -13,7 +13,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from pytest_fakecloud.kv.commands import arguments
-from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.engine.keyspace import Keyspace
 from pytest_fakecloud.kv.engine.limits import STARTUP
 from pytest_fakecloud.kv.engine.messages import _CLASS_OF
@@ -25,7 +25,7 @@ from pytest_fakecloud.kv.table.registry import CommandSpec, spec_of
 from pytest_fakecloud.kv.values.array import ArrayValue
 from pytest_fakecloud.kv.values.containers import HashValue, QuickList, SetValue
 from pytest_fakecloud.kv.values.measures import ENTRY, content_size, usage
-from pytest_fakecloud.kv.values.stream import Stream
+from pytest_fakecloud.kv.values.stream import StreamValue
 from pytest_fakecloud.kv.values.zset import SortedSet
 from tests.kv.conftest import Run, argv
 from tests.kv.scenarios import FOLDER, Scenario, play, scenarios
@@ -61,7 +61,7 @@ class Effects:
     def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Session, "now_ms", property(self._now_ms))
         stored = property(self._now_us, lambda engine, now_us: vars(engine).update(now_us=now_us))
-        monkeypatch.setattr(Engine, "now_us", stored, raising=False)
+        monkeypatch.setattr(KVEngine, "now_us", stored, raising=False)
         for owner, method, check in (
             (Keyspace, "_set_expiry", self._check_ttl), (Keyspace, "set", self._check_event),
             (Keyspace, "touch", self._check_event), (Keyspace, "touch_unwatched", self._check_event),
@@ -176,7 +176,7 @@ def measured(value: Any) -> int:
         return sum(len(field) + len(text) for field, text in value.fields.items())
     if isinstance(value, SortedSet):
         return sum(8 + len(member) for _, member in value)
-    if isinstance(value, Stream):
+    if isinstance(value, StreamValue):
         return sum(8 + sum(map(len, words)) for _, words in value.range())
     if isinstance(value, QuickList | SetValue):
         return sum(map(len, value))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.scripting.errors import ScriptLimits
 from pytest_fakecloud.kv.settings import KVConfig
@@ -86,7 +86,7 @@ def scripts(seed: int) -> Iterator[str]:
 
 
 def main(seed: int, count: int) -> None:
-    engine = Engine(Timekeeper(), Ids(seed), KVConfig(dialect="redis"))
+    engine = KVEngine(Timekeeper(), Ids(seed), KVConfig(dialect="redis"))
     engine.scripting.limits = LIMITS
     session = engine.session()
     found = []

@@ -14,7 +14,7 @@ import pytest
 
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.reply import Bool, Status
 from pytest_fakecloud.kv.scripting.errors import HostLost
 from pytest_fakecloud.kv.scripting.host import LuaHost, keep_frames
@@ -23,7 +23,7 @@ from tests.harness import in_threads
 from tests.kv.conftest import Run
 
 
-def test_it_is_built_when_a_script_first_runs(run: Run, engine: Engine) -> None:
+def test_it_is_built_when_a_script_first_runs(run: Run, engine: KVEngine) -> None:
     run("SET k v")
     engine.restore(engine.snapshot())
     assert "host" not in vars(engine.scripting)
@@ -34,7 +34,7 @@ def test_it_is_built_when_a_script_first_runs(run: Run, engine: Engine) -> None:
 
 
 def test_it_is_freed_with_its_engine() -> None:
-    engine = Engine(Timekeeper(), Ids(1), KVConfig())
+    engine = KVEngine(Timekeeper(), Ids(1), KVConfig())
     engine.execute(engine.session(), [b"EVAL", b"return redis.call('PING')", b"0"])
     host, owner = ref(engine.scripting.host), ref(engine)
     del engine
@@ -42,7 +42,9 @@ def test_it_is_freed_with_its_engine() -> None:
     assert (host(), owner()) == (None, None)
 
 
-def test_a_lost_host_is_replaced(run: Run, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_host_is_replaced(
+    run: Run, engine: KVEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run("FUNCTION", "LOAD", "#!lua name=l\nredis.register_function('f', function() return 1 end)")
     sha = run("SCRIPT", "LOAD", "return 'kept'").decode()
     lost = engine.scripting.host
@@ -58,7 +60,7 @@ def test_a_lost_host_is_replaced(run: Run, engine: Engine, monkeypatch: pytest.M
 
 
 def test_libraries_that_break_the_new_runtime_are_removed(
-    run: Run, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    run: Run, engine: KVEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in "abc":
         code = f"redis.register_function('{name}_f', function() return 1 end)"
@@ -78,7 +80,7 @@ def test_libraries_that_break_the_new_runtime_are_removed(
 
 
 def test_engines_do_not_share_anything() -> None:
-    first, second = (Engine(Timekeeper(), Ids(1), KVConfig()) for _ in range(2))
+    first, second = (KVEngine(Timekeeper(), Ids(1), KVConfig()) for _ in range(2))
     script = b"math.randomseed(9) redis.call('SET', 'k', 1)"
     first.execute(first.session(), [b"EVAL", script, b"0"])
     draw = [b"EVAL", b"return {math.random(1000), redis.call('EXISTS', 'k')}", b"0"]
@@ -87,7 +89,7 @@ def test_engines_do_not_share_anything() -> None:
 
 @pytest.mark.dialect("redis")
 @pytest.mark.parametrize("resp", [2, 3])
-def test_booleans_are_not_mixed_up_with_other_replies(engine: Engine, resp: int) -> None:
+def test_booleans_are_not_mixed_up_with_other_replies(engine: KVEngine, resp: int) -> None:
     session = engine.session()
     session.resp = resp
     scripts = {
@@ -130,7 +132,7 @@ def test_numbers_have_a_decimal_point_in_every_locale(run: Run) -> None:
 
 
 def test_threads_take_turns() -> None:
-    engine = Engine(Timekeeper(), Ids(1), KVConfig())
+    engine = KVEngine(Timekeeper(), Ids(1), KVConfig())
     script = b"local n = redis.call('GET', 'n') or 0 redis.call('SET', 'n', n + 1)"
 
     def work() -> None:

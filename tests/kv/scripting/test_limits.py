@@ -7,7 +7,7 @@ import time
 import pytest
 
 from pytest_fakecloud.core.timers import TimeLimit
-from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.scripting import scripts
 from pytest_fakecloud.kv.scripting.errors import ScriptLimits
@@ -30,7 +30,7 @@ class Checks(TimeLimit):
 
 
 @pytest.fixture
-def engine(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
+def engine(engine: KVEngine, monkeypatch: pytest.MonkeyPatch) -> KVEngine:
     """An engine whose scripts may check the time 2,000 times, however long that takes."""
     monkeypatch.setattr(scripts, "TimeLimit", Checks)
     engine.scripting.limits = ScriptLimits(1_000_000, 2_000, 8 * 2**20, seconds_to_load=50)
@@ -119,7 +119,7 @@ def test_a_script_without_an_end_is_stopped(lua: Lua, script: str) -> None:
     ],
 )
 def test_no_call_passes_by_the_clock(
-    engine: Engine, lua: Lua, monkeypatch: pytest.MonkeyPatch, script: str
+    engine: KVEngine, lua: Lua, monkeypatch: pytest.MonkeyPatch, script: str
 ) -> None:
     monkeypatch.setattr(scripts, "TimeLimit", TimeLimit)
     engine.scripting.limits = ScriptLimits(1_000_000, seconds=0.05, memory=8 * 2**20)
@@ -130,7 +130,9 @@ def test_no_call_passes_by_the_clock(
     assert lua("return 1") == 1
 
 
-def test_a_source_that_takes_long_to_compile_is_refused(engine: Engine, run: Run, lua: Lua) -> None:
+def test_a_source_that_takes_long_to_compile_is_refused(
+    engine: KVEngine, run: Run, lua: Lua
+) -> None:
     engine.scripting.limits = ScriptLimits(seconds=10**6, seconds_to_load=50)
     source = "if a then " + "elseif a then " * 100_000 + " end"
     for line in (("EVAL", source, 0), ("SCRIPT", "LOAD", source)):
@@ -139,7 +141,7 @@ def test_a_source_that_takes_long_to_compile_is_refused(engine: Engine, run: Run
     assert lua("return 1") == 1
 
 
-def test_a_library_has_less_time_to_load_than_a_script_to_run(engine: Engine, run: Run) -> None:
+def test_a_library_has_less_time_to_load_than_a_script_to_run(engine: KVEngine, run: Run) -> None:
     engine.scripting.limits = ScriptLimits(instructions=10**12, seconds=10**6, seconds_to_load=50)
     text = "ERR Error registering functions: ERR FUNCTION LOAD timeout"
     assert run.error("FUNCTION", "LOAD", f"#!lua name=l\n{FOR_EVER}") == text
@@ -266,7 +268,7 @@ def test_long_replies_arrive_whole(run: Run) -> None:
     assert run("EVAL", "return #redis.call('LRANGE', 'list', 0, -1)", 0) == 9000
 
 
-def test_cmsgpack_packs_much_within_the_limits(engine: Engine) -> None:
+def test_cmsgpack_packs_much_within_the_limits(engine: KVEngine) -> None:
     """Packing takes instructions in proportion to the values, of which real scripts have many."""
     engine.scripting.limits = ScriptLimits(instructions=10**7, seconds=10**5)
     source = """
@@ -279,7 +281,7 @@ def test_cmsgpack_packs_much_within_the_limits(engine: Engine) -> None:
     assert reply == [10000, 10000]
 
 
-def test_packing_one_long_text_again_and_again_ends_within_the_memory(engine: Engine) -> None:
+def test_packing_one_long_text_again_and_again_ends_within_the_memory(engine: KVEngine) -> None:
     source = b"""
         local long, all = string.rep('x', 2^20), {}
         for i = 1, 500 do all[i] = long end

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.engine.engine import KVEngine
 from tests.kv.conftest import Run
 from tests.kv.scripting.conftest import Lua
 
@@ -53,7 +53,7 @@ class TestNothingOfPython:
         assert kinds == ["boolean", "string"]
 
     def test_a_fault_of_the_engine_is_raised_and_not_handed_to_the_script(
-        self, run: Run, lua: Lua, engine: Engine, monkeypatch: pytest.MonkeyPatch
+        self, run: Run, lua: Lua, engine: KVEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def broken(*_: object) -> None:
             raise ZeroDivisionError("a fault of the engine")
@@ -86,7 +86,7 @@ class TestNothingOfTheSystem:
         assert lua(f"return tostring(os.{name})") == "nil"
 
     @pytest.mark.dialect("redis", version="7.2.0")
-    def test_the_clock_is_the_engines(self, run: Run, lua: Lua, engine: Engine) -> None:
+    def test_the_clock_is_the_engines(self, run: Run, lua: Lua, engine: KVEngine) -> None:
         assert lua("return os.clock()") == 0
         engine.clock.advance(90)
         assert lua("return os.clock()") == 90

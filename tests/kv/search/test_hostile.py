@@ -11,7 +11,7 @@ import pytest
 
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.ids import Ids
-from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.settings import KVConfig
 from pytest_fakecloud.kv.table.registry import COMMANDS
@@ -156,7 +156,7 @@ def test_every_command_meets_an_index() -> None:
 
 def meets_an_index(name: str) -> None:
     settings = KVConfig(max_data_size=10_000, max_record_size=1000)
-    engine = Engine(Timekeeper(NOW), Ids(1), settings)
+    engine = KVEngine(Timekeeper(NOW), Ids(1), settings)
     session = engine.session(transport="rest")
     for line in ("SEARCH.CREATE i ON STRING PREFIX 1 p: SCHEMA t TEXT", "SET p:1 {}", "SET j x"):
         engine.execute(session, line.encode().split())

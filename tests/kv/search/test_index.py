@@ -196,9 +196,9 @@ class TestCopies:
 
     def test_a_snapshot_can_be_loaded_elsewhere(self, shop: Searching, clock: Timekeeper) -> None:
         from pytest_fakecloud.core.ids import Ids
-        from pytest_fakecloud.kv.engine.engine import Engine
+        from pytest_fakecloud.kv.engine.engine import KVEngine
 
-        other = Engine(clock, Ids(1), KVConfig())
+        other = KVEngine(clock, Ids(1), KVConfig())
         other.restore(shop.run.engine.snapshot())
         there = Searching(Run(other, other.session(), shop.run.notes))
         there.put("p:7", {"title": "new"})

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pytest_fakecloud.core.ids import Ids, RandomStream
 from pytest_fakecloud.kv.table.config import Config
 from pytest_fakecloud.kv.values.containers import (
-    Deadlines,
+    ExpiryTimes,
     HashValue,
     QuickList,
     ScanOrder,
@@ -244,7 +244,7 @@ CHANGES = st.lists(
 def test_the_due_ones_are_found(
     start: dict[bytes, int], changes: list[tuple[str, bytes, int]]
 ) -> None:
-    times, model = Deadlines(start), dict(start)
+    times, model = ExpiryTimes(start), dict(start)
     for change, key, at_ms in changes:
         if change == "put":
             times.put(key, at_ms)
@@ -267,7 +267,7 @@ def test_the_due_ones_are_found(
 
 
 def test_times_that_are_set_again_and_again_do_not_accumulate() -> None:
-    times = Deadlines()
+    times = ExpiryTimes()
     for at_ms in range(10_000):
         times.put(b"session", at_ms)
         times.earliest()

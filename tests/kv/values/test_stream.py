@@ -12,7 +12,7 @@ from pytest_fakecloud.kv.values.stream import (
     Group,
     Pending,
     PendingList,
-    Stream,
+    StreamValue,
     format_id,
     make_id,
 )
@@ -25,7 +25,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_it_is_an_ordered_dictionary(steps: list[tuple[str, int]]) -> None:
-    stream = Stream()
+    stream = StreamValue()
     model: dict[int, list[bytes]] = {}
     added = 0
     for what, number in steps:
@@ -66,7 +66,7 @@ def test_it_is_an_ordered_dictionary(steps: list[tuple[str, int]]) -> None:
 
 
 def test_trimming_whole_nodes_and_no_more_than_a_limit() -> None:
-    stream = Stream()
+    stream = StreamValue()
     for n in range(1, 26):
         stream.append(n, [b"a", b"b"], max_entries=10)
     assert len(stream.nodes) == 3
@@ -92,7 +92,7 @@ def test_trimming_keeps_unacknowledged_entries(
     case: tuple[set[int], list[tuple[int, set[int]]], int, bool, int],
 ) -> None:
     ids, groups, threshold, by_length, limit = case
-    stream = Stream()
+    stream = StreamValue()
     for n in sorted(ids):
         stream.append(n, [b"a", b"b"], max_entries=5)
     for at, (last_id, pending) in enumerate(groups):
@@ -116,7 +116,7 @@ def test_trimming_keeps_unacknowledged_entries(
 
 
 def test_whole_nodes_stay_for_one_awaited_entry() -> None:
-    stream = Stream()
+    stream = StreamValue()
     for n in range(1, 31):
         stream.append(n, [b"a", b"b"], max_entries=10)
     group = stream.groups[b"g"] = Group(30)
@@ -128,7 +128,7 @@ def test_whole_nodes_stay_for_one_awaited_entry() -> None:
 
 
 def test_ids_run_out_at_the_highest() -> None:
-    stream = Stream()
+    stream = StreamValue()
     assert stream.next_id(5) == make_id(5, 0)
     stream.last_id = make_id(9, 3)
     assert stream.next_id(5) == make_id(9, 4)
@@ -139,7 +139,7 @@ def test_ids_run_out_at_the_highest() -> None:
 
 @pytest.mark.parametrize(("count", "nodes"), [(0, 1), (1, 2), (2, 4)])
 def test_nodes_are_full_at_their_bytes_and_in_a_radix_tree(count: int, nodes: int) -> None:
-    stream = Stream()
+    stream = StreamValue()
     for n in range(1, count + 1):
         stream.append(n, [b"a", b"x" * 3000])
     assert (len(stream.nodes), stream.radix_tree_nodes) == (count, nodes)

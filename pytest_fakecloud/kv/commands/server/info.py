@@ -13,7 +13,7 @@ from typing import Any
 
 from ....core.assets import asset
 from ... import errors
-from ...engine.engine import Engine
+from ...engine.engine import KVEngine
 from ...engine.sessions import Session
 from ...errors import CommandError
 from ...reply import OK, Map, Reply, Verbatim
@@ -24,7 +24,7 @@ from ...values.measures import ENTRY, usage
 from ..arguments import options, readable, running, subcommand_error
 
 
-def script_memory(engine: Engine) -> tuple[int, int]:
+def script_memory(engine: KVEngine) -> tuple[int, int]:
     """Return the total sizes in bytes of all scripts and of all function libraries."""
     scripting = engine.scripting
     return (
@@ -49,7 +49,7 @@ _FIELDS = {
 """The fields of each section that has a fixed number of them. Those that change have no value."""
 
 
-_FACTS: dict[str, Callable[[Engine], Any]] = {
+_FACTS: dict[str, Callable[[KVEngine], Any]] = {
     "redis_version": lambda engine: engine.version,
     "os": lambda engine: "Linux x86_64",
     "monotonic_clock": lambda engine: "POSIX clock_gettime",
@@ -108,7 +108,7 @@ _FACTS: dict[str, Callable[[Engine], Any]] = {
 """The values of the other fields."""
 
 
-def _filled(section: str, engine: Engine) -> Iterator[str]:
+def _filled(section: str, engine: KVEngine) -> Iterator[str]:
     """Yield the lines of a section, with the current values of names without a value.
 
     A name such as ``used_memory_human`` has the value of ``used_memory`` in readable form.
@@ -122,7 +122,7 @@ def _filled(section: str, engine: Engine) -> Iterator[str]:
         yield f"{name}:{value}"
 
 
-def _commandstats(engine: Engine) -> Iterator[str]:
+def _commandstats(engine: KVEngine) -> Iterator[str]:
     for spec, count in engine.statistics.commands.items():
         average = count.usec / count.calls if count.calls else 0.0
         yield (
@@ -132,7 +132,7 @@ def _commandstats(engine: Engine) -> Iterator[str]:
         )
 
 
-def _latencystats(engine: Engine) -> Iterator[str]:
+def _latencystats(engine: KVEngine) -> Iterator[str]:
     for spec, count in engine.statistics.commands.items():
         if count.calls:
             shown = ",".join(f"p{p}={_percentile(count.buckets, p):.3f}" for p in (50, 99, 99.9))
@@ -149,7 +149,7 @@ def _percentile(buckets: dict[int, int], percent: float) -> float:
     return 0.0
 
 
-def _keyspace(engine: Engine) -> Iterator[str]:
+def _keyspace(engine: KVEngine) -> Iterator[str]:
     for index in range(len(engine.databases)):
         db = engine.database(index)
         keys = len(db)
@@ -159,7 +159,7 @@ def _keyspace(engine: Engine) -> Iterator[str]:
             yield f"db{index}:keys={keys},expires={len(ttls)},avg_ttl={average}"
 
 
-SECTIONS: dict[str, Callable[[Engine], Iterator[str]]] = {
+SECTIONS: dict[str, Callable[[KVEngine], Iterator[str]]] = {
     **{name: partial(_filled, name) for name in _FIELDS if name != "cluster"},
     "modules": lambda engine: (
         f"module:name={name},ver={MODULE_VERSIONS[name]},api=1,filters=0,usedby=[],using=[],options=[]"

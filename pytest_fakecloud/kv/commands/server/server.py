@@ -16,7 +16,7 @@ from functools import partial
 from itertools import takewhile
 
 from ... import errors
-from ...engine.engine import Engine
+from ...engine.engine import KVEngine
 from ...engine.sessions import Session
 from ...errors import CommandError, disabled_by_option, one_line
 from ...reply import (
@@ -149,7 +149,7 @@ def config_set(session: Session, args: Args) -> Reply:
     return OK
 
 
-def _prepare_change(engine: Engine, changes: Mapping[str, str]) -> None:
+def _prepare_change(engine: KVEngine, changes: Mapping[str, str]) -> None:
     if engine.dialect == "redis":
         _check_listening(engine, changes)
     if ENCODING_LIMITS & changes.keys():
@@ -158,7 +158,7 @@ def _prepare_change(engine: Engine, changes: Mapping[str, str]) -> None:
             db.keep_encodings(engine.config)
 
 
-def _check_listening(engine: Engine, changes: Mapping[str, str]) -> None:
+def _check_listening(engine: KVEngine, changes: Mapping[str, str]) -> None:
     # A server that does not listen on a port stores any addresses.
     if "bind" in changes and changes.get("port", engine.config.text("port")) != "0":
         try:
@@ -427,7 +427,7 @@ def _object(session: Session, key: bytes) -> Reply:
     return Status(description.encode())
 
 
-def _digest(engine: Engine) -> Reply:
+def _digest(engine: KVEngine) -> Reply:
     """Return a digest of all keys of the server, independent of their order."""
     total = EMPTY
     for number in range(len(engine.databases)):

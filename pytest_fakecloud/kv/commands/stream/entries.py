@@ -19,7 +19,7 @@ from ...values.stream import (
     UNKNOWN_ENTRIES_READ,
     Consumer,
     Group,
-    Stream,
+    StreamValue,
     format_id,
     lag,
     make_id,
@@ -188,7 +188,7 @@ def _take_option(stream_options: _Options, word: bytes, values: Args) -> None:
         stream_options.max_length = parse_int(values[-1], 0, outside=errors.TRIM_MAXLEN_NEGATIVE)
 
 
-def _trim(session: Session, stream: Stream, stream_options: _Options) -> int:
+def _trim(session: Session, stream: StreamValue, stream_options: _Options) -> int:
     """Trim a stream and return the number of removed entries.
 
     With ``~``, the vendor trims to the exact threshold or not at all. Redis removes whole nodes,
@@ -227,11 +227,11 @@ def xadd(session: Session, args: Args) -> Reply:
     if new_id is not None and new_id == (0, True):
         raise CommandError(errors.XADD_ID_ZERO)
     db = session.db
-    stream = db.get(args[0], Stream)
+    stream = db.get(args[0], StreamValue)
     if stream is None:
         if stream_options.no_mkstream:
             return None
-        stream = db.get_or_create(args[0], Stream)
+        stream = db.get_or_create(args[0], StreamValue)
     entry_id = stream.next_id(db.now_ms)
     if entry_id is None:
         raise CommandError(errors.XADD_EXHAUSTED)
@@ -256,7 +256,7 @@ def xadd(session: Session, args: Args) -> Reply:
 def xtrim(session: Session, args: Args) -> Reply:
     """Trim a stream and return the number of removed entries."""
     stream_options = _parse_options(session, args, adding=False)
-    removed = _trim(session, get_or_empty(session, args[0], Stream), stream_options)
+    removed = _trim(session, get_or_empty(session, args[0], StreamValue), stream_options)
     if removed:
         session.db.touch(args[0])
     return removed
@@ -274,7 +274,7 @@ def xsetid(session: Session, args: Args) -> Reply:
             max_deleted_id = parse_id(value)
             if last_id < max_deleted_id:
                 raise CommandError(errors.XSETID_BELOW_GIVEN)
-    stream = existing(session, args[0], Stream)
+    stream = existing(session, args[0], StreamValue)
     checks_deleted = session.engine.table.knows["XSETID checks the highest deleted id"]
     if checks_deleted and last_id < stream.max_deleted_id:
         raise CommandError(errors.XSETID_BELOW_DELETED)
@@ -293,7 +293,7 @@ def xsetid(session: Session, args: Args) -> Reply:
 @command("XDEL")
 def xdel(session: Session, args: Args) -> Reply:
     """Delete entries by ID and return the number that existed."""
-    stream = session.db.get(args[0], Stream)
+    stream = session.db.get(args[0], StreamValue)
     if stream is None:
         return 0
     deleted = sum(map(stream.delete, [parse_id(text) for text in args[1:]]))
@@ -316,7 +316,7 @@ def _parse_ids_with_policy(args: Args, at: int) -> tuple[bytes, list[int]]:
     return policy, [parse_id(text) for text in args[at + 2 :]]
 
 
-def _delete_with_policy(stream: Stream, ids: list[int], policy: bytes) -> list[Reply]:
+def _delete_with_policy(stream: StreamValue, ids: list[int], policy: bytes) -> list[Reply]:
     """Delete entries as far as the policy allows; return DELETED, ABSENT or KEPT for each ID.
 
     An ID that is repeated has the same result everywhere, as the vendor documents for XDELEX.
@@ -337,7 +337,7 @@ def _delete_with_policy(stream: Stream, ids: list[int], policy: bytes) -> list[R
 def xdelex(session: Session, args: Args) -> Reply:
     """Delete entries, with a policy for groups that refer to them; return the result for each ID."""
     policy, ids = _parse_ids_with_policy(args, 1)
-    stream = get_or_empty(session, args[0], Stream)
+    stream = get_or_empty(session, args[0], StreamValue)
     outcomes = _delete_with_policy(stream, ids, policy)
     if DELETED in outcomes:
         session.db.touch(args[0])
@@ -352,7 +352,7 @@ def xackdel(session: Session, args: Args) -> Reply:
     show. That a repeated ID has the same result everywhere is decided here, as for XDELEX.
     """
     policy, ids = _parse_ids_with_policy(args, 2)
-    stream = get_or_empty(session, args[0], Stream)
+    stream = get_or_empty(session, args[0], StreamValue)
     group = stream.groups.get(args[1])
     if group is None:
         return [ABSENT] * len(ids)
@@ -370,7 +370,7 @@ def entries_reply(entries: list[tuple[int, list[bytes]]]) -> list[Reply]:
     return [entry_reply(entry_id, fields) for entry_id, fields in entries]
 
 
-variant("XLEN", "Return the number of entries in a stream.", kind=Stream)(length)
+variant("XLEN", "Return the number of entries in a stream.", kind=StreamValue)(length)
 
 
 @variant("XRANGE", "Return the entries in a range of IDs.", reverse=False)
@@ -384,7 +384,7 @@ def xrange(session: Session, args: Args, *, reverse: bool) -> Reply:
     count: int | None = None
     for _, (value,) in options(args, 3, running(session).option_sizes):
         count = max(parse_int(value), 0)
-    stream = session.db.get(args[0], Stream)
+    stream = session.db.get(args[0], StreamValue)
     if stream is None:
         return []
     if count == 0:
@@ -445,7 +445,7 @@ def xread(session: Session, args: Args) -> Reply:
     """Return entries of several streams with IDs greater than the given IDs."""
     words = read_words(session, args, grouped=False)
     starts = [
-        _start(session, session.db.get(key, Stream), text)
+        _start(session, session.db.get(key, StreamValue), text)
         for key, text in zip(words.keys, words.ids, strict=True)
     ]
 
@@ -453,16 +453,16 @@ def xread(session: Session, args: Args) -> Reply:
         streams: list[tuple[bytes, list[Reply]]] = []
         wanted = set(keys)
         for key, start in zip(words.keys, starts, strict=True):
-            stream = session.db.get(key, Stream) if key in wanted else None
+            stream = session.db.get(key, StreamValue) if key in wanted else None
             if stream is not None and stream.length and stream.highest_id >= start:
                 entries = stream.range(start, count=words.count)
                 streams.append((key, entries_reply(entries)))
         return streams_reply(session, streams) if streams else None
 
-    return try_or_wait(session, words.keys, words.block_ms, attempt, Stream)
+    return try_or_wait(session, words.keys, words.block_ms, attempt, StreamValue)
 
 
-def _start(session: Session, stream: Stream | None, text: bytes) -> int:
+def _start(session: Session, stream: StreamValue | None, text: bytes) -> int:
     """Return the first ID to read, given an ID, ``$`` (new entries only) or ``+`` (the last entry)."""
     if text == b"$":
         return (stream.last_id if stream is not None else 0) + 1
@@ -473,7 +473,7 @@ def _start(session: Session, stream: Stream | None, text: bytes) -> int:
     return parse_id(text) + 1
 
 
-def _progress(session: Session, stream: Stream, group: Group) -> list[Reply]:
+def _progress(session: Session, stream: StreamValue, group: Group) -> list[Reply]:
     read = None if group.entries_read == UNKNOWN_ENTRIES_READ else group.entries_read
     behind = lag(stream, group, estimate=session.engine.table.knows[ESTIMATED_COUNTERS])
     return [
@@ -484,7 +484,7 @@ def _progress(session: Session, stream: Stream, group: Group) -> list[Reply]:
 @command("XINFO GROUPS")
 def xinfo_groups(session: Session, args: Args) -> Reply:
     """Return the consumer groups of a stream."""
-    stream = existing(session, args[0], Stream)
+    stream = existing(session, args[0], StreamValue)
     return [
         Map([
             b"name", name,
@@ -503,7 +503,7 @@ def xinfo_consumers(session: Session, args: Args) -> Reply:
     ``inactive`` is -1 for a consumer that never received an entry. If the group does not exist, the
     vendor returns an empty list, while Redis raises NOGROUP.
     """
-    group = existing(session, args[0], Stream).groups.get(args[1])
+    group = existing(session, args[0], StreamValue).groups.get(args[1])
     if group is None:
         if session.engine.dialect == "vendor":
             return []
@@ -526,7 +526,7 @@ def xinfo_consumers(session: Session, args: Args) -> Reply:
 @command("XINFO STREAM")
 def xinfo_stream(session: Session, args: Args) -> Reply:
     """Return information about a stream; with FULL, include its entries and groups."""
-    stream = existing(session, args[0], Stream)
+    stream = existing(session, args[0], StreamValue)
     is_full = len(args) > 1 and args[1].upper() == b"FULL"
     count: int | None = 10
     if is_full and len(args) == 4 and args[2].upper() == b"COUNT":
@@ -555,7 +555,7 @@ def xinfo_stream(session: Session, args: Args) -> Reply:
 
 
 def _full_group(
-    session: Session, stream: Stream, name: bytes, group: Group, limit: int | None
+    session: Session, stream: StreamValue, name: bytes, group: Group, limit: int | None
 ) -> Map:
     """Return a group with its consumers, each with up to ``limit`` pending entries."""
     pending = [

@@ -20,7 +20,7 @@ from ...values.stream import (
     Consumer,
     Group,
     Pending,
-    Stream,
+    StreamValue,
     advance,
     format_id,
 )
@@ -50,9 +50,9 @@ def find_consumer(session: Session, key: bytes, group: Group, name: bytes) -> Co
 
 def find_group(
     session: Session, key: bytes, name: bytes, error: Template = errors.no_group
-) -> tuple[Stream, Group]:
+) -> tuple[StreamValue, Group]:
     """Return the stream of a key and one of its groups; raise ``error`` if either is missing."""
-    stream = get_or_empty(session, key, Stream)
+    stream = get_or_empty(session, key, StreamValue)
     group = stream.groups.get(name)
     if group is None:
         raise CommandError(error(key, name))
@@ -72,11 +72,11 @@ def _group_words(session: Session, args: Args) -> tuple[bool, int]:
     return mkstream, entries_read
 
 
-def _existing(session: Session, args: Args) -> Stream:
-    return existing(session, args[0], Stream, errors.XGROUP_NO_KEY)
+def _existing(session: Session, args: Args) -> StreamValue:
+    return existing(session, args[0], StreamValue, errors.XGROUP_NO_KEY)
 
 
-def _existing_group(session: Session, args: Args) -> tuple[Stream, Group]:
+def _existing_group(session: Session, args: Args) -> tuple[StreamValue, Group]:
     stream = _existing(session, args)
     if args[1] not in stream.groups:
         raise CommandError(errors.no_group_for_key(args[1], args[0]))
@@ -87,13 +87,13 @@ def _existing_group(session: Session, args: Args) -> tuple[Stream, Group]:
 def xgroup_create(session: Session, args: Args) -> Reply:
     """Create a consumer group that starts after an ID."""
     mkstream, entries_read = _group_words(session, args)
-    stream = session.db.get(args[0], Stream) if mkstream else _existing(session, args)
+    stream = session.db.get(args[0], StreamValue) if mkstream else _existing(session, args)
     if len(args) > 6:
         raise subcommand_error(session)
     end = 0 if stream is None else stream.last_id
     last_id = end if args[2] == b"$" else parse_id(args[2])
     if stream is None:
-        stream = session.db.get_or_create(args[0], Stream)
+        stream = session.db.get_or_create(args[0], StreamValue)
         session.db.touch(args[0], "")
     if args[1] in stream.groups:
         raise CommandError(errors.BUSYGROUP)
@@ -184,7 +184,7 @@ def xreadgroup(session: Session, args: Args) -> Reply:
 
 def _find_to_read(
     session: Session, key: bytes, name: bytes, has_waited: bool
-) -> tuple[Stream, Group]:
+) -> tuple[StreamValue, Group]:
     """Return the stream and the group; some versions have errors of their own after waiting."""
     try:
         return find_group(session, key, name, errors.no_group_to_read)
@@ -192,12 +192,12 @@ def _find_to_read(
         knows = session.engine.table.knows
         if not has_waited or knows["deleted groups are reported with the usual error"]:
             raise
-        has_stream = isinstance(session.db.find(key), Stream)
+        has_stream = isinstance(session.db.find(key), StreamValue)
         raise CommandError(errors.GROUP_GONE if has_stream else errors.STREAM_GONE) from None
 
 
 def _history(
-    session: Session, words: ReadWords, key: bytes, stream: Stream, group: Group, after: int
+    session: Session, words: ReadWords, key: bytes, stream: StreamValue, group: Group, after: int
 ) -> list[Reply]:
     """Return the consumer's pending entries, in which a deleted entry has no fields."""
     now_ms = session.now_ms
@@ -215,7 +215,7 @@ def _history(
 
 
 def _new_entries(
-    session: Session, words: ReadWords, key: bytes, stream: Stream, group: Group
+    session: Session, words: ReadWords, key: bytes, stream: StreamValue, group: Group
 ) -> list[Reply] | None:
     """Deliver new entries to the consumer and return them; None without new entries."""
     knows, is_vendor = session.engine.table.knows, session.engine.dialect == "vendor"
@@ -249,7 +249,7 @@ def _new_entries(
 @command("XACK")
 def xack(session: Session, args: Args) -> Reply:
     """Acknowledge entries in a group and return the number of entries that were pending."""
-    group = get_or_empty(session, args[0], Stream).groups.get(args[1])
+    group = get_or_empty(session, args[0], StreamValue).groups.get(args[1])
     if group is None:
         return 0
     ids = [parse_id(text) for text in args[2:]]

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from pytest_fakecloud.core.clock import Timekeeper
-from pytest_fakecloud.kv.engine.engine import Engine
+from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.reply import OK
 from tests.kv.conftest import Run
 
@@ -20,7 +20,7 @@ def facts(reply: list[object]) -> dict[object, object]:
 
 class TestSetuser:
     @redis
-    def test_stock_changes_default(self, run: Run, engine: Engine) -> None:
+    def test_stock_changes_default(self, run: Run, engine: KVEngine) -> None:
         assert run("ACL USERS") == [b"default"]
         assert run("ACL LIST") == [b"user default on nopass ~* &* +@all"]
         run("ACL SETUSER default >pw -flushall")
@@ -73,7 +73,7 @@ class TestPasswords:
         assert {b"+@read", b"-keys", b"-scan"} <= set(default_ro.split())
 
 
-def test_a_rest_token_lives_with_user_and_password(run: Run, engine: Engine) -> None:
+def test_a_rest_token_lives_with_user_and_password(run: Run, engine: KVEngine) -> None:
     run("ACL SETUSER ann on >pw >other")
     token = run("ACL RESTTOKEN ann pw").decode()
     assert engine.users.holder_of(token) is engine.users["ann"]
