@@ -21,7 +21,7 @@ from ..core.ids import new_token
 from ..core.recorder import Recorder
 from ..core.violations import Violation, Violations, shortened
 from ..faults.fault import setting_over
-from ..http.app import FAULTS, App, Route, RouteTable
+from ..http.app import FAULTS, App, Endpoint, Route, RouteTable
 from ..http.messages import Answer, AnyResponse, Effect, Request, Serve, bearer_token, same
 from .addresses import TOKEN_VARIABLE, URL_VARIABLE, Hosts
 from .control import shapes
@@ -153,6 +153,11 @@ class ControlApp(App):
     def answer(self, request: Request) -> AnyResponse:
         """Answer a request, and protect the response from pages of other sites with headers."""
         return _guarded(super().answer(request))
+
+    def find_route(self, request: Request) -> Endpoint:
+        # Scripts may still have the paths from the time when fakes were called handles.
+        request.path = request.path.replace(f"{PREFIX}/handles", f"{PREFIX}/fakes", 1)
+        return super().find_route(request)
 
     def foreign(self, request: Request) -> AnyResponse:
         """Answer a request whose method no path accepts, with the same headers."""
