@@ -240,6 +240,24 @@ def test_an_interruption_at_any_line_arrives_and_leaves_the_fakes_usable(world: 
     interrupt_calls(world, CALLS)
 
 
+READS = ("contents", "keys", "members", "search_index", "string", "ttl", "value")
+"""Methods of ``KVServer`` that read while no other thread changes the keys."""
+
+
+@pytest.mark.parametrize("name", READS)
+def test_an_interrupted_read_holds_no_lock_while_its_exception_lives(
+    world: World, name: str
+) -> None:
+    read = CALLS["KVServer"][name](world)
+    for place in places(read, (contextlib,)):
+        errors: list[BaseException] = []
+        assert interrupted(read, place, (contextlib,), errors.append)
+        user = threading.Thread(target=world.kv.execute, args=("PING",), daemon=True)
+        user.start()
+        user.join(DEADLINE)
+        assert not user.is_alive(), place
+
+
 CONTENTS: dict[str, Callable[[Any], object]] = {
     "broker": lambda broker: {
         topic.name: [record.value for record in broker.records(topic.name)]

@@ -282,7 +282,8 @@ class KVServer(Handle):
         ``set`` and ``dict``. A sorted set is a list of ``(member, score)``, a stream is a list of
         ``(id, fields)``, and JSON is the parsed document.
         """
-        with self._engine.reading() as keyspace:
+        with self._engine.lock:
+            keyspace = self._engine.current()
             return python_value(keyspace.peek(encode(key)))
 
     def string(self, key: str | bytes) -> Word:
@@ -318,19 +319,22 @@ class KVServer(Handle):
         return self._read(key, "stream", [])
 
     def _read(self, key: str | bytes, wanted: str, missing: T) -> T:
-        with self._engine.reading() as keyspace:
+        with self._engine.lock:
+            keyspace = self._engine.current()
             value = keyspace.peek(encode(key))
             return missing if value is None else cast("T", value_of_type(key, value, wanted))
 
     def contents(self) -> dict[Word, KVValue]:
         """Return the values of all keys, in the same form as ``value()``."""
-        with self._engine.reading() as keyspace:
+        with self._engine.lock:
+            keyspace = self._engine.current()
             return {word(key): python_value(keyspace.peek(key)) for key in keyspace}
 
     def keys(self, pattern: str | bytes = "*") -> list[Word]:
         """Return the keys that match a glob pattern such as ``user:[0-9]*``, oldest key first."""
         matches = matcher(encode(pattern))
-        with self._engine.reading() as keyspace:
+        with self._engine.lock:
+            keyspace = self._engine.current()
             return [word(key) for key in keyspace if matches(key)]
 
     def ttl(self, key: str | bytes) -> float | Any:
@@ -341,7 +345,8 @@ class KVServer(Handle):
         """
         left_ms = self._ttl_ms(key)
         if left_ms == -2:
-            with self._engine.reading() as keyspace:
+            with self._engine.lock:
+                keyspace = self._engine.current()
                 names = [str(word(each)) for each in keyspace]
             nearest = did_you_mean(word(encode(key)), names[:_COMPARED])
             raise ContractError(
@@ -415,7 +420,7 @@ class KVServer(Handle):
         """
         from .search.views import SearchIndexView
 
-        return SearchIndexView(self._memory().reading, name)
+        return SearchIndexView(self._memory(), name)
 
     def searches(self) -> Results[Search]:
         """Return the searches that clients made, oldest first, with their results."""
@@ -442,7 +447,7 @@ class KVServer(Handle):
         given: dict[str, object] = {} if index is None else {"index": index}
         given |= where
         engine = self._memory()
-        return expect_search(engine.reading, engine.searches, times, given)
+        return expect_search(engine, engine.searches, times, given)
 
     def assert_not_searched(
         self, index: Condition[str] = None, **where: Unpack[SearchFields]

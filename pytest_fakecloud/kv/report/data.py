@@ -6,7 +6,6 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote_from_bytes
 
@@ -99,10 +98,10 @@ class _OnServer:
         return None
 
 
-@contextmanager
-def _keys(handle: KVServer) -> Iterator[_InMemory | _OnServer]:
-    with handle._engine.reading() as keyspace:
-        yield _InMemory(keyspace) if isinstance(keyspace, Keyspace) else _OnServer(keyspace, handle)
+def _keys(handle: KVServer) -> _InMemory | _OnServer:
+    """Return the keys of a fake. The caller holds the lock of its engine."""
+    keyspace = handle._engine.current()
+    return _InMemory(keyspace) if isinstance(keyspace, Keyspace) else _OnServer(keyspace, handle)
 
 
 def _existing(keys: _InMemory | _OnServer, names: Iterable[bytes]) -> list[_Key]:
@@ -115,7 +114,8 @@ def _existing(keys: _InMemory | _OnServer, names: Iterable[bytes]) -> list[_Key]
 def state(handle: KVServer) -> State:
     """Return the keys of each database and the other data that commands change, by name."""
     engine = handle._engine
-    with _keys(handle) as every:
+    with handle._engine.lock:
+        every = _keys(handle)
         sections: State = {"keys": _stored(every)}
         if isinstance(engine, Engine):
             for number, keyspace in enumerate(engine.databases[1:], 1):
@@ -212,7 +212,8 @@ def _rules(user: AclUser) -> str:
 def content(handle: KVServer) -> View:
     """Return the keys with their values, and the memory they use unless a real server has them."""
     engine = handle._engine
-    with _keys(handle) as every:
+    with handle._engine.lock:
+        every = _keys(handle)
         names = list(every.names)
         rows = [
             {
@@ -243,7 +244,8 @@ def keys(handle: KVServer, page_query: PageQuery) -> View:
     the page lists only the keys directly in the namespace ``under`` (default: the root), and
     ``folders`` lists the namespaces one level below it (separated by ``:``) with numbers of keys.
     """
-    with _keys(handle) as every:
+    with handle._engine.lock:
+        every = _keys(handle)
         matching = _existing(every, every.names)
         total, search = len(matching), page_query.search
         if _GLOB & set(search):
@@ -352,7 +354,8 @@ def _json(value: Any) -> str:
 def key(handle: KVServer, id: str, page_query: PageQuery) -> View:
     """Return a key with its value: the text of a string or document, or a page of the elements."""
     name = id.encode("utf-8", "surrogateescape")
-    with _keys(handle) as every:
+    with handle._engine.lock:
+        every = _keys(handle)
         existing = _existing(every, [name])
         if not existing:
             raise NotFound(f"there is no key {_text(name)!r:.200}: it was deleted, or it expired")
@@ -396,7 +399,8 @@ _ELEMENTS: dict[str, tuple[tuple[str, ...], Callable[[Any], Sequence[Sequence[An
 
 def indexes(handle: KVServer, page_query: PageQuery) -> View:
     """Return the search indexes with schema, number of documents and number of unindexed changes."""
-    with _keys(handle) as every:
+    with handle._engine.lock:
+        every = _keys(handle)
         names = [name for name in every.names if isinstance(every.value(name), SearchIndex)]
     return page_of_names(map(_text, names), page_query, lambda name: _index(handle, name))
 
@@ -416,7 +420,8 @@ def _index(handle: KVServer, name: str) -> View:
 
 
 def counts(handle: KVServer) -> dict[str, int]:
-    with _keys(handle) as every:
+    with handle._engine.lock:
+        every = _keys(handle)
         names = list(every.names)
         indexes = sum(isinstance(every.value(name), SearchIndex) for name in names)
     return {"keys": len(names), "indexes": indexes}
