@@ -510,6 +510,9 @@ CALLS: dict[str, dict[str, Entry]] = {
             "return coroutine.resume(run)",
             "0",
         ),
+        "execute EVAL of a wrapped coroutine": kv(
+            "EVAL", "return pcall(coroutine.wrap(function() redis.call('INCR', 'n') end))", "0"
+        ),
         "hash": lambda world: partial(world.kv.hash, "cart"),
         "integer": lambda world: partial(world.kv.integer, "n"),
         "keys": lambda world: world.kv.keys,

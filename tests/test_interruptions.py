@@ -240,6 +240,13 @@ def test_an_interruption_at_any_line_arrives_and_leaves_the_fakes_usable(world: 
     interrupt_calls(world, CALLS)
 
 
+@pytest.mark.parametrize("name", [name for name in CALLS["KVServer"] if "EVAL" in name])
+def test_a_script_does_not_swallow_an_interruption(world: World, name: str) -> None:
+    script = CALLS["KVServer"][name](world)
+    swallowed = [place for place in places(script) if not interrupted(script, place)]
+    assert not swallowed
+
+
 READS = ("contents", "keys", "members", "search_index", "string", "ttl", "value")
 """Methods of ``KVServer`` that read while no other thread changes the keys."""
 
