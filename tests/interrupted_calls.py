@@ -196,9 +196,11 @@ def jump_in_event_loop(world: World) -> Callable[[], object]:
     return call
 
 
+EXPLORED: Any = {"kinds": ("drop",), "budget": 1, "trust": False}
+
+
 def explored(world: World) -> Callable[[], object]:
-    options: Any = {"kinds": ("drop",), "budget": 1, "trust": False}
-    return partial(world.cloud.explore, world.request, lambda: None, **options)
+    return partial(world.cloud.explore, world.request, lambda: None, **EXPLORED)
 
 
 def opened(**settings: Any) -> Callable[[], object]:
@@ -408,10 +410,24 @@ CALLS: dict[str, dict[str, Entry]] = {
         "restore": lambda world: partial(world.cloud.restore, world.start),
         "snapshot": lambda world: world.cloud.snapshot,
     },
+    "AioBroker": {
+        "client": lambda world: world.broker.aio.client,
+        "wait_for_record": lambda world: awaited(
+            partial(world.broker.aio.wait_for_record, "orders")
+        ),
+    },
     "AioCloud": {
+        "explore": lambda world: awaited(
+            partial(world.cloud.aio.explore, world.request, lambda: None, **EXPLORED)
+        ),
+        "replay": lambda world: awaited(partial(world.cloud.aio.replay, RECORDING, into=world.kv)),
         "every_failure": lambda world: awaited(
             partial(world.cloud.aio.every_failure, world.request, faults="drop")
-        )
+        ),
+    },
+    "AwaitableCapture": {
+        "wait_for_callback": lambda world: awaited(world.capture.aio.wait_for_callback),
+        "wait_for_failure": lambda world: awaited(world.capture.aio.wait_for_failure),
     },
     "DeadLetterView": {
         "delete": lambda world: world.queue.dead_letters().only().delete,
@@ -499,6 +515,9 @@ CALLS: dict[str, dict[str, Entry]] = {
             "return coroutine.resume(run)",
             "0",
         ),
+        "execute EVAL of a wrapped coroutine": kv(
+            "EVAL", "return pcall(coroutine.wrap(function() redis.call('INCR', 'n') end))", "0"
+        ),
         "hash": lambda world: partial(world.kv.hash, "cart"),
         "integer": lambda world: partial(world.kv.integer, "n"),
         "keys": lambda world: world.kv.keys,
@@ -551,6 +570,7 @@ CALLS: dict[str, dict[str, Entry]] = {
         "schedules": lambda world: world.queue.schedules,
     },
     "QueueAio": {
+        "client": lambda world: world.queue.aio.client,
         "deliver_due": lambda world: awaited(due(world, world.queue.aio.deliver_due)),
         "run_until_idle": lambda world: awaited(due(world, world.queue.aio.run_until_idle)),
     },
@@ -706,11 +726,6 @@ for kind in OBJECTS:
 _VALUE = "a value without a lock"
 _IN_EXPLORE = "returns a function that explore() calls"
 EXCUSED: Mapping[str, str] = {
-    "AioBroker": "waits in another thread, which gets no signals",
-    "AioCloud.explore": "waits in another thread, which gets no signals",
-    "AioCloud.replay": "waits in another thread, which gets no signals",
-    "AwaitableCapture": "waits as the methods of CallbackCapture do",
-    "QueueAio.client": "is closed in an event loop",
     "Attempts": _VALUE,
     "Attempt": _VALUE,
     "Call": _VALUE,

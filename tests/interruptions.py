@@ -51,9 +51,15 @@ def places(call: Callable[[], object], also: Followed = ()) -> list[Place]:
     return list(reached)
 
 
-def interrupted(call: Callable[[], object], at: Place, also: Followed = ()) -> bool:
+def interrupted(
+    call: Callable[[], object],
+    at: Place,
+    also: Followed = (),
+    keep: Callable[[Interruption], object] = lambda error: None,
+) -> bool:
     """Make a call, raise ``Interruption`` when it reaches a place, and return whether it leaves the
-    call. Returns True, too, if the call does not reach the place this time.
+    call. Returns True, too, if the call does not reach the place this time. ``keep`` is called with the
+    exception, which refers to all that the call has used.
     """
     raised = False
 
@@ -66,7 +72,8 @@ def interrupted(call: Callable[[], object], at: Place, also: Followed = ()) -> b
 
     try:
         _follow(call, interrupt, also)
-    except Interruption:
+    except Interruption as error:
+        keep(error)
         return True
     return not raised
 

@@ -243,6 +243,31 @@ def test_an_interruption_at_any_line_arrives_and_leaves_the_fakes_usable(world: 
     interrupt_calls(world, CALLS)
 
 
+@pytest.mark.parametrize("name", [name for name in CALLS["KVServer"] if "EVAL" in name])
+def test_a_script_does_not_swallow_an_interruption(world: World, name: str) -> None:
+    script = CALLS["KVServer"][name](world)
+    swallowed = [place for place in places(script) if not interrupted(script, place)]
+    assert not swallowed
+
+
+READS = ("contents", "keys", "members", "search_index", "string", "ttl", "value")
+"""Methods of ``KVServer`` that read while no other thread changes the keys."""
+
+
+@pytest.mark.parametrize("name", READS)
+def test_an_interrupted_read_holds_no_lock_while_its_exception_lives(
+    world: World, name: str
+) -> None:
+    read = CALLS["KVServer"][name](world)
+    for place in places(read, (contextlib,)):
+        errors: list[BaseException] = []
+        assert interrupted(read, place, (contextlib,), errors.append)
+        user = threading.Thread(target=world.kv.execute, args=("PING",), daemon=True)
+        user.start()
+        user.join(DEADLINE)
+        assert not user.is_alive(), place
+
+
 CONTENTS: dict[str, Callable[[Any], object]] = {
     "broker": lambda broker: {
         topic.name: [record.value for record in broker.records(topic.name)]

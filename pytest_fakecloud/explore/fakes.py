@@ -256,7 +256,8 @@ class Fakes:
         if keyspace is None or touch.name == ALL:
             return state_of(fake)
         engine: Any = fake._engine
-        with engine.reading():
+        with engine.lock:
+            engine.current()
             return python_value(keyspace.peek(key_of_touch(touch)))
 
     def elapsed_us(self) -> int:

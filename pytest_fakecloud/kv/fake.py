@@ -282,7 +282,8 @@ class KVServer(Fake):
         ``set`` and ``dict``. A sorted set is a list of ``(member, score)``, a stream is a list of
         ``(id, fields)``, an array is a ``dict`` by index, and JSON is the parsed document.
         """
-        with self._engine.reading() as keyspace:
+        with self._engine.lock:
+            keyspace = self._engine.current()
             return python_value(keyspace.peek(encode(key)))
 
     def string(self, key: str | bytes) -> Word:
@@ -322,19 +323,22 @@ class KVServer(Fake):
         return self._read(key, "array", {})
 
     def _read(self, key: str | bytes, wanted: str, missing: T) -> T:
-        with self._engine.reading() as keyspace:
+        with self._engine.lock:
+            keyspace = self._engine.current()
             value = keyspace.peek(encode(key))
             return missing if value is None else cast("T", value_of_type(key, value, wanted))
 
     def contents(self) -> dict[Word, KVValue]:
         """Return the values of all keys, in the same form as ``value()``."""
-        with self._engine.reading() as keyspace:
+        with self._engine.lock:
+            keyspace = self._engine.current()
             return {word(key): python_value(keyspace.peek(key)) for key in keyspace}
 
     def keys(self, pattern: str | bytes = "*") -> list[Word]:
         """Return the keys that match a glob pattern such as ``user:[0-9]*``, oldest key first."""
         matches = matcher(encode(pattern))
-        with self._engine.reading() as keyspace:
+        with self._engine.lock:
+            keyspace = self._engine.current()
             return [word(key) for key in keyspace if matches(key)]
 
     def ttl(self, key: str | bytes) -> float | Any:
@@ -345,7 +349,8 @@ class KVServer(Fake):
         """
         left_ms = self._ttl_ms(key)
         if left_ms == -2:
-            with self._engine.reading() as keyspace:
+            with self._engine.lock:
+                keyspace = self._engine.current()
                 names = [str(word(name)) for name in keyspace]
             nearest = did_you_mean(word(encode(key)), names[:_COMPARED])
             raise ContractError(
@@ -420,7 +425,7 @@ class KVServer(Fake):
         """
         from .search.views import SearchIndexView
 
-        return SearchIndexView(self._memory().reading, name)
+        return SearchIndexView(self._memory(), name)
 
     def searches(self) -> Results[Search]:
         """Return the searches that clients made, oldest first, with their results."""
@@ -447,7 +452,7 @@ class KVServer(Fake):
         conditions: dict[str, object] = {} if index is None else {"index": index}
         conditions |= where
         engine = self._memory()
-        return expect_search(engine.reading, engine.searches, times, conditions)
+        return expect_search(engine, engine.searches, times, conditions)
 
     def assert_not_searched(
         self, index: Condition[str] = None, **where: Unpack[SearchFields]

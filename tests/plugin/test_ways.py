@@ -292,6 +292,35 @@ def test_settings_of_one_test_for_fakes_of_a_class_or_module(
         run(source(wide, [name])).assert_outcomes(passed=1)
 
 
+@pytest.mark.parametrize("scope", ["class", "module", "session"])
+@pytest.mark.parametrize("fixture", ["fakecloud_settings", "fakecloud_session_settings"])
+def test_settings_with_a_narrower_scope_than_the_fakes_name_both(
+    scope: str, fixture: str, run: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeini(f"[pytest]\nfakecloud_scope = {scope}")
+    code = """
+        import pytest
+        @pytest.fixture{0}
+        def {1}():
+            return {{"seed": 3}}
+        def test_it(kv_server):
+            assert kv_server
+    """
+    result = run(code.format("", fixture))
+    wide, better = scope, fixture
+    if "session" in (scope, fixture.split("_")[1]):
+        wide, better = "session", "fakecloud_session_settings"
+    result.stdout.fnmatch_lines(
+        [
+            f"ScopeMismatch: *function scoped fixture {fixture}*",
+            "fakecloud: the fakes last longer than a test (fakecloud_scope, *",
+            f"    @pytest.fixture(scope='{wide}')",
+            f"    def {better}():",
+        ]
+    )
+    run(code.format(f"(scope={wide!r})", better)).assert_outcomes(passed=1)
+
+
 # -- settings given twice --------------------------------------------------------------------------
 
 

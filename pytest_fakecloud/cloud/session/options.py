@@ -399,12 +399,23 @@ _MISMATCH = re.compile(r"fixture (\w+) with a (\w+) scoped request")
 
 
 def scope_advice(error: str, fixtures: Container[str]) -> str:
-    """Return how a fixture of a wide scope can use a fake, if that is what pytest's error is about."""
+    """Return how a fixture of a wide scope can use a fake, or fakes of a wide scope can have settings,
+    if that is what pytest's error is about.
+    """
     match = _MISMATCH.search(error)
     if match is None or match[1] not in fixtures:
         return ""
     name = match[1]
     scope = match[2] if match[2] in CHOICES["fakecloud_scope"] else "session"
+    if name in (SETTINGS, SESSION_SETTINGS):
+        # The fakes of the whole run take no settings of single tests.
+        is_session = name == SESSION_SETTINGS or scope == "session"
+        wide = ("session", SESSION_SETTINGS) if is_session else (scope, SETTINGS)
+        return (
+            "\n\nfakecloud: the fakes last longer than a test (fakecloud_scope, or those of "
+            f"fakecloud_session), so the fixture with their settings must, too:\n"
+            f"    @pytest.fixture(scope={wide[0]!r})\n    def {wide[1]}():"
+        )
     lines = ["", "", "fakecloud: let the fakes last as long as this fixture; in pytest.ini:"]
     lines += ["    [pytest]", f"    fakecloud_scope = {scope}"]
     if name == "fakecloud_env":

@@ -6,8 +6,7 @@ import itertools
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -607,12 +606,12 @@ class KVEngine:
         keyspace.now_ms = self.now_ms
         return keyspace
 
-    @contextmanager
-    def reading(self) -> Iterator[Keyspace]:
-        """Context manager that provides database 0 at the current time and holds the engine's lock."""
-        with self.lock:
-            self.update_time()
-            yield self.databases[0]
+    def current(self) -> Keyspace:
+        """Return database 0 at the current time. The caller holds the lock."""
+        # Not as a context manager: an exception of a signal's handler could leave its generator
+        # suspended, and the lock held.
+        self.update_time()
+        return self.databases[0]
 
     def can_hold(self, value: object) -> bool:
         """Return whether the server has the commands of a value's type."""

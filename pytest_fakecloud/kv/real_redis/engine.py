@@ -31,8 +31,8 @@ from __future__ import annotations
 import re
 import threading
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -509,11 +509,10 @@ class RedisEngine:
         session.queue = None
         self.pubsub.drop(session)
 
-    @contextmanager
-    def reading(self) -> Iterator[Namespace]:
-        """Provide the fake's keys within a ``with`` block. Each access reads from the server."""
+    def current(self) -> Namespace:
+        """Return the fake's keys. Each access reads from the server."""
         self.namespace.check_claim()
-        yield self.namespace
+        return self.namespace
 
     def snapshot(self) -> RedisCopy:
         """Copy the fake's keys and users.

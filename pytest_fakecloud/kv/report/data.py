@@ -6,7 +6,6 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote_from_bytes
 
@@ -101,10 +100,10 @@ class _OnServer:
         return None
 
 
-@contextmanager
-def _keys(fake: KVServer) -> Iterator[_InMemory | _OnServer]:
-    with fake._engine.reading() as keyspace:
-        yield _InMemory(keyspace) if isinstance(keyspace, Keyspace) else _OnServer(keyspace, fake)
+def _keys(fake: KVServer) -> _InMemory | _OnServer:
+    """Return the keys of a fake. The caller holds the lock of its engine."""
+    keyspace = fake._engine.current()
+    return _InMemory(keyspace) if isinstance(keyspace, Keyspace) else _OnServer(keyspace, fake)
 
 
 def _existing(keys: _InMemory | _OnServer, names: Iterable[bytes]) -> list[_Key]:
@@ -117,7 +116,8 @@ def _existing(keys: _InMemory | _OnServer, names: Iterable[bytes]) -> list[_Key]
 def state(fake: KVServer) -> State:
     """Return the keys of each database and the other data that commands change, by name."""
     engine = fake._engine
-    with _keys(fake) as every:
+    with fake._engine.lock:
+        every = _keys(fake)
         sections: State = {"keys": _stored(every)}
         if isinstance(engine, KVEngine):
             for number, keyspace in enumerate(engine.databases[1:], 1):
@@ -216,7 +216,8 @@ def _rules(user: AclUser) -> str:
 def content(fake: KVServer) -> View:
     """Return the keys with their values, and the memory they use unless a real server has them."""
     engine = fake._engine
-    with _keys(fake) as every:
+    with fake._engine.lock:
+        every = _keys(fake)
         names = list(every.names)
         rows = [
             {
@@ -247,7 +248,8 @@ def keys(fake: KVServer, page_query: PageQuery) -> View:
     the page lists only the keys directly in the namespace ``under`` (default: the root), and
     ``folders`` lists the namespaces one level below it (separated by ``:``) with numbers of keys.
     """
-    with _keys(fake) as every:
+    with fake._engine.lock:
+        every = _keys(fake)
         matching = _existing(every, every.names)
         total, search = len(matching), page_query.search
         if _GLOB & set(search):
@@ -358,7 +360,8 @@ def _json(value: Any) -> str:
 def key(fake: KVServer, id: str, page_query: PageQuery) -> View:
     """Return a key with its value: the text of a string or document, or a page of the elements."""
     name = id.encode("utf-8", "surrogateescape")
-    with _keys(fake) as every:
+    with fake._engine.lock:
+        every = _keys(fake)
         existing = _existing(every, [name])
         if not existing:
             raise NotFound(f"there is no key {_text(name)!r:.200}: it was deleted, or it expired")
@@ -411,7 +414,8 @@ _ELEMENTS: dict[str, tuple[tuple[str, ...], Callable[[Any], Sequence[Sequence[An
 
 def indexes(fake: KVServer, page_query: PageQuery) -> View:
     """Return the search indexes with schema, number of documents and number of unindexed changes."""
-    with _keys(fake) as every:
+    with fake._engine.lock:
+        every = _keys(fake)
         names = [name for name in every.names if isinstance(every.value(name), SearchIndex)]
     return page_of_names(map(_text, names), page_query, lambda name: _index(fake, name))
 
@@ -431,7 +435,8 @@ def _index(fake: KVServer, name: str) -> View:
 
 
 def counts(fake: KVServer) -> dict[str, int]:
-    with _keys(fake) as every:
+    with fake._engine.lock:
+        every = _keys(fake)
         names = list(every.names)
         indexes = sum(isinstance(every.value(name), SearchIndex) for name in names)
     return {"keys": len(names), "indexes": indexes}

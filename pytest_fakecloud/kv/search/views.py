@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Any
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, suppress
+from typing import Any, Protocol
 
 from ...core.errors import ContractError, counted, did_you_mean
 from ...core.field_types import JSON, NUMBER, TEXT, FieldType, OneOf, Shaped
@@ -18,8 +18,15 @@ from .index import Search, SearchIndex, find_index
 from .retrievers import parse_query
 from .schema import KEY_TYPES, SearchError, make_document
 
-Reading = Callable[[], AbstractContextManager[Keyspace]]
-"""Returns a context manager for reading the keyspace while no other thread changes it."""
+
+class Reader(Protocol):
+    """An engine whose keys can be read while no other thread changes them."""
+
+    @property
+    def lock(self) -> AbstractContextManager[Any, Any]: ...
+
+    def current(self) -> Keyspace:
+        """Return the keyspace at the current time. The caller holds the lock."""
 
 
 class SearchIndexView:
@@ -28,17 +35,17 @@ class SearchIndexView:
     Properties show the current state. They raise `ContractError` if the index no longer exists.
     """
 
-    def __init__(self, reading: Reading, name: str) -> None:
-        self._reading = reading
+    def __init__(self, reader: Reader, name: str) -> None:
+        self._reader = reader
         self.name = name
-        with self._index():
-            pass  # Raise an error if the index does not exist.
+        with self._reader.lock:
+            self._find()  # Raise an error if the index does not exist.
 
     @property
     def schema(self) -> dict[str, list[str]]:
         """The fields of the index with their types and options: ``{"title": ["TEXT", "NOSTEM"]}``."""
-        with self._index() as (_, index):
-            return index.definition.described()
+        with self._reader.lock:
+            return self._find()[1].definition.described()
 
     @property
     def documents(self) -> dict[str, dict[str, list[Any]]]:
@@ -47,7 +54,8 @@ class SearchIndexView:
         Example: ``{"p:1": {"title": ["run", "shoe"], "price": [40.0]}}``. A field that could not be
         indexed is omitted. Dates are milliseconds since the epoch.
         """
-        with self._index() as (_, index):
+        with self._reader.lock:
+            _, index = self._find()
             return {
                 decoded(document.key): {
                     name: _values(values) for name, values in document.fields.items()
@@ -58,15 +66,16 @@ class SearchIndexView:
     @property
     def pending(self) -> list[str]:
         """The keys whose changes are not searchable yet."""
-        with self._index() as (_, index):
-            return [decoded(key) for key in index.waiting]
+        with self._reader.lock:
+            return [decoded(key) for key in self._find()[1].waiting]
 
     def explain(self, key: str, filter: Mapping[str, Any]) -> list[str]:
         """Return the reasons why a filter does not match a key, one for each clause that fails.
 
         The list is empty if it matches. Raises `ContractError` for a filter that the vendor rejects.
         """
-        with self._index() as (keyspace, index):
+        with self._reader.lock:
+            keyspace, index = self._find()
             name = encoded(key)
             number = index.numbers.get(name)
             try:
@@ -80,17 +89,16 @@ class SearchIndexView:
                 why.append("its last change is not indexed yet; run SEARCH.WAITINDEXING")
             return why
 
-    @contextmanager
-    def _index(self) -> Iterator[tuple[Keyspace, SearchIndex]]:
-        """Context manager that provides the refreshed index, and its keyspace for reading."""
-        with self._reading() as keyspace:
-            index = find_index(keyspace, self.name)
-            if index is None:
-                names = map(decoded, keyspace.indexes.named) if keyspace.indexes else ()
-                hint = did_you_mean(self.name, [*names]) or "; create it with SEARCH.CREATE"
-                raise ContractError(f"there is no search index {self.name!r}{hint}")
-            index.refresh(keyspace, is_read=False)
-            yield keyspace, index
+    def _find(self) -> tuple[Keyspace, SearchIndex]:
+        """Return the keyspace and the refreshed index. The caller holds the lock."""
+        keyspace = self._reader.current()
+        index = find_index(keyspace, self.name)
+        if index is None:
+            names = map(decoded, keyspace.indexes.named) if keyspace.indexes else ()
+            hint = did_you_mean(self.name, [*names]) or "; create it with SEARCH.CREATE"
+            raise ContractError(f"there is no search index {self.name!r}{hint}")
+        index.refresh(keyspace, is_read=False)
+        return keyspace, index
 
     def __repr__(self) -> str:
         return f"<search index {self.name!r}>"
@@ -139,14 +147,14 @@ def searches_of(searches: Iterable[Search]) -> Results[Search]:
     return results_of(list(searches), SEARCH_FIELDS, "search")
 
 
-def _key_type(reading: Reading, searches: list[Search], name: object) -> FieldType:
+def _key_type(reader: Reader, searches: list[Search], name: object) -> FieldType:
     """Return the type of the condition ``keys=``.
 
     If all keys that an index returned have one of its prefixes, the condition must have one, too,
     so that an error reports a mistyped key.
     """
-    with reading() as keyspace:
-        index = find_index(keyspace, name) if isinstance(name, str) else None
+    with reader.lock:
+        index = find_index(reader.current(), name) if isinstance(name, str) else None
         if index is None or index.definition.stream is not None:
             return TEXT
         prefixes = index.definition.prefixes
@@ -157,7 +165,7 @@ def _key_type(reading: Reading, searches: list[Search], name: object) -> FieldTy
 
 
 def expect_search(
-    reading: Reading, searches: Iterable[Search], times: int | None, criteria: Mapping[str, object]
+    reader: Reader, searches: Iterable[Search], times: int | None, criteria: Mapping[str, object]
 ) -> Results[Search]:
     """Return the searches that match; fail, with reasons, unless there are ``times``."""
     __tracebackhide__ = True
@@ -167,12 +175,12 @@ def expect_search(
         lines = [_described(search)]
         if isinstance(sought, str) and "*" not in sought and sought not in search.keys:
             with suppress(ContractError):
-                why = SearchIndexView(reading, search.index).explain(sought, search.filter)
+                why = SearchIndexView(reader, search.index).explain(sought, search.filter)
                 lines += [f"{sought}: {reason}" for reason in why]
         return "\n".join(lines)
 
     searches = list(searches)
-    key_type = _key_type(reading, searches, criteria.get("index"))
+    key_type = _key_type(reader, searches, criteria.get("index"))
     query = Query(
         dict(criteria), {**SEARCH_FIELDS, "keys": Field(key_type, several=True)}, "search"
     )

@@ -293,6 +293,17 @@ local function new_coroutine(...)
   return create(body)
 end
 
+local function kept(ok, ...)
+  host.keep_exception(ok, (...))
+  return ok, ...
+end
+
+local function resume_coroutine(...)
+  local _, thread = select("#", ...), ...
+  if type(thread) ~= "thread" then argument_error(0, 1, "coroutine expected") end
+  return kept(wrap_resume(...))
+end
+
 local function resumed(ok, ...)
   if not ok then
     local value = ...
@@ -402,7 +413,7 @@ math_library.random, math_library.randomseed = random, random_seed
 libraries.math = protect(math_library)
 
 libraries.coroutine = protect({
-  create = new_coroutine, wrap = wrapped_coroutine, resume = coroutine.resume,
+  create = new_coroutine, wrap = wrapped_coroutine, resume = resume_coroutine,
   running = coroutine.running, status = coroutine.status, yield = coroutine.yield,
 })
 
