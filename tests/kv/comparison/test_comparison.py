@@ -103,23 +103,27 @@ def test_random_commands_count_as_reads_and_end_watches() -> None:
                         continue
                     keys = server.call([b"COMMAND", b"GETKEYS", *line])
                     keys = keys if isinstance(keys, list) else []
-                    effects = [_effects(face, watcher, keys, line) for face, watcher in pairs]
-                    assert effects[0] == effects[1], line
+                    (reply, *ours), (other, *theirs) = (
+                        _effects(face, watcher, keys, line) for face, watcher in pairs
+                    )
                     if line[0].upper() == b"SPOP":
                         # A random command left different data, so continue without its key.
                         for face, _ in pairs:
                             face.call([b"DEL", *keys])
+                    elif normalise(line, reply) != normalise(line, other):
+                        break  # The data differ for a reason that another test has to find.
+                    assert ours == theirs, line
 
 
-def _effects(face: Any, watcher: Any, keys: list[bytes], line: list[bytes]) -> tuple[object, bool]:
-    """Run a line; return its hits and misses, and whether it changed a key that is watched."""
+def _effects(face: Any, watcher: Any, keys: list[bytes], line: list[bytes]) -> tuple[Any, ...]:
+    """Run a line; return its reply, its hits and misses, and whether it changed a watched key."""
     if keys:
         watcher.call([b"WATCH", *keys])
     face.call([b"CONFIG", b"RESETSTAT"])
-    face.call(line)
+    reply = face.call(line)
     reads = re.findall(rb"keyspace_\w+:\d+", face.call([b"INFO", b"stats"]))
     watcher.call([b"MULTI"])
-    return reads, watcher.call([b"EXEC"]) == []
+    return reply, reads, watcher.call([b"EXEC"]) == []
 
 
 def test_hand_written_commands(comparison: Comparison) -> None:
