@@ -24,8 +24,8 @@ REGISTRATIONS = {
 }
 """For each of these folders, the only module outside it that imports it."""
 TOGETHER = [
-    ["explore", "recordings", "kv.real_redis", "broker.real_kafka"],
-    ["standalone", "verify"],
+    [folder for folder, owner in REGISTRATIONS.items() if (owner == "cli") == has_commands]
+    for has_commands in (False, True)
 ]
 """Folders that are left out together. A command of `recordings` needs `standalone`."""
 

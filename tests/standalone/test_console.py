@@ -17,6 +17,7 @@ from urllib.parse import quote, urlsplit
 import pytest
 import urllib3
 
+from ..harness import together
 from .conftest import Serve, Server, fetch
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -139,6 +140,7 @@ def test_it_opens_on_how_to_connect_and_then_on_activity(page: Any, server: Serv
     assert page.evaluate("location.hash") == "#/activity"
 
 
+@together
 @pytest.mark.parametrize("language", ["curl", "JavaScript", "Python", "Go"])
 def test_a_first_request_is_there_in_each_language(
     page: Any, server: Server, language: str
@@ -234,6 +236,7 @@ def test_a_console_without_a_token_asks_for_it(browser: Any, server: Server) -> 
 
 
 # Objects of JavaScript inherit `constructor` and `__proto__`.
+@together
 @pytest.mark.parametrize("name", ["gone", "constructor", "__proto__", "toString"])
 def test_an_unknown_address_leads_to_a_page_and_says_so(
     page: Any, window: Window, name: str

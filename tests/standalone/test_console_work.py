@@ -14,7 +14,7 @@ import pytest
 from pytest_fakecloud.kv.table.registry import COMMANDS, row_of, synopsis
 
 from ..faults.conftest import ARGUMENTS
-from ..harness import wait_until
+from ..harness import together, wait_until
 from .conftest import Server
 from .test_console import (
     CHROMIUM,
@@ -1058,7 +1058,8 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("place", WAYS.values(), ids=WAYS)
+@together
+@pytest.mark.parametrize("place", WAYS.values())
 def test_an_unsent_edit_is_dropped_only_after_a_question(
     page: Any, server: Server, place: str
 ) -> None:
@@ -1155,8 +1156,7 @@ def test_an_edit_overwrites_a_change_of_somebody_else_only_after_a_question(
 # -- the clock ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("width", [1280, 400])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
 def test_a_notice_shows_while_the_clock_moves(
     page: Any, window: Window, server: Server, width: int, scheme: str
 ) -> None:
