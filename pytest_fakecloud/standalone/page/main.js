@@ -15,7 +15,7 @@ const PAGES = {
   find: {title: "Search", make: async () => new (await import("./search.js")).SearchPage(current)},
   connect: {title: "Connect", make: async () => new (await import("./connect.js")).ConnectPage(current)},
   time: {title: "Time", make: async () => (await import("./time.js")).timePage()},
-  problems: {title: "Problems", make: async () => (await import("./time.js")).problemsPage(current)},
+  violations: {title: "Violations", make: async () => (await import("./time.js")).violationsPage(current)},
   snapshots: {title: "Snapshots", make: async () => (await import("./time.js")).snapshotsPage()},
   isolated: {title: "Isolated clouds", make: async () => (await import("./time.js")).cloudsPage()},
 };
@@ -24,7 +24,7 @@ const PAGES = {
 function drawNav() {
   const {parts} = read();
   const entry = (where, text, mark, about, letters) => el("a", {href: link(where), "data-key": where.join("/"), "aria-current": where.every((part, at) => part === parts[at]) ? "page" : null}, text, mark ? el("span", {class: "many bad", title: about}, about ? count(mark, about) : String(mark)) : null, letters ? el("span", {class: "many bad", title: "dead letters"}, `${number(letters)} dead`) : null);
-  redraw($("nav"), Object.entries(PAGES).filter(([name]) => name !== "isolated" || state.clouds).map(([name, {title}]) => entry([name], title, {problems: state.violations, isolated: state.failed_clouds}[name])), el("span", {class: "group", "aria-hidden": "true"}, "Fakes"), state.fakes.map((fake) => entry(["fake", fake.name], [product(fake), el("small", {}, fake.name)], fake.faults, "fault", fake.dead_letters)));
+  redraw($("nav"), Object.entries(PAGES).filter(([name]) => name !== "isolated" || state.clouds).map(([name, {title}]) => entry([name], title, {violations: state.violations, isolated: state.failed_clouds}[name])), el("span", {class: "group", "aria-hidden": "true"}, "Fakes"), state.fakes.map((fake) => entry(["fake", fake.name], [product(fake), el("small", {}, fake.name)], fake.faults, "fault", fake.dead_letters)));
   showCurrent($("nav"));
 }
 

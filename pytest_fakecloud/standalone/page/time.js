@@ -1,4 +1,4 @@
-// Due times, snapshots, isolated clouds and problems.
+// Due times, snapshots, isolated clouds and violations.
 
 import {LivePage, about, act, both, copies, count, day, done, el, empty, form, link, micros, move, moved, number, own, picture, room, say, short, soft, span, svg, table, time, titled, tools, words} from "./dom.js";
 import {ask} from "./api.js";
@@ -68,7 +68,7 @@ export const cloudsPage = () => new LivePage("/clouds", (found) => !found.length
   : table("isolated clouds", ["cloud", "", "fakes", "", ""], found, (one) => [one.id, one.test ? el("span", {class: "bad"}, one.test) : "running", one.fakes.join(", "), act("Open", `Open ${one.id}`, () => openConsole(one.id)), act("Close", `Close ${one.id}`, () => ask("DELETE", `/clouds/${one.id}`))]),
 el("h1", {}, "Isolated clouds"), soft("Those of failed tests are kept."));
 
-// -- problems --
+// -- violations --
 // For each kind: its meaning, and what to do about it with `serve`.
 const ADVICE = {
   unstubbed: ({url}) => ["The queue delivers to loopback addresses only. Choose one:", ["Forward the address to your application: ", el("code", {}, `pytest-fakecloud serve --forward ${origin(url)}=http://127.0.0.1:3000`)],
@@ -85,16 +85,16 @@ const origin = (url) => { try { return new URL(url).origin; } catch { return "ht
 const causeOf = ({kind, text, facts: {fake, url, message_id: id, run_id: run}}) => JSON.stringify([kind, fake, url ? origin(url) : id || run ? "" : text]);
 const isAbout = (row, {url, path, message_id: id, run_id: run}) => row.subjects.some(({name}) => name === id || name === run) || [url, path].some((one) => one && `${row.request?.line} ${row.request?.body}`.includes(one));
 // A fault that has not fired yet may still fire; the Faults tab shows it.
-export const problemsPage = (state) => Object.assign(new LivePage("/violations", (found) => {
+export const violationsPage = (state) => Object.assign(new LivePage("/violations", (found) => {
   const causes = Map.groupBy(found.filter(({kind}) => kind !== "unused_fault"), causeOf), failed = entries.list.filter((row) => row.done && hasFailed(row)).length;
-  return [causes.size ? [...causes.values()].map(problem) : empty("No problems.", "Strict-mode violations appear here, such as a delivery to an address that nothing answers."), failed ? el("p", {}, el("a", {href: link(["activity"], {status: "failed"})}, count(failed, "failed call")), journal.older ? " so far: older ones are being loaded" : "") : null,
+  return [causes.size ? [...causes.values()].map(problem) : empty("No violations.", "Strict-mode violations appear here, such as a delivery to an address that nothing answers."), failed ? el("p", {}, el("a", {href: link(["activity"], {status: "failed"})}, count(failed, "failed call")), journal.older ? " so far: older ones are being loaded" : "") : null,
     state().fakes.filter((one) => one.dead_letters).map((one) => el("p", {}, el("a", {href: link(["fake", one.name, "dead-letters"])}, `${count(one.dead_letters, "dead letter")} of ${one.name}`)))];
-}, el("h1", {}, "Problems")), {version: () => [entries.list.length, journal.older, state().fakes.map((one) => one.dead_letters)]});
+}, el("h1", {}, "Violations")), {version: () => [entries.list.length, journal.older, state().fakes.map((one) => one.dead_letters)]});
 
 function problem(all) {
   const [{kind, text, facts: known}] = all, rows = entries.list.filter((row) => hasFailed(row) && all.some(({facts}) => isAbout(row, facts))), ats = rows.map((row) => both(new Date(row.at_us / 1000).toISOString()));
   const places = [...Map.groupBy(all, ({facts: {url, method, path}}) => url ?? [method, path].filter(Boolean).join(" "))], runs = new Set(all.map(({facts}) => facts.run_id).filter(Boolean));
   return el("article", {class: "problem"}, el("h2", {class: "bad"}, words(kind), all.length > 1 ? el("span", {class: "many"}, `${number(all.length)} times`) : null), " ", el("span", {class: "soft"}, `${known.fake ?? ""}${ats.length ? ` · ${ats[0]}${ats.at(-1) === ats[0] ? "" : ` to ${ats.at(-1)}`} UTC` : ""}`),
-    el("ul", {}, places.filter(([place]) => place).slice(0, 20).map(([place, some]) => el("li", {class: "mono"}, el("a", {href: link(["activity"], {search: place, problems: "yes"})}, place), some.length > 1 ? ` ${number(some.length)} times` : ""))),
+    el("ul", {}, places.filter(([place]) => place).slice(0, 20).map(([place, some]) => el("li", {class: "mono"}, el("a", {href: link(["activity"], {search: place, violations: "yes"})}, place), some.length > 1 ? ` ${number(some.length)} times` : ""))),
     el("details", {open: kind !== "unstubbed"}, el("summary", {}, "As a test reports it"), el("p", {class: "mono"}, text)), (own(ADVICE, kind)?.(known) ?? []).map((line) => el("p", {}, line)), [...runs].slice(0, 20).map((run) => el("p", {}, el("a", {href: link(["fake", known.fake ?? "queue", "runs", run])}, `Show the run ${run}`))));
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import json
+import re
 import socket
 from http.client import HTTPConnection
 from typing import Any, Protocol
@@ -73,7 +74,10 @@ def as_json(reply: Any) -> Any:
     if isinstance(reply, wire.NilArray):
         return None
     if isinstance(reply, bytes):
-        return reply.decode("utf-8", "replace").encode()
+        # Each byte that is not UTF-8 becomes one U+FFFD; "replace" would combine several.
+        return re.sub(
+            "[\udc80-\udcff]", "\ufffd", reply.decode("utf-8", "surrogateescape")
+        ).encode()
     if isinstance(reply, list):
         return [as_json(item) for item in reply]
     return reply
