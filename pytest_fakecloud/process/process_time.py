@@ -79,7 +79,7 @@ class _Travel:
             if [*_travellers()] == earlier and not earlier:
                 # It may have replaced the time, and only a travel that has begun undoes that.
                 self._travel.start()
-            new = [one for one in _travellers() if one not in earlier]
+            new = [traveller for traveller in _travellers() if traveller not in earlier]
             self._traveller = new[-1] if new else None
             raise
         read, on_read = self._traveller.time_ns, self._on_read

@@ -144,12 +144,14 @@ class Sleepers:
         with self._lock:
             self._known &= alive
             sleeping = list(self._sleeping)
-            busy = self._known - {one.thread for one in sleeping if one.settled or one.moving}
+            busy = self._known - {
+                other.thread for other in sleeping if other.settled or other.moving
+            }
             # Threads whose sleep has ended, and which are about to run.
-            waking = {one.thread for one in sleeping if one.until_us <= now_us}
+            waking = {other.thread for other in sleeping if other.until_us <= now_us}
             waking.discard(sleeper.thread)
-            waiting = [one for one in sleeping if not one.moving and one.until_us > now_us]
-            is_first = all(one.until_us >= sleeper.until_us for one in waiting)
+            waiting = [other for other in sleeping if not other.moving and other.until_us > now_us]
+            is_first = all(other.until_us >= sleeper.until_us for other in waiting)
             return is_first and not busy and not waking
 
     def next_us(self, sleeper: Sleeper) -> int:

@@ -188,8 +188,8 @@ def arscan(session: Session, args: Args) -> Reply:
     limit = None
     for _, (text,) in options(args, 3, running(session).option_sizes):
         limit = _parse_limit(text)
-    found = get_or_empty(session, args[0], ArrayValue).between(start, end)
-    return [[_number(index), value] for index, value in islice(found, limit)]
+    items = get_or_empty(session, args[0], ArrayValue).between(start, end)
+    return [[_number(index), value] for index, value in islice(items, limit)]
 
 
 @command("ARLASTITEMS")
@@ -251,14 +251,14 @@ def argrep(session: Session, args: Args) -> Reply:
     tests = [_predicate(*predicate, b"NOCASE" in flags) for predicate in predicates]
     matches = all if b"AND" in flags else any
     array = get_or_empty(session, args[0], ArrayValue)
-    found: list[Any] = []
+    hits: list[Any] = []
     for index, value in array.between(min(start, end), max(start, end), reverse=start > end):
         spend(len(tests) * (_STEPS_PER_TEST + len(value) // _BYTES_PER_STEP))
         if matches(test(value) for test in tests):
-            found.append([_number(index), value] if b"WITHVALUES" in flags else _number(index))
-            if len(found) == limit:
+            hits.append([_number(index), value] if b"WITHVALUES" in flags else _number(index))
+            if len(hits) == limit:
                 break
-    return found
+    return hits
 
 
 _BITWISE = {b"AND": and_, b"OR": or_, b"XOR": xor}

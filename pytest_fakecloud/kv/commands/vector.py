@@ -41,7 +41,7 @@ def vector_create(session: Session, args: Args) -> Reply:
 
     key = args[0]
     dimension, metric, exists_ok = _read_definition(deque(args[1:]))
-    index = session.db.get(key, VectorValue)
+    index = _stored(session, key)
     if index is None:
         session.db.set(key, VectorValue(dimension, metric))
         return 1
@@ -141,18 +141,14 @@ def vector_del(session: Session, args: Args) -> Reply:
 @command("VECTOR.COUNT")
 def vector_count(session: Session, args: Args) -> Reply:
     """Return the number of vectors, or 0 if the index does not exist."""
-    from ..values.vectors import VectorValue
-
-    index = session.db.get(args[0], VectorValue)
+    index = _stored(session, args[0])
     return 0 if index is None else len(index)
 
 
 @command("VECTOR.INFO")
 def vector_info(session: Session, args: Args) -> Reply:
     """Return the dimension and the metric of an index."""
-    from ..values.vectors import VectorValue
-
-    index = session.db.get(args[0], VectorValue)
+    index = _stored(session, args[0])
     if index is None:
         return None
     return Map([b"dimension", index.dimension, b"metric", index.metric.encode()])
@@ -161,17 +157,19 @@ def vector_info(session: Session, args: Args) -> Reply:
 @command("VECTOR.DROP")
 def vector_drop(session: Session, args: Args) -> Reply:
     """Remove an index with all its vectors and return whether it existed."""
-    from ..values.vectors import VectorValue
-
-    if session.db.get(args[0], VectorValue) is None:
+    if _stored(session, args[0]) is None:
         return 0
     return int(session.db.delete(args[0]))
 
 
-def _index(session: Session, key: bytes) -> VectorValue:
+def _stored(session: Session, key: bytes) -> VectorValue | None:
     from ..values.vectors import VectorValue
 
-    index = session.db.get(key, VectorValue)
+    return session.db.get(key, VectorValue)
+
+
+def _index(session: Session, key: bytes) -> VectorValue:
+    index = _stored(session, key)
     if index is None:
         raise CommandError(errors.index_missing(key))
     return index

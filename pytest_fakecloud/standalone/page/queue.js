@@ -131,7 +131,7 @@ const schedules = {
 // -- workflow runs --
 const doing = ({now, until}) => now ? `${now}${until ? ` until ${until.slice(5, 16).replace("T", " ")}` : ""}` : "";
 const runs = {
-  list: "runs", noun: "run", facet: "state", item: runWithProblems, key: (one) => one.id, columns: ["workflow", "state", "now", "steps", "started", "took", "run"], kept: ["workflow", "state", "now"], fields: ["url", "state", "now", "steps", "created", null, "id"],
+  list: "runs", noun: "run", facet: "state", item: runWithViolations, key: (one) => one.id, columns: ["workflow", "state", "now", "steps", "started", "took", "run"], kept: ["workflow", "state", "now"], fields: ["url", "state", "now", "steps", "created", null, "id"],
   row: (one) => [address({method: "", url: one.url}), state(one), doing(one), number(one.steps), when(one.created), one.completed ? about(micros(one.completed) - micros(one.created)) : "", shortName(one.id)],
   tools: (fake) => form("Start a run", "Start", [{name: "to", label: "workflow URL", note: "http://127.0.0.1:3000/api/workflow", wide: true, needed: true}, {name: "input", label: "input", kind: "area", wide: true}],
     async ({to, input}) => { const made = await sendWell(fake, "POST", `/v2/trigger/${target(to)}`, input, {"Content-Type": "application/json"}); return done("Started ", el("a", {href: at(fake, "runs", made.workflowRunId)}, made.workflowRunId), "."); }, {open: false}),
@@ -141,7 +141,7 @@ const runs = {
     ends.push(...one.completed ? [] : one.messages.flatMap(({next: due}) => due ? [micros(due)] : []));
     const time = {from: Math.min(...ends), until: Math.max(...ends)}, again = (text, where) => act(text, `${text} ${one.id}`, async () => { const [made] = [await sendWell(fake, "POST", `/v2/workflows/dlq/${where}/${encodeURIComponent(one.dlq_id)}`)].flat(); location.hash = at(fake, "runs", made.workflowRunId); say(`${text}: this is the new run.`, "good"); }), waits = one.messages.filter((each) => each.state === "pending" && each.step.waitTimeout && each.step.waitEventId);
     return [title(withoutScheme(one.url)), facts({state: state(one), [one.state === "failed" ? "error" : "now"]: doing(one), run: el("span", {class: "mono"}, one.id), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), started: both(one.created) + " UTC", took: one.completed ? span(micros(one.completed) - micros(one.created)) : "", label: record.label}),
-      one.problems.map(({kind, text}) => el("div", {class: "banner bad"}, el("b", {}, `${words(kind)}: the run may not continue.`), el("p", {}, text))),
+      one.violations.map(({kind, text}) => el("div", {class: "banner bad"}, el("b", {}, `${words(kind)}: the run may not continue.`), el("p", {}, text))),
       waits.map((each) => form(`Waits for the event ${each.step.waitEventId}`, "Notify", [{name: "data", label: `event data, as JSON; without it the wait ends at ${both(each.next)}`, note: '{"clicked": true}', wide: true}],
         async ({data}) => { if (data) json(data, "The event data"); await sendWell(fake, "POST", `/v2/notify/${encodeURIComponent(each.step.waitEventId)}`, data); return done("Notified."); })),
       tools(one.until ? act("Go there", `Go there: ${one.now} until ${one.until}`, () => move({action: "move_to", to: one.until})) : null, one.state === "started" ? act("Cancel…", `Cancel ${one.id}`, () => sendWell(fake, "DELETE", `/v2/workflows/runs/${encodeURIComponent(one.id)}`), {question: "Cancel this run? Its steps stop where they are."}) : null,
@@ -156,9 +156,9 @@ function failure(text) {
   try { const {error, message, stack} = JSON.parse(text); if (message) return stack?.includes(message) ? stack : [`${error}: ${message}`, stack].filter(Boolean).join("\n"); } catch { /* Not JSON. */ }
   return laidOut(text);
 }
-async function runWithProblems(fake, id) {
-  const [run, problems] = await Promise.all([item(fake, "runs", id), ask("GET", "/violations")]);
-  return {...run, problems: problems.filter(({facts: {fake: name, run_id: about}}) => name === fake.name && about === run.id)};
+async function runWithViolations(fake, id) {
+  const [run, violations] = await Promise.all([item(fake, "runs", id), ask("GET", "/violations")]);
+  return {...run, violations: violations.filter(({facts: {fake: name, run_id: about}}) => name === fake.name && about === run.id)};
 }
 // A parallel step that has its result, and the callback of a call that has its own, say nothing more.
 const isStep = ({kind, step}, {messages}) => !(step.targetStep && messages.some((other) => other.step.stepName === step.stepName && !other.step.targetStep)) && !(kind === "callback" && messages.some((other) => other.step.stepType === "Call"));

@@ -87,14 +87,14 @@ const isAbout = (row, {url, path, message_id: id, run_id: run}) => row.subjects.
 // A fault that has not fired yet may still fire; the Faults tab shows it.
 export const violationsPage = (state) => Object.assign(new LivePage("/violations", (found) => {
   const causes = Map.groupBy(found.filter(({kind}) => kind !== "unused_fault"), causeOf), failed = entries.list.filter((row) => row.done && hasFailed(row)).length;
-  return [causes.size ? [...causes.values()].map(problem) : empty("No violations.", "Strict-mode violations appear here, such as a delivery to an address that nothing answers."), failed ? el("p", {}, el("a", {href: link(["activity"], {status: "failed"})}, count(failed, "failed call")), journal.older ? " so far: older ones are being loaded" : "") : null,
+  return [causes.size ? [...causes.values()].map(violation) : empty("No violations.", "Strict-mode violations appear here, such as a delivery to an address that nothing answers."), failed ? el("p", {}, el("a", {href: link(["activity"], {status: "failed"})}, count(failed, "failed call")), journal.older ? " so far: older ones are being loaded" : "") : null,
     state().fakes.filter((one) => one.dead_letters).map((one) => el("p", {}, el("a", {href: link(["fake", one.name, "dead-letters"])}, `${count(one.dead_letters, "dead letter")} of ${one.name}`)))];
 }, el("h1", {}, "Violations")), {version: () => [entries.list.length, journal.older, state().fakes.map((one) => one.dead_letters)]});
 
-function problem(all) {
+function violation(all) {
   const [{kind, text, facts: known}] = all, rows = entries.list.filter((row) => hasFailed(row) && all.some(({facts}) => isAbout(row, facts))), ats = rows.map((row) => both(new Date(row.at_us / 1000).toISOString()));
   const places = [...Map.groupBy(all, ({facts: {url, method, path}}) => url ?? [method, path].filter(Boolean).join(" "))], runs = new Set(all.map(({facts}) => facts.run_id).filter(Boolean));
-  return el("article", {class: "problem"}, el("h2", {class: "bad"}, words(kind), all.length > 1 ? el("span", {class: "many"}, `${number(all.length)} times`) : null), " ", el("span", {class: "soft"}, `${known.fake ?? ""}${ats.length ? ` · ${ats[0]}${ats.at(-1) === ats[0] ? "" : ` to ${ats.at(-1)}`} UTC` : ""}`),
+  return el("article", {class: "violation"}, el("h2", {class: "bad"}, words(kind), all.length > 1 ? el("span", {class: "many"}, `${number(all.length)} times`) : null), " ", el("span", {class: "soft"}, `${known.fake ?? ""}${ats.length ? ` · ${ats[0]}${ats.at(-1) === ats[0] ? "" : ` to ${ats.at(-1)}`} UTC` : ""}`),
     el("ul", {}, places.filter(([place]) => place).slice(0, 20).map(([place, some]) => el("li", {class: "mono"}, el("a", {href: link(["activity"], {search: place, violations: "yes"})}, place), some.length > 1 ? ` ${number(some.length)} times` : ""))),
     el("details", {open: kind !== "unstubbed"}, el("summary", {}, "As a test reports it"), el("p", {class: "mono"}, text)), (own(ADVICE, kind)?.(known) ?? []).map((line) => el("p", {}, line)), [...runs].slice(0, 20).map((run) => el("p", {}, el("a", {href: link(["fake", known.fake ?? "queue", "runs", run])}, `Show the run ${run}`))));
 }

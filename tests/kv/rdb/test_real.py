@@ -53,11 +53,11 @@ class Fake:
     def __init__(self) -> None:
         # The idle times of consumers are compared, so the clock is the machine's.
         context = Context.alone(clock="running")
-        self.handle = KVServer(context, dialect="redis", version="7.0", debug_command=True)
-        self._session = self.handle._engine.session()
+        self.server = KVServer(context, dialect="redis", version="7.0", debug_command=True)
+        self._session = self.server._engine.session()
 
     def run(self, lines: Iterable[list[bytes]]) -> list[Any]:
-        return [plain(self.handle._engine.execute(self._session, line)) for line in lines]
+        return [plain(self.server._engine.execute(self._session, line)) for line in lines]
 
 
 def plain(reply: Any) -> Any:
@@ -79,7 +79,7 @@ def redis(folder: Path) -> Iterator[Redis]:
 @contextmanager
 def fake() -> Iterator[Fake]:
     server = Fake()
-    with server.handle:
+    with server.server:
         yield server
 
 
@@ -137,10 +137,10 @@ def test_a_dump_of_redis_is_loaded_and_one_of_the_fake_starts_redis(tmp_path: Pa
         keys, streams = keys_of(first, cases(2000))
         first.run([[b"FUNCTION", b"LOAD", LIBRARY]])
         first.run([[b"SELECT", b"3"], [b"SET", b"there", b"3"], [b"SELECT", b"0"], [b"SAVE"]])
-        copy.handle.load(theirs / "dump.rdb")
+        copy.server.load(theirs / "dump.rdb")
         same(first, copy, keys, streams)
         assert copy.run([[b"FCALL", b"f", b"0"]]) == [7]
-        copy.handle.dump_rdb(ours / "dump.rdb")
+        copy.server.dump_rdb(ours / "dump.rdb")
         with redis(ours) as second:
             same(first, second, keys, streams)
             assert second.run([[b"FCALL", b"f", b"0"]]) == [7]
@@ -149,7 +149,7 @@ def test_a_dump_of_redis_is_loaded_and_one_of_the_fake_starts_redis(tmp_path: Pa
 def test_redis_starts_from_what_the_fake_made(tmp_path: Path) -> None:
     with fake() as first:
         keys = fill(first, cases(300))
-        first.handle.dump_rdb(tmp_path / "dump.rdb")
+        first.server.dump_rdb(tmp_path / "dump.rdb")
         with redis(tmp_path) as second:
             same(first, second, keys, [])
 
@@ -160,7 +160,7 @@ def test_payloads_go_both_ways(tmp_path: Path) -> None:
     with redis(tmp_path) as first, redis(folder) as second, fake() as copy, fake() as other:
         keys, streams = keys_of(first, cases(300))
         first.run([[b"SAVE"]])
-        copy.handle.load(tmp_path / "dump.rdb")
+        copy.server.load(tmp_path / "dump.rdb")
         restored_by(second, copy.run([b"DUMP", key] for key in keys), keys)
         restored_by(other, first.run([b"DUMP", key] for key in keys), keys)
         first.run([b"PERSIST", key] for key in keys)
