@@ -95,7 +95,8 @@ def _follow(
             return None
         if event == "call":
             frame.f_trace_opcodes, frame.f_trace_lines = True, False
-            is_moment = True
+            # Not at a generator that is being closed, in which no handler runs before its own code.
+            is_moment = frame.f_lasti in _starts(code)
         elif event == "opcode":
             before, last = last, (frame, frame.f_lasti)
             is_moment = before is not None and before[0] is frame and before[1] in _calls(code)
@@ -128,6 +129,19 @@ def _calls(code: CodeType) -> frozenset[int]:
     """Return the offsets of the instructions after which handlers of signals may run."""
     names = ("CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD")
     return frozenset(one.offset for one in dis.get_instructions(code) if one.opname in names)
+
+
+@cache
+def _starts(code: CodeType) -> frozenset[int]:
+    """Return the offsets at which a function or a resumed generator starts and runs handlers of signals.
+
+    Python 3.13 has the same offset for a generator that is being closed.
+    """
+    return frozenset(
+        instruction.offset
+        for instruction in dis.get_instructions(code)
+        if instruction.opname == "RESUME"
+    )
 
 
 @cache

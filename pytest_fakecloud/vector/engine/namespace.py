@@ -159,13 +159,23 @@ class VectorNamespace:
         row = self._rows.pop(id, None)
         if row is None:
             return False
-        self.staged.pop(row, None)
-        self._remove_sparse(row)
-        self.stored[row] = _HOLE
-        self._hide(row)
+        try:
+            self._remove_sparse(row)
+        except BaseException:
+            # A signal's handler may have interrupted it. The record is deleted all the same.
+            self._empty(row)
+            self._index_sparse()
+            raise
+        self._empty(row)
         if len(self.stored) - len(self._rows) > max(MINIMUM_HOLES, len(self._rows)):
             self._compact()
         return True
+
+    def _empty(self, row: int) -> None:
+        """Leave a hole in a row whose record is deleted."""
+        self.staged.pop(row, None)
+        self.stored[row] = _HOLE
+        self._hide(row)
 
     def _append(self, id: str) -> int:
         row = len(self.stored)
@@ -189,11 +199,16 @@ class VectorNamespace:
         return row
 
     def _write(self, row: int, record: VectorRecord) -> None:
-        self._remove_sparse(row)
-        if self.matrix is not None:
-            self.matrix.replace(row, record.vector)
-        if record.sparse is not None:
-            self.sparse_index.add(row, record.sparse)
+        try:
+            self._remove_sparse(row)
+            if self.matrix is not None:
+                self.matrix.replace(row, record.vector)
+            if record.sparse is not None:
+                self.sparse_index.add(row, record.sparse)
+        except BaseException:
+            # A signal's handler may have interrupted it, and the index would not fit the record.
+            self._index_sparse()
+            raise
         id, _, sparse, metadata, data = record
         self.stored[row] = VectorRecord(id, None, sparse, metadata, data)
         if row in self._hidden:
@@ -220,6 +235,10 @@ class VectorNamespace:
         self.staged = {moved[row]: record for row, record in self.staged.items()}
         self._hidden = {moved[row] for row in self._hidden if row in moved}
         self._hidden_rows = None
+        self._index_sparse()
+
+    def _index_sparse(self) -> None:
+        """Make the index of sparse vectors from the stored records."""
         self.sparse_index = SparseIndex()
         for row, record in enumerate(self.stored):
             if record.sparse is not None:
