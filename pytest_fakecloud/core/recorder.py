@@ -245,7 +245,8 @@ class Recorder:
         return call
 
     def answered(self, call: Call) -> None:
-        """Update the size of a call after its outcome was recorded, and call the watchers."""
+        """Record the end of a call after its outcome: its time and size; call the watchers."""
+        call.ended_us = self._now_us()
         large = self.shared.large
         if len(call.response_body) > LIGHT or (large and call in large):
             self._update_size(call)
@@ -268,14 +269,23 @@ class Recorder:
         shorten(call, read_facts=False)
 
     def add_event(
-        self, kind: str, text: str, /, *, at_us: int | None = None, **data: object
+        self,
+        kind: str,
+        text: str,
+        /,
+        *,
+        at_us: int | None = None,
+        ended_us: int | None = None,
+        **data: object,
     ) -> Event:
         at_us = self._now_us() if at_us is None else at_us
         names, values = tuple(data), [*data.values()]
         names = _names_of_data.setdefault(names, names)
         while values and values[-1] is None:
             values.pop()
-        event = Event(0, at_us, self._service, self.fake, kind, text, names, tuple(values))
+        event = Event(
+            0, at_us, self._service, self.fake, kind, text, names, tuple(values), ended_us
+        )
         self._append(event)
         return event
 

@@ -159,6 +159,7 @@ class RowData(TypedDict):
     """A call, a delivery or an event of the journal, as in the JSON of a test report.
 
     ``fake`` is the name of the fake that recorded it; ``done`` is false until a call is answered.
+    ``took_us`` is the duration of a call or delivery on the cloud's clock.
     """
 
     number: int
@@ -181,6 +182,7 @@ class RowData(TypedDict):
     cause: int
     depth: int
     attempt: int
+    took_us: int | None
     findings: list[int]
     where: dict[str, Any] | None
     text: RowText
