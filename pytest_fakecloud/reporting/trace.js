@@ -4,13 +4,14 @@
 // It reads the JSON of docs/reference/report.schema.json and makes no request.
 
 import {LANGUAGES, lost, requestOf} from "./copying.js";
-import {border, breakable, count, el, fold, own, shortName, span, svg, track, visible, withoutScheme} from "./elements.js";
+import {border, breakable, count, el, fold, lasted, own, shortName, span, svg, visible, withoutScheme} from "./elements.js";
+import {spansElement} from "./spans.js";
 
 const LINE = 19, PAD = 9, GAP = 26, AHEAD = 600;
-const NARROW = 720, WIDE = 1000, TEXT_LEAST = 340, LANE_LEAST = 42, LANE_MOST = 130, TIME = 98, NUMBER = 38;
+const NARROW = 720, WIDE = 1000, TEXT_LEAST = 340, LANE_LEAST = 42, LANE_MOST = 130, TIME = 98, NUMBER = 38, TOOK = 62, MOST_SPANS = 200;
 // The colour of rows that belong to no request, and the colours of requests in turn.
 const HUES = ["var(--soft)", ...["#2f6feb, #7aa7ff", "#b35900, #f0a35e", "#0f7b6c, #4fd1bd", "#a8328f, #ee8fd8", "#6a7a00, #c6d64d", "#6b4fd6, #b3a1ff"].map((pair) => `light-dark(${pair})`)];
-const ALL_ROWS = {search: "", fake: "", problems: false, subject: null};
+const ALL_ROWS = {search: "", fake: "", problems: false, subject: null, slowest: false};
 
 export class Trace {
   // Options: numbered (number the rows from 1 and keep #row-12 in the address; otherwise a row keeps
@@ -65,12 +66,13 @@ export class Trace {
     this.options.onselect?.(one ? one.row : null);
   }
 
-  // Change some of: search, fake, problems, subject ({kind, name, fake} or null).
+  // Change some of: search, fake, problems, subject ({kind, name, fake} or null), slowest (order by duration).
   filter(changes) {
     Object.assign(this.wanted, changes);
     this.search.value = this.wanted.search;
     this.fake.value = this.wanted.fake;
     this.problems.checked = this.wanted.problems;
+    this.order.value = this.wanted.slowest ? "slowest" : "";
     const {subject} = this.wanted;
     this.chip.hidden = !subject;
     this.chip.textContent = subject ? `${nameOf(subject)} ✕` : "";
@@ -88,6 +90,7 @@ export class Trace {
       oninput: () => this.filter({search: this.search.value})});
     this.fake = el("select", {"aria-label": "Fake", onchange: () => this.filter({fake: this.fake.value})});
     this.problems = el("input", {type: "checkbox", onchange: () => this.filter({problems: this.problems.checked})});
+    this.order = el("select", {"aria-label": "Order", onchange: () => this.filter({slowest: this.order.value === "slowest"})}, el("option", {value: ""}, "In order of time"), el("option", {value: "slowest"}, "Slowest first"));
     this.chip = el("button", {class: "trace-chip", type: "button", hidden: true, onclick: () => this.filter({subject: null})});
     this.count = el("output", {class: "soft"});
     this.heads = el("div", {class: "trace-heads", "aria-hidden": "true"});
@@ -95,7 +98,7 @@ export class Trace {
     this.problemsLabel = el("label", {}, this.problems, this.problemsText);
     this.top = el("div", {class: "trace-top"},
       el("div", {class: "trace-tools", role: "search", "aria-label": "Filter the timeline"}, this.search, this.fake,
-        this.problemsLabel, this.chip, this.count, ...(this.options.tools ?? [])), this.heads);
+        this.problemsLabel, this.order, this.chip, this.count, ...(this.options.tools ?? [])), this.heads);
     this.list = el("div", {class: "trace-list", role: "listbox", tabindex: 0, "aria-label": "Timeline",
       onclick: (event) => this.clicked(event)});
     this.empty = el("p", {class: "trace-empty soft", hidden: true});
@@ -117,6 +120,9 @@ export class Trace {
     this.problemsText.textContent = ` Failed or faulty only (${this.options.loading?.() ? "…" : problems.toLocaleString("en")})`;
     this.problemsLabel.hidden = !problems && !this.wanted.problems && !this.options.loading?.();
     this.top.hidden = !this.rows.length;
+    // On a frozen clock, calls take no time.
+    this.took = this.rows.some(({row}) => row.took_us > 0) ? TOOK : 0;
+    this.order.hidden = !this.took && !this.wanted.slowest;
   }
 
   // -- arranging: which rows are shown, and how high each is --------------------------------------
@@ -129,7 +135,8 @@ export class Trace {
       for (const one of matches) for (let up = this.byNumber.get(one.row.cause); up && !context.has(up); up = this.byNumber.get(up.row.cause)) context.add(up);
     }
     this.matches = matches;
-    this.shown = matches.size === rows.length ? rows : rows.filter((one) => matches.has(one) || context.has(one));
+    this.shown = wanted.slowest ? [...matches].sort((one, other) => (other.row.took_us ?? -1) - (one.row.took_us ?? -1))
+      : matches.size === rows.length ? rows : rows.filter((one) => matches.has(one) || context.has(one));
     this.lanes = lanesOf(this.shown, this.report.fakes ?? []);
     // A lane is as wide as its name, between LANE_LEAST and LANE_MOST.
     this.widths = this.lanes.map((name) => Math.max(LANE_LEAST, Math.min(LANE_MOST, withoutScheme(name).length * 7.2 + 14)));
@@ -148,7 +155,7 @@ export class Trace {
       while (open.length && open.at(-1).depth >= one.row.depth) open.pop();
       one.bars = open.slice();
       one.starts = null;
-      if ((this.shown[index + 1]?.row.depth ?? 0) > one.row.depth) {
+      if (!this.wanted.slowest && (this.shown[index + 1]?.row.depth ?? 0) > one.row.depth) {
         one.starts = {lane: one.to, hue: one.hue, depth: one.row.depth};
         open.push(one.starts);
       }
@@ -161,7 +168,7 @@ export class Trace {
     this.root.classList.toggle("trace-open", this.number !== null);
     this.border.hidden = !this.beside || this.number === null;
     const width = this.width = this.list.clientWidth;
-    this.time = TIME + (this.options.numbered ? NUMBER : 0);
+    this.time = TIME + this.took + (this.options.numbered ? NUMBER : 0);
     // Shorten the longest names until the text has room.
     const available = width - this.time - 1.1 * TEXT_LEAST;
     let most = LANE_MOST;
@@ -185,7 +192,7 @@ export class Trace {
     let y = 0, at = null;
     const gap = (one, words) => { this.items.push({gap: words, key: `gap-${one.row.number}`, top: y, height: GAP}); y += GAP; };
     this.shown.forEach((one, index) => {
-      const words = at === null ? this.options.numbered && isoDay(one.row.at_us) : gapText(at, one.row.at_us);
+      const words = this.wanted.slowest ? "" : at === null ? this.options.numbered && isoDay(one.row.at_us) : gapText(at, one.row.at_us);
       if (words) gap(one, words);
       one.parts = partsOf(one, this);
       one.height = one.parts.length * LINE + PAD;
@@ -199,11 +206,11 @@ export class Trace {
   }
 
   fillHeads() {
-    const shape = JSON.stringify([this.lanes, this.middles]);
+    const shape = JSON.stringify([this.lanes, this.middles, this.time]);
     if (shape === this.heads.shape) return;
     this.heads.shape = shape;
     let left = 0;
-    this.heads.replaceChildren(el("span", {class: "trace-time", style: `width: ${this.time}px`}, "time (UTC)"), ...this.lanes.map((lane, index) => {
+    this.heads.replaceChildren(el("span", {class: "trace-time", style: `width: ${this.time}px`}, this.took ? "time (UTC), took" : "time (UTC)"), ...this.lanes.map((lane, index) => {
       const width = 2 * (this.middles[index] - left);
       left += width;
       return el("span", {class: "trace-head", title: lane, style: `width: ${width}px`}, breakable(withoutScheme(lane)));
@@ -260,6 +267,7 @@ export class Trace {
     return el("div", {class: ["trace-row", ...marks].join(" "), role: "option", id: `row-${one.label}`, "aria-selected": "false", "data-number": row.number, style: `height: ${height}px`},
       this.narrow || !this.options.numbered ? null : el("span", {class: "trace-number"}, one.label),
       this.narrow ? null : el("span", {class: "trace-time"}, clockTime(row.at_us)),
+      this.narrow || !this.took ? null : el("span", {class: "trace-took"}, row.took_us == null ? "" : lasted(row.took_us)),
       this.narrow ? null : this.lanesElement(one, height), guides, text);
   }
 
@@ -348,7 +356,7 @@ export class Trace {
       el("div", {class: "trace-pane-head"},
         el("h3", {}, row.text.what),
         el("button", {type: "button", "aria-label": "Close the details", onclick: () => { this.select(null); this.list.focus({preventScroll: true}); }}, "✕")),
-      el("p", {class: "soft"}, [`${this.options.numbered ? "row " : "#"}${one.label}`, endsOf(one), `${isoDay(row.at_us)} ${clockTime(row.at_us)} UTC`, wait].filter(Boolean).join(" · ")),
+      el("p", {class: "soft"}, [`${this.options.numbered ? "row " : "#"}${one.label}`, endsOf(one), `${isoDay(row.at_us)} ${clockTime(row.at_us)} UTC`, row.took_us > 0 ? `took ${lasted(row.took_us)}` : "", wait].filter(Boolean).join(" · ")),
       one.failed ? el("p", {class: "trace-bad"}, `${count(one.failed, "item")} of this request failed.`) : null,
       row.text.answer ? el("p", {class: row.ok ? "trace-ok" : "trace-bad"}, row.text.answer) : null,
       ...(row.faults ?? []).map((fault) => el("p", {class: "trace-fault"}, `Injected fault: ${fault.description}`)),
@@ -357,7 +365,7 @@ export class Trace {
       ...(row.text.lines ?? []).map((line) => el("p", {class: "soft trace-pre"}, line)),
       ...this.sourceElements(row),
       this.linksElement(one, effects, related),
-      this.attemptsElement(row),
+      this.waterfallElement(one),
       ...(this.options.details?.(one, this) ?? []),
       this.messageElement("Request", row.request),
       this.messageElement("Response", row.response),
@@ -414,16 +422,15 @@ export class Trace {
     return items.length ? el("dl", {class: "trace-links"}, ...items.flat()) : null;
   }
 
-  // The attempts of the row's message on a common time scale.
-  attemptsElement(row) {
-    const message = (row.subjects ?? []).find((subject) => subject.kind === "message");
-    const attempts = message ? this.rows.filter((one) => one.row.kind === "attempt" && one.row.subjects.find(({kind}) => kind === "message")?.name === message.name) : [];
-    if (attempts.length < 2) return null;
-    return fold(`Attempts of ${shortName(message.name)}`, el("ol", {class: "trace-attempts"}, ...attempts.map(({row: each}, index) => {
-      const wait = index ? gapText(attempts[index - 1].row.at_us, each.at_us) || "+0 s" : "";
-      const label = `${each.attempt || index + 1}: ${each.status ?? "no answer"}${wait ? ` ${wait}` : ""}`;
-      return el("li", {"aria-current": each.number === row.number ? "true" : null}, this.goTo(each.number, label), track(label, attempts[0].row.at_us, attempts.at(-1).row.at_us, [], [[each.ok ? "good" : "bad", each.at_us, label]]));
-    })), true);
+  // The request that a row belongs to, from end to end: calls, deliveries with the waits before them, and callbacks.
+  waterfallElement(one) {
+    const all = requestRows(one, this.rows, this.byNumber), [first_] = all, shown = all.slice(0, MOST_SPANS);
+    if (all.length < 2) return null;
+    return fold("Waterfall", [spansElement("Waterfall of the request", waterfallRows(shown).map(({one: each, spans, note, during}) => ({
+      name: whatOf(each.row).slice(0, 200), note, spans, depth: each.row.depth - first_.row.depth + Number(during), chosen: each === one, failed: !each.row.ok || each.failed > 0,
+      onclick: () => { this.select(each.row.number); this.pane.focus({preventScroll: true}); }})), {start: first_.row.at_us, pixels: this.pane.clientWidth || 420}),
+    shown.some(({row}) => row.kind === "call" && !row.cause && row !== first_.row) ? el("p", {class: "soft"}, "Calls that arrived during a delivery are below it. Its handler may not have made them all.") : null,
+    shown.length < all.length ? el("p", {class: "soft"}, `The first ${MOST_SPANS} of ${count(all.length, "row")}.`) : null], true);
   }
 
   messageElement(title, message) {
@@ -476,6 +483,48 @@ function prepare(report, known, numbered) {
 
 const laneName = (end) => /^https?:\/\/[^/?#]+/.exec(end)?.[0] ?? end;
 
+// -- the waterfall of a request --
+const MOST_MESSAGES = 10;
+const messagesOf = ({subjects}) => (subjects ?? []).filter(({kind, name}) => name && (kind === "message" || kind === "run")).map(({kind, name, fake}) => JSON.stringify([kind, name, fake]));
+// Returns all rows of the request that a row belongs to, in their order: that of the first cause, its effects, the messages that they
+// published, and the deliveries and callbacks of these. Of a call that is about many messages, only that of the row is followed.
+function requestRows(one, rows, byNumber) {
+  const effects = Map.groupBy(rows, ({row}) => row.cause), about = new Map();
+  for (const each of rows) for (const message of messagesOf(each.row)) { if (about.has(message)) about.get(message).push(each); else about.set(message, [each]); }
+  const path = new Set([one]), followed = new Set(messagesOf(one.row));
+  for (let up = one; up;) {
+    const publisher = up.row.kind === "attempt" || up.row.kind === "event" ? messagesOf(up.row).map((message) => about.get(message)[0]).find((each) => each.index < up.index) : null;
+    up = byNumber.get(up.row.cause) ?? publisher;
+    if (!up || path.has(up)) break;
+    path.add(up);
+  }
+  const found = new Set();
+  const collect = (each) => {
+    if (found.has(each)) return;
+    found.add(each);
+    for (const effect of effects.get(each.row.number) ?? []) collect(effect);
+    // A queue that delivers in the background does not know which calls its deliveries caused.
+    if (each.row.kind === "attempt") rows.filter(({row}) => row.kind === "call" && !row.cause && row.number > each.row.began && row.number < each.row.number).forEach(collect);
+    const messages = messagesOf(each.row);
+    for (const message of messages) if (messages.length <= MOST_MESSAGES || followed.has(message)) about.get(message).forEach(collect);
+  };
+  collect([...path].at(-1));
+  path.forEach(collect);
+  return [...found].sort((each, other) => each.index - other.index);
+}
+
+// Returns the spans of each row, and for a delivery the wait before it.
+function waterfallRows(all) {
+  const ends = new Map(), deliveries = all.filter(({row}) => row.kind === "attempt");
+  return all.map((one) => {
+    const {row} = one, {at_us: from, took_us: took} = row, kind = (row.data?.delivery ?? row.data)?.message_kind?.endsWith("callback") ? "callback" : row.kind === "attempt" ? "delivery" : row.kind === "action" ? "event" : row.kind;
+    const [message] = messagesOf(row), before = ends.get(message), to = from + (took ?? 0), spans = [{kind, from, to, failed: !row.ok || one.failed > 0}];
+    if (row.kind === "attempt" && before < from) spans.unshift({kind: row.attempt > 1 ? "wait" : "sleep", from: before, to: from});
+    for (const each of messagesOf(row)) ends.set(each, to);
+    return {one, spans, during: row.kind === "call" && !row.cause && deliveries.some(({row: delivery}) => row.number > delivery.began && row.number < delivery.number), note: [row.text.answer, took > 0 ? lasted(took) : ""].filter(Boolean).join(" · ").slice(0, 60)};
+  });
+}
+
 function lanesOf(rows, fakes) {
   const known = new Set();
   for (const one of rows) known.add(one.fromName).add(one.toName);
@@ -517,13 +566,17 @@ function withShortIds(text, {subjects = []}) {
   return subjects.filter(({name}) => /^\w{24,}$/.test(name)).reduce((short, {name}) => short.replaceAll(name, `${name.slice(0, 8)}…${name.slice(-4)}`), text);
 }
 
+// Return the text of a row without the host of an address, which its lane shows.
+function whatOf(row) {
+  const host = laneName(row.peer);
+  return withShortIds(/^https?:/.test(host) ? row.text.what.replace(`${host}/`, "/") : row.text.what, row);
+}
+
 // Return the lines of a row in the list, each with a class and a text, the first also with the answer. The detail pane has the whole texts.
 function partsOf(one, {report, narrow, options, byNumber}) {
-  const {row, failed} = one, {note} = row.text, host = laneName(row.peer);
-  // The lane shows the host of an address.
-  const what = withShortIds(/^https?:/.test(host) ? row.text.what.replace(`${host}/`, "/") : row.text.what, row);
+  const {row, failed} = one, {note} = row.text, what = whatOf(row);
   const answer = [failed ? `${failed} failed` : "", withShortIds(row.text.answer, row)].filter(Boolean).join(": ");
-  const ends = `${options.numbered ? `${one.label} · ` : ""}${clockTime(row.at_us)} ${endsOf(one)}`;
+  const ends = `${options.numbered ? `${one.label} · ` : ""}${clockTime(row.at_us)} ${row.took_us > 0 ? `${lasted(row.took_us)} ` : ""}${endsOf(one)}`;
   const more = row.text.lines?.[0]?.split("\n")[0];
   const parts = narrow ? [["trace-ends soft", ends, answer], ["trace-what", what, null, more]] : [["trace-what", what, answer, more]];
   for (const fault of row.faults ?? []) parts.push(["trace-fault", `fault: ${fault.description}`]);

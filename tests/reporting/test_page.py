@@ -232,7 +232,7 @@ def test_a_browser_shows_it_offline_in_light_and_dark(
         heads = tab.locator(".trace-head").all_inner_texts()
         assert heads[:4] == ["test", "client", "kv_server", "broker"]
         tab.get_by_role("option").filter(has_text="attempt 2").first.click()
-        assert tab.locator(".trace-attempts li").count() == 2
+        assert tab.locator(".span-bar.kind-delivery").count() == 2
         folder = os.environ.get("PYTEST_FAKECLOUD_SCREENSHOTS")
         if folder:
             tab.evaluate("scrollTo(0, 0)")

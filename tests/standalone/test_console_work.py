@@ -440,9 +440,9 @@ def test_a_message_is_published_delivered_now_and_cancelled(page: Any, server: S
     page.click("form[aria-label='Publish a message'] .out a")
     page.locator(".detail pre[aria-label=body]", has_text='"n": 1').wait_for()
     press(page, "Deliver now")
-    page.locator(".detail .attempt", has_text="Attempt 1").wait_for()
-    wait_until(lambda: "ConnectionRefused" in page.inner_text(".detail .attempt"))
-    page.locator(".detail svg circle.planned").first.wait_for(state="attached")
+    page.locator(".detail .span-item", has_text="Attempt 1").click()
+    page.locator(".span-item pre", has_text="ConnectionRefused").wait_for()
+    page.locator(".detail .span-bar.kind-planned").wait_for(state="attached")
     press(page, "Cancel…", sure=True)
     page.locator(".detail .pill", has_text="cancelled").wait_for()
 
@@ -535,22 +535,20 @@ def test_a_workflow_run_shows_steps_inputs_and_outputs_and_is_cancelled(
         "target": "/v2/batch", "body": [{"destination": "http://127.0.0.1:9/f", "body": {"a": 1},
         "headers": {"Upstash-Workflow-RunId": "wfr_1", "Upstash-Workflow-CallType": "step",
                     "Upstash-Workflow-Url": "http://127.0.0.1:9/f"}}]})  # fmt: skip
-    at(page, "fake/queue/runs/wfr_1", ".step")
-    names = ["start", "reserve", "charge", "invoice", "wait for click"]
-    assert page.locator(".step summary b").all_inner_texts() == names
-    assert page.locator(".step", has_text="waits for clicked-7").count() == 1
+    at(page, "fake/queue/runs/wfr_1", ".span-item")
+    names = ["reserve", "charge", "invoice", "wait for click"]
+    assert page.locator(".span-item summary b").all_inner_texts() == names
+    assert page.inner_text("h3:has-text('steps')").lower() == "4 steps"
+    assert page.locator(".span-item", has_text="waits for clicked-7").count() == 1
     server.ask("POST", "/clock", {"action": "advance", "by": "1m"})
+    # The delivery that ran the first step failed, and is tried again.
     page.locator(
-        ".step:has-text('start') svg[aria-label='2 attempts, 2 failed, next planned']"
-    ).wait_for()
+        ".span-item:has-text('reserve') .span-words", has_text=re.compile("failed.*planned")
+    ).wait_for(state="attached")
     page.locator(".banner.bad", has_text="body must be a string").wait_for()
-    page.click(".step summary:has-text('charge')")
-    page.locator(
-        ".step[open] pre[aria-label='output of the step']", has_text='"done": 1'
-    ).first.wait_for()
-    assert "ConnectionRefused" in page.inner_text(
-        ".step[open] pre[aria-label^='error of attempt 1']"
-    )
+    page.click(".span-item summary:has-text('reserve')")
+    page.locator("pre[aria-label='output of the step']", has_text='"done": 1').first.wait_for()
+    assert "ConnectionRefused" in page.inner_text("pre[aria-label^='error of Try 1']")
     assert '"order": 7' in page.inner_text("pre[aria-label=input]")
     typed(page, "Waits for the event clicked-7", data='{"clicked": true}')
     page.locator("form[aria-label^='Waits for']").wait_for(state="detached")
@@ -751,12 +749,19 @@ def test_the_clock_moves_by_its_buttons(page: Any, server: Server, window: Windo
 def test_what_falls_due_is_on_a_strip_and_can_be_gone_to(page: Any, server: Server) -> None:
     for delay in ("10s", "5m", "1d"):
         sent(server, "queue", "/v2/publish/http://127.0.0.1:9/x", Upstash_Delay=delay)
-    at(page, "time", "svg .due")
-    holds(page, "document.querySelectorAll('svg .due').length === 3")
-    places = page.eval_on_selector_all(
-        "svg .due", "(all) => all.map((one) => +one.getAttribute('cx'))"
-    )
-    assert places == sorted(set(places))
+    sent(server, "queue", "/v2/schedules/http://127.0.0.1:9/x", Upstash_Cron="5 0 * * *")
+    at(page, "time", ".span-column")
+    texts = page.eval_on_selector_all(".span-column", "(all) => all.map((one) => one.ariaLabel)")
+    assert texts == [
+        "1 event: 1 delivery, +10 s", "2 events: 1 delivery, 1 schedule, +5 m",
+        "1 event: 1 delivery, +1 d",
+    ]  # fmt: skip
+    # The arrow keys move between the columns, of which one is in the order of the Tab key.
+    page.locator(".span-column[tabindex='0']").press("ArrowRight")
+    page.keyboard.press("Enter")
+    holds(page, "document.querySelectorAll('td[data-name=event]').length === 2")
+    page.click("button:text-is('due in 5 m ✕')")
+    holds(page, "document.querySelectorAll('td[data-name=event]').length === 4")
     page.locator("button:text-is('Go there')").nth(1).press("Enter")
     holds(page, "document.getElementById('now').textContent.includes('00:05:00')")
     typed(page, "Move the clock to a time", to="2026-03-01T00:00:00Z")
