@@ -2,7 +2,7 @@
 //
 // The report's page contains this module inline, and the console loads it. Times are in microseconds.
 
-import {count, el, lasted, number, span} from "./elements.js";
+import {count, el, lasted, number, span, visible} from "./elements.js";
 
 // The kinds of spans, with their names in the legend. The style sheet has a colour for each, `.kind-call` etc.
 const SPAN_KINDS = {call: "call", request: "request to the application", delivery: "delivery", callback: "callback", step: "step", wait: "retry wait", sleep: "delay, sleep or wait", planned: "planned", event: "event",
@@ -47,22 +47,19 @@ export class TimeAxis {
   // The folds, each with its position and the length of the gap.
   get folds() { return this.pieces.slice(1).map((piece, at) => ({left: piece.left - MARGIN - FOLD_WIDTH, length: piece.from - this.pieces[at].to})); }
 
-  // The positions and texts of the labels: the time since the start at the beginning of each piece, and at round times within it.
+  // The labels {left, text, isLeft} at the beginning of each piece, and where there is room at round times within it.
   ticks(pixels) {
     const labels = [], step = TICK_STEPS.find((us) => this.length / us <= pixels / 90) ?? DAY_US * Math.ceil(this.length / DAY_US / (pixels / 90));
-    const percent = (text) => 100 * (text.length * 6.6 + 8) / pixels;
-    this.pieces.forEach((piece, index) => {
-      const end = this.pieces[index + 1]?.left ?? 100, times = [piece.from];
-      for (let at = this.start + step * Math.ceil((piece.from - this.start + 1) / step); at <= piece.to; at += step) times.push(at);
-      for (const at of times) {
-        const left = this.place(at), text = afterStart(at - this.start), last = labels.at(-1);
-        const isFree = (from) => !last || from >= last.end && text !== last.text;
-        if (isFree(left) && left + percent(text) <= Math.max(end, 100 * !index)) labels.push({left, text, end: left + percent(text)});
-        // At the right edge, the label of the last piece ends at its place.
-        else if (at === piece.from && index === this.pieces.length - 1 && isFree(left - percent(text))) labels.push({left, text, end: left, isLeft: true});
-      }
-    });
-    return labels;
+    const add = (at) => {
+      const left = this.place(at), text = afterStart(at - this.start), width = 100 * (text.length * 6.6 + 8) / pixels;
+      // A label is at the right of its place, or at the left if that has no room.
+      const from = [left, left - width].find((from) => from >= 0 && from + width <= 100 && !labels.some((other) => from < other.to && other.from < from + width));
+      if (from !== undefined && !labels.some((other) => other.text === text)) labels.push({left, text, from, to: from + width, isLeft: from < left});
+    };
+    // The beginnings of the first and the last piece come first.
+    for (const {from} of [...this.pieces.slice(0, 1), ...this.pieces.slice(-1), ...this.pieces]) add(from);
+    for (const {from, to} of this.pieces) for (let at = this.start + step * Math.ceil((from - this.start + 1) / step); at <= to; at += step) add(at);
+    return labels.sort((one, other) => one.left - other.left);
   }
 }
 
@@ -85,7 +82,7 @@ function axisElement(axis, pixels) {
   return el("div", {class: "span-axis", "aria-hidden": "true"}, axis.ticks(pixels).map(({left, text, isLeft}) => el("span", {class: isLeft ? "span-tick span-tick-left" : "span-tick", style: `left: ${left}%`}, text)),
     axis.folds.map(({left, length}) => el("span", {class: `span-fold${left > 80 ? " span-fold-end" : left < 10 ? " span-fold-start" : ""}`, style: `left: ${left}%; width: ${FOLD_WIDTH}%`, title: `${span(length)} in which nothing happens`}, el("small", {}, briefly(length)))));
 }
-const legend = (kinds, names) => el("ul", {class: "span-legend"}, [...kinds].map((kind) => el("li", {}, el("i", {class: `kind-${kind}`}), names[kind] ?? kind)));
+const legend = (kinds, names) => el("ul", {class: "span-legend"}, [...kinds].map((kind) => el("li", {}, el("i", {class: `kind-${kind}`}), visible(names[kind] ?? kind))));
 
 function inWords({kind, from, to, failed, text}, start) {
   return [text ?? SPAN_KINDS[kind] ?? kind, `at ${afterStart(from - start)}`, to > from ? `for ${span(to - from)}` : "", failed ? "failed" : ""].filter(Boolean).join(" ");
@@ -100,7 +97,7 @@ export function spansElement(label, rows, {pixels = 560, start = null} = {}) {
     el("div", {class: "span-row"}, el("span"), axisElement(axis, pixels * .6)),
     el("ol", {}, rows.map(({name, note, depth = 0, spans, chosen, failed, content, onclick, key}) => {
       const words = spans.map((one) => inWords(one, axis.start)).join(", ");
-      const line = [el("span", {class: "span-name", style: `padding-left: ${Math.min(8, depth) * 12}px`}, el("b", {class: failed ? "trace-bad" : null}, name), note ? [" ", el("span", {class: "soft"}, note)] : null),
+      const line = [el("span", {class: "span-name", style: `padding-left: ${Math.min(8, depth) * 12}px`}, el("b", {class: failed ? "trace-bad" : null}, visible(name)), note ? [" ", el("span", {class: "soft"}, visible(note))] : null),
         el("span", {class: "span-track", title: words}, folds.map(({left}) => el("i", {class: "span-gap", style: `left: ${left}%; width: ${FOLD_WIDTH}%`})), spans.map((one) => {
           const left = axis.place(one.from), width = axis.place(one.to) - left;
           return el("i", {class: `span-bar kind-${one.kind}${one.failed ? " kind-failed" : ""}${one.to > one.from ? "" : " span-moment"}`, style: `left: ${left}%; width: ${width}%`});

@@ -153,7 +153,7 @@ const runs = {
       tools(one.until ? act("Go there", `Go there: ${one.now} until ${one.until}`, () => move({action: "move_to", to: one.until})) : null, one.state === "started" ? act("Cancel…", `Cancel ${one.id}`, () => sendWell(fake, "DELETE", `/v2/workflows/runs/${encodeURIComponent(one.id)}`), {question: "Cancel this run? Its steps stop where they are."}) : null,
         one.dlq_id ? [again("Resume", "resume"), again("Restart", "restart")] : one.state === "failed" ? soft("Its dead letter has ended, so it cannot be resumed or restarted.") : null,
         one.input_is_whole ? act("Run again", `Run again ${one.id}`, async () => { const made = await trigger(fake, one.url, one.input); location.hash = at(fake, "runs", made.workflowRunId); say("Started with the same input: this is the new run.", "good"); }) : null,
-        copyButton(one.id, "Copy id", "Copy id"), copyButton(JSON.stringify(record, null, 2), "Copy the run as JSON", "Copy as JSON")),
+        copyButton(one.id, "Copy id", "Copy id"), copyButton(JSON.stringify(record, null, 2), "Copy as JSON", "Copy as JSON")),
       head(count(one.steps.length, "step")), one.steps.length ? spansElement("steps", one.steps.map((step) => stepRow(step, outputs.get(step.message) ?? {}, fake)), {start: micros(one.created), pixels: room()}) : soft("No step has begun yet."),
       head("Input"), one.input ? code(laidOut(one.input), "input") : soft("The run was started without input."),
       record.workflowRunResponse ? [head(one.state === "failed" ? "Error" : "Result"), code(failure(record.workflowRunResponse), "result")] : null].flat(2);
