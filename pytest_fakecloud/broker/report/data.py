@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from typing import TypedDict
 
 from ...core.calls import Event
 from ...core.timers import to_datetime
@@ -180,7 +182,15 @@ _MOST_LAGS = 500
 """Number of intervals of which a partition's lag over time has points, if it has more."""
 
 
-def _lag_over_time(fake: Broker, group: View) -> list[View]:
+class LagView(TypedDict):
+    """The lag of a partition from a time on."""
+
+    partition: str
+    at_us: int
+    lag: int
+
+
+def _lag_over_time(fake: Broker, group: View) -> list[LagView]:
     """Return how the lag of each partition changed, from the commits in the journal and the times of
     the records that the log still has.
 
@@ -193,16 +203,17 @@ def _lag_over_time(fake: Broker, group: View) -> list[View]:
             for topic, number, offset in event.data.get("offsets") or ():
                 commits.setdefault(f"{topic}-{number}", []).append((event.at_us, offset))
     topics = _topics(fake)
-    points: list[View] = []
+    points: list[LagView] = []
     for partition in group["partitions"]:
         name = partition["partition"]
         topic, _, number = name.rpartition("-")
-        written = [
-            (record.timestamp * 1000, record.offset + 1)
-            for record in (fake.topic(topic).records if topic in topics else ())
-            if record.partition == int(number)
-        ]
-        end = max((offset for _, offset in written), default=0)
+        records = fake.topic(topic).records if topic in topics else ()
+        of_partition = [record for record in records if record.partition == int(number)]
+        # Producers choose the times of records, which need not be in the order of the log.
+        times = accumulate((record.timestamp * 1000 for record in of_partition), max)
+        ends = [record.offset + 1 for record in of_partition]
+        written = list(zip(times, ends, strict=True))
+        end = ends[-1] if ends else 0
         read = commits.get(name) or [(0, end - partition["lag"])]
         # A record is written before the commit of the same time that includes it.
         steps = sorted(
@@ -213,7 +224,7 @@ def _lag_over_time(fake: Broker, group: View) -> list[View]:
     return sorted(points, key=lambda point: point["at_us"])
 
 
-def _lags(name: str, steps: Iterable[tuple[int, int, int]]) -> list[View]:
+def _lags(name: str, steps: Iterable[tuple[int, int, int]]) -> list[LagView]:
     """Return the lags after steps, which are times of records (0) and of commits (1) with offsets."""
     committed = end = None
     lags: dict[int, int] = {}
