@@ -77,10 +77,15 @@ const afterStart = (us) => us ? `${us < 0 ? "−" : "+"}${lasted(Math.abs(us))}`
 // A length of time by its two largest units, for a label.
 const briefly = (us) => lasted(us).split(" ").slice(0, 4).join(" ");
 
-// The row of the axis: its labels, and the lengths of the folds.
+// The row of the axis: its labels, and the lengths of the folds, where one does not cover another.
 function axisElement(axis, pixels) {
-  return el("div", {class: "span-axis", "aria-hidden": "true"}, axis.ticks(pixels).map(({left, text, isLeft}) => el("span", {class: isLeft ? "span-tick span-tick-left" : "span-tick", style: `left: ${left}%`}, text)),
-    axis.folds.map(({left, length}) => el("span", {class: `span-fold${left > 80 ? " span-fold-end" : left < 10 ? " span-fold-start" : ""}`, style: `left: ${left}%; width: ${FOLD_WIDTH}%`, title: `${span(length)} in which nothing happens`}, el("small", {}, briefly(length)))));
+  let covered = 0;
+  const folds = axis.folds.map(({left, length}) => {
+    const text = briefly(length), width = 100 * (text.length * 6 + 6) / pixels, from = Math.max(0, Math.min(100 - width, left + (FOLD_WIDTH - width) / 2)), isFree = from >= covered;
+    if (isFree) covered = from + width;
+    return [el("i", {class: "span-gap", style: `left: ${left}%; width: ${FOLD_WIDTH}%`}), isFree ? el("small", {style: `left: ${from}%; width: ${width}%`}, text) : null];
+  });
+  return el("div", {class: "span-axis", "aria-hidden": "true"}, folds, axis.ticks(pixels).map(({left, text, isLeft}) => el("span", {class: isLeft ? "span-tick span-tick-left" : "span-tick", style: `left: ${left}%`}, text)));
 }
 const legend = (kinds, names) => el("ul", {class: "span-legend"}, [...kinds].map((kind) => el("li", {}, el("i", {class: `kind-${kind}`}), visible(names[kind] ?? kind))));
 

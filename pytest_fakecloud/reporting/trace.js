@@ -428,7 +428,7 @@ export class Trace {
     if (all.length < 2) return null;
     return fold("Waterfall", [spansElement("Waterfall of the request", waterfallRows(shown).map(({one: each, spans, note, during}) => ({
       name: whatOf(each.row).slice(0, 200), note, spans, depth: each.row.depth - first_.row.depth + Number(during), chosen: each === one, failed: !each.row.ok || each.failed > 0,
-      onclick: () => { this.select(each.row.number); this.pane.focus({preventScroll: true}); }})), {start: first_.row.at_us, pixels: this.pane.clientWidth || 420}),
+      onclick: () => { this.select(each.row.number); this.pane.focus({preventScroll: true}); }})), {start: first_.row.at_us}),
     shown.some(({row}) => row.kind === "call" && !row.cause && row !== first_.row) ? el("p", {class: "soft"}, "Calls that arrived during a delivery are below it. Its handler may not have made them all.") : null,
     shown.length < all.length ? el("p", {class: "soft"}, `The first ${MOST_SPANS} of ${count(all.length, "row")}.`) : null], true);
   }
@@ -485,7 +485,11 @@ const laneName = (end) => /^https?:\/\/[^/?#]+/.exec(end)?.[0] ?? end;
 
 // -- the waterfall of a request --
 const MOST_MESSAGES = 10;
-const messagesOf = ({subjects}) => (subjects ?? []).filter(({kind, name}) => name && (kind === "message" || kind === "run")).map(({kind, name, fake}) => JSON.stringify([kind, name, fake]));
+// The messages and runs that a row is about. The data of an action and of a delivery names others: what was published, and what a callback is about.
+function messagesOf({subjects = [], data}) {
+  const named = [data?.message_id, (data?.delivery ?? data)?.about].filter((name) => typeof name === "string").map((name) => ({kind: "message", name}));
+  return [...new Set([...subjects, ...named].filter(({kind, name}) => name && (kind === "message" || kind === "run")).map(({kind, name}) => `${kind} ${name}`))];
+}
 // Returns all rows of the request that a row belongs to, in their order: that of the first cause, its effects, the messages that they
 // published, and the deliveries and callbacks of these. Of a call that is about many messages, only that of the row is followed.
 function requestRows(one, rows, byNumber) {
