@@ -8,9 +8,11 @@ import {border, breakable, count, el, fold, lasted, own, shortName, span, svg, v
 import {spansElement} from "./spans.js";
 
 const LINE = 19, PAD = 9, GAP = 26, AHEAD = 600;
-const NARROW = 720, WIDE = 1000, TEXT_LEAST = 340, LANE_LEAST = 42, LANE_MOST = 130, TIME = 98, NUMBER = 38, TOOK = 62, MOST_SPANS = 200;
+const NARROW = 720, WIDE = 1000, TEXT_LEAST = 340, LANE_LEAST = 42, LANE_MOST = 130, TIME = 98, NUMBER = 38;
 // The colour of rows that belong to no request, and the colours of requests in turn.
 const HUES = ["var(--soft)", ...["#2f6feb, #7aa7ff", "#b35900, #f0a35e", "#0f7b6c, #4fd1bd", "#a8328f, #ee8fd8", "#6a7a00, #c6d64d", "#6b4fd6, #b3a1ff"].map((pair) => `light-dark(${pair})`)];
+// The width of the column of durations, and the most rows of a waterfall.
+const TOOK = 62, MOST_SPANS = 200;
 const ALL_ROWS = {search: "", fake: "", problems: false, subject: null, slowest: false};
 
 export class Trace {
