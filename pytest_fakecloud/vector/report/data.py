@@ -33,7 +33,8 @@ _BATCH = 1000
 """Number of vectors that are read at a time."""
 _FIRST = 4
 """Number of components that are shown of a longer vector."""
-_SAMPLE = 500
+_SAMPLE = 200
+"""Maximum number of vectors that determine the plane of all."""
 _MOST_FIELDS = 50
 _NUMBERS = 16
 """Maximum number of components of a vector in a row."""
@@ -131,7 +132,7 @@ def _points(
 ) -> View:
     """Return the id, the place and the value of a metadata field of each vector with a dense part.
 
-    The plane is that of at most 500 of the vectors, evenly spaced, because finding it for thousands
+    The plane is that of at most 200 of the vectors, evenly spaced, because finding it for thousands
     takes seconds (decided here).
     """
     query_vector, hit_ids = _last_query(fake, namespace)
