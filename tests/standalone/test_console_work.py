@@ -587,7 +587,8 @@ def test_faults_are_added_seen_to_hit_and_removed(
     page.locator(".sentences .pill", has_text="used up").wait_for()
     press(page, "Add again")
     page.locator(".sentences .pill", has_text="not hit yet").wait_for()
-    server.ask("DELETE", "/fakes/kv_server/faults/2")
+    unused = next(one for one in server.ask("GET", "/fakes/kv_server/faults")[1] if not one["hits"])
+    server.ask("DELETE", f"/fakes/kv_server/faults/{unused['id']}")
     page.locator(".sentences .pill", has_text="not hit yet").wait_for(state="detached")
     made = {"kind": "respond", "args": [503], "command": "INCR", "times": 2}
     assert server.ask("GET", "/fakes/kv_server/faults")[1][0]["made"] == made
