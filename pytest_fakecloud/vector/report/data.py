@@ -133,7 +133,7 @@ def _points(
     """Return the id, the place and the value of a metadata field of each vector with a dense part.
 
     The plane is that of at most 200 of the vectors, evenly spaced, because finding it for thousands
-    takes seconds (decided here).
+    takes seconds.
     """
     query_vector, hit_ids = _last_query(fake, namespace)
     step = -(-len(records) // _SAMPLE) or 1
