@@ -18,8 +18,8 @@ const TICK_STEPS = [...[0, 1, 2, 3, 4, 5, 6].flatMap((power) => [1, 2, 5].map((d
 // nothing happens are folded: `pieces` are the linear parts, and a fold of a fixed width is between two of them.
 export class TimeAxis {
   constructor(spans, start = null) {
-    const edges = spans.flatMap(({from, to}) => [from, to]), points = [...new Set(edges)].sort((one, other) => one - other);
-    const busy = spans.filter(({kind, from, to}) => to > from && !IDLE_KINDS.has(kind)).sort((one, other) => one.from - other.from), gaps = [];
+    const edges = spans.flatMap(({from, to}) => [from, to]), points = [...new Set(edges)].sort((earlier, later) => earlier - later);
+    const busy = spans.filter(({kind, from, to}) => to > from && !IDLE_KINDS.has(kind)).sort((earlier, later) => earlier.from - later.from), gaps = [];
     let next = 0, until = -Infinity, worked = 0;
     for (let at = 1; at < points.length; at++) {
       const [from, to] = [points[at - 1], points[at]];
@@ -59,13 +59,13 @@ export class TimeAxis {
     // The beginnings of the first and the last piece come first.
     for (const {from} of [...this.pieces.slice(0, 1), ...this.pieces.slice(-1), ...this.pieces]) add(from);
     for (const {from, to} of this.pieces) for (let at = this.start + step * Math.ceil((from - this.start + 1) / step); at <= to; at += step) add(at);
-    return labels.sort((one, other) => one.left - other.left);
+    return labels.sort((earlier, later) => earlier.left - later.left);
   }
 }
 
 // Returns where the gaps [length, from] begin that are folded.
 function foldedGaps(gaps, worked) {
-  gaps.sort(([one], [other]) => one - other);
+  gaps.sort(([shorter_], [longer]) => shorter_ - longer);
   let shorter = worked, at = 0;
   while (at < gaps.length && (!shorter || gaps[at][0] <= FOLDED * shorter)) shorter += gaps[at++][0];
   // Gaps of one length are all folded, or none.
@@ -101,11 +101,11 @@ export function spansElement(label, rows, {pixels = 560, start = null} = {}) {
   return el("figure", {class: "spans", "aria-label": label}, legend([...Object.keys(SPAN_KINDS).filter((kind) => kinds.has(kind)), ...hasFailed ? ["failed"] : []], SPAN_KINDS),
     el("div", {class: "span-row"}, el("span"), axisElement(axis, pixels * .6)),
     el("ol", {}, rows.map(({name, note, depth = 0, spans, chosen, failed, content, onclick, key}) => {
-      const words = spans.map((one) => inWords(one, axis.start)).join(", ");
+      const words = spans.map((part) => inWords(part, axis.start)).join(", ");
       const line = [el("span", {class: "span-name", style: `padding-left: ${Math.min(8, depth) * 12}px`}, el("b", {class: failed ? "trace-bad" : null}, visible(name)), note ? [" ", el("span", {class: "soft"}, visible(note))] : null),
-        el("span", {class: "span-track", title: words}, folds.map(({left}) => el("i", {class: "span-gap", style: `left: ${left}%; width: ${FOLD_WIDTH}%`})), spans.map((one) => {
-          const left = axis.place(one.from), width = axis.place(one.to) - left;
-          return el("i", {class: `span-bar kind-${one.kind}${one.failed ? " kind-failed" : ""}${one.to > one.from ? "" : " span-moment"}`, style: `left: ${left}%; width: ${width}%`});
+        el("span", {class: "span-track", title: words}, folds.map(({left}) => el("i", {class: "span-gap", style: `left: ${left}%; width: ${FOLD_WIDTH}%`})), spans.map((part) => {
+          const left = axis.place(part.from), width = axis.place(part.to) - left;
+          return el("i", {class: `span-bar kind-${part.kind}${part.failed ? " kind-failed" : ""}${part.to > part.from ? "" : " span-moment"}`, style: `left: ${left}%; width: ${width}%`});
         })), el("span", {class: "span-words"}, words)];
       const current = chosen ? "true" : null;
       return el("li", {}, content ? el("details", {"data-key": key, class: "span-item"}, el("summary", {class: "span-row"}, line), el("div", {class: "span-content"}, content)) : onclick ? el("button", {type: "button", class: "span-row", "aria-current": current, onclick}, line) : el("div", {class: "span-row", "aria-current": current}, line));
@@ -143,7 +143,7 @@ export function columnsElement(label, items, {pixels = 560, kinds = SPAN_KINDS, 
 function selectable(area, slots, columns, onselect) {
   const slotOf = (element) => Number(element.dataset.slot);
   let first = null, dragged = false;
-  const choose = (one, other) => { const both = slots.slice(Math.min(one, other), Math.max(one, other) + 1).filter(({from, to}) => from <= to); if (both.length) onselect(both[0].from, Math.max(...both.map(({to}) => to))); };
+  const choose = (start, end) => { const both = slots.slice(Math.min(start, end), Math.max(start, end) + 1).filter(({from, to}) => from <= to); if (both.length) onselect(both[0].from, Math.max(...both.map(({to}) => to))); };
   const slotAt = ({clientX}) => { const {left, width} = area.getBoundingClientRect(); return Math.max(0, Math.min(slots.length - 1, Math.floor(slots.length * (clientX - left) / width))); };
   const mark = (until) => { for (const column of columns) column.setAttribute("aria-pressed", String(slotOf(column) >= Math.min(first, until) && slotOf(column) <= Math.max(first, until))); };
   area.addEventListener("pointerdown", (event) => { if (event.button === 0) { if (!event.shiftKey) first = slotAt(event); dragged = false; } });

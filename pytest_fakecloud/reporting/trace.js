@@ -428,9 +428,9 @@ export class Trace {
   waterfallElement(one) {
     const all = requestRows(one, this.rows, this.byNumber), [first_] = all, shown = all.slice(0, MOST_SPANS);
     if (all.length < 2) return null;
-    return fold("Waterfall", [spansElement("Waterfall of the request", waterfallRows(shown).map(({one: each, spans, note, during}) => ({
-      name: whatOf(each.row).slice(0, 200), note, spans, depth: each.row.depth - first_.row.depth + Number(during), chosen: each === one, failed: !each.row.ok || each.failed > 0,
-      onclick: () => { this.select(each.row.number); this.pane.focus({preventScroll: true}); }})), {start: first_.row.at_us}),
+    return fold("Waterfall", [spansElement("Waterfall of the request", waterfallRows(shown).map(({entry, spans, note, during}) => ({
+      name: whatOf(entry.row).slice(0, 200), note, spans, depth: entry.row.depth - first_.row.depth + Number(during), chosen: entry === one, failed: !entry.row.ok || entry.failed > 0,
+      onclick: () => { this.select(entry.row.number); this.pane.focus({preventScroll: true}); }})), {start: first_.row.at_us}),
     shown.some(({row}) => row.kind === "call" && !row.cause && row !== first_.row) ? el("p", {class: "soft"}, "Calls that arrived during a delivery are below it. Its handler may not have made them all.") : null,
     shown.length < all.length ? el("p", {class: "soft"}, `The first ${MOST_SPANS} of ${count(all.length, "row")}.`) : null], true);
   }
@@ -494,40 +494,44 @@ function messagesOf({subjects = [], data}) {
 }
 // Returns all rows of the request that a row belongs to, in their order: that of the first cause, its effects, the messages that they
 // published, and the deliveries and callbacks of these. Of a call that is about many messages, only that of the row is followed.
-function requestRows(one, rows, byNumber) {
+function requestRows(chosen, rows, byNumber) {
   const effects = Map.groupBy(rows, ({row}) => row.cause), about = new Map();
-  for (const each of rows) for (const message of messagesOf(each.row)) { if (about.has(message)) about.get(message).push(each); else about.set(message, [each]); }
-  const path = new Set([one]), followed = new Set(messagesOf(one.row));
-  for (let up = one; up;) {
-    const publisher = up.row.kind === "attempt" || up.row.kind === "event" ? messagesOf(up.row).map((message) => about.get(message)[0]).find((each) => each.index < up.index) : null;
+  for (const entry of rows) for (const message of messagesOf(entry.row)) { if (about.has(message)) about.get(message).push(entry); else about.set(message, [entry]); }
+  const path = new Set([chosen]), followed = new Set(messagesOf(chosen.row));
+  for (let up = chosen; up;) {
+    const publisher = up.row.kind === "attempt" || up.row.kind === "event" ? messagesOf(up.row).map((message) => about.get(message)[0]).find((entry) => entry.index < up.index) : null;
     up = byNumber.get(up.row.cause) ?? publisher;
     if (!up || path.has(up)) break;
     path.add(up);
   }
-  const found = new Set();
-  const collect = (each) => {
-    if (found.has(each)) return;
-    found.add(each);
-    for (const effect of effects.get(each.row.number) ?? []) collect(effect);
+  const collected = new Set(), collectedMessages = new Set();
+  const collect = (entry) => {
+    if (collected.has(entry)) return;
+    collected.add(entry);
+    for (const effect of effects.get(entry.row.number) ?? []) collect(effect);
     // A queue that delivers in the background does not know which calls its deliveries caused.
-    if (each.row.kind === "attempt") rows.filter(({row}) => row.kind === "call" && !row.cause && row.number > each.row.began && row.number < each.row.number).forEach(collect);
-    const messages = messagesOf(each.row);
-    for (const message of messages) if (messages.length <= MOST_MESSAGES || followed.has(message)) about.get(message).forEach(collect);
+    if (entry.row.kind === "attempt") rows.filter(({row}) => row.kind === "call" && !row.cause && row.number > entry.row.began && row.number < entry.row.number).forEach(collect);
+    const messages = messagesOf(entry.row);
+    for (const message of messages) {
+      if (collectedMessages.has(message) || messages.length > MOST_MESSAGES && !followed.has(message)) continue;
+      collectedMessages.add(message);
+      about.get(message).forEach(collect);
+    }
   };
   collect([...path].at(-1));
   path.forEach(collect);
-  return [...found].sort((each, other) => each.index - other.index);
+  return [...collected].sort((entry, other) => entry.index - other.index);
 }
 
 // Returns the spans of each row, and for a delivery the wait before it.
 function waterfallRows(all) {
   const ends = new Map(), deliveries = all.filter(({row}) => row.kind === "attempt");
-  return all.map((one) => {
-    const {row} = one, {at_us: from, took_us: took} = row, kind = (row.data?.delivery ?? row.data)?.message_kind?.endsWith("callback") ? "callback" : row.kind === "attempt" ? "delivery" : row.kind === "action" ? "event" : row.kind;
-    const [message] = messagesOf(row), before = ends.get(message), to = from + (took ?? 0), spans = [{kind, from, to, failed: !row.ok || one.failed > 0}];
+  return all.map((entry) => {
+    const {row} = entry, {at_us: from, took_us: took} = row, kind = (row.data?.delivery ?? row.data)?.message_kind?.endsWith("callback") ? "callback" : row.kind === "attempt" ? "delivery" : row.kind === "action" ? "event" : row.kind;
+    const [message] = messagesOf(row), before = ends.get(message), to = from + (took ?? 0), spans = [{kind, from, to, failed: !row.ok || entry.failed > 0}];
     if (row.kind === "attempt" && before < from) spans.unshift({kind: row.attempt > 1 ? "wait" : "sleep", from: before, to: from});
-    for (const each of messagesOf(row)) ends.set(each, to);
-    return {one, spans, during: row.kind === "call" && !row.cause && deliveries.some(({row: delivery}) => row.number > delivery.began && row.number < delivery.number), note: [row.text.answer, took > 0 ? lasted(took) : ""].filter(Boolean).join(" · ").slice(0, 60)};
+    for (const name of messagesOf(row)) ends.set(name, to);
+    return {entry, spans, during: row.kind === "call" && !row.cause && deliveries.some(({row: delivery}) => row.number > delivery.began && row.number < delivery.number), note: [row.text.answer, took > 0 ? lasted(took) : ""].filter(Boolean).join(" · ").slice(0, 60)};
   });
 }
 
