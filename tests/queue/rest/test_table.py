@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -17,6 +18,7 @@ from pytest_fakecloud.queue.delivery.destinations import route_to
 from pytest_fakecloud.queue.fake import Queue
 from pytest_fakecloud.queue.rest.history import WorkflowRoutes
 from pytest_fakecloud.queue.wire import headers, records
+from tests.notations import complete
 
 from ..scenarios import expanded, parts, play, scenarios
 from ..scene import CALLBACK, DEST, NOW_MS, Scene
@@ -256,6 +258,7 @@ def test_chat(scene: Scene) -> None:
     assert (broken.status, broken.body) == (500, b"Internal Server Error")
 
 
+ENDPOINTS_FILE = Path(__file__).parents[1] / "scenarios" / "endpoints.txt"
 ENDPOINTS = {"get_keys", "rotate_keys", "chat"}
 """Endpoints with tests above, because they compare more than responses."""
 
@@ -327,7 +330,16 @@ def test_a_v1_message_to_a_topic_is_found_by_its_id(scene: Scene) -> None:
 
 def test_every_endpoint_has_a_row(scene: Scene) -> None:
     rows = {name.partition(":")[0] for name in scenarios("endpoints")}
-    assert {route.name for route in own_routes(scene.queue)} == ENDPOINTS | rows
+    routes = {route.name: route for route in own_routes(scene.queue)}
+    complete(
+        ENDPOINTS_FILE,
+        (
+            f"== {name}\n{routes[name].methods.split()[0]} {routes[name].pattern} => <response>"
+            for name in routes.keys() - rows - ENDPOINTS
+        ),
+        "ENDPOINTS of tests/queue/rest/test_table.py",
+    )
+    assert rows | ENDPOINTS <= routes.keys()
 
 
 def test_every_endpoint_wants_the_token(scene: Scene) -> None:
