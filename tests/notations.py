@@ -43,7 +43,8 @@ from pytest_fakecloud.http.messages import Answer, Request
 ROOT = Path(__file__).parents[1]
 _REPLY = re.compile(r"(\d{3})?\s*(has |lacks )?(.*)", re.DOTALL)
 _HEADERS = re.compile(r"(?: \| [\w-]+:[^|]*)+$")
-_ALTERNATIVES = re.compile(r'\{([^\s{}|"]+(?:\|[^\s{}|"]+)+)\}')
+_ALTERNATIVES = re.compile(r'\{((?!["}])[^{}]*\|[^{}]*)\}')
+"""Texts in braces with a bar between them. JSON objects begin with a quotation mark."""
 
 
 @dataclass
@@ -317,13 +318,13 @@ def _shown(file: Path) -> str:
 def alternatives(text: str) -> list[str]:
     """Return a line for each combination of the alternatives in braces."""
     pieces = _ALTERNATIVES.split(text)
-    choices = [one.split("|") if at % 2 else [one] for at, one in enumerate(pieces)]
-    return ["".join(chosen) for chosen in product(*choices)]
+    choices = [piece.split("|") if at % 2 else [piece] for at, piece in enumerate(pieces)]
+    return ["".join(choice) for choice in product(*choices)]
 
 
 def repeated(text: str) -> str:
     """Return a line with its repeated texts (`{x*9}`)."""
-    return re.sub(r"\{([^{}|*]+)\*(\d+)\}", lambda found: found[1] * int(found[2]), text)
+    return re.sub(r"\{([^{}|*]+)\*(\d+)\}", lambda match: match[1] * int(match[2]), text)
 
 
 def parts(line: str, prefix: str = "") -> tuple[str, list[tuple[str, str]], bytes]:

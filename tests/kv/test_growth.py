@@ -25,8 +25,7 @@ from pytest_fakecloud.kv.settings import VERSION, KVConfig
 from pytest_fakecloud.kv.table.registry import COMMANDS, command_table
 from tests.kv.catalogue import COMMANDS_FILE, ROWS
 from tests.kv.conftest import NOW, argv
-from tests.kv.scenarios import alternatives
-from tests.notations import complete
+from tests.notations import alternatives, complete
 
 SIZES = (600, 1800, 5400)
 SMALL_SIZES = (200, 600, 1800)
