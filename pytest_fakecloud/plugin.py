@@ -58,7 +58,7 @@ INI_SETTINGS: dict[str, tuple[str, Any]] = {
         "true means all except no_workflow and undelivered",
         ["true"],
     ),
-    "fakecloud_clock": ("the clock's mode: running (the default) or frozen", ""),
+    "fakecloud_clock": ("the clock's mode: running or frozen", ""),
     "fakecloud_env": (
         "set the official clients' environment variables in every test that uses a fake",
         False,
@@ -79,8 +79,8 @@ INI_SETTINGS: dict[str, tuple[str, Any]] = {
         True,
     ),
     "fakecloud_scope": (
-        "how long the fixtures' fakes last: function (the default), class, module or session; except "
-        "with function they keep their address and credentials and are reset before each test",
+        "how long the fixtures' fakes last: function, class, module or session; except with function "
+        "they keep their address and credentials and are reset before each test",
         "",
     ),
     "fakecloud_early": (

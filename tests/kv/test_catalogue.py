@@ -100,12 +100,24 @@ def test_every_word_and_text_is_exercised(exercised: Exercised) -> None:
     texts = catalogue.ERRORS
     effects = sorted(declared - exercised.effects - NOT_SHOWN)
     missing = [
-        *(f"{name} <arguments> => <reply>" for name in sorted(commands - exercised.commands)),
-        *(f"{name} ... {word} ... => <reply>" for name, word in sorted(words - exercised.options)),
-        *(f"{name} ... => <reply>  # that shows {effect}" for name, effect in effects),
-        *(f"... => -{text}" for text in texts if not produced(text, exercised.errors)),
+        *((name, f"{name} <arguments> => <reply>") for name in commands - exercised.commands),
+        *((name, f"{name} ... {word} => <reply>") for name, word in words - exercised.options),
+        *((name, f"{name} ... => <reply>  # that shows {effect}") for name, effect in effects),
     ]
-    complete(FOLDER / "vendor" / "<module of its function>.txt", missing)
+    unproduced = [text for text in texts if not produced(text, exercised.errors)]
+    complete(
+        FOLDER / "vendor",
+        (
+            *(f"{file_of(name)}: {line}" for name, line in sorted(missing)),
+            *(f"<file>: ... => -{text}" for text in unproduced),
+        ),
+    )
+
+
+def file_of(name: str) -> str:
+    """Return the file of scenarios of a command: that of the module of its function."""
+    module = getattr(TABLE[name].function, "__module__", "").partition(".kv.commands.")[2]
+    return f"{module.replace('.', '/')}.txt"
 
 
 def produced(text: str, errors: set[str]) -> bool:
