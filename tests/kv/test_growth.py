@@ -133,7 +133,7 @@ class Filled:
         self.fill(b"ARRING", b"ring", b"%d" % self.size, *elements)
         self.fill(b"HSET", b"ttls", *pairs)
         self.fill(b"SET", b"string", b"x" * self.size)
-        self.fill(b"ZADD", b"same", *(word for each in elements for word in (b"0", each)))
+        self.fill(b"ZADD", b"same", *(word for element in elements for word in (b"0", element)))
         self.fill(b"PFADD", b"hll", *(b"h%d" % n for n in range(3000 + self.size)))
         for n, element in enumerate(elements):
             self.fill(b"GEOADD", b"geo", b"%d" % (n % 180), b"%d" % (n % 80), element)

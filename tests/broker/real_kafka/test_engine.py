@@ -350,7 +350,7 @@ class TestGroups:
         # The client also commits between two parts of the records, and repeats a commit that was
         # not confirmed within the interval.
         assert broker.assert_committed("g", "orders", 0).only().offset == 3
-        assert {each.data["instance"] for each in broker.journal.events("auto commit")} == {"a"}
+        assert {event.data["instance"] for event in broker.journal.events("auto commit")} == {"a"}
         assert rest.values("g", "a", "orders") == ["d"]
         rest("DELETE", "/delete-consumer/g/a")
         broker.assert_committed("g", "orders", 0, 4)

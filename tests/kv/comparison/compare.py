@@ -70,7 +70,7 @@ class Tally:
         """The share of different replies, of one group or of all."""
         if group is None:
             return len(self.differences) / max(sum(self.compared.values()), 1)
-        found = sum(each.group == group for each in self.differences)
+        found = sum(difference.group == group for difference in self.differences)
         return found / max(self.compared[group], 1)
 
 
@@ -107,7 +107,7 @@ class Comparison:
         name = line[0].upper()
         population = self._population(line) if name.decode("latin-1") in RANDOM else None
         ours = self.face.call(line)
-        able = [each for each in self.servers if name in each.commands]
+        able = [server for server in self.servers if name in server.commands]
         theirs = {each.name: each.call(line) for each in able}
         if not able:
             return True

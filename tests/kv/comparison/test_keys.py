@@ -30,7 +30,7 @@ def test_keys_are_those_of_a_real_server(name: str) -> None:
     compared = 0
     with running(name) as server, closing(InProcess(version=server.version)) as face:
         for templates in TEMPLATES.values():
-            for line in (generator.line(each) for each in templates for _ in range(EACH)):
+            for line in (generator.line(template) for template in templates for _ in range(EACH)):
                 asked = [b"COMMAND", b"GETKEYS", *line]
                 theirs = server.call(asked)
                 if not isinstance(theirs, Error):

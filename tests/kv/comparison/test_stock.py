@@ -86,7 +86,7 @@ def test_acl_log_is_the_same(server: RealServer) -> None:
         client.call([b"EXEC"])
         entries = admin.call([b"ACL", b"LOG"])
         admin.call([b"ACL", b"DELUSER", b"u"])
-        return [_entry(dict(zip(each[::2], each[1::2], strict=True))) for each in entries]
+        return [_entry(dict(zip(entry[::2], entry[1::2], strict=True))) for entry in entries]
 
     with Cloud() as cloud:
         url = cloud.kv_server(dialect="redis").database_url
@@ -114,7 +114,7 @@ def test_client_list_is_the_same(server: RealServer) -> None:
             reply = client.call(words(line))
             if line == "EXEC" and isinstance(reply, list):
                 fields = next(
-                    one for one in reply[1].splitlines() if one.startswith(b"id=%d " % number)
+                    line for line in reply[1].splitlines() if line.startswith(b"id=%d " % number)
                 )
                 found.append(_client(fields))
             found.append(_client(admin.call([b"CLIENT", b"LIST", b"ID", b"%d" % number])))

@@ -83,8 +83,8 @@ def scenarios(file: str) -> dict[str, tuple[dict[str, Any], Scenario]]:
 
 def _lines(text: str) -> Scenario:
     command, has_reply, reply = text.partition(" => ")
-    if found := re.fullmatch(r"(\w+<) (.*)", text):
-        return [(found[1] + " ", _reply(found[2], ""))]
+    if match := re.fullmatch(r"(\w+<) (.*)", text):
+        return [(match[1] + " ", _reply(match[2], ""))]
     commands = [_expanded(line) for line in alternatives(command)]
     replies = reply.split(" | ") if len(commands) > 1 else [reply]
     if len(replies) == 1:

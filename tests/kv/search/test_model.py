@@ -104,7 +104,7 @@ def phrase(field: str, text: str, wanted: list[str], slop: int = 0, prefix: bool
 
 def text_holds(field: str, found: str, word: str, operand: Any) -> bool:
     if word == "$regex":
-        return any(re.fullmatch(operand, one, re.IGNORECASE) for one in tokens(field, found))
+        return any(re.fullmatch(operand, token, re.IGNORECASE) for token in tokens(field, found))
     assert word in ("$eq", "$phrase")
     options = {**operand} if isinstance(operand, dict) else {"value": operand}
     return phrase(field, found, tokens(field, options.pop("value")), **options)

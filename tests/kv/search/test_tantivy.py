@@ -126,7 +126,7 @@ def a_pair(chance: random.Random, both: Both) -> tuple[dict[str, Any], Any]:
         )
     # Phrases of three or more words with slop are not compared: see ``clauses.Phrase``.
     words = chance.sample(WORDS, k=2 if kind == "slop" else chance.randint(2, 3))
-    stems = [stem(one) for one in words]
+    stems = [stem(word) for word in words]
     if kind == "bool":
         must, should, must_not = (
             [{"t": {"$eq": one}} for one in chance.sample(WORDS, k=2)] for _ in range(3)

@@ -160,7 +160,7 @@ def test_pending_entries_belong_to_one_consumer_at_a_time() -> None:
     assert group.acknowledge(3)
     assert not group.acknowledge(3)
     assert group.pending.ends() == (1, 2)
-    assert [each.name for each in group.sorted_consumers()] == [b"alice", b"bob"]
+    assert [consumer.name for consumer in group.sorted_consumers()] == [b"alice", b"bob"]
 
 
 def test_an_interval_of_pending_entries() -> None:

@@ -103,7 +103,7 @@ def test_the_notation_is_read_as_it_is_written() -> None:
         return f"[{text}]" if one.optional else text
 
     for name, spec in COMMANDS.items():
-        again = " ".join(written(one) for one in arguments(spec))
+        again = " ".join(written(argument) for argument in arguments(spec))
         assert re.sub(r"\s*([|()\[\]])\s*", r"\1", again) == re.sub(
             r"\s*([|()\[\]])\s*", r"\1", synopsis(row_of(name).arguments)
         )
