@@ -183,10 +183,10 @@ class RequestPlayer(Player):
 
     def without_headers(self, answer: Fetched, reply: str) -> str:
         """Compare the headers at the end of a reply, and return the rest."""
-        found = _HEADERS.search(reply)
-        for name, value in parts(found[0])[1] if found else ():
+        match = _HEADERS.search(reply)
+        for name, value in parts(match[0])[1] if match else ():
             assert answer.headers.get(name, "") == value, (name, answer)
-        return reply[: found.start()] if found else reply
+        return reply[: match.start()] if match else reply
 
     def compare(self, value: Any, expected: Any, *, part: bool) -> None:
         """Compare JSON values; with `part`, objects may have more members."""
@@ -232,7 +232,9 @@ class RestPlayer(RequestPlayer):
         answer = self.fake._app.answer(Request(method, raw, headers, body))
         assert isinstance(answer, Answer)
         assert isinstance(answer.body, bytes)
-        assert not [each for each in self.fake._context.violations if each.kind == "bug"]
+        assert not [
+            violation for violation in self.fake._context.violations if violation.kind == "bug"
+        ]
         headers = [*answer.headers, ("Content-Type", answer.content_type or "")]
         return Fetched(answer.status, dict(headers), answer.body)
 

@@ -476,7 +476,7 @@ def test_each_record_fails_whatever_the_order(cloud: Cloud, orders: Broker) -> N
         ("", {"topic": "orders", "value": "a"}),
         ("", {"topic": "mails", "value": "a"}),
     ]
-    run = Shuffled([partial(produce, orders, *each) for each in calls])
+    run = Shuffled([partial(produce, orders, *call) for call in calls])
     found = cloud.every_failure(run, faults="drop")
     assert [
         (one.call.path.removeprefix("/produce"), one.call.request_json()) for one in found

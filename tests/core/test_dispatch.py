@@ -374,7 +374,7 @@ def test_after_the_end_nothing_runs_and_no_thread_is_left(clock: Timekeeper, fai
     assert dispatcher.stop()
     plan(clock, lambda at_us: lambda: ended.append("second"))
     assert ended == ["first"]
-    assert [type(one) for one in failures] == ([KeyboardInterrupt] if fails else [])
+    assert [type(failure) for failure in failures] == ([KeyboardInterrupt] if fails else [])
     names = [thread.name for thread in threading.enumerate()]
     assert not [name for name in names if name.startswith("fakecloud-d")]
 

@@ -41,7 +41,7 @@ def test_a_crash_after_the_answer_means_a_second_delivery(scene: Scene) -> None:
         (message_id, "0"),
         (message_id, "0"),
     ]
-    assert [one.state for one in attempts if one.url == DEST] == ["lost", "delivered"]
+    assert [attempt.state for attempt in attempts if attempt.url == DEST] == ["lost", "delivered"]
     # The queue lost the first response, so it publishes no callback about it.
     assert len(scene.to(CALLBACK)) == 1
     assert fault.hits == 1

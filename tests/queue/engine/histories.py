@@ -317,7 +317,7 @@ def _retries_waited(history: History) -> Iterator[str]:
 
 
 def _cancelled_ones_did_not_start(history: History) -> Iterator[str]:
-    when = {one.id: one.cancelled_us for one in history.wishes if one.cancelled_us is not None}
+    when = {wish.id: wish.cancelled_us for wish in history.wishes if wish.cancelled_us is not None}
     for one in history.tried:
         if one.id in when and one.at_us > when[one.id]:
             yield f"{one.url} was tried after it had been cancelled"
@@ -325,7 +325,7 @@ def _cancelled_ones_did_not_start(history: History) -> Iterator[str]:
 
 def _queues_kept_order(history: History) -> Iterator[str]:
     first = {}
-    ids = {one.id: one.label for one in history.wishes}
+    ids = {wish.id: wish.label for wish in history.wishes}
     for place, one in enumerate(sorted(history.tried, key=lambda one: one.at_us)):
         first.setdefault(ids.get(one.id), place)
     for (client, queue), labels in history.order.items():
@@ -335,7 +335,7 @@ def _queues_kept_order(history: History) -> Iterator[str]:
 
 
 def _no_more_at_once_than_allowed(history: History) -> Iterator[str]:
-    by_label = {one.label: one for one in history.wishes}
+    by_label = {wish.label: wish for wish in history.wishes}
     everything: list[tuple[int, int]] = []
     keys: dict[str, list[tuple[int, int]]] = defaultdict(list)
     lives: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
@@ -362,7 +362,7 @@ def _no_more_at_once_than_allowed(history: History) -> Iterator[str]:
 
 
 def _rates_were_held(history: History) -> Iterator[str]:
-    ids = {one.id for one in history.wishes if one.key == "rated"}
+    ids = {wish.id for wish in history.wishes if wish.key == "rated"}
     at = sorted(one.at_us for one in history.tried if one.id in ids)
     most = KEYS["rated"][1] or 0
 
@@ -379,8 +379,8 @@ def _rates_were_held(history: History) -> Iterator[str]:
 
 def _paused_ones_did_not_start(history: History) -> Iterator[str]:
     of = {
-        one.id: {name for name in (one.queue, one.key) if name is not None}
-        for one in history.wishes
+        wish.id: {name for name in (wish.queue, wish.key) if name is not None}
+        for wish in history.wishes
     }
     for name, start_us, end_us in history.pauses:
         for one in history.tried:

@@ -70,20 +70,20 @@ def test_fields_of_attempts(bench: Bench) -> None:
     bench.clock.advance("1m")
     found = [
         (
-            one.number, (one.at_us - bench.start_us) / SECOND, one.waited_us / SECOND,
-            one.wait_reason, one.state, one.status, one.is_final,
-            ((one.ended_us or 0) - bench.start_us) / SECOND,
+            attempt.number, (attempt.at_us - bench.start_us) / SECOND, attempt.waited_us / SECOND,
+            attempt.wait_reason, attempt.state, attempt.status, attempt.is_final,
+            ((attempt.ended_us or 0) - bench.start_us) / SECOND,
         )
-        for one in bench.engine.attempts
+        for attempt in bench.engine.attempts
     ]  # fmt: skip
     assert found == [
         (1, 3, 3, "delay", "failed", 500, False, 4),
         (2, 9, 5, "retry delay 5000", "delivered", 200, True, 10),
     ]
-    for one in bench.engine.attempts:
-        assert (one.message_id, one.kind) == (message_id, "message")
-        assert one.url == "https://app.example.com/hök"
-        assert (one.headers, one.body, one.where) == ({"x-a": "1"}, b"body", "here")
+    for attempt in bench.engine.attempts:
+        assert (attempt.message_id, attempt.kind) == (message_id, "message")
+        assert attempt.url == "https://app.example.com/hök"
+        assert (attempt.headers, attempt.body, attempt.where) == ({"x-a": "1"}, b"body", "here")
     assert bench.engine.timers == {}
     message = bench.engine.messages[message_id]
     assert message.last_outcome is not None
@@ -95,7 +95,7 @@ def test_kinds_of_attempts_are_those_of_their_messages(bench: Bench) -> None:
     bench.publish(Retries="0", Callback=CALLBACK, Failure_Callback=FAILURE)
     bench.clock.advance(0)
     kinds: list[Kind] = ["message", "callback", "failure_callback"]
-    assert [one.kind for one in bench.engine.attempts] == kinds
+    assert [attempt.kind for attempt in bench.engine.attempts] == kinds
 
 
 def test_an_answer_is_waited_for_as_a_timer_of_its_name(bench: Bench) -> None:
@@ -195,7 +195,7 @@ def test_a_signature_is_spoiled_as_a_fault_says(
     assert (first(delivery.headers, "Upstash-Signature") is not None) is headers
     assert delivery.body == body
     # The signature covers the published body.
-    assert bench.signer.signatures == [(URL, b"x", *one) for one in keys]
+    assert bench.signer.signatures == [(URL, b"x", *key) for key in keys]
     message = bench.engine.messages[message_id]
     assert faults.seen == [(message, faults.seen[0][1])]
     assert faults.seen[0][1].message_id == message_id
@@ -299,7 +299,7 @@ def test_messages_published_at_an_earlier_time_are_not_in_the_chain() -> None:
     for _ in range(5):
         bench.clock.advance("1s")
     assert bench.times() == [second for second in range(6) for _ in range(4)]
-    assert max(one.depth for one in bench.engine.messages.values() if one.attempts) == 3
+    assert max(message.depth for message in bench.engine.messages.values() if message.attempts) == 3
 
 
 @pytest.mark.parametrize(

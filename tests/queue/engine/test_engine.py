@@ -264,7 +264,7 @@ def test_why_a_message_of_a_queue_waits(bench: Bench) -> None:
         .message_id
         for headers in ([("Upstash-Delay", "10s")], [])
     )
-    waits = {one.id: one.wait_reason for one in bench.engine.messages.values()}
+    waits = {message.id: message.wait_reason for message in bench.engine.messages.values()}
     assert waits == {delayed: "delay", next_one: "turn in queue q"}
 
 
@@ -276,7 +276,7 @@ def test_a_message_to_a_topic_of_v1_is_read_and_cancelled_by_its_one_id(bench: B
     (shared,) = {bench.engine.messages[one].public_id for one in ids}
     assert shared not in ids
     assert bench.engine.message(shared).id == ids[0]
-    assert [one.id for one in bench.engine.tasks(shared)] == ids
+    assert [task.id for task in bench.engine.tasks(shared)] == ids
     assert bench.engine.cancel(shared) == 2
     bench.clock.advance("1h")
     for ask in (bench.engine.message, bench.engine.cancel):
@@ -295,7 +295,7 @@ def test_a_message_to_a_topic_of_v1_is_whole_in_a_copy(bench: Bench) -> None:
     for _ in range(2):
         bench.engine.groups_of_tasks[shared].clear()
         bench.engine.restore(saved)
-        assert [one.id for one in bench.engine.tasks(shared)] == ids
+        assert [task.id for task in bench.engine.tasks(shared)] == ids
 
 
 def test_a_twin_has_the_rules_and_none_of_the_data() -> None:

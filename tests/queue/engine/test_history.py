@@ -21,14 +21,14 @@ def known(scene: Scene) -> set[str]:
     """Return the ids of all messages that any part of the queue still refers to."""
     engine = scene.queue._engine
     rows = {row["messageId"] for row in scene.get("/v2/events")["events"]}
-    seen = {one.id for one in scene.queue.messages()}
+    seen = {message.id for message in scene.queue.messages()}
     assert (
         rows
         == seen
-        == {one.message_id for one in scene.queue.attempts()}
+        == {attempt.message_id for attempt in scene.queue.attempts()}
         | {one.id for one in scene.queue.pending()}
     )
-    assert seen == {one.public_id for one in engine.messages.values()}
+    assert seen == {message.public_id for message in engine.messages.values()}
     return rows
 
 

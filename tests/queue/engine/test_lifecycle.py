@@ -258,7 +258,7 @@ def test_cancelling_counts_those_that_it_ends(bench: Bench) -> None:
     assert bench.engine.cancel_all(messages) == 3
     assert bench.engine.pending == {}
     bench.clock.advance("2h")
-    assert {bench.state(one.id) for one in messages} == {"CANCELED"}
+    assert {bench.state(message.id) for message in messages} == {"CANCELED"}
     assert bench.times() == [0]
 
 
@@ -291,7 +291,7 @@ def test_an_attempt_that_outlives_its_queue_starts_no_timer(
     bench.answer = close
     bench.clock.advance("1s")
     assert bench.clock.next_due_us() is None
-    assert [bench.state(one) for one in messages] == ["DELIVERED", state, "CREATED"]
+    assert [bench.state(message) for message in messages] == ["DELIVERED", state, "CREATED"]
 
 
 def test_finished_messages_have_no_timer(bench: Bench) -> None:

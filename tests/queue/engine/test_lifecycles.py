@@ -297,7 +297,7 @@ class Lives(RuleBasedStateMachine):
             assert message.open_children == 0
         sends = Counter((message_id, attempt) for message_id, attempt, _ in self.sent)
         tasks = {one for ids in engine.groups_of_tasks.values() for one in ids}
-        shared = {engine.messages[one].public_id for one in tasks}
+        shared = {engine.messages[task].public_id for task in tasks}
         extra = sum(n - 1 for (one, _), n in sends.items() if one not in shared)
         assert extra <= self.crash.crashed
 
@@ -326,7 +326,11 @@ class Lives(RuleBasedStateMachine):
         if self.saved is not None:
             return
         in_queue = sorted(
-            (one for one in self.engine.messages.values() if one.queue_name == "single"),
+            (
+                message
+                for message in self.engine.messages.values()
+                if message.queue_name == "single"
+            ),
             key=lambda one: one.number,
         )
         free_from = 0
@@ -335,7 +339,7 @@ class Lives(RuleBasedStateMachine):
                 assert message.attempts[0].at_us >= free_from
                 ends = [message, *self._about(message)]
                 if message.state != "CANCELED":
-                    free_from = max(free_from, *(_left_us(one) for one in ends))
+                    free_from = max(free_from, *(_left_us(end) for end in ends))
         for name in QUEUES:
             started = [
                 one.attempts[0].sequence
@@ -386,7 +390,7 @@ class Lives(RuleBasedStateMachine):
             )
             reports = [json.loads(one.body) for one in about[message.id] if one.kind == "callback"]
             answered = [one.status or 0 for one in known]
-            assert [one["status"] for one in reports] == (answered if wanted else [])
+            assert [report["status"] for report in reports] == (answered if wanted else [])
 
 
 def _left_us(message: Message) -> int:

@@ -59,7 +59,7 @@ def test_lanes_of_attempts_and_internal_timers(lane: Lane, own: Lane) -> None:
     bench.engine.publish(URL, [("Upstash-Cron", "@hourly"), ("Upstash-Schedule-Id", "s")], b"")
     count, timers = bench.clock.planned(5)
     assert count == 3
-    assert [(one.label, one.lane) for one in timers] == [
+    assert [(timer.label, timer.lane) for timer in timers] == [
         (URL, lane),
         ("cancel", own),
         ("schedule s", own),

@@ -48,9 +48,9 @@ def as_query(line: str) -> str:
         return line
     request, *rest = re.split("( < | => )", line, maxsplit=1)
     headers = request.split(" | ")[1:]
-    settings = [one[1:].split(": ", 1) for one in headers if one[0] == "-"]
+    settings = [header[1:].split(": ", 1) for header in headers if header[0] == "-"]
     query = "&".join(f"upstash-{name.lower()}={quote(value)}" for name, value in settings)
-    kept = [one for one in headers if one[0] != "-"]
+    kept = [header for header in headers if header[0] != "-"]
     return " | ".join([f"POST /v2/publish/DEST?{query}", *kept]) + "".join(rest)
 
 
@@ -134,7 +134,7 @@ def dead_letter(scene: Scene, **headers: str) -> str:
     scene.fail()
     message_id = scene.publish({"Upstash-Retries": "0", **headers}, b"payload")
     scene.queue.deliver_due()
-    found = next(one for one in scene.queue.dead_letters() if one.message.id == message_id)
+    found = next(letter for letter in scene.queue.dead_letters() if letter.message.id == message_id)
     return found.id
 
 
@@ -191,8 +191,8 @@ def test_default_headers_of_a_group_count_as_sent_and_what_was_sent_wins(
         scene.ok("POST", "/v2/batch", json=batch).json()[0],
     ):
         assert len(answers) == 2
-        for one in answers:
-            found = scene.get(f"/v2/messages/{one['messageId']}")
+        for answer in answers:
+            found = scene.get(f"/v2/messages/{answer['messageId']}")
             assert {name: found[name] for name in shown} == shown
 
 
@@ -304,7 +304,10 @@ def test_a_named_destination_without_a_handler() -> None:
         refused = scene.request("POST", "/llm/v1/chat/completions", json={})
         assert refused.status == 502
         assert "no handler for POST https://qstash.upstash.io/llm" in refused.error
-        assert [one.kind for one in scene.queue._context.violations] == ["unstubbed", "unstubbed"]
+        assert [violation.kind for violation in scene.queue._context.violations] == [
+            "unstubbed",
+            "unstubbed",
+        ]
         unknown = scene.request("POST", "/v2/publish/api/fax")
         assert unknown.status == 400
         assert "endpoint has invalid scheme" in unknown.error
@@ -558,7 +561,7 @@ def test_an_id_by_itself_is_a_body_of_a_bulk_operation(scene: Scene, template: s
     scene.publish(run | {"Upstash-Delay": "1h"})
     ended = scene.ok("DELETE", "/v2/workflows/runs", body=(template % "wfr_1").encode())
     assert ended.json() == {"cancelled": 1}
-    assert [one.id for one in scene.queue.dead_letters()] == [last]
+    assert [letter.id for letter in scene.queue.dead_letters()] == [last]
 
 
 @pytest.mark.parametrize("path", ["/v2/messages", "/v2/dlq", "/v2/workflows/runs"])
@@ -571,5 +574,5 @@ def test_a_body_without_an_id_never_means_all(scene: Scene, path: str) -> None:
         *(b'"', b"msg_a b", b"text", b'"text"', b"\xff", b'["msg_a", 1]'),
     ):
         assert scene.request("DELETE", path, body=body).status == 400
-    assert [one.id for one in scene.queue.dead_letters()] == [letter]
+    assert [letter.id for letter in scene.queue.dead_letters()] == [letter]
     assert scene.get("/v2/workflows/events")["runs"][0]["workflowState"] == "RUN_STARTED"

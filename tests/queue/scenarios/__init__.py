@@ -92,7 +92,7 @@ class _Player(RequestPlayer):
             assert (record.due_us, record.wait_reason) == (None, reply)
         elif line == "violations":
             violations = self.scene.queue._context.violations
-            found = [{"kind": one.kind, **one.facts} for one in violations]
+            found = [{"kind": violation.kind, **violation.facts} for violation in violations]
             violations.clear()
             self.compare(found, json.loads(reply), part=False)
         elif line.startswith("timeline "):
@@ -100,7 +100,7 @@ class _Player(RequestPlayer):
         elif line.startswith(("ids ", "runs")):
             path = line[4:] if line[0] == "i" else f"/v2/workflows/events?{line[5:]}"
             rows = next(iter(self.scene.get(path).values()))
-            ids = [one["messageId" if line[0] == "i" else "workflowRunId"] for one in rows]
+            ids = [row["messageId" if line[0] == "i" else "workflowRunId"] for row in rows]
             assert ids == ([] if reply == "none" else reply.split())
         else:
             super().line(text, below)

@@ -135,14 +135,17 @@ def test_a_callback_is_tried_as_often_as_the_run_says(scene: RunScene) -> None:
         more = {"Upstash_Retries": "1", "Upstash_Callback": APP, **named, **own}
         scene.send("r", b"call", Upstash_Workflow_CallType="toCallback", **more)
     scene.queue.run_until_idle()
-    assert [one.max_retries for one in scene.queue.messages(kind="callback")] == [5, 2]
+    assert [message.max_retries for message in scene.queue.messages(kind="callback")] == [5, 2]
     scene.queue.destinations.respond(APP, 500, 500, 200)
     for mark in ({}, {"Upstash_Failure_Callback_Retries": "2"}):
         about = {name.replace("Callback", "Failure_Callback", 1): it for name, it in named.items()}
         more = {"Upstash_Retries": "0", "Upstash_Failure_Callback": f"{APP}/no", **about, **mark}
         scene.send("r", b"call", Upstash_Workflow_CallType="toCallback", **more)
     scene.queue.run_until_idle()
-    assert [one.max_retries for one in scene.queue.messages(kind="failure_callback")] == [5, 2]
+    assert [message.max_retries for message in scene.queue.messages(kind="failure_callback")] == [
+        5,
+        2,
+    ]
 
 
 def test_a_rejected_step_in_a_batch_is_a_violation(scene: RunScene) -> None:
@@ -380,9 +383,9 @@ def play_with_secrets(scene: RunScene, redacted: dict[str, str]) -> list[Any]:
     scene.queue.run_until_idle()
     for listing in ("logs", "events", "dlq", "workflows/dlq", "workflows/logs", "workflows/events"):
         shown.append(scene.ask("GET", f"/v2/{listing}"))
-    shown += [scene.ask("GET", f"/v2/messages/{one.id}") for one in scene.queue.messages()]
-    for one in scene.queue.dead_letters():
-        shown.append(scene.ask("GET", f"/v2/dlq/{one.id}"))
+    shown += [scene.ask("GET", f"/v2/messages/{message.id}") for message in scene.queue.messages()]
+    for letter in scene.queue.dead_letters():
+        shown.append(scene.ask("GET", f"/v2/dlq/{letter.id}"))
     return shown
 
 
@@ -562,7 +565,7 @@ TRIGGERS: list[tuple[str, dict[str, str], Any]] = [
 
 def no_workflows(scene: RunScene) -> list[dict[str, Any]]:
     violations = scene.queue._context.violations
-    return [one.facts for one in violations if one.kind == "no_workflow"]
+    return [violation.facts for violation in violations if violation.kind == "no_workflow"]
 
 
 @pytest.mark.parametrize("status", [200, 202, 204, 299])
