@@ -194,7 +194,7 @@ def work(run: Callable[[], object]) -> int:
 
 def growth(filled: list[Filled], measured: Callable[[Filled], int]) -> list[float]:
     """Return by how much the work grows from each size to the next, per element that was added."""
-    counts = [measured(each) for each in filled]
+    counts = [measured(engine) for engine in filled]
     return [
         (more - fewer) / (right.size - left.size)
         for (fewer, more), (left, right) in zip(pairwise(counts), pairwise(filled), strict=True)
@@ -203,16 +203,16 @@ def growth(filled: list[Filled], measured: Callable[[Filled], int]) -> list[floa
 
 def is_constant(steps_per_element: list[float]) -> bool:
     # Even one step for twenty elements would be 180 steps more for the largest size.
-    return all(each < 0.05 for each in steps_per_element)
+    return all(steps < 0.05 for steps in steps_per_element)
 
 
 def is_logarithmic(steps_per_element: list[float]) -> bool:
     # A loop takes at least one step for each element.
-    return all(each < 0.2 for each in steps_per_element)
+    return all(steps < 0.2 for steps in steps_per_element)
 
 
 def is_linear(steps_per_element: list[float]) -> bool:
-    return all(each >= 0.5 for each in steps_per_element) and is_at_most_linear(steps_per_element)
+    return all(steps >= 0.5 for steps in steps_per_element) and is_at_most_linear(steps_per_element)
 
 
 def is_at_most_linear(steps_per_element: list[float]) -> bool:
@@ -346,6 +346,6 @@ def test_what_has_not_expired_is_not_looked_at() -> None:
         return steps
 
     filled = [Filled(size, dialect="vendor") for size in SIZES]
-    for each in filled:
-        each.clock.freeze()
+    for engine in filled:
+        engine.clock.freeze()
     assert is_logarithmic(growth(filled, expire_some))

@@ -553,7 +553,7 @@ def test_another_queue_of_the_cloud_does_not_keep_it_from_ending() -> None:
         other.publish(DEST, delay="1m")
         queue.destinations.accept()
         later = queue.publish(DEST, delay="2m")
-        assert [one.message_id for one in queue.run_until_idle()] == [later.id]
+        assert [attempt.message_id for attempt in queue.run_until_idle()] == [later.id]
         assert len(other.attempts()) == 1
 
 
@@ -652,11 +652,11 @@ def test_awaitable_forms() -> None:
             queue.publish(DEST)
             found = [one.status for one in await queue.aio.deliver_due()]
             fired = await queue.clock.aio.advance("13s")
-            found += [one.status for one in attempts_among(fired)]
+            found += [attempt.status for attempt in attempts_among(fired)]
             found += [one.status for one in await queue.aio.run_until_idle()]
             queue.publish(DEST, delay="1h")
             fired = await queue.clock.aio.move_to("2026-01-02T00:00:00Z")
-            found += [one.status for one in attempts_among(fired)]
+            found += [attempt.status for attempt in attempts_among(fired)]
             assert set(seen) == {asyncio.get_running_loop()}
             return found
 
@@ -713,7 +713,7 @@ def test_a_cap_that_nobody_can_wait_for(cap: Any) -> None:
         queue.destinations.call(DEST, handler)
         for url in (DEST, f"{destination.url}/hook"):
             queue.publish(url)
-        assert [one.status for one in queue.run_until_idle()] == [200, 200]
+        assert [attempt.status for attempt in queue.run_until_idle()] == [200, 200]
 
 
 def test_the_dead_letter_of_a_message(queue: Queue) -> None:

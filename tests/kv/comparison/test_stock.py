@@ -57,7 +57,7 @@ def test_a_line_gets_the_same_reply(both: tuple[Face, RealServer], story: str) -
 @pytest.mark.parametrize("line", LINES["cursors"])
 def test_a_cursor_leads_to_the_same_cursor(both: tuple[Face, RealServer], line: str) -> None:
     """The items of such a page depend on the server's hashes, which change with each start."""
-    replies = [each.call(words(line)) for each in both]
+    replies = [reply.call(words(line)) for reply in both]
     ours, real = (reply[0] if isinstance(reply, list) else reply for reply in replies)
     assert ours == real
 
@@ -200,7 +200,7 @@ BEFORE = ("", "CLIENT TRACKING ON", "CLIENT TRACKING ON OPTIN", "CLIENT TRACKING
 def test_the_first_wrong_option_of_tracking_is_reported(
     both: tuple[Face, RealServer], before: str
 ) -> None:
-    numbers = [b"%d" % each.call([b"CLIENT", b"ID"]) for each in both]
+    numbers = [b"%d" % reply.call([b"CLIENT", b"ID"]) for reply in both]
     for count, mode in ((0, "ON"), (1, "ON"), (2, "ON"), (3, "ON"), (1, "OFF"), (2, "MAYBE")):
         for chosen in itertools.combinations(re.split(r"[|\n]", TRACKING), count):
             line = " ".join(["CLIENT TRACKING", mode, *chosen])

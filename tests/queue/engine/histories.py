@@ -297,7 +297,7 @@ def _each_came_as_often_as_it_should(history: History) -> Iterator[str]:
 
 
 def _the_queue_tells_what_was_seen(history: History) -> Iterator[str]:
-    tried = sorted(one.id for one in history.tried)
+    tried = sorted(attempt.id for attempt in history.tried)
     seen = sorted(one.id for one in history.seen)
     if tried != seen:
         yield f"the queue tells of {len(tried)} attempts, destinations saw {len(seen)}"
@@ -318,9 +318,9 @@ def _retries_waited(history: History) -> Iterator[str]:
 
 def _cancelled_ones_did_not_start(history: History) -> Iterator[str]:
     when = {wish.id: wish.cancelled_us for wish in history.wishes if wish.cancelled_us is not None}
-    for one in history.tried:
-        if one.id in when and one.at_us > when[one.id]:
-            yield f"{one.url} was tried after it had been cancelled"
+    for attempt in history.tried:
+        if attempt.id in when and attempt.at_us > when[attempt.id]:
+            yield f"{attempt.url} was tried after it had been cancelled"
 
 
 def _queues_kept_order(history: History) -> Iterator[str]:
@@ -363,7 +363,7 @@ def _no_more_at_once_than_allowed(history: History) -> Iterator[str]:
 
 def _rates_were_held(history: History) -> Iterator[str]:
     ids = {wish.id for wish in history.wishes if wish.key == "rated"}
-    at = sorted(one.at_us for one in history.tried if one.id in ids)
+    at = sorted(attempt.at_us for attempt in history.tried if attempt.id in ids)
     most = KEYS["rated"][1] or 0
 
     def held(begin_us: int) -> bool:
@@ -383,6 +383,6 @@ def _paused_ones_did_not_start(history: History) -> Iterator[str]:
         for wish in history.wishes
     }
     for name, start_us, end_us in history.pauses:
-        for one in history.tried:
-            if name in of.get(one.id, ()) and start_us < one.at_us < end_us:
-                yield f"{one.url} was tried while {name} was paused"
+        for attempt in history.tried:
+            if name in of.get(attempt.id, ()) and start_us < attempt.at_us < end_us:
+                yield f"{attempt.url} was tried while {name} was paused"

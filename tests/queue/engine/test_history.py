@@ -26,7 +26,7 @@ def known(scene: Scene) -> set[str]:
         rows
         == seen
         == {attempt.message_id for attempt in scene.queue.attempts()}
-        | {one.id for one in scene.queue.pending()}
+        | {message.id for message in scene.queue.pending()}
     )
     assert seen == {message.public_id for message in engine.messages.values()}
     return rows

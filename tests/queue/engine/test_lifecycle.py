@@ -209,11 +209,11 @@ def test_a_chain_within_one_call_has_the_same_limit_in_the_background(is_certain
 def test_the_cause_of_a_request_from_another_process(bench: Bench, lane: Any) -> None:
     bench.engine.lane = lane
     ids = [bench.publish() for _ in range(3)]
-    messages = [bench.engine.messages[one] for one in ids]
+    messages = [bench.engine.messages[message_id] for message_id in ids]
     for message, chain, depth in zip(messages, (7, 2, 2), (1, 4, 3), strict=True):
         message.chain, message.depth = chain, depth
         message.drive = bench.engine.drive
-    begun = [bench.engine.begin(one) for one in ids]
+    begun = [bench.engine.begin(message_id) for message_id in ids]
     for message, chain, depth in zip(messages, (7, 2, 2), (1, 4, 3), strict=True):
         message.chain, message.depth = chain, depth
 
@@ -238,7 +238,7 @@ def test_the_cause_of_a_request_from_another_process(bench: Bench, lane: Any) ->
 
 def test_a_callback_is_caused_only_by_the_message_it_reports_on(bench: Bench) -> None:
     ids = [bench.publish(Callback=CALLBACK), bench.publish()]
-    begun = [bench.engine.begin(one) for one in ids]
+    begun = [bench.engine.begin(message_id) for message_id in ids]
     assert begun[0] is not None
     assert begun[1] is not None
     begun[1].message.depth = begun[1].message.chain = 7
@@ -272,7 +272,7 @@ def test_cancelling_a_due_message_leaves_no_timer(bench: Bench) -> None:
 def test_closing_removes_the_timers_of_cancelled_messages(bench: Bench) -> None:
     for _ in range(2):
         bench.engine.cancel(bench.publish(Delay="1h"))
-    assert [one.label for one in bench.clock.planned(5)[1]] == ["cancel", "cancel"]
+    assert [timer.label for timer in bench.clock.planned(5)[1]] == ["cancel", "cancel"]
     bench.engine.close()
     assert bench.clock.next_due_us() is None
 

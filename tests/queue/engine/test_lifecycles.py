@@ -105,7 +105,7 @@ class Lives(RuleBasedStateMachine):
 
     def _publish(self, destination: str, headers: dict[str, str], **options: Any) -> None:
         result = self.engine.publish(destination, list(headers.items()), b"body", **options)
-        self.accepted |= {one.message_id for one in result.accepted}
+        self.accepted |= {message.message_id for message in result.accepted}
 
     @initialize(most=st.sampled_from([None, None, 2]))
     def queues(self, most: int | None) -> None:
@@ -296,7 +296,7 @@ class Lives(RuleBasedStateMachine):
             assert (message.dlq_id is not None) == (message.state == "FAILED")
             assert message.open_children == 0
         sends = Counter((message_id, attempt) for message_id, attempt, _ in self.sent)
-        tasks = {one for ids in engine.groups_of_tasks.values() for one in ids}
+        tasks = {task for ids in engine.groups_of_tasks.values() for task in ids}
         shared = {engine.messages[task].public_id for task in tasks}
         extra = sum(n - 1 for (one, _), n in sends.items() if one not in shared)
         assert extra <= self.crash.crashed

@@ -84,7 +84,7 @@ def test_one_refused_step_refuses_all_steps_of_a_request(bench: Bench) -> None:
     steps.most = 2
     bench.clock.advance("3s")
     ids = [one.message_id for one in publish(bench, "g", Workflow_RunId="r").accepted]
-    assert steps.accepted == [(one, 3 * SECOND) for one in ids]
+    assert steps.accepted == [(message_id, 3 * SECOND) for message_id in ids]
 
 
 @pytest.mark.parametrize("refuses", [True, False])
@@ -98,7 +98,7 @@ def test_a_callback_that_a_workflow_refuses_is_told_in_its_source(
     source = bench.engine.messages[message_id]
     assert list(source.lost_callbacks) == (["the run has ended"] if refuses else [])
     assert source.open_children == 0
-    assert [one.url for one in bench.sent] == ([URL] if refuses else [URL, CALLBACK])
+    assert [delivery.url for delivery in bench.sent] == ([URL] if refuses else [URL, CALLBACK])
     assert [at for _, at in steps.accepted] == ([] if refuses else [SECOND])
 
 
@@ -108,7 +108,7 @@ def test_a_callback_that_starts_a_run_in_progress_is_not_published(bench: Bench)
     again = {f"Callback_{name}": value for name, value in run.items()}
     message_id = bench.publish(**again, Callback=CALLBACK)
     bench.clock.advance(0)
-    assert [one.url for one in bench.sent] == [OTHER, URL]
+    assert [delivery.url for delivery in bench.sent] == [OTHER, URL]
     source = bench.engine.messages[message_id]
     assert (list(source.lost_callbacks), source.open_children) == ([RUN_EXISTS], 0)
 
@@ -174,7 +174,7 @@ def test_a_callback_is_a_message_of_the_same_caller(bench: Bench) -> None:
     assert {one.source_id for one in (callback, failure)} == {source.id}
     assert (callback.max_retries, failure.max_retries) == (0, 7)
     assert callback.settings.retries == 0
-    delivered = next(one for one in bench.sent if one.url == CALLBACK)
+    delivered = next(delivery for delivery in bench.sent if delivery.url == CALLBACK)
     assert first(delivered.headers, "Content-Type") == "application/json"
     assert first(delivered.headers, "X-A") == "1"
     assert source.open_children == 1
@@ -229,7 +229,7 @@ def given_up(bench: Bench, url: str = URL, api: Any = "v2", **headers: str) -> M
 
 def retried(bench: Bench, messages: Iterable[Message], *pairs: tuple[str, str]) -> list[Message]:
     accepted = bench.engine.retry_dead_letters(messages, pairs)
-    return [bench.engine.messages[one.message_id] for one in accepted]
+    return [bench.engine.messages[message.message_id] for message in accepted]
 
 
 def test_a_dead_letter_is_published_anew_as_what_it_was(bench: Bench) -> None:
@@ -267,4 +267,4 @@ def test_every_callback_that_was_not_published_is_told() -> None:
     first, second = bench.engine.messages[message_id].lost_callbacks
     assert "maxQueues" in first
     assert first == second
-    assert [one.url for one in bench.sent] == [URL]
+    assert [delivery.url for delivery in bench.sent] == [URL]

@@ -387,7 +387,7 @@ def test_the_read_only_token_may_only_get(scene: Scene) -> None:
             assert scene.request(verb, f"{path}?qstash_token={token}", token="").status == 403
     assert changes > 40
     assert scene.queue._engine.keys.current == keys
-    assert [one.id for one in scene.queue.pending()] == [message]
+    assert [message.id for message in scene.queue.pending()] == [message]
     assert scene.request("PUT", "/v2/nowhere", token=token).status == 403
     old = scene.queue.token, token
     scene.queue.rotate_token()
@@ -549,7 +549,7 @@ def test_an_id_by_itself_is_a_body_of_a_bulk_operation(scene: Scene, template: s
     message = scene.publish({"Upstash-Delay": "1h"})
     cancelled = scene.ok("DELETE", "/v2/messages", body=(template % message).encode())
     assert cancelled.json() == {"cancelled": 1}
-    assert [one.id for one in scene.queue.pending()] == [kept]
+    assert [message.id for message in scene.queue.pending()] == [kept]
     first, second, last = dead_letter(scene), dead_letter(scene), dead_letter(scene)
     deleted = scene.ok("DELETE", "/v2/dlq", body=(template % first).encode())
     assert deleted.json() == {"deleted": 1}

@@ -119,7 +119,7 @@ def test_a_call_that_failed_fails_no_run(
         scene.start(run, Upstash_Failure_Callback=f"{APP}/failed")
         scene.send(run, url="https://third.example.com", **sent, Upstash_Delay=delay)
     scene.queue.deliver_due()
-    assert [one.url for one in scene.came].count(f"{APP}/failed") == told
+    assert [request.url for request in scene.came].count(f"{APP}/failed") == told
     scene.ask("DELETE", "/v2/workflows/runs/over?cancel=false")
     scene.queue.run_until_idle()
     runs = {run["workflowRunId"]: run for run in scene.runs()}
@@ -591,7 +591,7 @@ def test_a_trigger_of_something_else_than_a_workflow_fails_the_run(
     assert attempts.where(url=APP)[0].state == "failed"
     (letter,) = scene.ask("GET", "/v2/workflows/dlq")["messages"]
     assert (letter["dlqId"], letter["responseStatus"]) == (run["dlqId"], status)
-    assert [one.url for one in scene.came] == ([FAILURE] if failing else [])
+    assert [request.url for request in scene.came] == ([FAILURE] if failing else [])
     assert "detected a non-workflow destination" in scene.queue.messages(url=APP)[0].timeline
     (violation,) = scene.queue._context.violations
     facts = {"run_id": run["workflowRunId"], "url": APP, "fake": "queue"}
@@ -703,7 +703,7 @@ def test_runs_that_invoke_one_too_many_fail(
     assert len(rejected) == 1
     letters = scene.ask("GET", "/v2/workflows/dlq")["messages"]
     assert {letter["error"] for letter in letters} == set(rejected)
-    assert [one.url for one in scene.came if one.url != APP] == [FAILURE]
+    assert [request.url for request in scene.came if request.url != APP] == [FAILURE]
     # A run that is retried may do something else.
     scene.answer = lambda request: 200
     (last,) = [letter for letter in letters if letter["workflowRunId"] == "r+"]
@@ -739,7 +739,7 @@ def test_a_run_with_too_large_results_fails(
     scene.queue.deliver_due()
     (run,) = scene.runs()
     assert run["workflowState"] == "RUN_FAILED"
-    assert [one.url for one in scene.came if one.url == FAILURE] == [FAILURE]
+    assert [request.url for request in scene.came if request.url == FAILURE] == [FAILURE]
 
 
 JSON = st.recursive(
