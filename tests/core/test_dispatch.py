@@ -194,7 +194,7 @@ def test_deliveries_begin_in_order_and_are_made_side_by_side(
 
     for number in range(10):
         plan(clock, partial(begin, number))
-    assert all(one.wait(10) for one in done)
+    assert all(event.wait(10) for event in done)
     assert begun == list(range(10))
 
 

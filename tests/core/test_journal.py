@@ -315,9 +315,9 @@ def test_a_bounded_journal_forgets_the_oldest() -> None:
     journal = Both(lambda: 0, parent=parent)
     for number in range(100):
         journal.add_event("tick", str(number))
-        for each in (journal, parent):
-            assert len(each) <= 10
-            assert each.events().last.text == str(number)
+        for view in (journal, parent):
+            assert len(view) <= 10
+            assert view.events().last.text == str(number)
     assert [event.number for event in parent.events()] == list(range(101 - len(parent), 101))
     assert parent.entries == journal.entries
 
@@ -406,7 +406,7 @@ def test_memory_stays_within_the_bound(cloud: Both) -> None:
         # A fake with few calls keeps entries that the cloud has forgotten.
         journal = parts[0] if number < 50 else parts[1 + number % 2]
         finished(journal, b"a" * 20_000, answer=b"b" * 5_000)
-        held = {id(call): call for each in (cloud, *parts) for call in each.calls()}
+        held = {id(call): call for part in (cloud, *parts) for call in part.calls()}
         whole = [call for call in held.values() if not call.cut]
         assert sum(weight_of(call) for call in whole) <= 100_000
     assert cloud.shared.large_bytes == sum(cloud.shared.large.values())

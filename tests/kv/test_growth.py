@@ -230,8 +230,8 @@ def of_line(line: str) -> Callable[[Filled], int]:
     *before, measured = line.split(" ; ")
 
     def run(filled: Filled) -> int:
-        for each in (*before, measured, *before):
-            filled.run(each)
+        for command in (*before, measured, *before):
+            filled.run(command)
         return work(lambda: filled.run(measured))
 
     return run

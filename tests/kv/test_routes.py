@@ -73,7 +73,7 @@ class Requests(RestPlayer):
         super().line(text, below)
 
     def authorized(self, headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
-        return [one for one in super().authorized(headers) if one != ("Authorization", "")]
+        return [header for header in super().authorized(headers) if header != ("Authorization", "")]
 
     def check(self, answer: Fetched, reply: str) -> None:
         match = re.fullmatch(r"(?:(\d{3}) )?(.*)", self.without_headers(answer, reply))

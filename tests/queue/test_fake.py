@@ -138,7 +138,7 @@ def test_flow_control_as_a_keyword(queue: Queue) -> None:
     for flow_control in (limited, limited, FlowControl(key="k")):
         queue.publish(DEST, flow_control=flow_control)
     first, *later = queue.run_until_idle()
-    assert [(one.at - first.at).total_seconds() for one in later] == [60, 120]
+    assert [(attempt.at - first.at).total_seconds() for attempt in later] == [60, 120]
 
 
 def test_publishing_by_hand_skips_faults(queue: Queue) -> None:
@@ -650,10 +650,10 @@ def test_awaitable_forms() -> None:
 
             queue.destinations.call(DEST, handler)
             queue.publish(DEST)
-            found = [one.status for one in await queue.aio.deliver_due()]
+            found = [attempt.status for attempt in await queue.aio.deliver_due()]
             fired = await queue.clock.aio.advance("13s")
             found += [attempt.status for attempt in attempts_among(fired)]
-            found += [one.status for one in await queue.aio.run_until_idle()]
+            found += [attempt.status for attempt in await queue.aio.run_until_idle()]
             queue.publish(DEST, delay="1h")
             fired = await queue.clock.aio.move_to("2026-01-02T00:00:00Z")
             found += [attempt.status for attempt in attempts_among(fired)]

@@ -172,8 +172,15 @@ class PatientPlayer(BrokerPlayer):
         return answer
 
     def assigned(self, group: str) -> list[Any]:
-        found = [each for each in self.fake.groups() if each.name == group]
-        return [member for each in found for member in each.members if member.assignment]
+        found = [
+            consumer_group for consumer_group in self.fake.groups() if consumer_group.name == group
+        ]
+        return [
+            member
+            for consumer_group in found
+            for member in consumer_group.members
+            if member.assignment
+        ]
 
 
 @pytest.fixture(scope="module", autouse=True)

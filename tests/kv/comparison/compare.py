@@ -108,7 +108,7 @@ class Comparison:
         population = self._population(line) if name.decode("latin-1") in RANDOM else None
         ours = self.face.call(line)
         able = [server for server in self.servers if name in server.commands]
-        theirs = {each.name: each.call(line) for each in able}
+        theirs = {server.name: server.call(line) for server in able}
         if not able:
             return True
         self.tally.compared[group] += 1
@@ -185,7 +185,7 @@ def _flat(reply: Any) -> list[Any]:
     if isinstance(reply, Typed):
         return _flat(reply.value)
     if isinstance(reply, list):
-        return [each for item in reply for each in _flat(item)]
+        return [part for item in reply for part in _flat(item)]
     return [reply]
 
 

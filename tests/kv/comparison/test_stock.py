@@ -40,9 +40,9 @@ def both(request: pytest.FixtureRequest, server: RealServer) -> Iterator[tuple[F
     server.speak(request.param)
     with Cloud() as cloud:
         face = Port(cloud.kv_server(dialect="redis").database_url, request.param)
-        for each in (face, server):
+        for side in (face, server):
             for line in ("FLUSHALL", "SADD s a b c", "HSET h a 1", "ZADD z 1 a"):
-                each.call(words(line))
+                side.call(words(line))
         yield face, server
         face.close()
 
@@ -64,8 +64,8 @@ def test_a_cursor_leads_to_the_same_cursor(both: tuple[Face, RealServer], line: 
 
 def test_a_negative_cursor_ends_a_scan_of_a_set(both: tuple[Face, RealServer]) -> None:
     ours, real = both
-    for each in both:
-        each.call([b"SADD", b"many", *(b"m%d" % n for n in range(500))])
+    for side in both:
+        side.call([b"SADD", b"many", *(b"m%d" % n for n in range(500))])
     for reply in (ours.call(words("SSCAN many -1")), real.call(words("SSCAN many -1"))):
         assert len(reply[1]) < 20
 
@@ -137,9 +137,9 @@ def test_the_rules_of_a_user_are_written_the_same_way(server: RealServer) -> Non
             for _ in range(chance.randint(1, 6))
         ]
         found = []
-        for each in (ours, server):
-            each.call(words(" ".join(["ACL SETUSER u reset", *rules])))
-            reply = each.call([b"ACL", b"GETUSER", b"u"])
+        for side in (ours, server):
+            side.call(words(" ".join(["ACL SETUSER u reset", *rules])))
+            reply = side.call([b"ACL", b"GETUSER", b"u"])
             flat = reply.value if isinstance(reply, Typed) else reply
             text = flat[flat.index(b"commands") + 1].split()
             found.append(([w for w in text if b"@" in w], sorted(w for w in text if b"@" not in w)))
@@ -230,15 +230,15 @@ def test_every_parameter_accepts_the_same_values() -> None:
     assert set(excluded) < set(PARAMETERS)
     with running("redis", version=VERSION["redis"]) as server:
         ours = InProcess()
-        for each in (ours, server):
-            each.call(words("CONFIG SET save ''"))
+        for side in (ours, server):
+            side.call(words("CONFIG SET save ''"))
         for name in sorted(set(PARAMETERS) - set(excluded)):
             for value in VALUES:
                 found = []
-                for each in (ours, server):
-                    reply = each.call([b"CONFIG", b"SET", name.encode(), *words(value)])
+                for side in (ours, server):
+                    reply = side.call([b"CONFIG", b"SET", name.encode(), *words(value)])
                     if reply == Status(b"OK"):
-                        reply = each.call([b"CONFIG", b"GET", name.encode()])
+                        reply = side.call([b"CONFIG", b"GET", name.encode()])
                     found.append(reply)
                 assert found[0] == found[1], (name, value)
 
@@ -250,18 +250,18 @@ def test_addresses_that_a_server_cannot_listen_on_are_rejected() -> None:
     ):
         ours = Port(cloud.kv_server(dialect="redis").database_url)
         for line in ("127.0.0.1", *LINES["addresses"]):
-            for each in (f"CONFIG SET bind {line}", "CONFIG GET bind"):
-                assert ours.call(words(each)) == server.call(words(each)), line
+            for command in (f"CONFIG SET bind {line}", "CONFIG GET bind"):
+                assert ours.call(words(command)) == server.call(words(command)), line
         ours.close()
 
 
 def test_an_occupied_port_is_rejected(both: tuple[Face, RealServer]) -> None:
     ours, real = both
     with socket.socket() as taken, socket.socket() as free:
-        for each in (taken, free):
-            each.bind(("127.0.0.1", 0))
+        for listener in (taken, free):
+            listener.bind(("127.0.0.1", 0))
         taken.listen()
-        numbers = [each.getsockname()[1] for each in (taken, free)]
+        numbers = [listener.getsockname()[1] for listener in (taken, free)]
         free.close()
         lines = [
             *(f"CONFIG SET port {number}" for number in (numbers[0], 70_000, "x", -1, "''")),

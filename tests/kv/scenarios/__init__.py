@@ -92,7 +92,7 @@ def _lines(text: str) -> Scenario:
     lines: Scenario = []
     for block, each in zip(commands, replies, strict=True):
         *before, line = block.split(" ; ")
-        lines += [(one, _ANY) for one in before]
+        lines += [(line_before, _ANY) for line_before in before]
         lines.append((line, _reply(each, line) if has_reply else _SUCCESS))
     return lines
 

@@ -122,7 +122,7 @@ class World:
         self.base = base
         self._host, self._port = url.removeprefix("http://").split(":")
         self._token = token
-        self._by_label = {one.label: one for one in made}
+        self._by_label = {wish.label: wish for wish in made}
         self._seed = seed
         self._lock = threading.Lock()
         self._patience = threading.Event()
@@ -202,13 +202,13 @@ class World:
             for wish in self.history.wishes[number::CLIENTS]:
                 self._publish(wish, number)
 
-        clients = [threading.Thread(target=client, args=(one,)) for one in range(CLIENTS)]
-        for one in clients:
-            one.start()
+        clients = [threading.Thread(target=client, args=(number,)) for number in range(CLIENTS)]
+        for thread in clients:
+            thread.start()
         pausing = threading.Thread(target=self._pause_now_and_then, args=(over,))
         pausing.start()
-        for one in clients:
-            one.join()
+        for thread in clients:
+            thread.join()
         over.set()
         pausing.join()
         give_up = time.monotonic() + within
@@ -298,7 +298,7 @@ def _each_came_as_often_as_it_should(history: History) -> Iterator[str]:
 
 def _the_queue_tells_what_was_seen(history: History) -> Iterator[str]:
     tried = sorted(attempt.id for attempt in history.tried)
-    seen = sorted(one.id for one in history.seen)
+    seen = sorted(request.id for request in history.seen)
     if tried != seen:
         yield f"the queue tells of {len(tried)} attempts, destinations saw {len(seen)}"
 

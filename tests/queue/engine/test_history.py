@@ -104,7 +104,7 @@ def test_a_task_of_v1_is_forgotten_with_its_message() -> None:
         scene.fail(f"{DEST}1")
         retry = {"Upstash-Retry-Delay": "1800000"}
         message = scene.ok("POST", "/v1/publish/news", headers=retry).json()["messageId"]
-        tasks = lambda: [one["url"] for one in scene.get(f"/v1/messages/{message}/tasks")]  # noqa: E731
+        tasks = lambda: [task["url"] for task in scene.get(f"/v1/messages/{message}/tasks")]  # noqa: E731
         scene.queue.deliver_due()
         assert tasks() == [f"{DEST}0", f"{DEST}1"]
         scene.answer = lambda request: 200

@@ -230,9 +230,9 @@ def test_the_cause_of_a_request_from_another_process(bench: Bench, lane: Any) ->
     # For a handler in this process, the cause is certain.
     assert caused(messages[0]) == (8, 2)
     # A finished delivery is no cause, even if its handler still runs.
-    for one in begun:
-        assert one is not None
-        bench.engine.finish(one, Outcome(200))
+    for attempt in begun:
+        assert attempt is not None
+        bench.engine.finish(attempt, Outcome(200))
     assert caused(messages[0]) == (0, 0)
 
 
@@ -253,7 +253,10 @@ def test_cancelling_counts_those_that_it_ends(bench: Bench) -> None:
     under_way = bench.publish()
     bench.clock.advance(0)
     delivered, first, second = (bench.publish(Delay="1h") for _ in range(3))
-    messages = [bench.engine.messages[one] for one in (delivered, under_way, first, first, second)]
+    messages = [
+        bench.engine.messages[message_id]
+        for message_id in (delivered, under_way, first, first, second)
+    ]
     bench.engine.cancel(delivered)
     assert bench.engine.cancel_all(messages) == 3
     assert bench.engine.pending == {}

@@ -352,8 +352,10 @@ class Lives(RuleBasedStateMachine):
             assert started == sorted(started)
 
     def _about(self, message: Message) -> list[Message]:
-        found = [one for one in self.engine.messages.values() if one.source_id == message.id]
-        return found + [deeper for one in found for deeper in self._about(one)]
+        found = [
+            caused for caused in self.engine.messages.values() if caused.source_id == message.id
+        ]
+        return found + [deeper for caused in found for deeper in self._about(caused)]
 
     def _flows_kept_their_limits(self) -> None:
         spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
@@ -380,7 +382,7 @@ class Lives(RuleBasedStateMachine):
             if message.source_id is not None:
                 about[message.source_id].append(message)
         for message in self.engine.messages.values():
-            kinds = Counter(one.kind for one in about[message.id])
+            kinds = Counter(caused.kind for caused in about[message.id])
             known = [attempt for attempt in message.attempts if attempt.state != "lost"]
             wanted = len(known) if message.settings.callback else 0
             assert kinds["callback"] == wanted
@@ -388,8 +390,10 @@ class Lives(RuleBasedStateMachine):
             assert kinds["failure_callback"] == int(
                 failed and message.settings.failure_callback is not None
             )
-            reports = [json.loads(one.body) for one in about[message.id] if one.kind == "callback"]
-            answered = [one.status or 0 for one in known]
+            reports = [
+                json.loads(caused.body) for caused in about[message.id] if caused.kind == "callback"
+            ]
+            answered = [attempt.status or 0 for attempt in known]
             assert [report["status"] for report in reports] == (answered if wanted else [])
 
 

@@ -37,7 +37,10 @@ def test_many_deduplication_ids_expire_after_ten_minutes(bench: Bench) -> None:
     ids = [f"id-{number}" for number in range(100)]
     # The ids that are published first afterwards have expired, but are not forgotten yet.
     for those in (ids, ids[::-1]):
-        assert [publish(bench, Deduplication_Id=one).duplicate for one in those] == [False] * 100
+        assert [
+            publish(bench, Deduplication_Id=deduplication_id).duplicate
+            for deduplication_id in those
+        ] == [False] * 100
         bench.clock.advance("10m")
     # Each publish forgets some of the expired ids.
     for _ in range(3):
@@ -83,7 +86,7 @@ def test_one_refused_step_refuses_all_steps_of_a_request(bench: Bench) -> None:
     assert (steps.accepted, bench.engine.messages) == ([], {})
     steps.most = 2
     bench.clock.advance("3s")
-    ids = [one.message_id for one in publish(bench, "g", Workflow_RunId="r").accepted]
+    ids = [message.message_id for message in publish(bench, "g", Workflow_RunId="r").accepted]
     assert steps.accepted == [(message_id, 3 * SECOND) for message_id in ids]
 
 
@@ -165,13 +168,13 @@ def test_a_callback_is_a_message_of_the_same_caller(bench: Bench) -> None:
     )  # fmt: skip
     bench.clock.advance(0)
     source, callback, failure = bench.engine.messages.values()
-    assert [one.kind for one in (source, callback, failure)] == [
+    assert [message.kind for message in (source, callback, failure)] == [
         "message",
         "callback",
         "failure_callback",
     ]
-    assert {one.caller_ip for one in (source, callback, failure)} == {"192.0.2.7"}
-    assert {one.source_id for one in (callback, failure)} == {source.id}
+    assert {message.caller_ip for message in (source, callback, failure)} == {"192.0.2.7"}
+    assert {message.source_id for message in (callback, failure)} == {source.id}
     assert (callback.max_retries, failure.max_retries) == (0, 7)
     assert callback.settings.retries == 0
     delivered = next(delivery for delivery in bench.sent if delivery.url == CALLBACK)
@@ -216,7 +219,7 @@ def test_the_cause_of_a_callback_is_certain() -> None:
     told = bench.reports
     looping(bench, SECOND)
     bench.clock.advance("10m")
-    assert ["50 deliveries caused each other in one call" in one for one in told] == [True]
+    assert ["50 deliveries caused each other in one call" in text for text in told] == [True]
 
 
 def given_up(bench: Bench, url: str = URL, api: Any = "v2", **headers: str) -> Message:

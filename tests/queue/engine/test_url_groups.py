@@ -76,8 +76,8 @@ def test_a_group_is_what_a_plain_list_would_be(taken: list[Any]) -> None:
             assert store.endpoint(endpoint.id)[1] is endpoint
             group.change(endpoint, url, endpoint.name)
             plain.rows[place][0] = url
-        for one in (group, group.copy()):
-            assert [[endpoint.url, endpoint.name] for endpoint in one.endpoints] == plain.rows
+        for twin in (group, group.copy()):
+            assert [[endpoint.url, endpoint.name] for endpoint in twin.endpoints] == plain.rows
     assert len(group.endpoints) == len(plain.rows)
 
 

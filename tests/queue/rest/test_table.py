@@ -356,7 +356,9 @@ def test_every_endpoint_wants_the_token(scene: Scene) -> None:
                 401,
                 "unable to authenticate: invalid token",
             )
-        verb = next(one for one in ("PUT", "PATCH", "GET", "OPTIONS") if one not in route.allowed)
+        verb = next(
+            method for method in ("PUT", "PATCH", "GET", "OPTIONS") if method not in route.allowed
+        )
         other = scene.request(verb, path)
         if other.status == 405:
             assert other.body == b"Method Not Allowed"
@@ -392,7 +394,7 @@ def test_the_read_only_token_may_only_get(scene: Scene) -> None:
     old = scene.queue.token, token
     scene.queue.rotate_token()
     assert not {scene.queue.token, scene.queue.read_only_token} & set(old)
-    assert [scene.request("GET", "/v2/keys", token=one).status for one in old] == [401, 401]
+    assert [scene.request("GET", "/v2/keys", token=token).status for token in old] == [401, 401]
 
 
 def test_the_token_may_be_in_the_query(scene: Scene) -> None:
@@ -485,7 +487,7 @@ def value_of(scene: Scene, ids: Mapping[str, str], template: str) -> str:
 def test_a_filter_of_dead_letters(scene: Scene, name: str, which: str, template: str) -> None:
     ids = fill(scene)
     found = scene.get(f"/v2/dlq?{name}={value_of(scene, ids, template)}")["messages"]
-    assert [one["messageId"] for one in found] == [ids[which]]
+    assert [event["messageId"] for event in found] == [ids[which]]
     deleted = scene.ok("DELETE", f"/v2/dlq?{name}={value_of(scene, ids, template)}")
     assert deleted.json() == {"deleted": 1}
     assert scene.queue.dead_letters().only().message.id != ids[which]
@@ -495,7 +497,7 @@ def test_a_filter_of_dead_letters(scene: Scene, name: str, which: str, template:
 def test_a_filter_of_logs(scene: Scene, name: str, which: str, template: str) -> None:
     ids = fill(scene)
     found = scene.get(f"/v2/events?{name}={value_of(scene, ids, template)}")["events"]
-    assert {one["messageId"] for one in found} == {ids[which]}
+    assert {event["messageId"] for event in found} == {ids[which]}
 
 
 @pytest.mark.parametrize(("name", "which", "template"), cases(records.FOR_MESSAGES))

@@ -135,9 +135,9 @@ class _Player(RequestPlayer):
         for name, value in headers:
             self.compare(", ".join(request.headers.getlist(name)), value, part=False)
         if body.startswith(b"steps"):
-            assert all(set(one) == {"messageId", "body", "callType"} for one in request.json())
-            assert {one["callType"] for one in request.json()} == {"step"}
-            steps = [base64.b64decode(one["body"]) for one in request.json()]
+            assert all(set(step) == {"messageId", "body", "callType"} for step in request.json())
+            assert {step["callType"] for step in request.json()} == {"step"}
+            steps = [base64.b64decode(step["body"]) for step in request.json()]
             assert b", ".join(steps) == body[6:]
         elif body.startswith(b"has "):
             self.compare(request.json(), json.loads(body[4:]), part=True)

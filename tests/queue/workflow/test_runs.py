@@ -394,7 +394,7 @@ def secrets_of(value: Any, name: str = "") -> set[str]:
     if isinstance(value, dict):
         return set().union(*(secrets_of(one, key) for key, one in value.items()))
     if isinstance(value, list):
-        return set().union(*(secrets_of(one, name) for one in value))
+        return set().union(*(secrets_of(part, name) for part in value))
     text = str(value)
     with suppress(ValueError):
         text += base64.b64decode(text, validate=True).decode("latin-1")
@@ -420,7 +420,7 @@ def test_the_redaction_of_a_run_hides_all_its_secrets_from_every_reader(
     shown = play_with_secrets(scene, {"Upstash_Redact_Fields": fields} if fields else {})
     assert set().union(*map(secrets_of, shown)) == left
     sent = [request.body + str(request.headers).encode() for request in scene.came]
-    assert any(b"hush-header" in one for one in sent)
+    assert any(b"hush-header" in body for body in sent)
     first = scene.queue.messages()[0]
     assert (first.body, first.headers.get("X-Secret")) == (b"hush-body first", "hush-header")
 
@@ -581,12 +581,12 @@ def test_a_trigger_of_something_else_than_a_workflow_fails_the_run(
     assert run["workflowState"] == "RUN_FAILED"
     following = run["steps"][1]
     (failed,) = following["steps"]
-    assert (failed["state"], [one["error"] for one in failed["errors"]]) == (
+    assert (failed["state"], [error["error"] for error in failed["errors"]]) == (
         "STEP_FAILED",
         [NO_WORKFLOW],
     )
     logged = scene.ask("GET", "/v2/events?state=FAILED")["events"]
-    assert [one["error"] for one in logged if one["url"] == APP][-1] == NO_WORKFLOW
+    assert [entry["error"] for entry in logged if entry["url"] == APP][-1] == NO_WORKFLOW
     assert scene.ask("GET", f"/v2/dlq/{run['dlqId']}")["error"] == NO_WORKFLOW
     assert attempts.where(url=APP)[0].state == "failed"
     (letter,) = scene.ask("GET", "/v2/workflows/dlq")["messages"]
