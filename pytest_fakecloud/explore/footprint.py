@@ -83,6 +83,7 @@ class Footprint:
 # -- the key-value server --------------------------------------------------------------------------
 
 _PATTERNS = frozenset(("PSUBSCRIBE", "PUNSUBSCRIBE"))
+"""Commands whose arguments match several channels."""
 _WITHOUT_DATA = frozenset(("TIME", "LOLWUT"))
 """Commands of servers that access neither data nor settings."""
 _WITHOUT_VALUES = frozenset(("WATCH", "EXEC"))

@@ -18,12 +18,18 @@ from ...reporting.report import Detector, ObservedTest, Write, about_entry
 from ...reporting.values import parsed
 from ..command_fields import keys_of
 from ..table import kinds
+from ..table.registry import COMMANDS
 from . import keys
 from .history import WRITES, Command, commands, databases_of, history
 
-_SCANS = {"SCAN": 1, "HSCAN": 2, "SSCAN": 2, "ZSCAN": 2}
+_SCANS = {
+    name: 1 + spec.synopsis.split().index("cursor")
+    for name, spec in COMMANDS.items()
+    if "cursor" in spec.synopsis.split()
+}
 """Commands that return one page, with the index of their cursor argument."""
-_SEARCHING = {"SEARCH.QUERY", "SEARCH.COUNT", "SEARCH.AGGREGATE"}
+_SEARCHING = {name for name, spec in COMMANDS.items() if spec.synopsis.startswith("index filter")}
+"""Commands that search an index."""
 
 
 def scan_not_finished(test: ObservedTest, fake: Any) -> Iterator[Finding]:

@@ -205,7 +205,9 @@ class Expiries(dict[str, Command]):
             self[command.words[2]] = setter
 
 
-_MOVING = {"RENAME", "RENAMENX", "COPY"}
+_MOVING = {
+    name for name, spec in COMMANDS.items() if spec.effects.takes_ttl and len(spec.keys) == 2
+}
 """Commands that give a key's TTL to another key."""
 ServerOrDatabase: TypeAlias = "KVServer | Database"
 """A server or one of its databases, which a detector examines."""

@@ -432,6 +432,7 @@ def found_nothing(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Findin
 
 
 _OF_MEMBERS = {"HGET", "HDEL", "HEXISTS", "SREM", "SISMEMBER", "ZREM", "ZSCORE", "ZRANK"}
+"""Those of the next commands that look for members; others return a list for several of them."""
 _SEEKING = _OF_MEMBERS | {
     "GET", "EXISTS", "TTL", "PTTL", "DEL", "UNLINK", "GETDEL", "EXPIRE", "PEXPIRE", "EXPIREAT",
     "PEXPIREAT", "PERSIST", "HGETALL", "SMEMBERS", "LRANGE", "LPOP", "RPOP", "LREM",
@@ -509,6 +510,7 @@ def newest_first(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding
 
 
 _SIDES = {"LPOP": "L", "RPOP": "R", "RPOPLPUSH": "R"}
+"""Pops whose names say from which end of a list they take an element."""
 
 
 # -- names of keys and channels --------------------------------------------------------------------
