@@ -50,12 +50,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-class Default(str):
-    """The default value of a setting; its type tells it from the same value set by the user."""
-
-    __slots__ = ()
-
-
 INI_SETTINGS: dict[str, tuple[str, Any]] = {
     "fakecloud_strict": (
         "strict-mode violations that fail a passing test: true, false, or some of "
@@ -64,7 +58,7 @@ INI_SETTINGS: dict[str, tuple[str, Any]] = {
         "true means all except no_workflow and undelivered",
         ["true"],
     ),
-    "fakecloud_clock": ("the clock's mode: running or frozen", Default("running")),
+    "fakecloud_clock": ("the clock's mode: running or frozen", ""),
     "fakecloud_env": (
         "set the official clients' environment variables in every test that uses a fake",
         False,
@@ -87,7 +81,7 @@ INI_SETTINGS: dict[str, tuple[str, Any]] = {
     "fakecloud_scope": (
         "how long the fixtures' fakes last: function, class, module or session; except with function "
         "they keep their address and credentials and are reset before each test",
-        Default("function"),
+        "",
     ),
     "fakecloud_early": (
         "fakes to start, with their environment variables, before conftests and the settings of "
@@ -349,7 +343,7 @@ def fakecloud_session(
 
 def _scope(fixture_name: str, config: pytest.Config) -> Any:
     """Return the scope of the fixtures of fakes."""
-    return "session" if _is_early(config) else config.getini("fakecloud_scope")
+    return "session" if _is_early(config) else config.getini("fakecloud_scope") or "function"
 
 
 @pytest.fixture(scope=_scope)

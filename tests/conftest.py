@@ -42,7 +42,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if worker is None:
         return
     here = Path(__file__).parent
-    selected = [session.config.invocation_params.dir / one for one in session.config.args]
+    selected = [session.config.invocation_params.dir / arg for arg in session.config.args]
     modules = [
         module
         for module in sorted(here.rglob("test_*.py"))

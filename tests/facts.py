@@ -45,7 +45,7 @@ def said_of(cloud: Any, idle_s: float | None = None) -> list[str]:
         as_text(report)
     except Exception as error:
         return [f"NO SECTION: {error!r}"]
-    return [sentence(one, report.lookups) for one in report.findings]
+    return [sentence(finding, report.lookups) for finding in report.findings]
 
 
 @dataclass(eq=False)

@@ -216,8 +216,8 @@ def what_runs_need() -> None:
         importlib.import_module(name)
     # Command groups are imported on first use, but only bound once.
     commands = importlib.import_module("pytest_fakecloud.kv.commands")
-    for found in pkgutil.walk_packages(commands.__path__, f"{commands.__name__}."):
-        importlib.import_module(found.name)
+    for package in pkgutil.walk_packages(commands.__path__, f"{commands.__name__}."):
+        importlib.import_module(package.name)
 
 
 class _Installed:
@@ -237,7 +237,7 @@ _places = frozenset(filter(os.path.isabs, sys.path))
 
 @functools.cache
 def _kept(place: str) -> list[_Installed]:
-    return [_Installed(one) for one in _distributions(path=[place])]
+    return [_Installed(distribution) for distribution in _distributions(path=[place])]
 
 
 def _installed(**context: Any) -> Iterable[Any]:

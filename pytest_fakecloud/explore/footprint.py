@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..kv.table.kinds import CLAIMS
 from ..reporting.calls import PUBLISHING
 
 if TYPE_CHECKING:
@@ -82,12 +83,11 @@ class Footprint:
 # -- the key-value server --------------------------------------------------------------------------
 
 _PATTERNS = frozenset(("PSUBSCRIBE", "PUNSUBSCRIBE"))
+"""Commands whose arguments match several channels."""
 _WITHOUT_DATA = frozenset(("TIME", "LOLWUT"))
 """Commands of servers that access neither data nor settings."""
 _WITHOUT_VALUES = frozenset(("WATCH", "EXEC"))
 """Commands that read no values: what WATCH guards never runs if the key has changed."""
-_CLAIMS = frozenset(("XAUTOCLAIM", "XCLAIM", "XPENDING"))
-"""Commands whose fourth argument is a minimum idle time; for XPENDING, only after ``IDLE``."""
 
 
 class CommandLine(NamedTuple):
@@ -118,7 +118,8 @@ def command_line(
     if spec.name in _WITHOUT_VALUES:
         of_keys = []
     claims = None
-    has_idle_time = spec.name in _CLAIMS and len(argv) > 4 and argv[4].isdigit()
+    # The fourth argument is a minimum idle time; for XPENDING, only after IDLE.
+    has_idle_time = spec.name in CLAIMS and len(argv) > 4 and argv[4].isdigit()
     if has_idle_time and (spec.name != "XPENDING" or argv[3].upper() == b"IDLE"):
         claims = argv[1], argv[2], int(argv[4])
     words = (spec.name, *map(text_of, argv[len(spec.name.split()) :]))
@@ -129,8 +130,8 @@ def command_line(
         tuple(map(key_of_touch, of_keys)),
         any(touch.writes for touch in of_keys),
         times_in(b" ".join(argv[1:])),
-        # The options of ZADD and GEOADD precede their scores; other commands have a value first.
-        frozenset(map(str.upper, words[2 if spec.name in ("ZADD", "GEOADD") else 3 :])),
+        # In some commands the options are directly after the key; in others, there is a value first.
+        frozenset(map(str.upper, words[2 if spec.leading_options else 3 :])),
         claims,
     )
 

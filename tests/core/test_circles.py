@@ -34,7 +34,7 @@ def _garbage() -> Iterator[None]:
 def left() -> Counter[str]:
     """Return the numbers of objects of this package that only the garbage collector can free."""
     gc.collect()
-    names = (f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.garbage)
+    names = (f"{type(garbage).__module__}.{type(garbage).__qualname__}" for garbage in gc.garbage)
     found = Counter(name for name in names if name.startswith("pytest_fakecloud."))
     gc.garbage.clear()
     return found

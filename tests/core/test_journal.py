@@ -138,14 +138,14 @@ def test_an_action_is_kept_beside_the_entries_until_its_journal_is_cleared(now: 
     for recorder in (one, two):
         number = recorder.reserve()
         recorder.record_action("load", code_place(frame), number, None, {"keys": 2})
-    assert [(each.number, each.fake, each.kind) for each in cloud.shared.actions] == [
+    assert [(action.number, action.fake, action.kind) for action in cloud.shared.actions] == [
         (1, "one", "load"),
         (2, "two", "load"),
     ]
     assert cloud.shared.actions[0].data == {"keys": 2, "where": place_at(code_place(frame))}
     assert cloud.entries == []
     one.clear()
-    assert [each.fake for each in cloud.shared.actions] == ["two"]
+    assert [action.fake for action in cloud.shared.actions] == ["two"]
 
 
 def test_clearing_a_handles_journal_leaves_the_others_alone(now: Any) -> None:
@@ -315,9 +315,9 @@ def test_a_bounded_journal_forgets_the_oldest() -> None:
     journal = Both(lambda: 0, parent=parent)
     for number in range(100):
         journal.add_event("tick", str(number))
-        for each in (journal, parent):
-            assert len(each) <= 10
-            assert each.events().last.text == str(number)
+        for view in (journal, parent):
+            assert len(view) <= 10
+            assert view.events().last.text == str(number)
     assert [event.number for event in parent.events()] == list(range(101 - len(parent), 101))
     assert parent.entries == journal.entries
 
@@ -389,8 +389,8 @@ def test_long_heads_count_and_are_cut(cloud: Both) -> None:
         call.outcome = "answered"
         cloud.answered(call)
         calls.append(call)
-    assert sum(weight_of(each) for each in calls if not each.cut) <= 100_000
-    assert all(weight_of(each) < 20_000 for each in calls if each.cut)
+    assert sum(weight_of(call) for call in calls if not call.cut) <= 100_000
+    assert all(weight_of(call) < 20_000 for call in calls if call.cut)
     cut = calls[0]
     assert cut.cut == {"request_headers": 21_096, "target": 10_001}
     assert cut.target == "/" + "t" * 1023 + "…"
@@ -406,7 +406,7 @@ def test_memory_stays_within_the_bound(cloud: Both) -> None:
         # A fake with few calls keeps entries that the cloud has forgotten.
         journal = parts[0] if number < 50 else parts[1 + number % 2]
         finished(journal, b"a" * 20_000, answer=b"b" * 5_000)
-        held = {id(call): call for each in (cloud, *parts) for call in each.calls()}
+        held = {id(call): call for part in (cloud, *parts) for call in part.calls()}
         whole = [call for call in held.values() if not call.cut]
         assert sum(weight_of(call) for call in whole) <= 100_000
     assert cloud.shared.large_bytes == sum(cloud.shared.large.values())

@@ -271,7 +271,7 @@ def test_faults_of_a_services_own_kinds_are_recorded_too() -> None:
         faults.unsigned()
         faults.burst_limit(3)
         actions = cloud.journal._recorder.shared.actions
-        assert [each.data["fault"] for each in actions] == ["drop", "unsigned", "burst_limit 3"]
+        assert [action.data["fault"] for action in actions] == ["drop", "unsigned", "burst_limit 3"]
 
 
 def test_down_behind_a_gateway(demo: Demo, client: httpx.Client) -> None:

@@ -213,7 +213,7 @@ class TestSettings:
     def test_the_password_is_created_once(self) -> None:
         with KVServer(Context.alone()) as server, ThreadPoolExecutor(8) as pool:
             asked = [pool.submit(lambda: server._password) for _ in range(8)]
-            assert {each.result() for each in asked} == {urlsplit(server.database_url).password}
+            assert {future.result() for future in asked} == {urlsplit(server.database_url).password}
 
     @pytest.mark.parametrize(
         ("version", "announced"),

@@ -73,12 +73,12 @@ class Requests(RestPlayer):
         super().line(text, below)
 
     def authorized(self, headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
-        return [one for one in super().authorized(headers) if one != ("Authorization", "")]
+        return [header for header in super().authorized(headers) if header != ("Authorization", "")]
 
     def check(self, answer: Fetched, reply: str) -> None:
-        found = re.fullmatch(r"(?:(\d{3}) )?(.*)", self.without_headers(answer, reply))
-        assert found
-        status, text = found.groups()
+        match = re.fullmatch(r"(?:(\d{3}) )?(.*)", self.without_headers(answer, reply))
+        assert match
+        status, text = match.groups()
         failed = text.startswith(("-", '"-'))
         assert answer.status == int(status or (400 if failed else 200)), answer
         if text.startswith("b"):

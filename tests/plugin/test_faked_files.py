@@ -51,7 +51,7 @@ def test_scripts_run_and_schedules_have_zones(no_files: None) -> None:
         queue.destinations.accept("https://app.test")
         queue.schedule("https://app.test/hook", cron="CRON_TZ=Europe/Berlin 30 2 * * *")
         queue.clock.advance("24h")
-        assert [str(one.at.time()) for one in queue.attempts()] == ["01:30:00"]
+        assert [str(attempt.at.time()) for attempt in queue.attempts()] == ["01:30:00"]
 
 
 SUITE = """

@@ -153,9 +153,9 @@ def test_an_attribute_is_restored_exactly() -> None:
         replace(holder, "slot", 2),
     ]
     assert (holder.method(), Base.static(), holder.slot) == ("ours", "ours", 2)
-    for one in replacements:
-        one.restore()
-        one.restore()
+    for replacement in replacements:
+        replacement.restore()
+        replacement.restore()
     assert (holder.method(), Base.static(), holder.slot) == ("method", "static", 1)
     assert vars(Base)["static"] is before
     assert vars(Heir) == inherited

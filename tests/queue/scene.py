@@ -28,7 +28,7 @@ FAILURE = "https://app.example.com/failure"
 
 def attempts_among(fired: Iterable[Fired]) -> Results[Attempt]:
     """Return the attempts that a move of the clock made."""
-    return Results(one.result for one in fired if isinstance(one.result, Attempt))
+    return Results(timer.result for timer in fired if isinstance(timer.result, Attempt))
 
 
 class Scene:

@@ -396,7 +396,7 @@ def test_a_copied_line_sends_the_same_call_and_nothing_else(
     for line in lines:
         run(line)
     keys = server.ask("GET", "/fakes/kv_server/view")[1]["keys"]
-    found = {one["key"]: one["value"] for one in keys}
+    found = {key["key"]: key["value"] for key in keys}
     assert found == {"a[1-9]": "{x,y}[1]", "file": f"@{secret}"}
     assert "-X 'X|touch`echo-owned`'" in lines[2]
     assert "curl -g -I " in head

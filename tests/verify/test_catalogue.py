@@ -105,7 +105,7 @@ def _table(service: str) -> RouteTable:
 @pytest.mark.parametrize("service", TARGETS)
 def test_a_free_plan_is_enough(service: str) -> None:
     scenarios = plan(TARGETS[service])
-    asked = sum(len(one.steps) + len(one.cleanup) for one in scenarios)
+    asked = sum(len(scenario.steps) + len(scenario.cleanup) for scenario in scenarios)
     assert 20 < asked < MOST_REQUESTS[service]
 
 

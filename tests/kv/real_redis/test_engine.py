@@ -152,7 +152,7 @@ def test_keys_are_listed_with_their_values(server: KVServer) -> None:
     server.load({"list": [1, 2, 3], "text": "abc"})
     keys = LISTS["keys"]
     rows = keys.page(server, PageQuery())["items"]
-    assert [(one["key"], one["length"], one["preview"]) for one in rows] == [
+    assert [(row["key"], row["length"], row["preview"]) for row in rows] == [
         ("list", 3, ""), ("text", 3, "abc"),
     ]  # fmt: skip
     assert keys.item is not None

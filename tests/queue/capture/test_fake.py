@@ -444,7 +444,7 @@ def test_reset_forgets_callbacks_and_restore_brings_them_back(capture: CallbackC
 def test_snapshots_of_other_services(cloud: Cloud) -> None:
     capture, destination = cloud.callback_capture(), cloud.destination()
     others: Any = (cloud.queue(), cloud.kv_server(), cloud.broker(), destination)
-    for snapshot in (*(one.snapshot() for one in others), "x"):
+    for snapshot in (*(other.snapshot() for other in others), "x"):
         with pytest.raises(ContractError, match="is not a snapshot of a callback_capture"):
             capture.restore(snapshot)
     with pytest.raises(ContractError, match="is not a snapshot of a destination"):

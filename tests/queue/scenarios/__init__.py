@@ -92,7 +92,7 @@ class _Player(RequestPlayer):
             assert (record.due_us, record.wait_reason) == (None, reply)
         elif line == "violations":
             violations = self.scene.queue._context.violations
-            found = [{"kind": one.kind, **one.facts} for one in violations]
+            found = [{"kind": violation.kind, **violation.facts} for violation in violations]
             violations.clear()
             self.compare(found, json.loads(reply), part=False)
         elif line.startswith("timeline "):
@@ -100,7 +100,7 @@ class _Player(RequestPlayer):
         elif line.startswith(("ids ", "runs")):
             path = line[4:] if line[0] == "i" else f"/v2/workflows/events?{line[5:]}"
             rows = next(iter(self.scene.get(path).values()))
-            ids = [one["messageId" if line[0] == "i" else "workflowRunId"] for one in rows]
+            ids = [row["messageId" if line[0] == "i" else "workflowRunId"] for row in rows]
             assert ids == ([] if reply == "none" else reply.split())
         else:
             super().line(text, below)
@@ -135,9 +135,9 @@ class _Player(RequestPlayer):
         for name, value in headers:
             self.compare(", ".join(request.headers.getlist(name)), value, part=False)
         if body.startswith(b"steps"):
-            assert all(set(one) == {"messageId", "body", "callType"} for one in request.json())
-            assert {one["callType"] for one in request.json()} == {"step"}
-            steps = [base64.b64decode(one["body"]) for one in request.json()]
+            assert all(set(step) == {"messageId", "body", "callType"} for step in request.json())
+            assert {step["callType"] for step in request.json()} == {"step"}
+            steps = [base64.b64decode(step["body"]) for step in request.json()]
             assert b", ".join(steps) == body[6:]
         elif body.startswith(b"has "):
             self.compare(request.json(), json.loads(body[4:]), part=True)
