@@ -552,4 +552,4 @@ class Publisher(Messages):
     def _create_queue_if_missing(self, name: str, now: int) -> None:
         # Create the queue only now, so that a rejected message does not leave an empty queue.
         if name not in self.queues:
-            self.queues[name] = OrderedQueue(name, now)
+            self.queues[name] = OrderedQueue(name, now, now)
