@@ -310,46 +310,6 @@ class Message:
     invoked_run_id: str | None = None
     """Id of the invoked workflow run whose result this workflow step is."""
 
-    def __init__(
-        self,
-        *,
-        id: str,
-        url: str,
-        body: bytes,
-        settings: PublishSettings,
-        created_us: int,
-        not_before_us: int,
-        max_retries: int,
-        timeout_us: int,
-        caller_ip: str,
-        kind: Kind = "message",
-        topic_name: str | None = None,
-        endpoint_name: str | None = None,
-        queue_name: str | None = None,
-        schedule_id: str | None = None,
-        api: Api = "v2",
-        source_id: str | None = None,
-    ) -> None:
-        self.id = id
-        self.url = url
-        self.body = body
-        self.settings = settings
-        self.created_us = created_us
-        self.not_before_us = not_before_us
-        self.max_retries = max_retries
-        self.timeout_us = timeout_us
-        self.caller_ip = caller_ip
-        self.kind = kind
-        self.topic_name = topic_name
-        self.endpoint_name = endpoint_name
-        self.queue_name = queue_name
-        self.schedule_id = schedule_id
-        self.api = api
-        self.source_id = source_id
-        """Id of the message that this callback reports on."""
-        self.attempts: list[Attempt] = []
-        self.log: list[LogEntry] = []
-
     @property
     def pending(self) -> bool:
         return self.state in ("CREATED", "ACTIVE", "RETRY")

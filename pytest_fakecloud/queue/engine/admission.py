@@ -242,7 +242,9 @@ class Admission:
         return prefix + self._other_ids.base58(28)
 
     def new_message_id(self) -> str:
-        return "msg_" + self._message_ids.hex(32)
+        message_id = "msg_" + self._message_ids.hex(32)
+        # A message that a file kept may have an id that the same seed gives again.
+        return self.new_message_id() if message_id in self.messages else message_id
 
     def next_sequence(self) -> int:
         self._sequence += 1

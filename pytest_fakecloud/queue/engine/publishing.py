@@ -443,7 +443,7 @@ class Publisher(Messages):
             not_before = max(now_us, settings.not_before_us)
         ceiling = self.limits.timeout_us
         return Message(
-            id="msg_" + self._message_ids.hex(32),
+            id=self.new_message_id(),
             body=body,
             settings=settings,
             created_us=now_us,

@@ -86,7 +86,7 @@ class Invoker(NamedTuple):
     run_id: str
     url: str
     created_ms: int
-    headers: dict[str, list[str]]
+    headers: dict[str, Any]
     step: dict[str, Any]
 
 
