@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from ..core.errors import ContractError
 from ..core.plain_data import from_plain, to_plain
-from .engine.engine import Engine, QueueCopy
+from .engine.engine import QueueCopy
+from .fake import Queue
 from .workflow.model import WorkflowRun
 
 
@@ -23,9 +24,9 @@ class SavedQueue(NamedTuple):
     former_runs: Sequence[WorkflowRun] = ()
 
 
-def saved(engine: Engine) -> Any:
-    """Return the data of an engine as JSON."""
-    data = engine.snapshot()
+def saved(fake: Queue) -> Any:
+    """Return the data of a queue as JSON."""
+    data = fake._engine.snapshot()
     for message in data.messages.values():
         # Another process numbers its moves of the clock anew, and none of them has caused a message.
         message.drive, message.chain, message.causes = 0, 0, frozenset()
@@ -38,8 +39,8 @@ def saved(engine: Engine) -> Any:
     return to_plain(SavedQueue(data, former_runs))
 
 
-def load_saved(engine: Engine, content: Any, where: str = "saved") -> None:
-    """Replace the data of an engine by JSON that ``saved()`` returned.
+def load_saved(fake: Queue, content: Any, where: str) -> None:
+    """Replace the data of a queue by JSON that ``saved()`` returned.
 
     Raises ``ContractError``, which begins with the place, for any other JSON. Then nothing changes.
     """
@@ -51,7 +52,7 @@ def load_saved(engine: Engine, content: Any, where: str = "saved") -> None:
         latest[run.id].former = latest[run.id] = run
     for problem in _contradictions(data):
         raise ContractError(f"{where}.data.{problem}")
-    engine.restore(data)
+    fake._engine.restore(data)
 
 
 def _contradictions(data: QueueCopy) -> Iterator[str]:

@@ -22,7 +22,7 @@ def kept() -> tuple[Any, list[float]]:
         scene.answer = lambda request: 503
         scene.request("POST", f"/v2/publish/{DEST}", {"Upstash-Retries": "2"})
         scene.queue.deliver_due()
-        data = saved(scene.queue._engine)
+        data = saved(scene.queue)
         scene.queue.run_until_idle()
         return data, scene.times
 
@@ -31,7 +31,7 @@ def test_the_next_attempts_come_at_the_times_at_which_they_would_have_come() -> 
     data, times = kept()
     with Scene() as scene:
         scene.answer = lambda request: 503
-        load_saved(scene.queue._engine, data)
+        load_saved(scene.queue, data, "saved")
         scene.queue.run_until_idle()
         assert scene.times == times[1:]
         assert len(scene.queue.dead_letters()) == 1
@@ -40,7 +40,7 @@ def test_the_next_attempts_come_at_the_times_at_which_they_would_have_come() -> 
 def test_a_new_message_never_gets_the_id_of_a_message_from_a_file() -> None:
     data, _ = kept()
     with Scene() as scene:
-        load_saved(scene.queue._engine, data)
+        load_saved(scene.queue, data, "saved")
         answer = scene.request("POST", f"/v2/publish/{DEST}").json()
         assert answer["messageId"] not in data["data"]["messages"]
         assert len(scene.queue.messages()) == 2
@@ -84,8 +84,8 @@ def test_an_edited_file_that_contradicts_itself_changes_nothing(
     data, _ = kept()
     edit(data)
     with Scene() as scene:
-        before = saved(scene.queue._engine)
+        before = saved(scene.queue)
         with pytest.raises(ContractError, match="saved") as caught:
-            load_saved(scene.queue._engine, data)
+            load_saved(scene.queue, data, "saved")
         assert text in str(caught.value)
-        assert saved(scene.queue._engine) == before
+        assert saved(scene.queue) == before
