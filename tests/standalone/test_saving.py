@@ -97,7 +97,7 @@ def test_vectors_records_and_groups_survive(clouds: tuple[Cloud, Cloud]) -> None
     broker.create_topic("orders", partitions=2, retention="1h")
     for number in range(3):
         broker.produce("orders", str(number), key="k", headers={"h": "v"}, partition=1)
-    broker.topic("orders").delete_records()
+    broker.topic("orders").delete_records(partition=1, before=2)
     broker.produce("orders", "after", partition=1)
     broker.commit("g", "orders", 1, 3)
     through_a_file(saving, loading)
