@@ -136,8 +136,7 @@ class StateKeeper:
         self._log = log
         self._saving = threading.Lock()
         self._stopped = threading.Event()
-        self._number = 0
-        self._frozen_at: datetime | None = None
+        self._content: tuple[str, bytes] | None = None
         self._thread = threading.Thread(
             target=self._save_at_intervals, name="fakecloud-state", daemon=True
         )
@@ -146,16 +145,15 @@ class StateKeeper:
         self._thread.start()
 
     def save(self) -> None:
-        """Save the state, unless nothing has happened since the last save."""
+        """Save the state, unless it has not changed since the last save."""
         with self._saving:
-            number = self._cloud._context.recorder.reserve()
-            clock = self._cloud.clock
-            frozen_at = clock.now() if clock.mode == "frozen" else None
-            # Whatever happens takes a number, and so does this method.
-            if (number, frozen_at) != (self._number + 1, self._frozen_at):
-                write_whole(self.file, encoded_state(saved_state(self._cloud)))
-                self.saved_at = datetime.now(UTC)
-            self._number, self._frozen_at = number, frozen_at
+            state = saved_state(self._cloud)
+            # A running clock changes all the time, and continues without a save.
+            moves = state["clock"]["at"] if self._cloud.clock.mode == "frozen" else "running"
+            content = moves, encoded_state({**state, "clock": None})
+            if content != self._content:
+                write_whole(self.file, encoded_state(state))
+                self._content, self.saved_at = content, datetime.now(UTC)
 
     def _save_at_intervals(self) -> None:
         while not self._stopped.wait(self._interval_s):

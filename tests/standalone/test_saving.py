@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,9 @@ from pytest_fakecloud.standalone.saving import (
 )
 from pytest_fakecloud.standalone.serving import Log
 from pytest_fakecloud.standalone.state_file import checked_state, load_state
+from tests.harness import wait_until
+
+from .conftest import Command, Serve
 
 NOON = "2026-01-01T12:00:00Z"
 
@@ -164,3 +168,49 @@ def test_a_keeper_saves_only_after_something_has_happened(
     keeper.start()
     keeper.close()
     assert json.loads(file.read_bytes())["clock"]["at"] == "2026-01-01T13:00:00+00:00"
+
+
+def test_a_killed_server_continues_with_its_last_save_and_an_ended_one_with_everything(
+    serve: Serve, tmp_path: Path
+) -> None:
+    file = tmp_path / "state.json"
+    options = ("kv", "queue", "--random", "--state", str(file), "--save-every", "1s")
+    first = serve(*options)
+    first.call("kv_server", "execute", "SET", "saved", "1")
+
+    def is_saved() -> bool:
+        if not file.exists():
+            return False
+        return b"saved" in b64decode(json.loads(file.read_bytes())["saved"]["kv"]["rdb"]["base64"])
+
+    wait_until(is_saved)
+    first.process.kill()
+    first.process.wait(10)
+    second = serve(*options)
+    assert second.call("kv_server", "value", "saved") == "1"
+    second.call("kv_server", "execute", "SET", "late", "2")
+    second.process.terminate()
+    assert second.process.wait(10) == 0
+    third = serve(*options)
+    assert third.call("kv_server", "contents") == {"saved": "1", "late": "2"}
+
+
+def test_a_damaged_state_ends_the_start_and_stays_as_it_is(
+    command: Command, tmp_path: Path
+) -> None:
+    file = tmp_path / "state.json"
+    file.write_text('{"saved": {"queue": {"data": 5}}}')
+    done = command("serve", "queue", "--random", "--state", str(file))
+    assert done.returncode == 2
+    assert "state.json: saved: queue.data is 5; pass an object" in done.stderr
+    assert file.read_text() == '{"saved": {"queue": {"data": 5}}}'
+
+
+def test_the_command_saves_what_load_loads(serve: Serve, command: Command, tmp_path: Path) -> None:
+    server = serve("kv", "--random")
+    server.call("kv_server", "execute", "SET", "k", "v")
+    file, where = tmp_path / "state.json", ("--url", server.url, "--token", server.token)
+    assert command("save", str(file), *where).stdout.endswith(f"bytes in {file}\n")
+    server.call("kv_server", "execute", "FLUSHALL")
+    assert command("load", str(file), *where).returncode == 0
+    assert server.call("kv_server", "contents") == {"k": "v"}
