@@ -134,6 +134,11 @@ def report_part(name: str, part: str) -> Any:
     return None if path is None else import_module(path)
 
 
+def saved_part(word: str) -> Any:
+    """Import the module of a service that turns its data into plain JSON and back."""
+    return import_module(f"pytest_fakecloud.{word}.saved")
+
+
 @cache
 def imported(path: str) -> Any:
     """Import a name, given as ``"package.module:name"``."""

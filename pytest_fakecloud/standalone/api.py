@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache, cached_property, wraps
 from pkgutil import get_data
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ..cloud.base import start_over
 from ..cloud.cloud import Cloud
@@ -29,6 +29,9 @@ from .control.clouds import CloudRoutes, IsolatedClouds, clock_view
 from .control.data import DataRoutes
 from .control.endpoints import PREFIX, Refused, contract, fake_named, fields
 from .control.fakes import FakeRoutes, describe
+
+if TYPE_CHECKING:
+    from .saving import StateKeeper
 
 T = TypeVar("T", bound=AnyResponse)
 _Part: TypeAlias = CloudRoutes | DataRoutes | FakeRoutes | IsolatedClouds
@@ -105,6 +108,8 @@ class ControlApp(App):
         """The progress of the initial load as a string; empty when nothing is being loaded."""
         self.url = ""
         """The URL of this API, set when the API is mounted."""
+        self.keeper: StateKeeper | None = None
+        """What keeps the state of the server in a file, if anything does."""
         self._codes: deque[str] = deque(maxlen=_MOST_CODES)
         self.data = DataRoutes(cloud)
         self._clouds = clouds

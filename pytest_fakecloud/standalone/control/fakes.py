@@ -48,8 +48,6 @@ class FakeRoutes:
         self._numbers = WeakKeyDictionary[Fault, int]()
         """The ids of the faults that were described so far."""
         self._next_number = itertools.count(1)
-        self._made = WeakKeyDictionary[Fault, dict[str, Any]]()
-        """The request that injected each fault of this API."""
 
     @classmethod
     def routes(cls) -> list[Route]:
@@ -143,7 +141,7 @@ class FakeRoutes:
             "skip": fault._skip,
             "hits": fault.hits,
             "active": fault.active,
-            "made": self._made.get(fault),
+            "made": None if fault._written is None else dict(fault._written),
         }
 
     def add_fault(self, request: Request) -> shapes.FaultData:
@@ -152,7 +150,6 @@ class FakeRoutes:
         plan = named(self._cloud, request).faults
         with contract():
             fault = inject(plan, fault_kinds(type(plan)), body)
-        self._made[fault] = {"args": [], **body}
         return self._fault(fault)
 
     def clear_faults(self, request: Request) -> list[shapes.FaultData]:

@@ -27,6 +27,7 @@ from pytest_fakecloud.queue.model import (
     Message,
     Outcome,
 )
+from pytest_fakecloud.queue.saved import load_saved, saved
 from pytest_fakecloud.queue.settings import PlanLimits, QueueConfig
 from pytest_fakecloud.queue.wire.waits import next_wait
 
@@ -234,6 +235,11 @@ class Lives(RuleBasedStateMachine):
             del self.sent[count:]
             # The clock is not restored, so attempts of the snapshot may be late.
             self.paused_at_some_time = True
+
+    @rule()
+    def restart(self) -> None:
+        """Load what a file keeps of the engine, as a server does when it starts again."""
+        load_saved(self.engine, json.loads(json.dumps(saved(self.engine))))
 
     @invariant()
     def who_is_pending_waits_for_something(self) -> None:

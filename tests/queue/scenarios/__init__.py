@@ -30,6 +30,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, Response
+from pytest_fakecloud.queue.saved import load_saved, saved
+from pytest_fakecloud.reporting.data import state_of
 
 from ...notations import Fetched, RequestPlayer, repeated
 from ...notations import parts as plain_parts
@@ -50,9 +52,16 @@ def scenarios(file: str) -> dict[str, tuple[dict[str, Any], list[str]]]:
 
 
 def play(settings: dict[str, Any], lines: list[str]) -> None:
-    """Send the requests of a scenario, and check the responses and deliveries."""
+    """Send the requests of a scenario, and check the responses and deliveries. Then check that
+    another queue has the same data if it loads what a file would keep.
+    """
     with Scene(**settings) as scene:
         _Player(scene).play(lines)
+        kept = json.loads(json.dumps(saved(scene.queue)))
+        with Scene(**settings) as other:
+            load_saved(other.queue, kept, "saved")
+            assert saved(other.queue) == kept
+            assert state_of(other.queue) == state_of(scene.queue)
 
 
 class _Player(RequestPlayer):
