@@ -100,6 +100,8 @@ INI_SETTINGS: dict[str, tuple[str, Any]] = {
 _INI_TYPES: dict[type, Any] = {bool: "bool", list: "args"}
 _FAKED_FILES = frozenset({"fs", "fs_class", "fs_module", "fs_session"})
 """Fixtures of pyfakefs. When they end, pyfakefs makes Python forget all modules imported since."""
+VARIABLES = ("KV_", "QSTASH_", "REDIS_URL", "UPSTASH_")
+"""How the names of the variables begin that official clients read (``reporting.mistakes``)."""
 _RUN = pytest.StashKey["Run"]()
 """The run of a configuration, once one of its tests has used a fake or the marker."""
 _TEST = pytest.StashKey[pytest.Item]()
@@ -141,7 +143,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     """Start the early fakes before conftests and the application's settings are imported."""
     _keep_bytecode(early_config)
     if _is_early(early_config):
-        from .cloud.session.run import begin_early
+        from .cloud.session.early import begin_early
 
         early_config.stash[_RUN] = begin_early(early_config)
     yield
@@ -192,19 +194,19 @@ def run_of(config: pytest.Config) -> Run:
     if run is None:
         from .cloud.session.run import Run
 
-        run = config.stash[_RUN] = Run(config)
+        run = config.stash[_RUN] = Run(config, _scope("fakecloud", config))
         run.begin_test(config.stash[_TEST])
     return run
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
     """Reset the fakes that outlive tests. Reject a marker with unknown keys, even without fixtures."""
     stash = item.config.stash
     stash[_TEST] = item
     names: tuple[str, ...] | list[str] = getattr(item, "fixturenames", ())
     if not _FAKED_FILES.isdisjoint(names) and not _FIXTURES.isdisjoint(names):
-        from .cloud.session.run import import_fakes
+        from .cloud.session.faked_files import import_fakes
 
         import_fakes()
     parameters = getattr(getattr(item, "callspec", None), "params", None)
@@ -218,34 +220,44 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         options = run_of(item.config).options
         options.settings_of(item)
         options.check_own_settings(item, {})
+    try:
+        yield
+    finally:
+        if _RUN in stash:
+            stash[_RUN].use_requested_cloud()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """Fail a passing test in its call phase for strict-mode violations."""
-    run = item.config.stash.get(_RUN, None)
-    if run is not None:
-        run.begin_call()
+    if _RUN in item.config.stash:
+        item.config.stash[_RUN].begin_call()
     try:
         yield
-    except Exception as error:
-        run = item.config.stash.get(_RUN, None)
-        if run is not None and run.has_fakes:
+    except BaseException as error:
+        run = _end_call(item)
+        if run is not None and run.has_fakes and isinstance(error, Exception):
             from .cloud.session import outcomes
 
             outcomes.explain(run, item, error)
         raise
-    finally:
-        run = item.config.stash.get(_RUN, None)
-        if run is not None:
-            run.test.has_ended = True
+    run = _end_call(item)
     # Look at the recorded errors too: unittest.TestCase keeps its failures until the report.
-    if run is not None and not (getattr(item, "_excinfo", None) or run.test.has_failed_subtest):
-        if run.has_fakes:
-            from .cloud.session import outcomes
+    if run is None or getattr(item, "_excinfo", None) or run.test.has_failed_subtest:
+        return
+    if run.has_fakes:
+        from .cloud.session import outcomes
 
-            outcomes.check(run, item)
-        run.check_marker(item)
+        outcomes.check(run, item)
+    run.check_marker(item)
+
+
+def _end_call(item: pytest.Item) -> Run | None:
+    """Note that the code of a test has ended; return the run, which that code may have created."""
+    run = item.config.stash.get(_RUN, None)
+    if run is not None:
+        run.end_call()
+    return run
 
 
 @pytest.hookimpl(wrapper=True)
@@ -308,7 +320,10 @@ def pytest_terminal_summary(
 
 def pytest_exception_interact(call: pytest.CallInfo[None], report: object) -> None:
     """Explain the failed import of a module that needs an environment variable of a fake."""
-    if isinstance(report, pytest.CollectReport) and call.excinfo is not None:
+    if not isinstance(report, pytest.CollectReport) or call.excinfo is None:
+        return
+    text = str(report.longrepr).upper()
+    if any(beginning in text for beginning in VARIABLES):
         from .reporting.mistakes import at_import
 
         lines = at_import(call.excinfo.value)
@@ -470,12 +485,11 @@ def fakecloud_env(
     clients, task queues and caches. The variables of a fake that starts later are set when it
     starts. If a service has several fakes, the variables point to the first one.
     """
-    from .cloud.session.clouds import publish_env
+    from .cloud.session.clouds import published_env
 
     run_of(request.config).check_env()
-    end = publish_env(fakecloud, monkeypatch)
-    yield fakecloud
-    end()
+    with published_env(fakecloud, monkeypatch):
+        yield fakecloud
 
 
 _FIXTURES = frozenset(
