@@ -173,16 +173,12 @@ def _keep_bytecode(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Close the fakes that outlive tests."""
-    run = config.stash.get(_RUN, None)
-    if run is None:
-        return
-    del config.stash[_RUN]
-    if run.options.timelines is None and not run.has_fakes:
-        run.close()
+    if _RUN not in config.stash:
         return
     from .cloud.session import outcomes
 
-    outcomes.finish(run)
+    outcomes.finish(config.stash[_RUN])
+    del config.stash[_RUN]
 
 
 # -- hooks -----------------------------------------------------------------------------------------
@@ -224,7 +220,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
         yield
     finally:
         if _RUN in stash:
-            stash[_RUN].use_requested_cloud()
+            stash[_RUN].end_setup()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -266,6 +262,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add the journal of the test's fakes to its report."""
     failed = call.excinfo is not None or getattr(item, "_excinfo", None)
+    # A test can use this package without a fixture.
     if failed and "pytest_fakecloud.core.errors" in sys.modules:
         from .cloud.session.outcomes import hide_ours
 
@@ -277,6 +274,7 @@ def pytest_runtest_makereport(
         report.longrepr = f"{report.longrepr}{scope_advice(str(report.longrepr), _FIXTURES)}"
     run = item.config.stash.get(_RUN, None)
     if run is not None:
+        # pytest reports each subtest, while the code of the test runs.
         if call.when == "call" and report.failed and not run.test.has_ended:
             run.test.has_failed_subtest = True
         if (report.failed or run.options.reports_passing) and run.has_fakes:

@@ -1,6 +1,7 @@
 """The state of one pytest run: the current test, and the clouds that several tests share.
 
-Imported when a test first uses a fake.
+Imported when a test first uses a fake. ``docs/contributing/map.md`` shows what owns what, and when it
+ends.
 """
 
 from __future__ import annotations
@@ -72,9 +73,8 @@ class Run:
     """The state that the hooks and fixtures of one pytest run share: the current ``test``, and the
     clouds that several tests share, one for the session and one for the current class or module.
 
-    The hooks call ``begin_test()``, ``use_requested_cloud()`` when the fixtures are set up,
-    ``begin_call()``, ``end_call()`` and ``end_test()`` for each test; the fixtures call
-    ``open_cloud()`` and ``close_cloud()``.
+    For each test, the hooks call ``begin_test()``, ``end_setup()``, ``begin_call()``, ``end_call()`` and
+    ``end_test()``. The fixtures call ``open_cloud()``, ``close_cloud()`` and ``open_session()``.
     """
 
     def __init__(self, config: pytest.Config, scope: str) -> None:
@@ -107,18 +107,16 @@ class Run:
         if session_settings and scope != "session":
             self._warn_of_session_settings(item)
         self._own_settings = own
-        owner, settings = self.options.owner_of(item), None
-        if owner is not item:
-            self.options.check_own_settings(item, own)
+        owner = self.options.owner_of(item)
+        self.options.check_own_settings(item, own)
         if scope == "session":
             cloud = self.session_cloud.open(session_settings)
         elif owner is not item:
             cloud = self._scope_cloud.create([own, *markers_of(owner)])
         else:
-            settings = self.options.settings_of(item, own)
-            cloud = new_cloud(settings)
+            cloud = new_cloud(self._settings(item))
         try:
-            self._use(cloud, settings or self._settings(item))
+            self._use(cloud, item)
         except BaseException:
             self.close_cloud(cloud)
             raise
@@ -131,30 +129,30 @@ class Run:
         elif cloud is not self.session_cloud.cloud:
             cloud.close()
 
-    def use_requested_cloud(self) -> None:
+    def _use_requested_cloud(self) -> None:
         """Let the current test use the fixtures' cloud if it has requested one that exists already.
 
         pytest keeps the value of a fixture of a wide scope and does not call it for a later test. So
-        this is called when a test begins, which may have requested the cloud by name, when its fixtures
-        are set up, and when its code has ended, both of which may have requested it at run time.
+        this is called three times: when a test begins, which may have requested the cloud by name, and
+        after its fixtures and after its code, which may have requested it at run time.
         """
         item, scope = self.test.item, self.options.scope
         if item is None or scope == "function" or self.test.cloud is not None:
             return
         cloud = (self.session_cloud if scope == "session" else self._scope_cloud).cloud
         if cloud is not None and _has_requested_cloud(item):
-            self._use(cloud, self._settings(item))
+            self._use(cloud, item)
 
-    def _use(self, cloud: Cloud, settings: Mapping[str, Any]) -> None:
-        """Let the current test use a cloud."""
-        test = self.test
+    def _use(self, cloud: Cloud, item: pytest.Item) -> None:
+        """Let the current test use a cloud, until it ends."""
+        test, settings = self.test, self._settings(item)
         test.strict = kinds_of(settings["strict"])
         test.cloud = cloud
         self._observe(cloud)
         if settings["env"]:
             # pytest undoes a test's own monkeypatch before the end of the test. That is the reverse
             # order only if the cloud's variables are set before all fixtures of the test, or by it.
-            request = getattr(test.item, "_request", None)
+            request = getattr(item, "_request", None)
             if self.options.scope == "function" and request is not None:
                 patch = request.getfixturevalue("monkeypatch")
             else:
@@ -184,6 +182,7 @@ class Run:
         )
 
     def _settings(self, item: pytest.Item) -> dict[str, Any]:
+        """Return the settings of a test, with those of the session that apply to each test."""
         base = self.session_cloud.settings_of_tests if self.options.scope == "session" else {}
         return self.options.settings_of(item, base, self._own_settings)
 
@@ -249,7 +248,11 @@ class Run:
             shared.return_to_baseline(item)
         if self.options.scope == "function":
             self._own_settings = {}
-        self.use_requested_cloud()
+        self._use_requested_cloud()
+
+    def end_setup(self) -> None:
+        """Note what the test's fixtures requested at run time."""
+        self._use_requested_cloud()
 
     def begin_call(self) -> None:
         """Mark calls made before the test's own code, and start measuring how long it sleeps."""
@@ -265,7 +268,7 @@ class Run:
     def end_call(self) -> None:
         """Note that the test's own code has ended, and what it requested at run time."""
         self.test.has_ended = True
-        self.use_requested_cloud()
+        self._use_requested_cloud()
 
     def end_test(self) -> None:
         """Release the test's cloud; otherwise its data would be kept in memory until the run ends."""
