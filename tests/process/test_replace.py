@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.process.replace import Everywhere, Hook, ShortcutWarning, original_of, replace
+from pytest_fakecloud.process.replace import (
+    Change,
+    Everywhere,
+    Hook,
+    ShortcutWarning,
+    original_of,
+    replace,
+)
 
 USER, OTHER = object(), object()
 
@@ -56,6 +63,26 @@ def test_the_function_is_replaced_while_somebody_needs_it(library: Any) -> None:
     assert library.Thing.send is before
     hook.leave(OTHER)
     assert not hook.users
+
+
+def test_a_change_whose_end_was_interrupted_is_undone_when_its_user_leaves_again() -> None:
+    ends: list[str] = []
+
+    class Interrupted(Change):
+        def refresh(self) -> None: ...
+
+        def _end(self) -> None:
+            ends.append("interrupted" if not ends else "ended")
+            if len(ends) == 1:
+                raise KeyboardInterrupt
+
+    change = Interrupted()
+    change.enter(USER)
+    with pytest.raises(KeyboardInterrupt):
+        change.leave(USER)
+    change.leave(USER)
+    assert ends == ["interrupted", "ended"]
+    assert not change.users
 
 
 def test_the_same_replacement_serves_again(library: Any) -> None:
