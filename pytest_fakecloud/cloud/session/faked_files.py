@@ -13,16 +13,7 @@ from pkgutil import walk_packages
 
 from ... import __path__
 
-NOT_OF_A_TEST = (
-    "__main__",
-    "cli",
-    "real_kafka",
-    "real_redis",
-    "standalone",
-    "support",
-    "tls",
-    "verify",
-)
+NOT_OF_A_TEST = ("__main__", "cli", "real_kafka", "real_redis", "standalone", "verify")
 """Modules that ``import_fakes()`` leaves out: tests only need them with a library or a server."""
 IMPORTED_LATER = ("cronsim", "jwt")
 """Libraries that functions of this package import when they are first called."""
