@@ -180,7 +180,7 @@ class Broker(Fake):
         Python client. ``options`` are passed to it. Closing the fake closes the client.
         """
         client: httpx.Client = self._official(partial(self._make, "Client"), options)
-        self._ends.append(client.close)
+        self._exits.callback(client.close)
         return client
 
     def _make(self, kind: Literal["Client", "AsyncClient"], **options: Any) -> Any:

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..cloud.base import BaseCloud
 from ..core.calls import end_faults
 from ..core.clock import checkpoint, in_thread
-from ..core.errors import ContractError, Ends, ServiceError
+from ..core.errors import ContractError, ServiceError
+from ..core.exits import Exits
 from ..core.timers import to_datetime
 from ..http.app import EXPLORATION, GUARD
 from ..http.messages import AnyResponse, Request, Serve
@@ -391,7 +392,7 @@ class Randomness:
 # -- the fakes -------------------------------------------------------------------------------------
 
 
-def watch(world: World, fake: Fake, exits: Ends) -> None:
+def watch(world: World, fake: Fake, exits: Exits) -> None:
     """Connect a fake to the simulations of a world until the exits are closed."""
     app: Any = fake._app
     exits.callback(app.chain.add(GUARD, partial(_see_rejection, world, fake)))
@@ -403,8 +404,8 @@ def watch(world: World, fake: Fake, exits: Ends) -> None:
         exits.callback(observers.add(partial(_record_command, world, fake.name)))
     shortcut = Shortcut(fake._mount, lingers=True, around=partial(_around, world, fake))
     exits.callback(origins.add(fake._mount.origin, shortcut))
-    origins.enter()
-    exits.callback(origins.leave)
+    exits.callback(origins.leave, shortcut)
+    origins.enter(shortcut)
     if fake.fixture == "queue":
         queue: Any = fake
         exits.callback(queue._engine.intercept(_ExploredDeliveries(world, queue)))

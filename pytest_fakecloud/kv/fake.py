@@ -165,7 +165,7 @@ class KVServer(Fake):
         mount = self._context.mount(self._app, host=self._mount.host, port=port, protocol=protocol)
         connect(engine, self._app, mount)
         mount.on_error.append(self._on_error)
-        self._ends.append(mount.close)
+        self._exits.callback(mount.close)
         self._mounts.append(mount)
         if self.faults.is_down:
             mount.refuse()

@@ -137,7 +137,7 @@ class Queue(QueueActions, Fake):
         )
         self._engine.owner = weakref.proxy(self)
         super().__init__(context, _WholeApp(self._engine, self._new_token()), config)
-        self._ends.append(self._time.drive_ends.add(self._sender.release))
+        self._exits.callback(self._time.drive_ends.add(self._sender.release))
         # Attempts are recorded with the journal's recorder, which the base class has created.
         self._reports = AttemptReports(self._engine, self._recorder, self._signer.now)
         chain: list[DeliveryInterceptor] = [self._reports, self._signer]

@@ -1,7 +1,7 @@
 """Requests to the application under test, as its framework or test client reports them.
 
 Flask and Django send signals when a request begins and ends. Starlette and FastAPI send none, so the
-transports of ``TestClient`` and ``httpx.ASGITransport`` are wrapped for the duration of a run.
+transports of ``TestClient`` and ``httpx.ASGITransport`` are wrapped for the duration of a test.
 Requests to aiohttp and plain WSGI applications are not observed. Source: the frameworks'
 documentation of signals.
 """

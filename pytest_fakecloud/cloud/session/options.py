@@ -249,8 +249,10 @@ class CloudConfig(Settings):
 class RunOptions:
     """The options and ini settings of a pytest run, and the settings of its tests."""
 
-    def __init__(self, config: pytest.Config) -> None:
+    def __init__(self, config: pytest.Config, scope: str) -> None:
         self.config = config
+        self.scope = scope
+        """How long the fakes of fixtures last: function, class, module or session."""
         self.journal_when = str(config.getoption("--fakecloud-journal"))
         """When a test's report shows the journal: failed, always or never."""
         self.recordings = folder_of(config, "--fakecloud-record")
@@ -261,9 +263,6 @@ class RunOptions:
             self.recordings or self.timelines
         )
         """Whether passing tests are also reported, recorded or kept."""
-        is_early = bool(words_of(config, "fakecloud_early"))
-        self.scope = "session" if is_early else ini_value(config, "fakecloud_scope") or "function"
-        """How long the fakes of fixtures last: function, class, module or session."""
         self._call_sites = _call_sites(config)
 
     @cached_property

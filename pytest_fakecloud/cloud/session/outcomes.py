@@ -384,9 +384,9 @@ def _journal(
         cloud,
         test=name,
         failure=str(report.longrepr) if report.failed else "",
-        served=run.observation.served(cloud),
+        served=run.test.served(cloud),
         # Use the run's own measurement, because tests can freeze pytest's clock.
-        idle_s=run.sleep.seconds() if phase.is_call else None,
+        idle_s=run.test.slept_seconds() if phase.is_call else None,
         raised=phase.raised,
         hints=hints,
         log=report.caplog,

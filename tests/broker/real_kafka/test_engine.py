@@ -185,10 +185,10 @@ class PatientPlayer(BrokerPlayer):
 
 @pytest.fixture(scope="module", autouse=True)
 def shared_tls_context() -> Iterator[None]:
-    surroundings.shared_tls_context.enter()
+    surroundings.shared_tls_context.enter(surroundings)
     surroundings.shared_tls_context.refresh()
     yield
-    surroundings.shared_tls_context.leave()
+    surroundings.shared_tls_context.leave(surroundings)
 
 
 @pytest.fixture(scope="module")
