@@ -37,10 +37,12 @@ class Request:
     peer's address, ``principal`` the result of authentication. ``route`` is the name of the matched
     endpoint, ``params`` are the raw parameters in its path. ``call`` is the request's entry in the
     journal. ``head_bytes`` is the approximate size of a received head (target and headers).
-    ``rejection`` is the error for missing or wrong credentials if the body was not read.
+    ``rejection`` is the error for missing or wrong credentials if the body was not read. ``altered``
+    is True if an interceptor has changed the body of the endpoint's response.
     """
 
     rejection: ServiceError | None = None
+    altered = False
 
     def __init__(
         self,

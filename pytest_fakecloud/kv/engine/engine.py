@@ -30,7 +30,7 @@ from ..values.types import type_name
 from .keyspace import Frequencies, Keyspace, KeyspaceCopy
 from .limits import OVERHEAD, Capacity, Memory, Sizes
 from .messages import Notifications, PubSub, Tracking
-from .sessions import RUN_IN_TRANSACTION, Monitor, Observer, Pauses, Session, Users, Waiter
+from .sessions import RUN_IN_TRANSACTION, CommandListener, Monitor, Pauses, Session, Users, Waiter
 from .statistics import Statistics
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class KVEngine:
         """Set when a waiting thread has taken the lock."""
         self.scripting = Scripting(self)
         self.monitors: list[Monitor] = []
-        self.observers: Registry[Observer] = Registry()
+        self.listeners: Registry[CommandListener] = Registry()
         self.memory = Memory(self.databases, self.config, self.random)
         self.can_listen: Callable[[int], bool] = lambda port: True
         """Function that returns whether the database port could listen on another port number."""
@@ -238,8 +238,8 @@ class KVEngine:
         function = spec.function
         assert function is not None
         self.running, self.line = spec, argv
-        for observer in self.observers.items:
-            observer(session, spec, argv)
+        for listener in self.listeners.items:
+            listener(session, spec, argv)
         db.counts_reads = spec.reads_keys
         transport, monitors = session.transport, self.monitors
         if monitors and "skip_monitor" in spec.flags:

@@ -186,8 +186,8 @@ class DataRoutes:
         # The signal only wakes the stream. No data accumulates for a client that does not read.
         signal = Signal()
         self._streams.add(signal)
-        watchers = self._cloud.journal._recorder.shared.watchers
-        unwatch = watchers.add(lambda entry: signal.notify())
+        listeners = self._cloud.journal._recorder.shared.listeners
+        unwatch = listeners.add(lambda entry: signal.notify())
 
         def end() -> None:
             unwatch()
