@@ -108,14 +108,14 @@ class KVApp(App):
     @classmethod
     def routes(cls) -> list[Route]:
         return [
-            Route("POST PUT", "/", "command", cls.body_command),
+            Route("POST PUT", "/", "command", cls.command),
             Route("GET HEAD", "/", "command", cls.no_command),
             Route("POST PUT", "/pipeline", "pipeline", cls.pipeline),
             Route("POST PUT", "/multi-exec", "multi-exec", cls.multi_exec),
             Route("GET POST", "/subscribe/{names*}", "subscribe", cls.subscribe, lingers=True),
             Route("GET POST", "/psubscribe/{names*}", "psubscribe", cls.subscribe, lingers=True),
             Route("GET POST", "/monitor", "monitor", cls.monitor, lingers=True),
-            Route(METHODS, "/{command*}", "command", cls.path_command),
+            Route(METHODS, "/{command*}", "command", cls.command),
         ]
 
     def refused(self, status: int, reason: str) -> None:
@@ -149,15 +149,7 @@ class KVApp(App):
         """Return the ``COMMAND_FIELDS`` of a request, and the encoding of strings in the response."""
         if not request.route:
             return {}
-        if request.route in ("pipeline", "multi-exec"):
-            lines = commands_of_body(request.body)
-        elif request.path == "/":
-            lines = [_command_line(_json(request.body))]
-        else:
-            # Ignore the body, because the arguments of an event stream are in the path.
-            body = b"" if request.route in ("subscribe", "psubscribe", "monitor") else request.body
-            lines = [command_of_path(request.path[1:], body, request.query_string)]
-        words = [[word.decode("utf-8", "replace") for word in line] for line in lines]
+        words = [[word.decode("utf-8", "replace") for word in line] for line in lines_of(request)]
         return {**facts_of(words), "encoding": option(request, "encoding")}
 
     def words(self) -> Iterable[str]:
@@ -166,19 +158,13 @@ class KVApp(App):
     # Replies are plain JSON values, so orjson can serialize them directly.
     dump = staticmethod(orjson.dumps)  # type: ignore[assignment]
 
-    def body_command(self, request: Request) -> Answer | Stream:
-        return self._single(request, format_of(request), _command_line(_json(request.body)))
-
     def no_command(self, request: Request) -> NoReturn:
         raise RestError(400, errors.EMPTY_COMMAND)
 
-    def path_command(self, request: Request) -> Answer | Stream:
-        """Run a command in a path such as ``/set/key/value``, the body and the query parameters."""
+    def command(self, request: Request) -> Answer | Stream:
+        """Run one command."""
         wanted = format_of(request)
-        line = command_of_path(request.params["command"], request.body, request.query_string)
-        return self._single(request, wanted, line)
-
-    def _single(self, request: Request, wanted: Format, line: list[bytes]) -> Answer | Stream:
+        [line] = lines_of(request)
         try:
             if self.interruptions:
                 self._may_interrupt(request, [line])
@@ -200,7 +186,7 @@ class KVApp(App):
     def pipeline(self, request: Request) -> Answer | Stream:
         """Run commands in order. Commands of other clients may run in between (specification)."""
         wanted = format_of(request)
-        lines = self._lines(request)
+        lines = self._checked_lines(request)
         session = self._session(request)
         try:
             replies, size = self._run_each(session, lines, request)
@@ -257,7 +243,7 @@ class KVApp(App):
         The response is always JSON, also if the request asks for RESP2 (documentation).
         """
         wanted = format_of(request)._replace(resp2=False)
-        lines = self._lines(request)
+        lines = self._checked_lines(request)
         try:
             self.command_limits.count(len(lines))
         except CommandError as rejection:
@@ -297,8 +283,9 @@ class KVApp(App):
             replies = self.engine.execute(session, [b"EXEC"])
         return replies if isinstance(replies, list) else []
 
-    def _lines(self, request: Request) -> list[list[bytes]]:
-        lines = commands_of_body(request.body)
+    def _checked_lines(self, request: Request) -> list[list[bytes]]:
+        """Return the command lines of a pipeline or transaction; raise ``RestError`` for too many."""
+        lines = lines_of(request)
         limit = self.settings.max_pipeline_length
         if limit is not None and len(lines) > limit:
             raise RestError(400, errors.pipeline_too_long(limit, len(lines)).decode())
@@ -308,27 +295,24 @@ class KVApp(App):
         """Stream the messages of channels or patterns, if the client accepts server-sent events."""
         from .sse import SubscriptionStream
 
-        command = request.path[1:].partition("/")[0]
-        # Ignore the body: the JavaScript client sends an empty command, which has no meaning here.
-        names = command_of_path(f"{command}/{request.params['names']}", b"", request.query_string)
-        kind = "pattern" if command == "psubscribe" else "channel"
-        make = partial(SubscriptionStream, self.engine, kind=kind, names=names[1:])
-        return self._stream(request, names, make)
+        [line] = lines_of(request)
+        kind = "pattern" if request.route == "psubscribe" else "channel"
+        return self._stream(
+            request, partial(SubscriptionStream, self.engine, kind=kind, names=line[1:])
+        )
 
     def monitor(self, request: Request) -> Answer | Stream:
         """Stream every command that the server runs, if the client accepts server-sent events."""
         from .sse import MonitorStream
 
-        return self._stream(request, [b"MONITOR"], partial(MonitorStream, self.engine))
+        return self._stream(request, partial(MonitorStream, self.engine))
 
-    def _stream(
-        self, request: Request, line: list[bytes], make: Callable[[Any], EventStream]
-    ) -> Answer | Stream:
+    def _stream(self, request: Request, make: Callable[[Any], EventStream]) -> Answer | Stream:
         if "text/event-stream" not in (request.fields.get("accept") or "").lower():
-            return self._single(request, format_of(request), line)
+            return self.command(request)
         session = self._session(request)
         try:
-            self._check_stream(session, line)
+            self._check_stream(session, *lines_of(request))
         except CommandError as error:
             return Answer({"error": str(error)}, 400)
         events = make(session)
@@ -403,6 +387,25 @@ class KVApp(App):
 
 
 # -- command lines in requests ---------------------------------------------------------------------
+
+_STREAMS = frozenset(("subscribe", "psubscribe", "monitor"))
+"""Routes of event streams."""
+
+
+def lines_of(request: Request) -> list[list[bytes]]:
+    """Return the command lines in a request, in the form that its route has; raise ``RestError`` 400 if
+    they are invalid.
+
+    A pipeline and a transaction have an array of arrays in the body, and ``/`` has an array. In a path
+    such as ``/set/key/value``, the body and the query parameters are further arguments.
+    """
+    if request.route in ("pipeline", "multi-exec"):
+        return commands_of_body(request.body)
+    if request.path == "/":
+        return [_command_line(_json(request.body))]
+    # Ignore the body of a stream's request: the JavaScript client sends an empty command in it.
+    body = b"" if request.route in _STREAMS else request.body
+    return [command_of_path(request.path[1:], body, request.query_string)]
 
 
 def _reject_constant(word: str) -> Any:
