@@ -35,7 +35,6 @@ from .. import errors
 from ..acl import ANONYMOUS
 from ..command_fields import facts_of
 from ..engine.engine import KVEngine
-from ..engine.limits import OVERHEAD
 from ..engine.sessions import RUN_IN_TRANSACTION, Waiter
 from ..engine.statistics import without_secrets
 from ..errors import CommandError, as_reply
@@ -223,7 +222,7 @@ class PortConnection:
     def receive(self, data: bytes) -> bool:
         """Run the commands that these bytes complete; return False to close the connection."""
         reader, outbox = self.reader, self.outbox
-        self.engine.memory.left -= OVERHEAD * len(data)
+        self.engine.memory.expect(len(data))
         # Most clients wait for each reply, so the data is usually one command.
         argv, remainder = short_command(data)
         is_alone = not remainder and not reader.pending
