@@ -200,7 +200,7 @@ class App:
 
     def rejection(self, request: Request) -> ServiceError | None:
         """Return the error for a request whose credentials are missing or wrong, given its head."""
-        self.find_route(request)
+        self.find_endpoint(request)
         try:
             self.authenticate(request)
         except ServiceError as error:
@@ -209,7 +209,7 @@ class App:
 
     def answer(self, request: Request) -> AnyResponse:
         """Process one request through the whole pipeline, and record it."""
-        endpoint = self.find_route(request)
+        endpoint = self.find_endpoint(request)
         failure: BaseException | None = None
         try:
             # Fire due timers first, so that their entries precede the request in the journal.
@@ -225,7 +225,7 @@ class App:
             admit = partial(self._admit, request, endpoint)
             response = run_interceptors(self.guards.items, request, admit)
         except ServiceError as error:
-            response = self._finished(self.render_error(error))
+            response = self._response_of(self.render_error(error))
             unauthenticated = error.status == 401 and request.principal is None
         except Exception as error:
             response = self._failed(request, error)
@@ -268,9 +268,9 @@ class App:
             request.call.reached = bool(request.route)
         except ServiceError as error:
             result = self.render_error(error)
-        return self._finished(result)
+        return self._response_of(result)
 
-    def _finished(self, result: object) -> AnyResponse:
+    def _response_of(self, result: object) -> AnyResponse:
         """Return the response for an endpoint's result; encode the body of an ``Answer`` in place."""
         if not isinstance(result, Answer):
             if isinstance(result, (Stream, Effect)):
@@ -280,7 +280,7 @@ class App:
             result.body = self.dump(result.body)
         return result
 
-    def find_route(self, request: Request) -> Endpoint:
+    def find_endpoint(self, request: Request) -> Endpoint:
         """Return the endpoint of a request, or ``no_endpoint()``; set its route and parameters."""
         match = self.table.find(request.method, request.path)
         if isinstance(match, tuple):
@@ -304,7 +304,7 @@ class App:
         text = f"{status} for {what}: {shortened(reason)}"
         self.recorder.add_event("refused", text)
 
-    def foreign(self, request: Request) -> AnyResponse:
+    def unknown_method(self, request: Request) -> AnyResponse:
         """Return the response to a request with a method that no path accepts, of which only the
         method and the target have been read. The response for an unknown path lists the methods of
         all paths.
@@ -332,7 +332,7 @@ class App:
 
     def _failed(self, request: Request, error: BaseException) -> AnyResponse:
         self.report_bug(request, error)
-        return self._finished(
+        return self._response_of(
             self.render_error(ServiceError(500, f"internal error: {shown(error)}"))
         )
 
@@ -378,7 +378,7 @@ class App:
         request = Request(
             call.method, call.target, call.request_headers, call.request_body, call.client
         )
-        self.find_route(request)
+        self.find_endpoint(request)
         try:
             return self.facts(request)
         except Exception:

@@ -343,9 +343,9 @@ def test_dump(demo: Demo, value: object, sent: bytes) -> None:
 
 
 def test_an_answer_may_be_bytes_or_any_object(demo: Demo) -> None:
-    assert demo.app._finished(Answer(b"raw")) == Answer(b"raw")
-    assert demo.app._finished(Answer({"a": 1}, 201)) == Answer(b'{"a":1}', 201)
-    assert demo.app._finished([1]) == Answer(b"[1]")
+    assert demo.app._response_of(Answer(b"raw")) == Answer(b"raw")
+    assert demo.app._response_of(Answer({"a": 1}, 201)) == Answer(b'{"a":1}', 201)
+    assert demo.app._response_of([1]) == Answer(b"[1]")
 
 
 # -- through a fake ----------------------------------------------------------------------------
