@@ -21,8 +21,9 @@ from ..core.field_types import OneOf
 from ..core.ids import new_token
 from ..core.matching import Field
 from ..core.timers import monotonic
-from ..http.app import App, Route
+from ..http.app import App
 from ..http.messages import Answer, Request, Stream, bearer_token, decode_bytes, same
+from ..http.routing import Route
 from . import errors
 from .command_fields import COMMAND_FIELDS, facts_of
 from .engine.engine import KVEngine

@@ -21,8 +21,9 @@ from ..core.ids import new_token
 from ..core.recorder import Recorder
 from ..core.violations import Violation, Violations, shortened
 from ..faults.fault import setting_over
-from ..http.app import FAULTS, App, Endpoint, Route, RouteTable
+from ..http.app import FAULTS, App, Endpoint
 from ..http.messages import Answer, AnyResponse, Effect, Request, Serve, bearer_token, same
+from ..http.routing import Route, RouteTable
 from .addresses import TOKEN_VARIABLE, URL_VARIABLE, Hosts
 from .control import shapes
 from .control.clouds import CloudRoutes, IsolatedClouds, clock_view

@@ -20,8 +20,9 @@ import orjson
 from ..core.errors import ServiceError
 from ..core.field_types import TEXT, OneOf
 from ..core.matching import Field
-from ..http.app import App, Endpoint, Route
+from ..http.app import App, Endpoint
 from ..http.messages import Answer, Request, bearer_token, decode_segment, same
+from ..http.routing import Route
 from . import errors
 from .embedding import Embedder, required
 from .engine.engine import VectorEngine

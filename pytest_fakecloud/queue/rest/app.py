@@ -12,8 +12,9 @@ from typing import Any, ClassVar
 
 from ...core.field_types import MESSAGE_ID, METHOD, TEXT, URL
 from ...core.matching import Field
-from ...http.app import App, Route
+from ...http.app import App
 from ...http.messages import Answer, Request, bearer_token, same
+from ...http.routing import Route
 from .. import errors
 from ..engine.engine import Engine
 from ..views import DESTINATION, LABEL, NAME

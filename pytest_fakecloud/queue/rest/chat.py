@@ -7,8 +7,8 @@ language model (502 if there is no handler).
 from __future__ import annotations
 
 from ...core.timers import finished
-from ...http.app import Route
 from ...http.messages import Answer, Request
+from ...http.routing import Route
 from ..errors import QueueError
 from ..model import Delivery, first
 from ..wire.headers import LLM_URL

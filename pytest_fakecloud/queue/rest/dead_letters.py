@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...http.app import Route
 from ...http.messages import Answer, Request
+from ...http.routing import Route
 from ..errors import not_found
 from ..model import Message
 from ..wire import records

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...http.app import Route
+from ...http.routing import Route
 from ..engine.engine import Engine
 
 

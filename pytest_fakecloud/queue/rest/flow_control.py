@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...http.app import Route
 from ...http.messages import Request
+from ...http.routing import Route
 from ..engine.admission import FlowKey
 from ..errors import bad_request
 from ..model import SECOND

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...http.app import Route
 from ...http.messages import Answer, Request
+from ...http.routing import Route
 from .. import errors
 from ..engine.engine import Engine
 from ..engine.publishing import Published

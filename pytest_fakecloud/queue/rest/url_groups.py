@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...http.app import Route
 from ...http.messages import Request
+from ...http.routing import Route
 from ..errors import bad_request
 from ..model import HeaderList
 from ..wire import records

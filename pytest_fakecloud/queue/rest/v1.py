@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...http.app import Route
 from ...http.messages import Answer, Request
+from ...http.routing import Route
 from ..errors import bad_request, not_found
 from ..model import SECOND
 from ..wire import records

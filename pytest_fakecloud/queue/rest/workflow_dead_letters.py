@@ -10,8 +10,8 @@ pending failure callback, or deletes the dead letter of a failed one.
 
 from __future__ import annotations
 
-from ...http.app import Route
 from ...http.messages import Request
+from ...http.routing import Route
 from ..errors import bad_request, not_found
 from ..model import Message
 from ..wire import records

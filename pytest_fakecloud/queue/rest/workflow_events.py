@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import json
 
-from ...http.app import Route
 from ...http.messages import Answer, Request
+from ...http.routing import Route
 from ..wire.values import check_name, encoded, header_map
 from .family import RouteFamily
 from .requests import json_object

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any, get_args
 from urllib.parse import SplitResult, urlsplit
 
-from ...http.app import Route
 from ...http.messages import Answer, Request
+from ...http.routing import Route
 from ..errors import QueueError, bad_request
 from ..model import HeaderList
 from ..wire import records

@@ -19,8 +19,8 @@ from ...core.calls import Call, Entry, Event
 from ...core.errors import ContractError, unknown_name
 from ...core.timers import Signal, monotonic
 from ...faults.plan import fault_kinds
-from ...http.app import Route
 from ...http.messages import Answer, Request, Stream
+from ...http.routing import Route
 from ...reporting.as_json import row_json
 from ...reporting.calls import Lookups, exchanges_of
 from ...reporting.data import (
