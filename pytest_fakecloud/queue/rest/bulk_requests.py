@@ -38,17 +38,21 @@ def bulk_object(request: Request, ids: str) -> dict[str, Any]:
     return {ids: values}
 
 
-def bulk_pairs(request: Request, ids: str, *, keep_empty: bool = False) -> list[tuple[str, str]]:
-    """Return the filters in the query and in the JSON body. An empty filter matches nothing.
+def bulk_filters(
+    request: Request, ids: str, *, keep_empty: bool = False
+) -> tuple[list[tuple[str, str]], bool]:
+    """Return the filters in the query and in the JSON body, and whether the request is asynchronous.
 
-    Without ``keep_empty``, the empty filters of the query are ignored. Raises a 404 error for a path
-    that ends in an empty id, such as ``/v2/messages/``, because a client with an empty id would
-    otherwise change everything.
+    An empty filter matches nothing. Without ``keep_empty``, the empty filters of the query are
+    ignored. Raises a 404 error for a path that ends in an empty id, such as ``/v2/messages/``, because
+    a client with an empty id would otherwise change everything.
     """
     if request.path.endswith("/"):
         raise not_found(_IDENTIFIED[ids], "with an empty id")
-    filters = [pair for pair in query_of(request) if keep_empty or pair[1]]
-    return filters + records.pairs_of(bulk_object(request, ids))
+    pairs = [pair for pair in query_of(request) if keep_empty or pair[1]]
+    pairs += records.pairs_of(bulk_object(request, ids))
+    flags = [read_flag(value, name) for name, value in pairs if name == "async"]
+    return [pair for pair in pairs if pair[0] != "async"], any(flags)
 
 
 def has_id_field(request: Request, ids: str) -> bool:
@@ -56,12 +60,6 @@ def has_id_field(request: Request, ids: str) -> bool:
     body = bulk_object(request, ids)
     names = (ids, ids.removesuffix("s"))
     return any(name in body or request.query(name) is not None for name in names)
-
-
-def split_async(pairs: list[tuple[str, str]]) -> tuple[list[tuple[str, str]], bool]:
-    """Return the filters of a bulk request without ``async``, and whether it is asynchronous."""
-    flags = [read_flag(value, name) for name, value in pairs if name == "async"]
-    return [pair for pair in pairs if pair[0] != "async"], any(flags)
 
 
 def lists_ids(filters: Mapping[str, Sequence[str]]) -> bool:

@@ -8,7 +8,7 @@ from ..errors import not_found
 from ..model import Message
 from ..wire import records
 from ..wire.values import without_none
-from .bulk_requests import bulk_pairs, has_id_field, recorded_action, split_async
+from .bulk_requests import bulk_filters, has_id_field, recorded_action
 from .family import RouteFamily
 from .requests import query_of
 
@@ -42,7 +42,7 @@ class DeadLetterRoutes(RouteFamily):
         self.engine.delete_dead_letters([self.engine.dead_letter(request.segment("id"))])
 
     def delete_dead_letters(self, request: Request) -> object:
-        pairs, asynchronous = split_async(bulk_pairs(request, "dlqIds", keep_empty=True))
+        pairs, asynchronous = bulk_filters(request, "dlqIds", keep_empty=True)
         letters, cursor = self._chosen_letters(request, pairs)
         count = self.engine.delete_dead_letters(letters)
         action = recorded_action(
@@ -56,7 +56,7 @@ class DeadLetterRoutes(RouteFamily):
         return Answer(records.accepted_record(accepted), 201)
 
     def retry_dead_letters(self, request: Request) -> Answer:
-        pairs, asynchronous = split_async(bulk_pairs(request, "dlqIds", keep_empty=True))
+        pairs, asynchronous = bulk_filters(request, "dlqIds", keep_empty=True)
         letters, cursor = self._chosen_letters(request, pairs, must_exist=True)
         accepted = self.engine.retry_dead_letters(letters, request.headers.pairs)
         responses = [records.accepted_record(message) for message in accepted]

@@ -18,7 +18,7 @@ from ..wire import records
 from ..wire.headers import read_given
 from ..wire.values import as_text, unprefixed, without_none
 from ..workflow.model import WorkflowRun
-from .bulk_requests import bulk_pairs, has_id_field, recorded_action, split_async
+from .bulk_requests import bulk_filters, has_id_field, recorded_action
 from .family import RouteFamily
 from .requests import query_of
 
@@ -57,7 +57,7 @@ class WorkflowDeadLetterRoutes(RouteFamily):
         return {"deleted": self.engine.delete_dead_letters([self._letter(request.segment("id"))])}
 
     def delete_dead_letters(self, request: Request) -> object:
-        pairs, asynchronous = split_async(bulk_pairs(request, "dlqIds"))
+        pairs, asynchronous = bulk_filters(request, "dlqIds")
         letters, cursor = self._letters(pairs, request)
         count = self.engine.delete_dead_letters(letters)
         action = recorded_action(
@@ -79,7 +79,7 @@ class WorkflowDeadLetterRoutes(RouteFamily):
         if single:
             letters, cursor = [self._letter(request.segment("id"))], None
         else:
-            pairs, asynchronous = split_async(bulk_pairs(request, "dlqIds"))
+            pairs, asynchronous = bulk_filters(request, "dlqIds")
             letters, cursor = self._letters(pairs, request)
         # If the daily limit has no room for all selected runs, or the first message of one of them
         # has been forgotten, start none of them.
