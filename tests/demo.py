@@ -17,8 +17,9 @@ from pytest_fakecloud.core.errors import ServiceError
 from pytest_fakecloud.core.field_types import TEXT
 from pytest_fakecloud.core.matching import Field
 from pytest_fakecloud.core.settings import FakeConfig
-from pytest_fakecloud.http.app import App, Route
+from pytest_fakecloud.http.app import App
 from pytest_fakecloud.http.messages import Answer, Request, Stream
+from pytest_fakecloud.http.routing import Route
 from pytest_fakecloud.http.server import Connection
 
 

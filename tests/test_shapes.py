@@ -29,7 +29,7 @@ from pytest_fakecloud.queue.attempt_reports import AttemptDetails
 from pytest_fakecloud.queue.capture.callbacks import FIELDS as CALLBACKS
 from pytest_fakecloud.queue.delivery.faults import DELIVERY_FACTS
 from pytest_fakecloud.queue.delivery.routes import DELIVERIES
-from pytest_fakecloud.queue.rest.routes import QueueApp
+from pytest_fakecloud.queue.rest.app import QueueApp
 from pytest_fakecloud.queue.views import (
     ATTEMPTS,
     CRON,

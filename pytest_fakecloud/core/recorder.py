@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import lru_cache, partial
 from operator import attrgetter
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from .calls import (
     CALL_FIELDS,
@@ -24,11 +24,13 @@ from .calls import (
     EVENT_KINDS,
     KEEP_BYTES,
     LIGHT,
+    NO_HEADERS,
     Action,
     Arguments,
     Call,
     Entry,
     Event,
+    Headers,
     Listed,
     data_field,
     field_of,
@@ -43,6 +45,7 @@ from .timers import Registry
 if TYPE_CHECKING:
     from .clock import Reads
 
+E = TypeVar("E", Call, Event)
 _PACKAGE = f"{__package__.partition('.')[0]}."
 Place: TypeAlias = dict[str, str | int]
 """A file, a line and a function."""
@@ -78,10 +81,10 @@ class SharedRecords:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         """Protects the entries of all recorders, and the large calls."""
-        self.watchers: Registry[Callable[[Entry], None]] = Registry()
+        self.listeners: Registry[Callable[[Entry], None]] = Registry()
         """Functions that are called with new entries and answered calls."""
-        self.forgetters: Registry[Callable[[int], None]] = Registry()
-        """Functions that forget a trial run, given the number at which it began."""
+        self.forget_listeners: Registry[Callable[[int], None]] = Registry()
+        """Functions that are called when a trial run is undone, with the number at which it began."""
         self.numbers = itertools.count(1)
         self.recorded: deque[tuple[Any, ...]] = deque(maxlen=_ACTIONS)
         """What ``record_action()`` has recorded of each action of the test, the fake's name first."""
@@ -225,12 +228,37 @@ class Recorder:
 
     # -- recording -------------------------------------------------------------------------------
 
-    def open_call(self, call: Call, size: int | None = None) -> Call:
-        """Record a received request; the server adds the response. ``size`` is the approximate
-        number of bytes that were received, by default those of the body.
+    def open_call(
+        self,
+        method: str,
+        target: str,
+        headers: Headers = NO_HEADERS,
+        body: bytes = b"",
+        *,
+        at_us: int,
+        client: tuple[str, int] | None = None,
+        route: str = "",
+        read_facts: Callable[[Call], dict[str, Any]] | None = None,
+    ) -> Call:
+        """Record a received request, and return its call. The server adds the response to it, and then
+        calls ``answered()``.
         """
-        call.service, call.fake = self._service, self.fake
-        self._append(call)
+        service, fake = self._service, self.fake
+        call = self._append(
+            lambda number: Call(
+                number,
+                at_us,
+                service,
+                fake,
+                method,
+                target,
+                headers,
+                body,
+                client,
+                read_facts,
+                route,
+            )
+        )
         shared = self.shared
         if shared.reads is not None:
             shared.reads.append((threading.get_ident(), -call.number))
@@ -240,17 +268,17 @@ class Recorder:
                 site = shared.find_site(call.client)
                 if site != CallSite():
                     shared.sites[call.number] = site
-        if (len(call.request_body) if size is None else size) > LIGHT:
+        if weight_of(call) > LIGHT:
             self._update_size(call)
         return call
 
     def answered(self, call: Call) -> None:
-        """Update the size of a call after its outcome was recorded, and call the watchers."""
+        """Update the size of a call after its outcome was recorded, and call the listeners."""
         large = self.shared.large
         if len(call.response_body) > LIGHT or (large and call in large):
             self._update_size(call)
-        for watcher in self.shared.watchers.items:
-            watcher(call)
+        for listener in self.shared.listeners.items:
+            listener(call)
 
     def _update_size(self, call: Call) -> None:
         with self.shared.lock:
@@ -275,9 +303,10 @@ class Recorder:
         names = _names_of_data.setdefault(names, names)
         while values and values[-1] is None:
             values.pop()
-        event = Event(0, at_us, self._service, self.fake, kind, text, names, tuple(values))
-        self._append(event)
-        return event
+        service, fake = self._service, self.fake
+        return self._append(
+            lambda number: Event(number, at_us, service, fake, kind, text, names, tuple(values))
+        )
 
     def record_action(
         self, kind: str, place: CodePlace, number: int, call: Arguments | None, *details: Any
@@ -317,13 +346,14 @@ class Recorder:
                         entries.append(call)
                         break
 
-    def _append(self, entry: Entry) -> None:
+    def _append(self, new_entry: Callable[[int], E]) -> E:
+        """Add the entry that ``new_entry()`` creates with the next number, and return it."""
         parent = self._parent
         forgotten: Iterable[Call] = ()
         shared = self.shared
         # Number the entry inside the lock, so that numbers increase in every list.
         with shared.lock:
-            entry.number = next(shared.numbers)
+            entry = new_entry(next(shared.numbers))
             self.entries.append(entry)
             if self.keep is not None:
                 forgotten = self.forget_oldest()
@@ -333,8 +363,9 @@ class Recorder:
                     forgotten = parent.forget_oldest()
         for call in forgotten:
             shorten(call)
-        for watcher in shared.watchers.items:
-            watcher(entry)
+        for listener in shared.listeners.items:
+            listener(entry)
+        return entry
 
     # -- forgetting ------------------------------------------------------------------------------
 
@@ -401,8 +432,8 @@ class Recorder:
         recorded = self.shared.recorded
         while recorded and recorded[-1][_NUMBER] > number:
             recorded.pop()
-        for forget in self.shared.forgetters.items:
-            forget(number)
+        for listener in self.shared.forget_listeners.items:
+            listener(number)
 
 
 @lru_cache(maxsize=64)  # because tests filter the calls of the same services many times

@@ -26,7 +26,7 @@ from ..core.clock import checkpoint, in_thread
 from ..core.errors import ContractError, ServiceError
 from ..core.exits import Exits
 from ..core.timers import to_datetime
-from ..http.app import EXPLORATION, GUARD
+from ..http.app import EXPLORATION
 from ..http.messages import AnyResponse, Request, Serve
 from ..process.inprocess import origins
 from ..process.shortcut import Shortcut
@@ -395,13 +395,13 @@ class Randomness:
 def watch(world: World, fake: Fake, exits: Exits) -> None:
     """Connect a fake to the simulations of a world until the exits are closed."""
     app: Any = fake._app
-    exits.callback(app.chain.add(GUARD, partial(_see_rejection, world, fake)))
+    exits.callback(app.guards.add(partial(_see_rejection, world, fake)))
     exits.callback(app.chain.add(EXPLORATION, partial(_serve_in_turn, world, fake)))
     if hasattr(app, "interruptions"):
         exits.callback(app.interruptions.listeners.add(partial(_pause_in_pipeline, world)))
     if fake.fixture == "kv_server":
-        observers = fake._engine.observers
-        exits.callback(observers.add(partial(_record_command, world, fake.name)))
+        listeners = fake._engine.listeners
+        exits.callback(listeners.add(partial(_record_command, world, fake.name)))
     shortcut = Shortcut(fake._mount, lingers=True, around=partial(_around, world, fake))
     exits.callback(origins.add(fake._mount.origin, shortcut))
     exits.callback(origins.leave, shortcut)

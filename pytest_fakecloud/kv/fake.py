@@ -361,7 +361,8 @@ class KVServer(Fake):
 
     def _ttl_ms(self, key: str | bytes) -> int:
         """Return the reply of PTTL: milliseconds, -1 without a TTL, or -2 for a missing key."""
-        return cast("int", self._engine.execute(self._new_session(), [b"PTTL", encode(key)]))
+        with self._engine.lock:
+            return self._engine.current().ttl_ms(encode(key))
 
     @action
     def load(

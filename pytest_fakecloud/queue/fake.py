@@ -26,9 +26,7 @@ from .attempt_reports import AttemptReports, DeliveryViolations, unfinished_text
 from .delivery.destinations import Destinations, Sender
 from .engine.engine import Engine
 from .model import DAY, Attempt, DeliveryInterceptor, SigningKeys
-from .rest.admin import AdministrationRoutes, V1Routes
-from .rest.history import HistoryRoutes, WorkflowRoutes
-from .rest.routes import QueueApp
+from .rest.app import QueueApp
 from .settings import QueueConfig
 from .signatures import Signer, explain
 from .signatures import signature_clock as clock_of_signatures
@@ -75,12 +73,6 @@ _BASE58_OF_BYTES = bytes(ord(BASE58[byte % len(BASE58)]) for byte in range(256))
 
 def _new_key() -> str:
     return "sig_" + urandom(28).translate(_BASE58_OF_BYTES).decode()
-
-
-class _WholeApp(QueueApp):
-    """The app with all endpoints."""
-
-    families = (V1Routes, AdministrationRoutes, HistoryRoutes, WorkflowRoutes)
 
 
 class Queue(QueueActions, Fake):
@@ -136,7 +128,7 @@ class Queue(QueueActions, Fake):
             report=violations.report,
         )
         self._engine.owner = weakref.proxy(self)
-        super().__init__(context, _WholeApp(self._engine, self._new_token()), config)
+        super().__init__(context, QueueApp(self._engine, self._new_token()), config)
         self._exits.callback(self._time.drive_ends.add(self._sender.release))
         # Attempts are recorded with the journal's recorder, which the base class has created.
         self._reports = AttemptReports(self._engine, self._recorder, self._signer.now)

@@ -86,8 +86,8 @@ class Listener:
         if cloud is not self.cloud:
             self._unsubscribe()
             if cloud is not None:
-                forgetters = cloud.journal._recorder.shared.forgetters
-                self._unsubscribe = forgetters.add(self.forget_since)
+                listeners = cloud.journal._recorder.shared.forget_listeners
+                self._unsubscribe = listeners.add(self.forget_since)
             self.cloud = cloud
             with self._lock:
                 self.served.clear()

@@ -28,7 +28,6 @@ from ..core.command_line import EXIT_CANNOT_START, Usage, complain, ended_by_sig
 from ..core.errors import ContractError, shown, unknown_name
 from ..core.settings import connection_settings
 from ..core.timers import monotonic
-from ..http.app import GUARD
 from ..http.ports import keep, release
 from ..reporting.values import make_private
 from .addresses import CONTROL_PORT, CONTROL_URL, Hosts, control_token, defaults, is_loopback
@@ -448,7 +447,7 @@ def _served(
                 continue
             fake = cloud._start(fixture, settings)
             if fake.name in options.guarded:
-                fake._app.chain.add(GUARD, hosts.guard)
+                fake._app.guards.add(hosts.guard)
         if options.journal_entries is not None:
             # A server with a limited journal may run for long, so limit its violations, too.
             violations = cloud._context.violations

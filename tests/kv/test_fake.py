@@ -436,5 +436,5 @@ def test_reads_of_the_test_count_as_no_hits(server: KVServer) -> None:
     server.client().set("k", "v")
     server.client().get("k")
     hits = server._engine.databases[0].hits
-    server.value("k"), server.contents(), server.value("missing")
+    server.value("k"), server.contents(), server.value("missing"), server.ttl("k")
     assert (server._engine.databases[0].hits, server._engine.databases[0].misses) == (hits, 0)

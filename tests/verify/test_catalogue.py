@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.http.app import RouteTable
+from pytest_fakecloud.http.routing import RouteTable
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from pytest_fakecloud.verify import catalogue
 from pytest_fakecloud.verify.catalogue.scenarios import COMPARISONS

@@ -218,7 +218,7 @@ class Session:
 
 Monitor = Callable[[int, Session, list[bytes]], None]
 """Function that receives each command: the time in microseconds, the client, and the line."""
-Observer = Callable[[Session, "CommandSpec", list[bytes]], None]
+CommandListener = Callable[[Session, "CommandSpec", list[bytes]], None]
 """Function that is called before each command, also of transactions and scripts."""
 
 

@@ -17,8 +17,8 @@ from ...cloud.fake import Snapshot
 from ...cloud.services import find, report_part
 from ...core.errors import unknown_name
 from ...core.timers import to_datetime
-from ...http.app import Route
 from ...http.messages import Request
+from ...http.routing import Route
 from ...reporting.data import State, StateChange, changes_of, short_change, state_of
 from ..saving import saved_state
 from ..state_file import checked_state, load_state

@@ -23,8 +23,8 @@ from ...core.errors import ContractError, shown, unknown_name
 from ...core.field_types import TOKEN
 from ...faults.fault import Fault
 from ...faults.plan import fault_kinds
-from ...http.app import GUARD, Route
 from ...http.messages import Answer, Effect, Request
+from ...http.routing import Route
 from ...reporting.data import whole_number
 from ..addresses import Hosts, has_public_credentials
 from ..state_file import inject
@@ -223,7 +223,7 @@ def start(cloud: Cloud, hosts: Hosts, fixture: str, settings: Mapping[str, Any])
         hosts.check_fake(word, settings)
     fake = cloud._start(fixture, settings)
     if has_public_credentials(word, settings):
-        fake._app.chain.add(GUARD, hosts.guard)
+        fake._app.guards.add(hosts.guard)
     return fake
 
 

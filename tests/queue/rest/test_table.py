@@ -16,7 +16,9 @@ import pytest
 
 from pytest_fakecloud.queue.delivery.destinations import route_to
 from pytest_fakecloud.queue.fake import Queue
-from pytest_fakecloud.queue.rest.history import WorkflowRoutes
+from pytest_fakecloud.queue.rest.workflow_dead_letters import WorkflowDeadLetterRoutes
+from pytest_fakecloud.queue.rest.workflow_events import WorkflowEventRoutes
+from pytest_fakecloud.queue.rest.workflow_runs import WorkflowRunRoutes
 from pytest_fakecloud.queue.wire import headers, records
 from tests.notations import complete
 
@@ -265,7 +267,8 @@ ENDPOINTS = {"get_keys", "rotate_keys", "chat"}
 
 def own_routes(queue: Queue) -> list[Any]:
     """Return the routes except those of workflow runs, which have their own tests."""
-    others = {route.name for route in WorkflowRoutes.routes()}
+    families = (WorkflowRunRoutes, WorkflowEventRoutes, WorkflowDeadLetterRoutes)
+    others = {route.name for family in families for route in family.routes()}
     return [route for route in queue._app.table.routes if route.name not in others]
 
 

@@ -18,7 +18,7 @@ from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, Response
 from pytest_fakecloud.queue.errors import NO_WORKFLOW
 from pytest_fakecloud.queue.fake import Queue
 from pytest_fakecloud.queue.model import PublishSettings
-from pytest_fakecloud.queue.rest import history
+from pytest_fakecloud.queue.rest import workflow_runs
 from pytest_fakecloud.queue.workflow import runs
 from pytest_fakecloud.queue.workflow.model import WorkflowRun, read_step
 from pytest_fakecloud.queue.workflow.runs import wire_pairs
@@ -546,7 +546,7 @@ def test_runs_that_are_named_are_found_whatever_else_is_asked(
 
 def test_every_filter_of_runs_has_a_row() -> None:
     named = {"workflowRuns", "count", "cursor"}
-    assert OTHER_FILTERS.keys() == history._FILTERS - named
+    assert OTHER_FILTERS.keys() == workflow_runs._FILTERS - named
 
 
 DETECTING = {"Upstash-Feature-Set": "LazyFetch,InitialBody,WF_DetectTrigger"}
