@@ -329,13 +329,15 @@ def _ends(row: ReportRow) -> str:
 
 
 def _wrapped(text: str, indent: str, width: int, most: int | None = None) -> list[str]:
-    text = text.translate(CONTROLS)
+    # An arrow stays with its answer. No text contains this control character any more.
+    text = text.translate(CONTROLS).replace("<-- ", "<--\0")
     lead = text[: len(text) - len(text.lstrip())]
     # Do not break words, because users copy them.
-    return textwrap.wrap(
+    lines = textwrap.wrap(
         text.strip(), width, initial_indent=lead, subsequent_indent=indent, max_lines=most,
         placeholder=" ...", break_long_words=most is not None, break_on_hyphens=False,
     )  # fmt: skip
+    return [line.replace("\0", " ") for line in lines]
 
 
 # -- selection -------------------------------------------------------------------------------------
