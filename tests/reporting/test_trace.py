@@ -436,20 +436,65 @@ def test_letters_work_before_anything_has_the_focus(opened: Opened) -> None:
 
 
 @pytest.mark.slow
-def test_a_row_takes_one_line_and_shows_what_failed_within_it(opened: Opened) -> None:
+@pytest.mark.parametrize(
+    ("width", "hash"), [(1280, ""), (1280, "#row-2"), (390, ""), (390, "#row-2")]
+)
+def test_rows_wrap_their_texts(opened: Opened, width: int, hash: str) -> None:
+    """Also beside open details, a row has its number, time and answer, and cuts nothing."""
+    what = f"publish https://shop.example.com/{'pack/' * 12} (retries 4, flow key tenant-acme)"
+    commands = [f"SET item:{number} {'x' * 20} <-- OK" for number in range(12)]
+    answer = '500 {"error":"RuntimeError","message":"payment failed twice"}'
+    page = opened(
+        report(
+            row(1, what, peer="queue", text={"answer": "msg_a2b4"}),
+            row(2, "EXEC of 12", text={"answer": "12 answers", "lines": commands}),
+            row(3, "attempt 1 " + "of " * 40 + "\u4e16\u754c" * 30, ok=False,
+                text={"answer": answer, "note": "the handler raised KeyError: 'id' " + "y" * 90}),
+            row(4, depth=1, cause=3),
+        ),
+        hash,
+    )  # fmt: skip
+    cut = page.locator(".trace-text span").evaluate_all(
+        "all => all.filter(one => one.scrollWidth > one.clientWidth).map(one => one.textContent)"
+    )
+    assert cut == []
+    for number, texts in (
+        (1, [what, "msg_a2b4"]), (2, ["EXEC of 12", *commands]), (3, [answer, "KeyError"]),
+    ):  # fmt: skip
+        element = page.locator(f"#row-{number}")
+        assert f"{number}" in element.inner_text()
+        assert "12:00:00.000" in element.inner_text()
+        lines = element.locator(".trace-text span:not(.trace-answer)").all_inner_texts()
+        answers = element.locator(".trace-answer").all_inner_texts()
+        shown = "".join("".join([*lines, *answers]).split())
+        for text in texts:
+            assert "".join(text.split()) in shown
+        box = element.bounding_box()
+        last = element.locator(".trace-text > div").last.bounding_box()
+        assert last["y"] + last["height"] <= box["y"] + box["height"]
+    if not hash or width == 390:
+        return
+    columns = [
+        page.locator(f".trace-{name}").first.bounding_box()["width"] for name in ("number", "time")
+    ]
+    assert all(columns)
+
+
+@pytest.mark.slow
+def test_a_row_limits_its_lines_and_shows_what_failed_within_it(opened: Opened) -> None:
     long = "POST /v2/batch " + "x" * 2_000 + "\nsecond line"
     mixed = [{"result": "OK"}, {"error": "WRONGTYPE"}, {"error": None}]
     page = opened(
         report(
-            row(1, long, text={"answer": "y" * 2_000, "lines": ["z" * 2_000] * 9}),
+            row(1, long, text={"answer": "y" * 2_000, "lines": ["z" * 2_000] * 2}),
             row(2, response={"line": "200 OK", "headers": [], "body": "", "decoded": mixed}),
             row(3, response={"line": "200 OK", "headers": [], "body": "",
                              "decoded": {"responses": [{"error": "gone"}, {"messageId": "m"}]}}),
         )
     )  # fmt: skip
-    heights = {one.bounding_box()["height"] for one in page.locator(".trace-row").all()}
-    assert len(heights) == 1
-    assert heights.pop() < 32
+    lines = page.locator("#row-1 .trace-text > div").all_inner_texts()
+    assert [line[0] for line in lines] == [*"Pxxxxxxxyyyyzzzzzzzz"]
+    assert [line[-1] for line in lines if line.endswith("…")] == ["…"] * 4
     assert page.get_by_text("Failed or faulty only (2)").is_visible()
     assert page.locator("#row-2 .trace-bad").inner_text() == "1 failed: OK"
     assert page.locator("#row-2.trace-failed, #row-3.trace-failed").count() == 2
