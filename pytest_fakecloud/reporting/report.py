@@ -20,9 +20,9 @@ from ..cloud.services import SERVICES, report_part
 from ..core.calls import Action, Call, Entry, Event
 from ..core.errors import chain_of, describe_error, report_hook_failure
 from ..core.violations import Violation
+from ..queue.accesses import PUBLISHING
 from .applications import ServedRequest
 from .calls import (
-    PUBLISHING,
     Lookups,
     error_of,
     executed_but_lost,

@@ -1,0 +1,70 @@
+"""The data that commands of the key-value server read and write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..core.accesses import ALL, READS_CLOCK, Touch
+
+if TYPE_CHECKING:
+    from ..http.messages import Request
+    from .fake import KVServer
+
+KEY_OF_DB = "key of db"
+"""The kind of accesses to keys, without the number of the database."""
+_PATTERNS = frozenset(("PSUBSCRIBE", "PUNSUBSCRIBE"))
+_WITHOUT_DATA = frozenset(("TIME", "LOLWUT"))
+"""Commands of servers that access neither data nor settings."""
+
+
+def touches_of_request(fake: KVServer, request: Request) -> Sequence[Touch] | None:
+    """Return no accesses, because the engine reports its commands; None for a real server."""
+    return () if hasattr(fake._engine, "run") else None
+
+
+def touches_of_command(
+    fake: str, database: int, databases: int, spec: Any, argv: Sequence[bytes]
+) -> Iterable[Touch]:
+    """Yield the accesses of a command, based on the keys and flags in the command table."""
+    if spec.depends_on_time(argv):
+        yield READS_CLOCK
+    if spec.group == "pubsub" and spec.container is None:
+        publishes = spec.arity > 0
+        for channel in argv[1:2] if publishes else argv[1:]:
+            yield Touch(fake, "channel", ALL if spec.name in _PATTERNS else text_of(channel), True)
+        return
+    # The commands in scripts and transactions are recorded when they run.
+    is_script = "no_mandatory_keys" in spec.flags
+    is_transaction = spec.group == "transactions" and not spec.keys
+    acts_on_connection = "@connection" in spec.categories
+    if is_script or is_transaction or acts_on_connection or spec.name in _WITHOUT_DATA:
+        return
+    touches: list[Touch] = []
+    for key_spec in spec.keys:
+        places = key_spec.positions(argv)
+        if places is None:
+            touches.append(Touch(fake, f"{KEY_OF_DB}{database}", ALL, bool(spec.write)))
+        for place in places or ():
+            touches.append(touch_of_key(fake, database, argv[place], "RO" not in key_spec.flags))
+    name = spec.name.partition(" ")[0]
+    if touches or (spec.keys and not spec.write):
+        yield from touches
+    elif spec.write or spec.readonly or name in ("INFO", "DEBUG", "SWAPDB", "MEMORY"):
+        for index in range(databases):
+            yield Touch(fake, f"{KEY_OF_DB}{index}", ALL, bool(spec.write))
+    else:
+        yield Touch(fake, "setting", ALL, spec.name != "CONFIG GET")
+
+
+def touch_of_key(fake: str, database: int, key: bytes, writes: bool) -> Touch:
+    return Touch(fake, f"{KEY_OF_DB}{database}", text_of(key), writes)
+
+
+def key_of_touch(touch: Touch) -> bytes:
+    """Return the key that ``touch_of_key()`` named; a key that is not UTF-8 is not found again."""
+    return touch.name.encode()
+
+
+def text_of(word: bytes) -> str:
+    return word.decode("utf-8", "backslashreplace")
