@@ -55,9 +55,9 @@ def _service(fixture: str, word: str, class_name: str, **options: Any) -> Servic
     )
 
 
-PARTS = ("data", "findings", "replay", "wording")
+PARTS = ("accesses", "data", "findings", "replay", "wording")
 """The modules in the ``report`` folder of each service."""
-_RECEIVED = {"wording": "pytest_fakecloud.queue.report.wording"}
+_RECEIVED = {part: f"pytest_fakecloud.queue.report.{part}" for part in ("accesses", "wording")}
 _KV_SERVER = {
     "port": 7401,
     "token": "local-kv-token",
@@ -128,8 +128,9 @@ def settings_class(service: Service) -> Any:
 @cache
 def report_part(name: str, part: str) -> Any:
     """Import a module that a service, given by fixture or ``word``, has for reports; None if it has
-    none: ``data`` (what a fake contains), ``findings`` (the subjects of its calls, and detectors),
-    ``replay`` (a copy of a fake) or ``wording`` (sentences).
+    none: ``accesses`` (what entries read and wrote), ``data`` (what a fake contains), ``findings``
+    (the subjects of its calls, and detectors), ``replay`` (a copy of a fake) or ``wording``
+    (sentences).
     """
     service = named(name)
     path = None if service is None else service.report.get(part)

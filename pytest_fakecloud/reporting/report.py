@@ -31,6 +31,7 @@ from .calls import (
     lookups_of,
     records_of,
 )
+from .history import history_of
 from .model import WEIGHT, Finding, Report, ReportedFake, ReportRow, ReportSubject, Severity
 from .rows import rows
 from .values import NUMBER, Mask
@@ -67,6 +68,10 @@ def report_of(
         findings = find(ObservedTest(cloud, lookups, idle_s, raised, served))
     with report_hook_failure("the calls cannot be shown", failures.append):
         every = rows(cloud, served=served, lookups=lookups, mask=mask)
+    history = None
+    if raised is not None:
+        with report_hook_failure("the history cannot be shown", failures.append):
+            history = history_of(cloud, every, lookups, raised)
     with report_hook_failure("what is unfinished cannot be shown", failures.append):
         unfinished_findings = unfinished(cloud, lookups, findings)
     shared, closed = cloud._context, closed_addresses(cloud).items()
@@ -91,6 +96,7 @@ def report_of(
         hints=list(map(mask.text, hints)),
         log=mask.text(log),
         lookups=lookups,
+        history=history,
     )
 
 

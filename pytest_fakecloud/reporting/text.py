@@ -19,6 +19,8 @@ from ..core.calls import Call, Event
 from ..core.errors import counted
 from ..core.timers import clock_time, to_datetime
 from .calls import Lookups
+from .history_wording import gap_texts, left_out_text, start_text
+from .history_wording import lines as history_lines
 from .model import IN_FULL, Finding, Report, ReportRow, ScriptSource, Severity, Summary
 from .report import report_of
 from .values import CONTROLS, NUMBER, PIPELINED, printable
@@ -122,6 +124,7 @@ class _Writer:
         lines += report.failures
         if not report.rows and not report.failures:
             lines.append("no client has made a call")
+        history = self._history()
         timeline = self._timeline(to_datetime(report.now_us).date())
         failed = [finding for finding in report.unfinished if finding.kind == "dead_letter"]
         ends = [
@@ -134,7 +137,40 @@ class _Writer:
         for finding in report.violations:
             texts = _wrapped(violation(finding, self._lookups), "    ", width)
             ends += [TextLine(line, "cause") for line in texts]
-        return [*map(TextLine, lines), *timeline, *([TextLine("")] if ends else []), *ends]
+        return [
+            *history,
+            *map(TextLine, lines),
+            *timeline,
+            *([TextLine("")] if ends else []),
+            *ends,
+        ]
+
+    def _history(self) -> list[TextLine]:
+        """Return the history of the data that the failing statement compared, and an empty line."""
+        history = self._report.history
+        if history is None:
+            return []
+        rows = {row.number: row for row in self._report.rows}
+        texts = _wrapped(start_text(history), "  ", self._width)
+        texts += list(filter(None, [left_out_text(history)]))
+        sources: set[str] = set()
+        for line in history_lines(history, rows, self._lookups):
+            row = rows[line.row.number]
+            lead = f"{_stamp(row)} {'  ' * line.row.step}"
+            mark = " <== read" if line.row.is_read and line.row.step == 0 else ""
+            answer = f" <-- {line.answer}" if line.answer else ""
+            answer += f" (x{line.times})" if line.times > 1 else ""
+            by = f" by {line.by}" if line.by else ""
+            indent = " " * (len(lead) + 2)
+            texts += _wrapped(f"{lead}{line.what}{answer}{by}{mark}", indent, self._width, 4)
+            if line.origin:
+                texts += _wrapped(f"{indent}from {line.origin}", f"{indent}  ", self._width, 3)
+            if line.source and line.source not in sources:
+                texts += _wrapped(f"{indent}{line.source}", f"{indent}  ", self._width, 2)
+            sources.add(line.source)
+        for text in gap_texts(history):
+            texts += _wrapped(text, "  ", self._width)
+        return [*(TextLine(self._lookups.mask.text(text), "cause") for text in texts), TextLine("")]
 
     def _listed(
         self, title: str, findings: Sequence[Finding], *, marked: bool = False
