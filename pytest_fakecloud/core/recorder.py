@@ -67,6 +67,15 @@ class CallSite(NamedTuple):
     task: int = 0
 
 
+class CallLines(NamedTuple):
+    """Places of code that may be the application's on the stack of a call, the innermost first, and the
+    file of the library that the first of them called.
+    """
+
+    places: tuple[CodePlace, ...]
+    library: str = ""
+
+
 class Look(NamedTuple):
     """A look of the test at the data of a fake: the method that it called, from which place, with
     which arguments, and the number of the latest journal entry before it.
@@ -86,7 +95,7 @@ class SharedRecords:
     """Returns the site of the current call, given the client's address; None if call sites are not
     recorded.
     """
-    find_lines: Callable[[], tuple[CodePlace, ...]] | None = None
+    find_lines: Callable[[], CallLines | None] | None = None
     """Returns the lines that may make the current call, if the exact ones are not recorded; None if
     no report needs them.
     """
@@ -111,8 +120,8 @@ class SharedRecords:
         """The sum of the bytes in ``large``."""
         self.sites: dict[int, CallSite] = {}
         """The places that made each call, by the call's number."""
-        self.lines: dict[int, tuple[CodePlace, ...]] = {}
-        """The same as far as ``find_lines`` found them, the caller first."""
+        self.lines: dict[int, CallLines] = {}
+        """What ``find_lines`` returned for each call."""
         self.looks: deque[Look] = deque(maxlen=_LOOKS)
         """The test's looks at the data of fakes."""
         self.failures: list[str] = []

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from ..core.libraries import is_library
-from ..core.recorder import CallSite, CodePlace, code_place, is_own, stack_of
+from ..core.recorder import CallSite, code_place, is_own, stack_of
 from .clocks import module_of
 
 _NOT_CLIENTS = sys.stdlib_module_names | {
@@ -40,8 +39,6 @@ _SOCKETS = {
     "asyncio.streams",
 }
 """Modules in which a task uses a socket, through a transport."""
-_RUNNER = os.path.join("_pytest", "python.py")
-"""The end of the name of the file in which pytest calls a test."""
 _MAX_FRAMES = 300  # to search in a stack
 _MOST_PLACES = 6  # to record for a call
 _NUMBERS: WeakKeyDictionary[asyncio.Task[object], int] = WeakKeyDictionary()
@@ -65,51 +62,6 @@ def call_site(client: tuple[str, int] | None = None) -> CallSite:
     ]
     callers = [caller for caller in callers if caller.address is not None] or callers
     return _site(callers[0].frames, callers[0].task) if len(callers) == 1 else CallSite()
-
-
-class Lines:
-    """Finds the lines that make the current call at a small part of the costs of ``call_site()``.
-
-    A call has lines if the application's code is on the stack of a single thread, outside of an event
-    loop. That thread makes the call, or it waits for code that does, such as a delivery.
-    """
-
-    def __init__(self) -> None:
-        self._kinds: dict[str, str] = {}
-        """The kind of each file of code: ``application``, ``library``, ``runner`` or ``loop``."""
-
-    def __call__(self) -> tuple[CodePlace, ...]:
-        callers = []
-        own = threading.get_ident()
-        for ident, top in sys._current_frames().items():
-            if places := self._places(sys._getframe(1) if ident == own else top):
-                callers.append(places)
-        return callers[0] if len(callers) == 1 else ()
-
-    def _places(self, frame: FrameType | None) -> tuple[CodePlace, ...]:
-        places: tuple[CodePlace, ...] = ()
-        while frame is not None:
-            filename = frame.f_code.co_filename
-            kind = self._kinds.get(filename) or self._find_kind(filename)
-            if kind == "application":
-                if len(places) < _MOST_PLACES:
-                    places += ((frame.f_code, frame.f_lasti),)
-            elif kind == "runner":
-                break
-            elif kind == "loop":
-                return ()
-            frame = frame.f_back
-        return places
-
-    def _find_kind(self, filename: str) -> str:
-        if filename.endswith(_RUNNER):
-            kind = "runner"
-        elif filename == asyncio.base_events.__file__:
-            kind = "loop"
-        else:
-            kind = "application" if _is_application(filename) else "library"
-        self._kinds[filename] = kind
-        return kind
 
 
 def _site(frames: list[FrameType], task: asyncio.Task[object] | None) -> CallSite:

@@ -36,7 +36,11 @@ class Span(NamedTuple):
 
     def has(self, place: CodePlace) -> bool:
         code, _ = place
-        return code.co_filename == self.file and self.first <= place_at(place)["line"] <= self.last
+        return code.co_filename == self.file and self.first <= line_of(place) <= self.last
+
+
+def line_of(place: CodePlace) -> int:
+    return int(place_at(place)["line"])
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,10 @@ class FailedStatement:
     """The names and attributes in its lines."""
     repeats: bool
     """Whether it may look at the same data several times, in a comprehension."""
+
+
+def application_places(places: Iterable[CodePlace]) -> tuple[CodePlace, ...]:
+    return tuple(place for place in places if not is_library(place[0].co_filename))
 
 
 def failed_statements(raised: BaseException | None) -> Iterator[FailedStatement]:

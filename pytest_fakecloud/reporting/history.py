@@ -18,7 +18,14 @@ from ..core.calls import Arguments, Call
 from ..core.errors import listed, report_hook_failure
 from ..core.recorder import Look, SharedRecords, place_at
 from .applications import ServedRequest
-from .asserted import FailedStatement, Group, changing, failed_statements, latest
+from .asserted import (
+    FailedStatement,
+    Group,
+    application_places,
+    changing,
+    failed_statements,
+    latest,
+)
 from .calls import Lookups, executed_at, records_of
 from .model import (
     Access,
@@ -72,7 +79,9 @@ class _Builder:
         self._rows = {row.number: row for row in rows}
         self._lookups = lookups
         self._places = {number: site.places for number, site in self._records.sites.items()}
-        self._places = {**self._records.lines, **self._places}
+        lines = {number: application_places(call.places)
+                 for number, call in self._records.lines.items()}  # fmt: skip
+        self._places = {**lines, **self._places}
         self.uses = sorted(
             (use for row in rows for use in _uses_of(row, lookups)), key=lambda use: use.order
         )

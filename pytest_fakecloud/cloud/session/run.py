@@ -402,7 +402,7 @@ class Observation:
 
                 recorded.find_site = call_site
             if self._has_report and recorded.find_lines is None:
-                from ...process.call_sites import Lines
+                from ...process.lines import Lines
 
                 recorded.find_lines = Lines()
             if options.timelines is not None:
