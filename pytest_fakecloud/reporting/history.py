@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..cloud.base import BaseCloud
 from ..cloud.services import report_part
 from ..core.calls import Arguments, Call
 from ..core.errors import listed, report_hook_failure
@@ -41,6 +40,9 @@ from .model import (
 )
 from .values import NUMBER, parsed, readable, shortened
 
+if TYPE_CHECKING:
+    from .report import ObservedTest
+
 MOST_ROWS = 12
 """Maximum number of writes in a history."""
 _OF_SUBJECT = 8
@@ -56,24 +58,24 @@ _GAPS = 3
 
 
 class Use(NamedTuple):
-    """An access of a row; ``order`` is the journal number at which it happened."""
+    """An access of a row, and the time; ``order`` is the journal number at which it happened."""
 
     order: int
     row: ReportRow
     access: Access
+    at_us: int
 
 
-def history_of(
-    cloud: BaseCloud, rows: Sequence[ReportRow], lookups: Lookups, raised: BaseException | None
-) -> History | None:
+def history_of(test: ObservedTest, rows: Sequence[ReportRow]) -> History | None:
     """Return the history of a failed test; None if none of its calls accessed data."""
-    builder = _Builder(cloud, rows, lookups)
-    start = builder.start(list(failed_statements(raised)))
+    builder = _Builder(test, rows)
+    start = builder.start(list(failed_statements(test.raised)))
     return None if start is None else builder.history(start)
 
 
 class _Builder:
-    def __init__(self, cloud: BaseCloud, rows: Sequence[ReportRow], lookups: Lookups) -> None:
+    def __init__(self, test: ObservedTest, rows: Sequence[ReportRow]) -> None:
+        cloud, lookups = test.cloud, test.lookups
         self._records: SharedRecords = records_of(cloud)
         self._fakes = {fake.name: fake for fake in cloud._context.fakes.items}
         self._rows = {row.number: row for row in rows}
@@ -82,27 +84,38 @@ class _Builder:
         lines = {number: application_places(call.places)
                  for number, call in self._records.lines.items()}  # fmt: skip
         self._places = {**lines, **self._places}
-        self.uses = sorted(
-            (use for row in rows for use in _uses_of(row, lookups)), key=lambda use: use.order
-        )
+        uses = [use for row in rows for use in _uses_of(row, lookups)]
+        uses += self._expiries(test)
+        self.uses = sorted(uses, key=lambda use: (use.at_us, use.order))
         self._texts: tuple[str, ...] = ()
         """The source of the failing statement, which may name a part."""
+
+    def _expiries(self, test: ObservedTest) -> Iterator[Use]:
+        for fake in test.fakes:
+            part = report_part(fake.fixture, "accesses")
+            for number, at_us, access in (
+                part.expiries(test, fake) if hasattr(part, "expiries") else ()
+            ):
+                if number in self._rows:
+                    yield Use(number, self._rows[number], access, at_us)
 
     # -- the start -------------------------------------------------------------------------------
 
     def start(self, statements: Sequence[FailedStatement]) -> HistoryStart | None:
+        looks = list(self._records.looks)
         for statement in statements:
+            chosen: list[Look] = []
+            numbers: tuple[int, ...] = ()
             for group in statement.groups:
-                looks = list(self._records.looks)
                 at = latest([look.place for look in looks], group, repeats=statement.repeats)
-                chosen = [looks[index] for index in at]
-                numbers = self._made_from(group)
-                sought = [*self._sought(chosen), *self._compared(numbers)]
-                if sought:
-                    self._texts = (statement.whole,)
-                    shown = tuple(dict.fromkeys(map(self._shown, chosen)))
-                    kind: StartKind = "looked" if chosen else "called"
-                    return HistoryStart(kind, _unique(sought), statement.place, shown, numbers)
+                chosen += [looks[index] for index in at]
+                numbers = numbers or (() if chosen else self._made_from(group))
+            sought = [*self._sought(chosen), *self._compared(numbers)]
+            if sought:
+                self._texts = (statement.whole,)
+                shown = tuple(dict.fromkeys(map(self._shown, chosen)))
+                kind: StartKind = "looked" if chosen else "called"
+                return HistoryStart(kind, _unique(sought), statement.place, shown, numbers)
         codes = {code for places in self._places.values() for code, _ in places}
         for statement in statements:
             group = changing(statement, codes)
@@ -183,10 +196,10 @@ class _Builder:
         return [use for use in writes if not named or use.access.part in {"", *named}]
 
     def _row(self, use: Use, step: int, *, is_read: bool) -> HistoryRow:
-        row = use.row
-        origin = self._origin(use)
+        row, is_expiry = use.row, use.at_us != use.row.at_us
+        origin = None if is_expiry else self._origin(use)
         return HistoryRow(
-            row.number, row.at_us, use.access, step, row.cause, is_read,
+            row.number, use.at_us, use.access, step, 0 if is_expiry else row.cause, is_read,
             self._place(row), *((origin.access, origin.row.number) if origin else ()),
         )  # fmt: skip
 
@@ -296,14 +309,16 @@ def _uses_of(row: ReportRow, lookups: Lookups) -> Iterator[Use]:
                 accesses += part.accesses(row, lookups)
     for access in accesses:
         is_delivery = row.kind == "attempt" and not access.writes
-        yield Use(row.began if is_delivery else order, row, access)
+        yield Use(row.began if is_delivery else order, row, access, row.at_us)
     if isinstance(row.entry, ServedRequest):
         served = row.entry
         body = readable(served.body, served.body_type)
         subject = ReportSubject("request", served.target, row.peer)
         value = [served.target, parsed(served.body) or body]
         result = shortened(body, 120)
-        yield Use(row.began, row, Access(subject, False, served.target, result, value=value))
+        yield Use(
+            row.began, row, Access(subject, False, served.target, result, value=value), row.at_us
+        )
 
 
 def _sought_of(accesses: Iterable[Access]) -> Iterator[Sought]:

@@ -64,14 +64,15 @@ def report_of(
     unfinished_findings: list[Finding] = []
     with report_hook_failure("the lookups failed", failures.append):
         lookups = lookups_of(cloud, list(cloud.journal.entries), mask)
+    test_data = ObservedTest(cloud, lookups, idle_s, raised, served)
     with report_hook_failure("the findings failed", failures.append):
-        findings = find(ObservedTest(cloud, lookups, idle_s, raised, served))
+        findings = find(test_data)
     with report_hook_failure("the calls cannot be shown", failures.append):
         every = rows(cloud, served=served, lookups=lookups, mask=mask)
     history = None
     if raised is not None:
         with report_hook_failure("the history cannot be shown", failures.append):
-            history = history_of(cloud, every, lookups, raised)
+            history = history_of(test_data, every)
     with report_hook_failure("what is unfinished cannot be shown", failures.append):
         unfinished_findings = unfinished(cloud, lookups, findings)
     shared, closed = cloud._context, closed_addresses(cloud).items()

@@ -397,7 +397,9 @@ def _journal(
     )
     if data.history is not None:
         rows = {row.number: row for row in data.rows}
-        phase.findings.append(headline(data.history, rows, data.lookups))
+        text = encodable(headline(data.history, rows, data.lookups))
+        phase.findings.append(text)
+        phase.item.user_properties.append(("fakecloud_history", text))
     phase.findings.extend(sentence(finding, data.lookups) for finding in data.findings)
     folder = run.options.timelines if report.failed else None
     link = ""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import Any
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 from ...core.calls import Action, Arguments, Call
 from ...reporting.calls import QUEUED, SEVERAL, Lookups, is_error, on_connection, reply
@@ -12,7 +13,11 @@ from ...reporting.model import Access, ReportRow, ReportSubject, Sought
 from ...reporting.values import each_from_base64, hides_words, parsed, scalar, shortened
 from ..accesses import parts_of_command
 from ..table.registry import CommandSpec, spec_of
+from .history import Expiries, with_expiries
 from .wording import command_text
+
+if TYPE_CHECKING:
+    from ...reporting.report import ObservedTest
 
 _RESULT = 120
 """Maximum length of a result, in characters."""
@@ -62,7 +67,7 @@ def _of_command(fake: str, words: list[str], answer: Any, lookups: Lookups) -> I
         return
     result, succeeded = _result_of(answer)
     succeeded = succeeded and not _changed_nothing(words, answer["result"])
-    what, parts = command_text(words, lookups.scripts), parts_of_command(spec, words)
+    what, parts = _described(words, spec, lookups), parts_of_command(spec, words)
     value = answer.get("result") if isinstance(answer, dict) else None
     for key, writes in _keys_of(spec, words):
         written = [words[2:], value] if writes else value
@@ -81,6 +86,27 @@ def _keys_of(spec: CommandSpec, words: Sequence[str]) -> Iterator[tuple[str, boo
         yield "*", True
 
 
+def expiries(test: ObservedTest, fake: Any) -> Iterator[tuple[int, int, Access]]:
+    """Yield each key that has expired: its access, the number of the entry that had set its TTL, and
+    the time, in the order in which the keys expired.
+    """
+    expired: dict[tuple[str, int], tuple[int, int, Access]] = {}
+
+    def find(ttls: Expiries, at_us: int) -> None:
+        for key, setter in ttls.items():
+            if ttls.expired(key, at_us):
+                subject = ReportSubject("key", key, fake.name)
+                access = Access(subject, True, f"{key} expired", "", value=setter.words)
+                number = setter.entry.number
+                expired.setdefault((key, number), (number, setter.deadline_us or 0, access))
+
+    ttls = Expiries()
+    for command, ttls in with_expiries(test, fake):
+        find(ttls, command.at_us)
+    find(ttls, test.cloud.clock.now_us())
+    yield from sorted(expired.values(), key=itemgetter(1))
+
+
 def _result_of(answer: Any) -> tuple[str, bool | None]:
     if not isinstance(answer, dict):
         return "no known answer", None
@@ -88,6 +114,12 @@ def _result_of(answer: Any) -> tuple[str, bool | None]:
         return shortened(scalar(answer["error"]), _RESULT), False
     result = answer.get("result")
     return shortened(scalar(result), _RESULT), True
+
+
+def _described(words: list[str], spec: CommandSpec, lookups: Lookups) -> str:
+    text = command_text(words, lookups.scripts)
+    is_script = "no_mandatory_keys" in spec.flags and not spec.readonly
+    return f"{text} (a script that may write it)" if is_script else text
 
 
 def _changed_nothing(words: Sequence[str], result: Any) -> bool:
