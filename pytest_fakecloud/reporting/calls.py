@@ -20,14 +20,13 @@ from ..core.calls import Call, Entry, Event, faults_ended
 from ..core.errors import listed, report_hook_failure
 from ..core.recorder import SharedRecords
 from ..core.timers import instant_us
+from ..queue.accesses import PUBLISHING
 from .values import Mask, compact, hides_words, items_of, parsed, readable, scalar
 
 SEVERAL = ("pipeline", "multi-exec")
 """Routes of a key-value server for several commands."""
 QUEUED = b"+QUEUED\r\n"
 """The reply to a command in a transaction; EXEC executes the command."""
-PUBLISHING = ("publish", "enqueue", "batch")
-"""Routes of a queue that create messages."""
 
 
 def on_connection(call: Call) -> bool:

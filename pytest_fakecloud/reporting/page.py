@@ -106,6 +106,11 @@ def _first_finding(data: Mapping[str, Any], field: str) -> str:
     return str(first.get(field, ""))
 
 
+def _history(data: Mapping[str, Any]) -> str:
+    """Return the first line of the history in a page's data; empty if there is none."""
+    return str((data.get("history") or {}).get("text", ""))
+
+
 def _group(kind: str, members: Sequence[tuple[Path, Mapping[str, Any]]]) -> Iterator[str]:
     texts = {_first_finding(data, "text") for _, data in members}
     shared = texts.pop() if len(texts) == 1 else ""
@@ -113,7 +118,8 @@ def _group(kind: str, members: Sequence[tuple[Path, Mapping[str, Any]]]) -> Iter
     count = f" ({len(members)})" if len(members) > 1 else ""
     yield f"<section><h2>{html.escape(heading)}{count}</h2><ul>"
     for path, data in members:
-        lines = [headline(data.get("failure", "")), "" if shared else _first_finding(data, "text")]
+        finding = "" if shared else _first_finding(data, "text")
+        lines = [headline(data.get("failure", "")), _history(data), finding]
         below = [f'<br><span class="soft">{html.escape(line)}</span>' for line in lines if line]
         link = f'<a href="{html.escape(quote(path.name))}">'
         yield f"<li>{link}{html.escape(data.get('test', path.stem))}</a>{''.join(below)}</li>"

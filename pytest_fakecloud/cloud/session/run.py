@@ -401,6 +401,10 @@ class Observation:
                 from ...process.call_sites import call_site
 
                 recorded.find_site = call_site
+            if self._has_report and recorded.find_lines is None:
+                from ...process.lines import Lines
+
+                recorded.find_lines = Lines()
             if options.timelines is not None:
                 from ...reporting.replay import record_times
 

@@ -11,10 +11,11 @@ from urllib.parse import unquote
 
 from ...cloud.services import report_part
 from ...core.calls import Call, Entry, Event
-from ...reporting.calls import PUBLISHING, Lookups, has_full_answer
+from ...reporting.calls import Lookups, has_full_answer
 from ...reporting.model import Finding, ReportSubject, Severity
 from ...reporting.report import ObservedTest, Write, about_entry, about_message
 from ...reporting.values import decoded, items_of, parsed
+from ..accesses import PUBLISHING
 from ..attempt_reports import dead_letter_lines, schedule_lines, unfinished_lines
 
 

@@ -165,7 +165,7 @@ def _created(result: Mapping[str, Any], call: Call, lookups: Lookups) -> str:
 
 
 def _callback_summary(call: Call) -> Summary | None:
-    report = _callback_report(call.request_body)
+    report = callback_report(call.request_body)
     if report is None:
         return None
     what = (
@@ -178,7 +178,7 @@ def _callback_summary(call: Call) -> Summary | None:
     return Summary(what, "", below)
 
 
-def _callback_report(body: bytes | str) -> dict[str, Any] | None:
+def callback_report(body: bytes | str) -> dict[str, Any] | None:
     """Return the decoded body of a callback; None if it is not the body of one."""
     report = parsed(body)
     if not isinstance(report, dict) or "sourceMessageId" not in report:
@@ -247,6 +247,27 @@ def _step_of_attempt(data: Mapping[str, Any], lookups: Lookups) -> str:
     return f"{text} of {lookups.short(run)}, "
 
 
+def delivery_name(row: ReportRow, lookups: Lookups) -> str:
+    """Return the name of a delivery; for a callback, with the attempt that it reports on."""
+    assert row.delivery is not None
+    data = row.delivery.data
+    exchange = lookups.attempts.get(data.get("began") or 0)
+    body = exchange.body if exchange is not None else str(data.get("sent") or "")
+    report = callback_report(body)
+    if report is None or data.get("message_kind", "message") == "message":
+        status = data.get("status") or data.get("error") or "no answer"
+        return f"{attempt_name(row, row, lookups)} ({status})"
+    kind = str(data["message_kind"]).replace("_", " ")
+    retried, most = report.get("retried"), report.get("maxRetries")
+    text = f"the {kind} about "
+    if isinstance(retried, int) and isinstance(most, int):
+        left = most - retried
+        text += f"attempt {retried + 1} of {most + 1} of {lookups.short(data.get('about') or '')}"
+        retries = "1 retry" if left == 1 else f"{left} retries"
+        return f"{text} ({report.get('status')}, {retries} left)"
+    return f"{text}{lookups.short(data.get('about') or '')} ({report.get('status')})"
+
+
 def exchange_lines(data: Mapping[str, Any], lookups: Lookups) -> Iterator[str]:
     """Yield the body and headers of a failed attempt, and the exceptions logged during it."""
     headers = [f"{name}: {value}" for name, value in data.get("sent_headers", ())]
@@ -299,7 +320,7 @@ def _answered(data: Mapping[str, Any]) -> str:
 
 def _sent_callback(data: Mapping[str, Any]) -> str:
     """Describe the body of a callback; ``Base64 of`` marks fields that are encoded."""
-    report = _callback_report(str(data.get("sent") or ""))
+    report = callback_report(str(data.get("sent") or ""))
     if report is None:
         return ""
     fields = [f"status {report.get('status')}"]
