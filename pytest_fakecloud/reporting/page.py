@@ -1,7 +1,8 @@
 """The HTML pages of failing tests, and the index of a folder of pages.
 
-A page shows the failure, the findings, and the timeline (`trace.js`, `page.js`). It is
-self-contained; its Content-Security-Policy allows only its own script and style.
+A page shows the failure, the history of the data that it compared, the findings, and the timeline
+(`trace.js`, `page.js`). It is self-contained; its Content-Security-Policy allows only its own script
+and style.
 """
 
 from __future__ import annotations
@@ -176,6 +177,8 @@ def _header(data: Mapping[str, Any]) -> Iterator[str]:
     yield f"<header><h1>{html.escape(data['test'])}</h1>"
     yield f'<p class="facts">{html.escape(facts)}</p>'
     yield from _failure(data["failure"])
+    if data.get("history"):
+        yield '<section id="history"></section>'
     if hints := data.get("hints"):
         items = "".join(f'<li class="hint">{html.escape(hint)}</li>' for hint in hints)
         yield f"<section><h2>Hints</h2><ul>{items}</ul></section>"

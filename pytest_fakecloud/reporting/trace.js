@@ -410,11 +410,7 @@ export class Trace {
       const recorded = kind === "call" && this.rows.some(({row}) => row.kind === "call" && row.where);
       return recorded ? [el("p", {class: "soft"}, "The line that made this call is not known.")] : [];
     }
-    const lines = (where.source ?? []).map(({line, text}) =>
-      el("div", line === where.line ? {class: "trace-called"} : {}, `${String(line).padStart(5)}  ${text}`));
-    const place = ({file, line, function: name}) => `${file}:${line} in ${name}`;
-    return [el("p", {}, `Called at ${[where, ...where.callers ?? []].map(place).join(", from ")}`),
-      lines.length ? el("pre", {class: "trace-source", tabindex: 0, "aria-label": "Source"}, ...lines) : null];
+    return sourceOf(where);
   }
 
   linksElement({row}, effects, related) {
@@ -488,6 +484,15 @@ function prepare(report, known, numbered) {
     return one;
   });
   return [rows, byNumber];
+}
+
+// Return the elements of a place in the application: its callers, and the lines around it.
+export function sourceOf(where) {
+  const lines = (where.source ?? []).map(({line, text}) =>
+    el("div", line === where.line ? {class: "trace-called"} : {}, `${String(line).padStart(5)}  ${text}`));
+  const place = ({file, line, function: name}) => `${file}:${line} in ${name}`;
+  return [el("p", {}, `Called at ${[where, ...where.callers ?? []].map(place).join(", from ")}`),
+    lines.length ? el("pre", {class: "trace-source", tabindex: 0, "aria-label": "Source"}, ...lines) : null];
 }
 
 const laneName = (end) => /^https?:\/\/[^/?#]+/.exec(end)?.[0] ?? end;
@@ -589,7 +594,7 @@ function firstBelow(items, y) {
 
 // -- words and elements -------------------------------------------------------------------------
 const isoDay = (at_us) => new Date(at_us / 1000).toISOString().slice(0, 10);
-const clockTime = (at_us) => new Date(at_us / 1000).toISOString().slice(11, 23);
+export const clockTime = (at_us) => new Date(at_us / 1000).toISOString().slice(11, 23);
 
 // Return the time between two rows in whole seconds ("+5 m"), with the date if the day changes; empty below a second.
 function gapText(from_us, to_us) {
