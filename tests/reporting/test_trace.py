@@ -134,31 +134,42 @@ def test_data_is_neither_markup_nor_code() -> None:
 Opened = Callable[..., Any]
 
 
+@pytest.fixture(scope="module")
+def tab(browser: Any) -> Iterator[Any]:
+    """A page without a network. Tests share it, because Chromium starts a process for a new one."""
+    context = browser.new_context(offline=True)
+    yield context.new_page()
+    context.close()
+
+
 @pytest.fixture
-def opened(browser: Any, tmp_path: Path) -> Iterator[Opened]:
-    """Open a report offline from a file; fail the test on any console message or error."""
-    contexts: list[Any] = []
+def opened(tab: Any, tmp_path: Path) -> Iterator[Opened]:
+    """Open a report from a file; fail the test on any console message, error or other request."""
     complaints: list[str] = []
+    listeners: dict[str, Callable[[Any], object]] = {
+        "console": lambda message: complaints.append(message.text),
+        "pageerror": lambda error: complaints.append(str(error)),
+        "request": lambda request: (
+            request.url.startswith("file:") or complaints.append(request.url)
+        ),
+    }
 
     def open_page(
         data: dict[str, Any], hash: str = "", width: int = 1280, scheme: str = "light"
     ) -> Any:
         path = tmp_path / "page.html"
         path.write_text(document(data), encoding="utf-8")
-        viewport = {"width": width, "height": 800}
-        context = browser.new_context(color_scheme=scheme, viewport=viewport, offline=True)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: request.url.startswith("file:") or complaints.append(
-            request.url))  # fmt: skip
-        page.goto(path.as_uri() + hash)
-        return page
+        tab.set_viewport_size({"width": width, "height": 800})
+        tab.emulate_media(color_scheme=scheme)
+        tab.goto(path.as_uri() + hash)
+        return tab
 
+    for event, listener in listeners.items():
+        tab.on(event, listener)
     yield open_page
-    for context in contexts:
-        context.close()
+    tab.evaluate("null")  # Events arrive before this reply.
+    for event, listener in listeners.items():
+        tab.remove_listener(event, listener)
     assert complaints == []
 
 
