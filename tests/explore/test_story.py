@@ -24,6 +24,7 @@ from upstash_vector import Index
 from pytest_fakecloud import Cloud, DeliveredRequest, History, KVServer, always
 from pytest_fakecloud.reporting.report import violations
 
+from ..harness import apart
 from .conftest import broken, cause, expects, failure
 
 
@@ -538,7 +539,7 @@ def test_an_installed_application_has_its_lines_and_a_vendored_client_has_none(
             explore(kv_server, fakecloud, shop.checked)
         """
     )
-    result = pytester.runpytest_subprocess("-pno:randomly", "-pno:cacheprovider", "-pno:xdist")
+    result = apart(pytester)
     result.assert_outcomes(failed=2)
     output = result.stdout.str()
     assert "anomaly: lost update (views): ann: GET views" in output

@@ -11,7 +11,11 @@ from typing import Any
 
 import pytest
 
+from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting.page import document, headline
+
+from .test_page import FAILURE as CHECKOUT
+from .test_page import fill, written
 
 AXE = os.environ.get("AXE_CORE", "node_modules/axe-core/axe.min.js")
 """The script of axe-core; without it, the test that needs it is skipped."""
@@ -530,6 +534,28 @@ def test_nothing_is_cut_without_a_word(opened: Opened) -> None:
     text = page.locator(".trace-pane").inner_text()
     assert "Only the first 20 characters of 30,002 bytes are in this report." in text
     assert "Raw body" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_of_a_cloud_is_shown_in_light_and_dark(
+    cloud: Cloud, tab: Any, tmp_path: Path, scheme: str
+) -> None:
+    fill(cloud)
+    path = written(cloud, tmp_path, test="tests/test_shop.py::test_checkout", failure=CHECKOUT)
+    tab.set_viewport_size({"width": 1280, "height": 900})
+    tab.emulate_media(color_scheme=scheme)
+    tab.goto(path.as_uri())
+    assert tab.title() == "tests/test_shop.py::test_checkout"
+    heads = tab.locator(".trace-head").all_inner_texts()
+    assert heads[:4] == ["test", "client", "kv_server", "broker"]
+    tab.get_by_role("option").filter(has_text="attempt 2").first.click()
+    assert tab.locator(".trace-attempts li").count() == 2
+    folder = os.environ.get("PYTEST_FAKECLOUD_SCREENSHOTS")
+    if folder:
+        tab.evaluate("scrollTo(0, 0)")
+        tab.mouse.move(0, 0)
+        tab.screenshot(path=str(Path(folder) / f"timeline-{scheme}.png"))
 
 
 @pytest.mark.slow
