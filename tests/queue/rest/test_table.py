@@ -350,7 +350,7 @@ def test_every_endpoint_wants_the_token(scene: Scene) -> None:
 
 def test_the_read_only_token_may_only_get(scene: Scene) -> None:
     message = scene.publish({"Upstash-Delay": "1h"})
-    keys = scene.queue._engine.keys.current
+    key = scene.queue.current_signing_key
     token = scene.queue.read_only_token
     shown = scene.request("GET", f"/v2/messages/{message}", token=token)
     assert (shown.status, shown.json()["messageId"]) == (200, message)
@@ -371,7 +371,7 @@ def test_the_read_only_token_may_only_get(scene: Scene) -> None:
             assert response.error.startswith("forbidden: the read-only token can only GET")
             assert scene.request(verb, f"{path}?qstash_token={token}", token="").status == 403
     assert changes > 40
-    assert scene.queue._engine.keys.current == keys
+    assert scene.queue.current_signing_key == key
     assert [one.id for one in scene.queue.pending()] == [message]
     assert scene.request("PUT", "/v2/nowhere", token=token).status == 403
     old = scene.queue.token, token
