@@ -301,7 +301,7 @@ def test_a_named_destination_without_a_handler() -> None:
         refused = scene.request("POST", "/llm/v1/chat/completions", json={})
         assert refused.status == 502
         assert "no handler for POST https://qstash.upstash.io/llm" in refused.error
-        assert [one.kind for one in scene.queue._context.violations] == ["unstubbed", "unstubbed"]
+        assert [one.kind for one in scene.violations] == ["unstubbed", "unstubbed"]
         unknown = scene.request("POST", "/v2/publish/api/fax")
         assert unknown.status == 400
         assert "endpoint has invalid scheme" in unknown.error
@@ -314,7 +314,7 @@ def test_a_stand_in_for_the_language_model_that_fails_its_test(scene: Scene) -> 
 
     scene.queue.destinations.call("api/llm", fail)
     assert scene.request("POST", "/llm/v1/chat/completions", json={}).status == 500
-    (violation,) = scene.queue._context.violations
+    (violation,) = scene.violations
     assert "no such model" in violation.text
     assert scene.get("/v2/keys")["current"]
 
