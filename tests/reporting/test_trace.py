@@ -11,7 +11,11 @@ from typing import Any
 
 import pytest
 
+from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting.page import document, headline
+
+from .test_page import FAILURE as CHECKOUT
+from .test_page import fill, written
 
 AXE = os.environ.get("AXE_CORE", "node_modules/axe-core/axe.min.js")
 """The script of axe-core; without it, the test that needs it is skipped."""
@@ -134,31 +138,42 @@ def test_data_is_neither_markup_nor_code() -> None:
 Opened = Callable[..., Any]
 
 
+@pytest.fixture(scope="module")
+def tab(browser: Any) -> Iterator[Any]:
+    """A page without a network. Tests share it, because Chromium starts a process for a new one."""
+    context = browser.new_context(offline=True)
+    yield context.new_page()
+    context.close()
+
+
 @pytest.fixture
-def opened(browser: Any, tmp_path: Path) -> Iterator[Opened]:
-    """Open a report offline from a file; fail the test on any console message or error."""
-    contexts: list[Any] = []
+def opened(tab: Any, tmp_path: Path) -> Iterator[Opened]:
+    """Open a report from a file; fail the test on any console message, error or other request."""
     complaints: list[str] = []
+    listeners: dict[str, Callable[[Any], object]] = {
+        "console": lambda message: complaints.append(message.text),
+        "pageerror": lambda error: complaints.append(str(error)),
+        "request": lambda request: (
+            request.url.startswith("file:") or complaints.append(request.url)
+        ),
+    }
 
     def open_page(
         data: dict[str, Any], hash: str = "", width: int = 1280, scheme: str = "light"
     ) -> Any:
         path = tmp_path / "page.html"
         path.write_text(document(data), encoding="utf-8")
-        viewport = {"width": width, "height": 800}
-        context = browser.new_context(color_scheme=scheme, viewport=viewport, offline=True)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: request.url.startswith("file:") or complaints.append(
-            request.url))  # fmt: skip
-        page.goto(path.as_uri() + hash)
-        return page
+        tab.set_viewport_size({"width": width, "height": 800})
+        tab.emulate_media(color_scheme=scheme)
+        tab.goto(path.as_uri() + hash)
+        return tab
 
+    for event, listener in listeners.items():
+        tab.on(event, listener)
     yield open_page
-    for context in contexts:
-        context.close()
+    tab.evaluate("null")  # Events arrive before this reply.
+    for event, listener in listeners.items():
+        tab.remove_listener(event, listener)
     assert complaints == []
 
 
@@ -633,6 +648,28 @@ def test_a_link_to_a_row_leads_past_the_history(opened: Opened) -> None:
     assert page.evaluate("document.activeElement === document.body")
     nothing = opened({**RACE, "history": history()})
     assert nothing.locator("#history [role=listbox]").count() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_of_a_cloud_is_shown_in_light_and_dark(
+    cloud: Cloud, tab: Any, tmp_path: Path, scheme: str
+) -> None:
+    fill(cloud)
+    path = written(cloud, tmp_path, test="tests/test_shop.py::test_checkout", failure=CHECKOUT)
+    tab.set_viewport_size({"width": 1280, "height": 900})
+    tab.emulate_media(color_scheme=scheme)
+    tab.goto(path.as_uri())
+    assert tab.title() == "tests/test_shop.py::test_checkout"
+    heads = tab.locator(".trace-head").all_inner_texts()
+    assert heads[:4] == ["test", "client", "kv_server", "broker"]
+    tab.get_by_role("option").filter(has_text="attempt 2").first.click()
+    assert tab.locator(".trace-attempts li").count() == 2
+    folder = os.environ.get("PYTEST_FAKECLOUD_SCREENSHOTS")
+    if folder:
+        tab.evaluate("scrollTo(0, 0)")
+        tab.mouse.move(0, 0)
+        tab.screenshot(path=str(Path(folder) / f"timeline-{scheme}.png"))
 
 
 @pytest.mark.slow
