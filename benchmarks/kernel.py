@@ -20,9 +20,10 @@ from pytest_httpserver import HTTPServer
 from werkzeug.serving import make_server
 
 from pytest_fakecloud.cloud.fake import Context, Fake
-from pytest_fakecloud.http.app import App, Route
+from pytest_fakecloud.http.app import App
 from pytest_fakecloud.http.hub import Hub
 from pytest_fakecloud.http.messages import Request
+from pytest_fakecloud.http.routing import Route
 
 from .raw import raw_server
 from .timing import Table, compare, line

@@ -19,8 +19,9 @@ import requests
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.cloud.fake import Context, Fake
-from pytest_fakecloud.http.app import App, Route
+from pytest_fakecloud.http.app import App
 from pytest_fakecloud.http.messages import Answer, Request
+from pytest_fakecloud.http.routing import Route
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest
 from pytest_fakecloud.queue.fake import Queue
 from pytest_fakecloud.queue.signatures import explain

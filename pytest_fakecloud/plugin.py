@@ -50,12 +50,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-class Default(str):
-    """The default value of a setting; its type tells it from the same value set by the user."""
-
-    __slots__ = ()
-
-
 INI_SETTINGS: dict[str, tuple[str, Any]] = {
     "fakecloud_strict": (
         "strict-mode violations that fail a passing test: true, false, or some of "
@@ -64,7 +58,7 @@ INI_SETTINGS: dict[str, tuple[str, Any]] = {
         "true means all except no_workflow and undelivered",
         ["true"],
     ),
-    "fakecloud_clock": ("the clock's mode: running or frozen", Default("running")),
+    "fakecloud_clock": ("the clock's mode: running or frozen", ""),
     "fakecloud_env": (
         "set the official clients' environment variables in every test that uses a fake",
         False,
@@ -87,7 +81,7 @@ INI_SETTINGS: dict[str, tuple[str, Any]] = {
     "fakecloud_scope": (
         "how long the fixtures' fakes last: function, class, module or session; except with function "
         "they keep their address and credentials and are reset before each test",
-        Default("function"),
+        "",
     ),
     "fakecloud_early": (
         "fakes to start, with their environment variables, before conftests and the settings of "
@@ -100,6 +94,8 @@ INI_SETTINGS: dict[str, tuple[str, Any]] = {
 _INI_TYPES: dict[type, Any] = {bool: "bool", list: "args"}
 _FAKED_FILES = frozenset({"fs", "fs_class", "fs_module", "fs_session"})
 """Fixtures of pyfakefs. When they end, pyfakefs makes Python forget all modules imported since."""
+VARIABLES = ("KV_", "QSTASH_", "REDIS_URL", "UPSTASH_")
+"""How the names of the variables begin that official clients read (``reporting.mistakes``)."""
 _RUN = pytest.StashKey["Run"]()
 """The run of a configuration, once one of its tests has used a fake or the marker."""
 _TEST = pytest.StashKey[pytest.Item]()
@@ -141,7 +137,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     """Start the early fakes before conftests and the application's settings are imported."""
     _keep_bytecode(early_config)
     if _is_early(early_config):
-        from .cloud.session.run import begin_early
+        from .cloud.session.early import begin_early
 
         early_config.stash[_RUN] = begin_early(early_config)
     yield
@@ -171,16 +167,12 @@ def _keep_bytecode(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Close the fakes that outlive tests."""
-    run = config.stash.get(_RUN, None)
-    if run is None:
-        return
-    del config.stash[_RUN]
-    if run.options.timelines is None and not run.has_fakes:
-        run.close()
+    if _RUN not in config.stash:
         return
     from .cloud.session import outcomes
 
-    outcomes.finish(run)
+    outcomes.finish(config.stash[_RUN])
+    del config.stash[_RUN]
 
 
 # -- hooks -----------------------------------------------------------------------------------------
@@ -192,19 +184,19 @@ def run_of(config: pytest.Config) -> Run:
     if run is None:
         from .cloud.session.run import Run
 
-        run = config.stash[_RUN] = Run(config)
+        run = config.stash[_RUN] = Run(config, _scope("fakecloud", config))
         run.begin_test(config.stash[_TEST])
     return run
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
     """Reset the fakes that outlive tests. Reject a marker with unknown keys, even without fixtures."""
     stash = item.config.stash
     stash[_TEST] = item
     names: tuple[str, ...] | list[str] = getattr(item, "fixturenames", ())
     if not _FAKED_FILES.isdisjoint(names) and not _FIXTURES.isdisjoint(names):
-        from .cloud.session.run import import_fakes
+        from .cloud.session.faked_files import import_fakes
 
         import_fakes()
     parameters = getattr(getattr(item, "callspec", None), "params", None)
@@ -218,34 +210,44 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         options = run_of(item.config).options
         options.settings_of(item)
         options.check_own_settings(item, {})
+    try:
+        yield
+    finally:
+        if _RUN in stash:
+            stash[_RUN].end_setup()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """Fail a passing test in its call phase for strict-mode violations."""
-    run = item.config.stash.get(_RUN, None)
-    if run is not None:
-        run.begin_call()
+    if _RUN in item.config.stash:
+        item.config.stash[_RUN].begin_call()
     try:
         yield
-    except Exception as error:
-        run = item.config.stash.get(_RUN, None)
-        if run is not None and run.has_fakes:
+    except BaseException as error:
+        run = _end_call(item)
+        if run is not None and run.has_fakes and isinstance(error, Exception):
             from .cloud.session import outcomes
 
             outcomes.explain(run, item, error)
         raise
-    finally:
-        run = item.config.stash.get(_RUN, None)
-        if run is not None:
-            run.test.has_ended = True
+    run = _end_call(item)
     # Look at the recorded errors too: unittest.TestCase keeps its failures until the report.
-    if run is not None and not (getattr(item, "_excinfo", None) or run.test.has_failed_subtest):
-        if run.has_fakes:
-            from .cloud.session import outcomes
+    if run is None or getattr(item, "_excinfo", None) or run.test.has_failed_subtest:
+        return
+    if run.has_fakes:
+        from .cloud.session import outcomes
 
-            outcomes.check(run, item)
-        run.check_marker(item)
+        outcomes.check(run, item)
+    run.check_marker(item)
+
+
+def _end_call(item: pytest.Item) -> Run | None:
+    """Note that the code of a test has ended; return the run, which that code may have created."""
+    run = item.config.stash.get(_RUN, None)
+    if run is not None:
+        run.end_call()
+    return run
 
 
 @pytest.hookimpl(wrapper=True)
@@ -254,6 +256,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add the journal of the test's fakes to its report."""
     failed = call.excinfo is not None or getattr(item, "_excinfo", None)
+    # A test can use this package without a fixture.
     if failed and "pytest_fakecloud.core.errors" in sys.modules:
         from .cloud.session.outcomes import hide_ours
 
@@ -265,6 +268,7 @@ def pytest_runtest_makereport(
         report.longrepr = f"{report.longrepr}{scope_advice(str(report.longrepr), _FIXTURES)}"
     run = item.config.stash.get(_RUN, None)
     if run is not None:
+        # pytest reports each subtest, while the code of the test runs.
         if call.when == "call" and report.failed and not run.test.has_ended:
             run.test.has_failed_subtest = True
         if (report.failed or run.options.reports_passing) and run.has_fakes:
@@ -308,7 +312,10 @@ def pytest_terminal_summary(
 
 def pytest_exception_interact(call: pytest.CallInfo[None], report: object) -> None:
     """Explain the failed import of a module that needs an environment variable of a fake."""
-    if isinstance(report, pytest.CollectReport) and call.excinfo is not None:
+    if not isinstance(report, pytest.CollectReport) or call.excinfo is None:
+        return
+    text = str(report.longrepr).upper()
+    if any(beginning in text for beginning in VARIABLES):
         from .reporting.mistakes import at_import
 
         lines = at_import(call.excinfo.value)
@@ -349,7 +356,7 @@ def fakecloud_session(
 
 def _scope(fixture_name: str, config: pytest.Config) -> Any:
     """Return the scope of the fixtures of fakes."""
-    return "session" if _is_early(config) else config.getini("fakecloud_scope")
+    return "session" if _is_early(config) else config.getini("fakecloud_scope") or "function"
 
 
 @pytest.fixture(scope=_scope)
@@ -470,12 +477,11 @@ def fakecloud_env(
     clients, task queues and caches. The variables of a fake that starts later are set when it
     starts. If a service has several fakes, the variables point to the first one.
     """
-    from .cloud.session.clouds import publish_env
+    from .cloud.session.clouds import published_env
 
     run_of(request.config).check_env()
-    end = publish_env(fakecloud, monkeypatch)
-    yield fakecloud
-    end()
+    with published_env(fakecloud, monkeypatch):
+        yield fakecloud
 
 
 _FIXTURES = frozenset(

@@ -12,7 +12,6 @@ from _pytest.runner import runtestprotocol
 from hypothesis import settings
 
 from pytest_fakecloud.http.hub import Hub
-from pytest_fakecloud.plugin import run_of
 
 from .budget import EXAMPLES
 from .demo import Demo, Raw
@@ -42,7 +41,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if worker is None:
         return
     here = Path(__file__).parent
-    selected = [session.config.invocation_params.dir / one for one in session.config.args]
+    selected = [session.config.invocation_params.dir / arg for arg in session.config.args]
     modules = [
         module
         for module in sorted(here.rglob("test_*.py"))
@@ -94,17 +93,12 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     return True
 
 
-def _open_clouds(config: pytest.Config) -> int:
-    """Return the number of clouds that need changes to this process, without the plugin's own."""
-    return changing_clouds() - (run_of(config)._process_changes is not None)
-
-
 @pytest.fixture(autouse=True)
-def _no_cloud_is_left_open(pytestconfig: pytest.Config) -> Iterator[None]:
+def _no_cloud_is_left_open() -> Iterator[None]:
     """Fail a test that leaves its cloud's changes of the process to later tests."""
-    before = _open_clouds(pytestconfig)
+    before = changing_clouds()
     yield
-    if (after := _open_clouds(pytestconfig)) != before:
+    if (after := changing_clouds()) != before:
         pytest.fail(f"a cloud was left open: there were {before} before, and {after} after")
 
 

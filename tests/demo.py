@@ -17,8 +17,9 @@ from pytest_fakecloud.core.errors import ServiceError
 from pytest_fakecloud.core.field_types import TEXT
 from pytest_fakecloud.core.matching import Field
 from pytest_fakecloud.core.settings import FakeConfig
-from pytest_fakecloud.http.app import App, Route
+from pytest_fakecloud.http.app import App
 from pytest_fakecloud.http.messages import Answer, Request, Stream
+from pytest_fakecloud.http.routing import Route
 from pytest_fakecloud.http.server import Connection
 
 
@@ -160,6 +161,11 @@ class Demo(Fake):
     @property
     def mount(self) -> Any:
         return self._mount
+
+    @property
+    def words(self) -> list[str]:
+        """The words that requests have added."""
+        return self._engine.words
 
     def park(self, raw: Raw, target: str = "/endless") -> None:
         """Send a request, and return when it waits in the engine."""

@@ -45,7 +45,7 @@ def said_of(cloud: Any, idle_s: float | None = None) -> list[str]:
         as_text(report)
     except Exception as error:
         return [f"NO SECTION: {error!r}"]
-    return [sentence(one, report.lookups) for one in report.findings]
+    return [sentence(finding, report.lookups) for finding in report.findings]
 
 
 @dataclass(eq=False)
@@ -69,7 +69,7 @@ class Counted:
             return
         self._seen.add(id(cloud))
         self._opened += 1
-        self._pending += said_of(cloud, run_of(item.config).sleep.seconds())
+        self._pending += said_of(cloud, run_of(item.config).test.slept_seconds())
         names = list(vars(getattr(item, "module", None) or object).values())
         for hint in [*old_token_hints(cloud)[:1], *hints_about_silence(cloud, names)]:
             self._pending.append(f"HINT: {hint}")

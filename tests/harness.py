@@ -216,8 +216,8 @@ def what_runs_need() -> None:
         importlib.import_module(name)
     # Command groups are imported on first use, but only bound once.
     commands = importlib.import_module("pytest_fakecloud.kv.commands")
-    for found in pkgutil.walk_packages(commands.__path__, f"{commands.__name__}."):
-        importlib.import_module(found.name)
+    for package in pkgutil.walk_packages(commands.__path__, f"{commands.__name__}."):
+        importlib.import_module(package.name)
 
 
 class _Installed:
@@ -237,7 +237,7 @@ _places = frozenset(filter(os.path.isabs, sys.path))
 
 @functools.cache
 def _kept(place: str) -> list[_Installed]:
-    return [_Installed(one) for one in _distributions(path=[place])]
+    return [_Installed(distribution) for distribution in _distributions(path=[place])]
 
 
 def _installed(**context: Any) -> Iterable[Any]:
@@ -327,15 +327,16 @@ def one_tls_context() -> Iterator[None]:
     """
     pytest.importorskip("httpx")
     shared = changes_for(True, False)
-    shared.enter()
+    user = object()
+    shared.enter(user)
     shared.refresh()
     yield
-    shared.leave()
+    shared.leave(user)
 
 
 def changing_clouds() -> int:
-    """Return the number of open clouds, and of runs, that change this process."""
-    return sum(changes_for(*each).users for each in product((True, False), repeat=2))
+    """Return the number of open clouds, which change this process."""
+    return sum(len(changes_for(*each).users) for each in product((True, False), repeat=2))
 
 
 UNMEASURED = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}

@@ -128,7 +128,11 @@ def _line(frame: FrameType | None, files: Container[str | None]) -> str:
 def _calls(code: CodeType) -> frozenset[int]:
     """Return the offsets of the instructions after which handlers of signals may run."""
     names = ("CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD")
-    return frozenset(one.offset for one in dis.get_instructions(code) if one.opname in names)
+    return frozenset(
+        instruction.offset
+        for instruction in dis.get_instructions(code)
+        if instruction.opname in names
+    )
 
 
 @cache
@@ -149,4 +153,4 @@ def _handler(code: CodeType, offset: int) -> int | None:
     """Return the offset of the code that handles an exception of an instruction, None without one."""
     # The table is in no public function of Python 3.11 to 3.14.
     entries = dis._parse_exception_table(code)  # type: ignore[attr-defined]
-    return next((one.target for one in entries if one.start <= offset < one.end), None)
+    return next((entry.target for entry in entries if entry.start <= offset < entry.end), None)

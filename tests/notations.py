@@ -43,7 +43,8 @@ from pytest_fakecloud.http.messages import Answer, Request
 ROOT = Path(__file__).parents[1]
 _REPLY = re.compile(r"(\d{3})?\s*(has |lacks )?(.*)", re.DOTALL)
 _HEADERS = re.compile(r"(?: \| [\w-]+:[^|]*)+$")
-_ALTERNATIVES = re.compile(r'\{([^\s{}|"]+(?:\|[^\s{}|"]+)+)\}')
+_ALTERNATIVES = re.compile(r'\{((?!["}])[^{}]*\|[^{}]*)\}')
+"""Texts in braces with a bar between them. JSON objects begin with a quotation mark."""
 
 
 @dataclass
@@ -182,10 +183,10 @@ class RequestPlayer(Player):
 
     def without_headers(self, answer: Fetched, reply: str) -> str:
         """Compare the headers at the end of a reply, and return the rest."""
-        found = _HEADERS.search(reply)
-        for name, value in parts(found[0])[1] if found else ():
+        match = _HEADERS.search(reply)
+        for name, value in parts(match[0])[1] if match else ():
             assert answer.headers.get(name, "") == value, (name, answer)
-        return reply[: found.start()] if found else reply
+        return reply[: match.start()] if match else reply
 
     def compare(self, value: Any, expected: Any, *, part: bool) -> None:
         """Compare JSON values; with `part`, objects may have more members."""
@@ -231,7 +232,9 @@ class RestPlayer(RequestPlayer):
         answer = self.fake._app.answer(Request(method, raw, headers, body))
         assert isinstance(answer, Answer)
         assert isinstance(answer.body, bytes)
-        assert not [each for each in self.fake._context.violations if each.kind == "bug"]
+        assert not [
+            violation for violation in self.fake._context.violations if violation.kind == "bug"
+        ]
         headers = [*answer.headers, ("Content-Type", answer.content_type or "")]
         return Fetched(answer.status, dict(headers), answer.body)
 
@@ -317,13 +320,13 @@ def _shown(file: Path) -> str:
 def alternatives(text: str) -> list[str]:
     """Return a line for each combination of the alternatives in braces."""
     pieces = _ALTERNATIVES.split(text)
-    choices = [one.split("|") if at % 2 else [one] for at, one in enumerate(pieces)]
-    return ["".join(chosen) for chosen in product(*choices)]
+    choices = [piece.split("|") if at % 2 else [piece] for at, piece in enumerate(pieces)]
+    return ["".join(choice) for choice in product(*choices)]
 
 
 def repeated(text: str) -> str:
     """Return a line with its repeated texts (`{x*9}`)."""
-    return re.sub(r"\{([^{}|*]+)\*(\d+)\}", lambda found: found[1] * int(found[2]), text)
+    return re.sub(r"\{([^{}|*]+)\*(\d+)\}", lambda match: match[1] * int(match[2]), text)
 
 
 def parts(line: str, prefix: str = "") -> tuple[str, list[tuple[str, str]], bytes]:

@@ -154,7 +154,7 @@ def stubs() -> dict[Path, str]:
     """Return the text of each stub by its path."""
     with Cloud(seed=1, clock="frozen") as cloud:
         fakes: list[Any] = [fixture_fake(cloud, name) for name in FAKES]
-        found = {each.service: _service_classes(each) for each in fakes}
+        found = {fake.service: _service_classes(fake) for fake in fakes}
         found["core"] = _core_classes(cloud.journal._recorder)
     owners = {
         each.name: f"pytest_fakecloud.{service}.typed"

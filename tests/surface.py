@@ -68,7 +68,7 @@ def _lines(name: str, module: str) -> Iterator[str]:
     yield f"class {name}({bases})" if bases else f"class {name}"
     for member, text in sorted(_members(value)):
         yield f"    {member}{text}"
-    if own := [each for each in _PROTOCOLS if each in _declared(value)]:
+    if own := [protocol for protocol in _PROTOCOLS if protocol in _declared(value)]:
         yield f"    {' '.join(own)}"
 
 

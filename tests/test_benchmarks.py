@@ -72,13 +72,13 @@ def test_two_commits_are_measured_and_leave_nothing() -> None:
     def folders() -> set[str]:
         words = ["git", "worktree", "list", "--porcelain"]
         done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
-        return {one for one in done.stdout.splitlines() if one.startswith("worktree ")}
+        return {line for line in done.stdout.splitlines() if line.startswith("worktree ")}
 
     before = folders()
     done = benchmarks("compare", "HEAD", "HEAD", "curves", "--quick", "--rounds", "1")
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [
-        one for one in done.stdout.splitlines() if "key-value commands: GET at 1,000 keys" in one
+        line for line in done.stdout.splitlines() if "key-value commands: GET at 1,000 keys" in line
     ]
     assert len(rows) == 1
     assert 0.1 < float(rows[0].split("x")[0]) < 10

@@ -60,9 +60,9 @@ def test_every_import_of_the_package_is_declared() -> None:
     imported = set()
     for path in (ROOT / "pytest_fakecloud").rglob("*.py"):
         for line in path.read_text("utf-8").splitlines():
-            found = re.match(r"\s*(?:import|from) ([A-Za-z]\w*)", line)
-            if found:
-                name = found.group(1)
+            match = re.match(r"\s*(?:import|from) ([A-Za-z]\w*)", line)
+            if match:
+                name = match.group(1)
                 imported.add(names.get(name, name.replace("_", "-")))
     declared = set(floors()) - {"tzdata"}
     assert not (declared - imported - {"responses"})
@@ -202,9 +202,9 @@ def test_the_workflows_pass_their_linter() -> None:
 def test_ci_runs_every_python_that_the_classifiers_name() -> None:
     ci = (ROOT / ".github" / "workflows" / "ci.yml").read_text("utf-8")
     named = {
-        found.group(1)
+        match.group(1)
         for line in PROJECT["project"]["classifiers"]
-        if (found := re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", line))
+        if (match := re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", line))
     }
     assert named == set(re.findall(r'"(3\.\d+)"', ci.split("python: [")[1].split("]")[0]))
     envs = (ROOT / "tox.ini").read_text("utf-8").split("env_list = ")[1].partition("\n")[0]

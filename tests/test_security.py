@@ -260,7 +260,9 @@ def test_nothing_is_evaluated_unpickled_or_started() -> None:
         assert name not in found, found.get(name)
     # `run` starts the user's command; explore() detects processes started by others.
     starts = re.compile(r"subprocess\b|os\.(exec|spawn|posix_spawn)")
-    started = {one for name, modules in found.items() if starts.match(name) for one in modules}
+    started = {
+        module for name, modules in found.items() if starts.match(name) for module in modules
+    }
     assert started <= {"standalone/serving.py", "explore/patches.py"}
     # Imports by name, each from a fixed list of the package.
     assert found["importlib.import_module"] | found.get("import_module", set()) == {

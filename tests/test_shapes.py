@@ -29,7 +29,7 @@ from pytest_fakecloud.queue.attempt_reports import AttemptDetails
 from pytest_fakecloud.queue.capture.callbacks import FIELDS as CALLBACKS
 from pytest_fakecloud.queue.delivery.faults import DELIVERY_FACTS
 from pytest_fakecloud.queue.delivery.routes import DELIVERIES
-from pytest_fakecloud.queue.rest.routes import QueueApp
+from pytest_fakecloud.queue.rest.app import QueueApp
 from pytest_fakecloud.queue.views import (
     ATTEMPTS,
     CRON,
@@ -210,7 +210,7 @@ def test_every_string_field_has_a_shape_or_is_known_to_have_none(cloud: Cloud) -
 
 def asked(cloud: Cloud) -> dict[str, tuple[Fields, Ask]]:
     """Return each method that filters, with the fields it accepts."""
-    made: Any = {each.name: each for each in cloud.fakes()}
+    made: Any = {fake.name: fake for fake in cloud.fakes()}
     broker, queue, capture = made["broker"], made["queue"], made["callback_capture"]
     index, kv = made["vector_index"], made["kv_server"]
     known = tables(cloud)

@@ -10,6 +10,7 @@ from typing import Any
 from pytest_fakecloud import Cloud, plugin
 from pytest_fakecloud.cli import make_parser
 from pytest_fakecloud.cloud.base import fixture_fake
+from pytest_fakecloud.cloud.session.options import CHOICES
 from pytest_fakecloud.standalone.options import ELSEWHERE
 
 from .markdown import HEAD, PACKAGE, inline, table
@@ -110,7 +111,11 @@ def page() -> str:
             table(
                 ("Setting", "Default", "What it is"),
                 (
-                    (f"`{name}`", f"`{_default(default)}`" if default != [] else "none", about)
+                    (
+                        f"`{name}`",
+                        f"`{_default(name, default)}`" if default != [] else "none",
+                        about,
+                    )
                     for name, about, default in declared.inis
                 ),
             ),
@@ -127,8 +132,10 @@ def _named(name: str, attributes: dict[str, Any]) -> str:
     return f"{name}={attributes.get('metavar') or '|'.join(choices or ('VALUE',))}"
 
 
-def _default(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _default(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value or CHOICES[name][0])
 
 
 def _command() -> Iterator[str]:

@@ -21,8 +21,9 @@ from ..core.assets import asset
 from ..core.errors import ServiceError
 from ..core.field_types import TEXT
 from ..core.matching import Field
-from ..http.app import App, Route
+from ..http.app import App
 from ..http.messages import Answer, Request, basic_credentials, json_value, same
+from ..http.routing import Route
 from .errors import BrokerError, illegal_argument, partly_appended
 from .model import (
     CONSUMER_HEADERS,

@@ -8,13 +8,14 @@ import sys
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from operator import attrgetter
 from os import urandom
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
 from ..core.clock import STANDS, Clock, Mode, Timekeeper
-from ..core.errors import ContractError, call_all, shown
+from ..core.errors import ContractError, shown
+from ..core.exits import Exits, call_all
 from ..core.field_types import OneOf
 from ..core.ids import Ids
 from ..core.journal import Journal, Results, results_of
@@ -49,14 +50,16 @@ class BaseCloud:
     needs exploration, recordings and reports. They are two classes because these import this one.
 
     A context manager that closes the fakes.
+
+    By default, queues deliver in the background, because without pytest's fixtures a cloud usually
+    serves an application that runs beside the code that creates it. The fixtures' clouds are
+    ``"driven"`` (``cloud.session.clouds``).
     """
 
     _closed_together: Sequence[Fake] = ()
     """The fakes that were open when the cloud closed. Reports read their addresses and secrets."""
     _dispatcher: Dispatcher | None = None
     _authority: Authority | None = None
-    _has_changes = False
-    """Whether this cloud is a user of the changes to the process."""
 
     def __init__(
         self,
@@ -90,28 +93,33 @@ class BaseCloud:
         self._context = Context(self._time, ids, delivery)
         self._time.on_background = self._deliver
         self._starting = threading.RLock()
-        self._exits: list[Callable[[], None]] = []
         self._in_process = transport == "inprocess"
+        self._exits = exits = Exits()
+        """What ``close()`` ends, the latest first."""
+        exits.callback(self._forget_timers)
         if tls:
             from ..process.surroundings import Authority
 
             self._authority = Authority()
+            exits.callback(self._authority.close)
             self._context.tls = self._authority.server_context
             self._context.ca_file = self._authority.ca_file
-            self._exits.append(self._authority.close)
         self._changes = changes_for(share_tls_context, self._in_process)
-        self._changes.enter()
-        self._has_changes = True
+        user = object()  # not the cloud itself, which is closed when nothing else refers to it
+        exits.callback(self._changes.leave, user)
+        self._changes.enter(user)
         if process_time:
             from ..process.process_time import ProcessTime
 
             steering = ProcessTime(self._time, process_time)
-            self._exits.append(steering.stop)
+            exits.callback(steering.stop)
             try:
                 steering.start()
             except BaseException:
                 self.close()
                 raise
+        exits.callback(self._close_fakes)
+        exits.callback(self._stop_delivering)
 
     def _deliver(self) -> None:
         """Start the background thread when a delivery is planned, because most clouds need none."""
@@ -209,7 +217,7 @@ class BaseCloud:
                 from ..process.shortcut import Shortcut
 
                 mount = fake._mount
-                fake._ends.append(origins.add(mount.origin, Shortcut(mount)))
+                fake._exits.callback(origins.add(mount.origin, Shortcut(mount)))
             for listener in self._context.listeners.items:
                 listener(fake)
         except BaseException:
@@ -311,23 +319,21 @@ class BaseCloud:
         self._context.closing = True
         self._closed_together = self._context.fakes.items
         try:
-            self._end()
+            self._exits.close()
         except BaseException:
             # A signal's handler may have interrupted any part of it. All of them can be repeated.
-            self._end()
+            self._exits.close()
             raise
 
-    def _end(self) -> None:
-        closes = map(attrgetter("close"), reversed(self._closed_together))
-        call_all([self._stop_delivering, *closes, *reversed(self._exits), self._leave_changes])
+    def _close_fakes(self) -> None:
+        call_all(map(attrgetter("close"), reversed(self._closed_together)))
+        # The fakes refer to the context. Without this circle they are freed at once.
+        self._context.fixture_fakes.clear()
+
+    def _forget_timers(self) -> None:
         # Until now, a reference from the shared clock kept the cloud alive while a fake was open.
         self._time.on_background = None
         self._time.forget_timers()
-
-    def _leave_changes(self) -> None:
-        if self._has_changes:
-            self._changes.leave()
-        self._has_changes = False
 
     def __del__(self) -> None:
         if getattr(self, "closed", True) or not hasattr(self, "_changes") or sys.is_finalizing():
@@ -382,7 +388,7 @@ def replace_early_fakes(cloud: BaseCloud, early: BaseCloud) -> list[tuple[Fake, 
     addresses. Closes the earlier cloud; returns each of its fakes with its replacement.
     """
     replaced = []
-    context, formers = cloud._context, early._context.fixture_fakes
+    context, formers = cloud._context, dict(early._context.fixture_fakes)
     try:
         for former in formers.values():
             for mount in former._mounts:
@@ -396,14 +402,6 @@ def replace_early_fakes(cloud: BaseCloud, early: BaseCloud) -> list[tuple[Fake, 
     finally:
         release()
     return replaced
-
-
-def close_with_fixtures(cloud: BaseCloud) -> None:
-    """Close a cloud after the tests that use its fixtures, and forget their fakes, which refer to the
-    cloud: the circle of references would last until the garbage collector runs.
-    """
-    cloud.close()
-    cloud._context.fixture_fakes.clear()
 
 
 def keep_only(cloud: BaseCloud, fakes: Iterable[Fake]) -> None:

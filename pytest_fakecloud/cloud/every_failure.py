@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 from ..core.calls import Call
 from ..core.errors import (
     ContractError,
-    Ends,
     FakecloudError,
     broken_promise,
     counted,
@@ -23,6 +22,7 @@ from ..core.errors import (
     shown,
     unknown_name,
 )
+from ..core.exits import Exits, exiting
 from ..core.field_types import check_returned, discard_awaitable
 from ..core.journal import Results
 from ..core.timers import finished
@@ -436,11 +436,11 @@ class _Watch:
     def hit(self) -> Call | None:
         return self._call if any(fault.hits for fault in self._faults) else None
 
-    def begin(self, ends: Ends, fakes: Sequence[Fake], status: int) -> None:
-        """Add the fault to the fakes until the ends are closed."""
-        ends.callback(self._end)
+    def begin(self, exits: Exits, fakes: Sequence[Fake], status: int) -> None:
+        """Add the fault to the fakes until the exits are closed."""
+        exits.callback(self._end)
         for fake in fakes:
-            ends.callback(self._remove_from, fake)
+            exits.callback(self._remove_from, fake)
             arguments = (status,) if self.fault == "respond" else ()
             add = getattr(fake.faults, self.fault)
             fault: Fault = add(*arguments, when=self._is_target)
@@ -476,18 +476,10 @@ class _Watch:
 @contextmanager
 def _watching(watches: Sequence[_Watch], fakes: Sequence[Fake], status: int) -> Iterator[None]:
     """Add the faults of watches to the fakes for the duration of the block."""
-    ends = Ends()
-    try:
+    with exiting() as exits:
         for watch in watches:
-            watch.begin(ends, fakes, status)
+            watch.begin(exits, fakes, status)
         yield
-    finally:
-        try:
-            ends.close()
-        except BaseException:
-            # A signal's handler may have interrupted a function, which can be repeated.
-            ends.close()
-            raise
 
 
 # -- arguments -------------------------------------------------------------------------------------

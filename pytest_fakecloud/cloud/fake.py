@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, Type
 
 from ..core.calls import Call
 from ..core.clock import Clock, Mode, Timekeeper
-from ..core.errors import ContractError, call_all, ends_the_test, shown
+from ..core.errors import ContractError, ends_the_test, shown
+from ..core.exits import Exits
 from ..core.field_types import FLAG, TEXT, URL, check_function
 from ..core.ids import Ids, new_token
 from ..core.journal import Journal, Results
@@ -139,6 +140,20 @@ def action(method: Method) -> Method:
     return cast("Method", recorded)
 
 
+def look(method: Method) -> Method:
+    """Decorate a method that inspects a fake's data, so that reports can tell what a test looked at."""
+
+    @functools.wraps(method)
+    def noted(self: Fake, *positional: Any, **named: Any) -> Any:
+        __tracebackhide__ = True
+        caller = sys._getframe(1)
+        if not is_own(caller):
+            self._recorder.note_look(method.__name__, code_place(caller), (positional, named))
+        return method(self, *positional, **named)
+
+    return cast("Method", noted)
+
+
 def action_as(kind: str) -> Callable[[Method], Method]:
     """Like ``action``, for a method of a part of a fake, or of a thing that a fake contains.
 
@@ -258,8 +273,8 @@ class Fake:
     def __init__(self, context: Context, app: App, config: FakeConfig | None = None) -> None:
         config = config or FakeConfig()
         self._context = context
-        self._ends: list[Callable[[], object]] = []
-        """Functions to call when the fake closes, in reverse order."""
+        self._exits = Exits()
+        """Functions that ``close()`` calls, the latest first: of parts, of clients and of the test."""
         self.name = self.name or context.name_for(self.fixture, config.name)
         self.clock: Clock = context.public_clock
         self._time = context.clock
@@ -277,6 +292,9 @@ class Fake:
         self.closed = False
         self._connect(self._new_faults())
         self._baseline = self._first_baseline()
+        self._exits.callback(self._forget)
+        self._exits.callback(app.detach)
+        self._exits.callback(self._mount.close)
         context.fakes.add(self)
 
     def _new_faults(self) -> FaultPlan:
@@ -374,7 +392,7 @@ class Fake:
                 f"the official client is not installed: {error.name} is missing. "
                 f"Install it with: pip install {(error.name or '').replace('_', '-')}"
             ) from error
-        self._ends.append(partial(_close_client, client))
+        self._exits.callback(_close_client, client)
         return client
 
     def intercept(self, origin: str) -> AbstractContextManager[object]:
@@ -392,7 +410,7 @@ class Fake:
         from ..process.inprocess import Interception
 
         interception = Interception(self.url, origin, self._context.ca_file)
-        self._ends.append(interception.close)
+        self._exits.callback(interception.close)
         return interception
 
     # -- data ------------------------------------------------------------------------------------
@@ -450,7 +468,7 @@ class Fake:
     def on_close(self, callback: Callable[[], object]) -> None:
         """Call a function when the fake closes."""
         check_function(callback, "without arguments")
-        self._ends.append(callback)
+        self._exits.callback(callback)
 
     def _left_behind(self) -> list[Violation]:
         """Return the strict-mode violations that are known only at the end of a test."""
@@ -482,9 +500,7 @@ class Fake:
         """
         if not self.closed:
             self.closed = True
-            ends, self._ends = self._ends, []
-            # Even if a callback raises, the server stops.
-            call_all([*reversed(ends), self._mount.close, self._app.detach, self._forget])
+            self._exits.close()
 
     def _forget(self) -> None:
         context = self._context

@@ -206,6 +206,7 @@ class Call:
         request_body: bytes = b"",
         client: tuple[str, int] | None = None,
         read_facts: dict[str, Any] | Callable[[Call], dict[str, Any]] | None = None,
+        route: str = "",
     ) -> None:
         self.number = number
         self.at_us = at_us
@@ -223,7 +224,7 @@ class Call:
         self.response_headers = NO_HEADERS
         """The headers of the response; none until it was sent."""
         self.response_body = b""
-        self.route = ""
+        self.route = route
         self.outcome: Outcome = "open"
         self.reached = False
         self.fault: str | None = None

@@ -9,10 +9,8 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
-from typing import Any, ParamSpec
+from typing import Any
 
-P = ParamSpec("P")
 _PACKAGE = f"{__package__.partition('.')[0]}."
 
 
@@ -142,44 +140,6 @@ class report_failure:
 def report_hook_failure(failed: str, report: Callable[[str], object]) -> report_failure:
     """Return a `report_failure` for code that runs in a hook of pytest."""
     return report_failure(failed, report, in_hook=True)
-
-
-def call_all(functions: Iterable[Callable[[], object]]) -> None:
-    """Call all functions even if some raise, then raise the first exception."""
-    first: BaseException | None = None
-    for function in functions:
-        try:
-            function()
-        except BaseException as error:
-            if first is None:
-                first = error
-    if first is not None:
-        raise first
-
-
-class Ends:
-    """Functions that undo changes to the process, the latest change first.
-
-    A signal's handler can raise an exception where any function written in Python begins, also in one
-    that a ``finally`` calls. So each function is registered before its change is made, can be called
-    repeatedly, and stays registered until it has returned; and after an exception of ``close()``, its
-    caller calls it again.
-    """
-
-    def __init__(self) -> None:
-        self._functions: list[Callable[[], object]] = []
-
-    def callback(self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Register a function to be called with these arguments."""
-        self._functions.append(partial(function, *args, **kwargs))
-
-    def close(self) -> None:
-        """Call the functions even if some raise, then raise the first exception."""
-        call_all([partial(self._call, function) for function in reversed(self._functions)])
-
-    def _call(self, function: Callable[[], object]) -> None:
-        function()
-        self._functions.remove(function)
 
 
 # -- exceptions that end a test --------------------------------------------------------------------

@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import lru_cache, partial
 from operator import attrgetter
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from .calls import (
     CALL_FIELDS,
@@ -24,11 +24,13 @@ from .calls import (
     EVENT_KINDS,
     KEEP_BYTES,
     LIGHT,
+    NO_HEADERS,
     Action,
     Arguments,
     Call,
     Entry,
     Event,
+    Headers,
     Listed,
     data_field,
     field_of,
@@ -43,6 +45,7 @@ from .timers import Registry
 if TYPE_CHECKING:
     from .clock import Reads
 
+E = TypeVar("E", Call, Event)
 _PACKAGE = f"{__package__.partition('.')[0]}."
 Place: TypeAlias = dict[str, str | int]
 """A file, a line and a function."""
@@ -54,6 +57,8 @@ _names_of_data: dict[tuple[str, ...], tuple[str, ...]] = {}
 """The names of the details of events, each combination once."""
 _ACTIONS = 1_000
 """Maximum number of a test's actions that are kept; beyond it the oldest are dropped."""
+_LOOKS = 1_000
+"""Maximum number of a test's looks at the data of fakes that are kept."""
 
 
 class CallSite(NamedTuple):
@@ -65,6 +70,27 @@ class CallSite(NamedTuple):
     task: int = 0
 
 
+class CallLines(NamedTuple):
+    """Places of code that may be the application's on the stack of a call, the innermost first, and the
+    file of the library that the first of them called.
+    """
+
+    places: tuple[CodePlace, ...]
+    library: str = ""
+
+
+class Look(NamedTuple):
+    """A look of the test at the data of a fake: the method that it called, from which place, with
+    which arguments, and the number of the latest journal entry before it.
+    """
+
+    fake: str
+    method: str
+    place: CodePlace
+    arguments: Arguments
+    number: int
+
+
 class SharedRecords:
     """The state that the recorders of one cloud and of its fakes share."""
 
@@ -72,16 +98,20 @@ class SharedRecords:
     """Returns the site of the current call, given the client's address; None if call sites are not
     recorded.
     """
+    find_lines: Callable[[], CallLines | None] | None = None
+    """Returns the lines that may make the current call, if the exact ones are not recorded; None if
+    no report needs them.
+    """
     reads: Reads | None = None
     """Readings of the clock and numbers of calls, interleaved; None if not recorded."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         """Protects the entries of all recorders, and the large calls."""
-        self.watchers: Registry[Callable[[Entry], None]] = Registry()
+        self.listeners: Registry[Callable[[Entry], None]] = Registry()
         """Functions that are called with new entries and answered calls."""
-        self.forgetters: Registry[Callable[[int], None]] = Registry()
-        """Functions that forget a trial run, given the number at which it began."""
+        self.forget_listeners: Registry[Callable[[int], None]] = Registry()
+        """Functions that are called when a trial run is undone, with the number at which it began."""
         self.numbers = itertools.count(1)
         self.recorded: deque[tuple[Any, ...]] = deque(maxlen=_ACTIONS)
         """What ``record_action()`` has recorded of each action of the test, the fake's name first."""
@@ -93,6 +123,10 @@ class SharedRecords:
         """The sum of the bytes in ``large``."""
         self.sites: dict[int, CallSite] = {}
         """The places that made each call, by the call's number."""
+        self.lines: dict[int, CallLines] = {}
+        """What ``find_lines`` returned for each call."""
+        self.looks: deque[Look] = deque(maxlen=_LOOKS)
+        """The test's looks at the data of fakes."""
         self.failures: list[str] = []
         """Descriptions of the exceptions of ``find_site``, for the report of a failing test."""
 
@@ -128,9 +162,10 @@ class SharedRecords:
     def forget_sites(self, is_gone: Callable[[int], bool]) -> None:
         """Forget the source lines of the calls for whose numbers ``is_gone`` returns true."""
         # Iterate over a copy, because calls in other threads add their sites without the lock.
-        for number in list(self.sites):
+        for number in (*self.sites, *self.lines):
             if is_gone(number):
                 self.sites.pop(number, None)
+                self.lines.pop(number, None)
 
 
 class Filterable(Protocol):
@@ -225,12 +260,37 @@ class Recorder:
 
     # -- recording -------------------------------------------------------------------------------
 
-    def open_call(self, call: Call, size: int | None = None) -> Call:
-        """Record a received request; the server adds the response. ``size`` is the approximate
-        number of bytes that were received, by default those of the body.
+    def open_call(
+        self,
+        method: str,
+        target: str,
+        headers: Headers = NO_HEADERS,
+        body: bytes = b"",
+        *,
+        at_us: int,
+        client: tuple[str, int] | None = None,
+        route: str = "",
+        read_facts: Callable[[Call], dict[str, Any]] | None = None,
+    ) -> Call:
+        """Record a received request, and return its call. The server adds the response to it, and then
+        calls ``answered()``.
         """
-        call.service, call.fake = self._service, self.fake
-        self._append(call)
+        service, fake = self._service, self.fake
+        call = self._append(
+            lambda number: Call(
+                number,
+                at_us,
+                service,
+                fake,
+                method,
+                target,
+                headers,
+                body,
+                client,
+                read_facts,
+                route,
+            )
+        )
         shared = self.shared
         if shared.reads is not None:
             shared.reads.append((threading.get_ident(), -call.number))
@@ -240,18 +300,22 @@ class Recorder:
                 site = shared.find_site(call.client)
                 if site != CallSite():
                     shared.sites[call.number] = site
-        if (len(call.request_body) if size is None else size) > LIGHT:
+        elif shared.find_lines is not None:
+            with report_failure("the line of a call could not be found", shared.failures.append):
+                if lines := shared.find_lines():
+                    shared.lines[call.number] = lines
+        if weight_of(call) > LIGHT:
             self._update_size(call)
         return call
 
     def answered(self, call: Call) -> None:
-        """Record the end of a call after its outcome: its time and size; call the watchers."""
+        """Record the end of a call after its outcome: its time and size; call the listeners."""
         call.ended_us = self._now_us()
         large = self.shared.large
         if len(call.response_body) > LIGHT or (large and call in large):
             self._update_size(call)
-        for watcher in self.shared.watchers.items:
-            watcher(call)
+        for listener in self.shared.listeners.items:
+            listener(call)
 
     def _update_size(self, call: Call) -> None:
         with self.shared.lock:
@@ -283,11 +347,12 @@ class Recorder:
         names = _names_of_data.setdefault(names, names)
         while values and values[-1] is None:
             values.pop()
-        event = Event(
-            0, at_us, self._service, self.fake, kind, text, names, tuple(values), ended_us
+        service, fake = self._service, self.fake
+        return self._append(
+            lambda number: Event(
+                number, at_us, service, fake, kind, text, names, tuple(values), ended_us
+            )
         )
-        self._append(event)
-        return event
 
     def record_action(
         self, kind: str, place: CodePlace, number: int, call: Arguments | None, *details: Any
@@ -301,6 +366,12 @@ class Recorder:
         self.shared.recorded.append(
             (self.fake, self._service, number, at_us, kind, place, call, details)
         )
+
+    def note_look(self, method: str, place: CodePlace, arguments: Arguments) -> None:
+        """Record a look of the test at the fake's data, for the report of a failing test."""
+        entries = (self._parent or self).entries
+        number = entries[-1].number if entries else 0
+        self.shared.looks.append(Look(self.fake, method, place, arguments, number))
 
     def reserve(self) -> int:
         """Reserve the next number for something that begins now but is recorded when it ends."""
@@ -316,9 +387,12 @@ class Recorder:
             if newest.entries and newest.entries[-1] is call and call.at_us == at_us:
                 return
             site = self.shared.sites.pop(call.number, None)
+            lines = self.shared.lines.pop(call.number, None)
             call.number, call.at_us = next(self.shared.numbers), at_us
             if site is not None:
                 self.shared.sites[call.number] = site
+            if lines is not None:
+                self.shared.lines[call.number] = lines
             for recorder in {self, newest}:
                 entries = recorder.entries
                 for index in range(len(entries) - 1, -1, -1):
@@ -327,13 +401,14 @@ class Recorder:
                         entries.append(call)
                         break
 
-    def _append(self, entry: Entry) -> None:
+    def _append(self, new_entry: Callable[[int], E]) -> E:
+        """Add the entry that ``new_entry()`` creates with the next number, and return it."""
         parent = self._parent
         forgotten: Iterable[Call] = ()
         shared = self.shared
         # Number the entry inside the lock, so that numbers increase in every list.
         with shared.lock:
-            entry.number = next(shared.numbers)
+            entry = new_entry(next(shared.numbers))
             self.entries.append(entry)
             if self.keep is not None:
                 forgotten = self.forget_oldest()
@@ -343,8 +418,9 @@ class Recorder:
                     forgotten = parent.forget_oldest()
         for call in forgotten:
             shorten(call)
-        for watcher in shared.watchers.items:
-            watcher(entry)
+        for listener in shared.listeners.items:
+            listener(entry)
+        return entry
 
     # -- forgetting ------------------------------------------------------------------------------
 
@@ -395,6 +471,7 @@ class Recorder:
             for child in self.children:
                 child.entries = [entry for entry in self.entries if entry.fake == child.fake]
             self.shared.sites.update(other.shared.sites)
+            self.shared.lines.update(other.shared.lines)
             last = self.entries[-1].number if self.entries else 0
             self.shared.numbers = itertools.count(last + 1)
 
@@ -411,8 +488,8 @@ class Recorder:
         recorded = self.shared.recorded
         while recorded and recorded[-1][_NUMBER] > number:
             recorded.pop()
-        for forget in self.shared.forgetters.items:
-            forget(number)
+        for listener in self.shared.forget_listeners.items:
+            listener(number)
 
 
 @lru_cache(maxsize=64)  # because tests filter the calls of the same services many times

@@ -14,72 +14,25 @@ from operator import eq
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError, shown, unknown_name
-from ..reporting.calls import PUBLISHING, Lookups
+from ..kv.accesses import text_of
+from ..kv.table import kinds
+from ..queue.accesses import PUBLISHING
+from ..reporting.calls import Lookups
 from ..reporting.wording import summarise
-from .footprint import text_of
 from .schedule import CLOCK, HOLD_US, ORDERS
 
 if TYPE_CHECKING:
+    from ..core.accesses import Touch
     from ..core.calls import Call
-    from .footprint import Touch
     from .schedule import Disturbance
     from .trial import Trial
 
-_OVERWRITES = frozenset({
-    "SET", "SETEX", "PSETEX", "GETSET", "MSET", "HSET", "HMSET", "JSON.SET", "DEL", "UNLINK",
-    "GETDEL", "HDEL", "ARSET", "ARMSET", "ARDEL",
-})  # fmt: skip
-"""Commands whose effect does not depend on the value that they replace."""
-_REPEATABLE = _OVERWRITES | {
-    "SETNX", "HSETNX", "SADD", "SREM", "ZADD", "ZREM", "EXPIRE", "PEXPIRE", "EXPIREAT",
-    "PEXPIREAT", "PERSIST", "PFADD", "XACK", "LREM", "RENAME",
-}  # fmt: skip
-"""Commands that have no effect the second time."""
-_RELATIVE = frozenset({
-    "INCR", "DECR", "INCRBY", "DECRBY", "INCRBYFLOAT", "HINCRBY", "HINCRBYFLOAT", "ZINCRBY",
-    "APPEND", "LPUSH", "RPUSH", "LPUSHX", "RPUSHX", "LINSERT", "XADD", "BITFIELD", "JSON.NUMINCRBY",
-    "JSON.NUMMULTBY", "JSON.STRAPPEND", "JSON.ARRAPPEND", "JSON.ARRINSERT", "JSON.TOGGLE",
-    "ARINSERT", "ARRING",
-})  # fmt: skip
-"""Commands that have a second effect the second time."""
-_TAKES = frozenset({"LPOP", "RPOP", "BLPOP", "BRPOP", "SPOP", "ZPOPMIN", "ZPOPMAX"})
-"""Commands that take an element away, which a second one cannot take."""
-_MOVES = frozenset({"LMOVE", "BLMOVE", "RPOPLPUSH", "BRPOPLPUSH", "SMOVE"})
-"""Commands that move an element from their first key to the second."""
-_CLAIMS = frozenset({"XCLAIM", "XAUTOCLAIM", "XPENDING"})
-"""Commands that look for entries which a consumer of a stream has read and not acknowledged."""
-_DELETIONS = frozenset({"DEL", "UNLINK", "GETDEL"})
-_REMOVALS = frozenset({"HDEL", "SREM", "ZREM", "LREM", "ARDEL"})
-_CONSUMES = _TAKES | {"XACK", "XDEL"}
-"""Commands after which nobody gets what they took again."""
-_APPENDS = frozenset({"RPUSH", "LPUSH", "XADD", "ARINSERT"})
-_ADDS = frozenset({"RPUSH", "LPUSH", "SADD", "ZADD"})
-_OF_QUEUES = _TAKES | _MOVES | _CLAIMS | {"LTRIM", "LREM", "XACK", "XDEL", "XTRIM", "XREADGROUP"}
-"""Commands that take known elements from a list or a stream, whatever others append to it."""
-_COUNTS = frozenset({"SCARD", "ZCARD", "HLEN", "LLEN", "XLEN", "ZCOUNT", "ZLEXCOUNT", "ARCOUNT"})
-_EXPIRIES = frozenset({"EXPIRE", "PEXPIRE", "EXPIREAT", "PEXPIREAT"})
-_FIELDS = {
-    **dict.fromkeys(("HSET", "HMSET"), slice(2, None, 2)),
-    **dict.fromkeys(("HMGET", "HDEL", "SADD", "SREM", "SMISMEMBER", "ZREM"), slice(2, None)),
-    **dict.fromkeys(("HGET", "HSETNX", "HINCRBY", "HINCRBYFLOAT", "HEXISTS"), slice(2, 3)),
-    **dict.fromkeys(("HSTRLEN", "SISMEMBER", "ZSCORE"), slice(2, 3)),
-    **dict.fromkeys(("ZMSCORE", "GEOPOS", "GEOHASH"), slice(2, None)), "GEODIST": slice(2, 4),
-    "ARGET": slice(2, 3), "ARSET": slice(2, 3), "ARMSET": slice(2, None, 2),
-    **dict.fromkeys(("ARMGET", "ARDEL"), slice(2, None)),
-    "ZINCRBY": slice(3, 4), "ZADD": slice(3, None, 2), "GEOADD": slice(4, None, 3),
-}  # fmt: skip
-"""The words of a command that are the fields, members or indexes which it accesses."""
 _CONDITIONS = frozenset({"NX", "XX", "GT", "LT"})
-_FLAGS = _CONDITIONS | {"CH", "INCR"}
-_SCORES = frozenset({"ZADD", "ZINCRBY", "GEOADD"})
-"""Commands that give a member of a sorted set a score."""
-_RANGE_REMOVALS = frozenset({"ZREMRANGEBYRANK", "ZREMRANGEBYSCORE", "ZREMRANGEBYLEX"})
+"""Options of writes that have no effect unless a condition holds."""
 _JSON_OPTIONS = frozenset({"INDENT", "NEWLINE", "SPACE"})
 """Options of JSON.GET, each of which a value follows."""
 _JSON_STEP = re.compile(r"""\.?([^.\[\]*?@'"$]+)|\[(\d+|'[^']*'|"[^"]*")\]""")
 """A key or an index in a path that leads to a single value of a document."""
-_IF_NEW = frozenset({"SETNX", "HSETNX", "MSETNX"})
-"""Commands that only write what does not exist."""
 _MESSAGES = frozenset({*PUBLISHING, "produce"})
 _SENDS = _MESSAGES | {"upsert", "upsert-data"}
 """Routes of other services by which a client stores or sends something that stays."""
@@ -94,8 +47,6 @@ _LOSSES = frozenset({
     "crash_after_response",
 })  # fmt: skip
 """Kinds of events that can keep a client from having an effect."""
-_CREATIONS = frozenset({"SET", "HSET", "HMSET", "HSETNX", "SADD", "ZADD"})
-"""Commands that can create a key, a field or a member."""
 _PAUSES = frozenset({"jump", "nearly", "past", "tick"})
 """Kinds of events that pause all clients, and so change no order."""
 _MOVES_OF_TIME = _PAUSES | {"delay", "slow"}
@@ -163,7 +114,7 @@ class Access:
             )
         if self.name in ("INCRBY", "DECRBY", "INCRBYFLOAT") and self.words[2] == "0":
             return False
-        if self.name in _DELETIONS:
+        if self.name in kinds.DELETIONS:
             return any(value is not None for value in self.before)
         if self.name in ("HDEL", "SREM", "ZREM"):
             return any(map(self._has, self.fields))
@@ -193,7 +144,7 @@ class Access:
     @cached_property
     def creates(self) -> tuple[str, ...]:
         """The fields or members that the first key did not have, or else the key if it is new."""
-        if self.name in _FIELDS:
+        if self.name in kinds.FIELDS:
             return tuple(field for field in self.fields if not self._has(field))
         return () if self.before[0] is not None else (self.keys[0].name,)
 
@@ -236,7 +187,7 @@ class Access:
         old_value: Any = self.before[0]
         if self.name == "ZREM":
             return frozenset(filter(self._has, self.fields))
-        is_range = self.name in _RANGE_REMOVALS and len(self.words) == 4
+        is_range = self.name.startswith("ZREMRANGEBY") and len(self.words) == 4
         if not is_range or getattr(old_value, "type_name", "") != "zset":
             return frozenset()
         with suppress(ValueError):  # The server rejects limits that are not numbers.
@@ -262,7 +213,7 @@ class Access:
     @property
     def is_relative(self) -> bool:
         """Whether a second run of the command or call has a second effect."""
-        return self.changes and (self.call is not None or self.name in _RELATIVE)
+        return self.changes and (self.call is not None or self.name in kinds.ADDS_AGAIN)
 
     def overwrites(self, other: Access) -> bool:
         """Return whether a call writes a vector again that another call has written or deleted."""
@@ -314,7 +265,7 @@ class Access:
 
     def replaces(self, other: Access) -> bool:
         """Return whether a command changes what another one accesses, and appends nothing."""
-        is_change = self.changes and self.name not in _OF_QUEUES | _APPENDS
+        is_change = self.changes and self.name not in kinds.OF_QUEUES | kinds.APPENDS
         return is_change and other.keys[0] in self.keys and self.meets(other)
 
     @property
@@ -323,8 +274,8 @@ class Access:
         if self.name == "ARSET" and self.words[2].isdecimal():
             first = int(self.words[2])
             return tuple(map(str, range(first, first + len(self.words) - 3)))
-        if self.name in _FIELDS:
-            return self._without_flags()[_FIELDS[self.name]]
+        if self.name in kinds.FIELDS:
+            return self._without_flags()[kinds.FIELDS[self.name]]
         words = [*map(str.upper, self.words)] if self.name.startswith("H") else []
         if "FIELDS" not in words:
             return ()
@@ -333,7 +284,7 @@ class Access:
         return named[::2] if self.name == "HSETEX" else named
 
     def _without_flags(self) -> tuple[str, ...]:
-        flags = _FLAGS if self.name in ("ZADD", "GEOADD") else ()
+        flags = kinds.leading_options(self.name)
         return tuple(word for word in self.words if word.upper() not in flags)
 
     @property
@@ -447,7 +398,7 @@ class Evidence:
 
     def is_blind(self, write: Access) -> bool:
         """Return whether a write has no condition, and its script does not read."""
-        is_guarded = bool(write.options & _CONDITIONS) or write.name in _IF_NEW
+        is_guarded = bool(write.options & _CONDITIONS) or write.name in kinds.IF_NEW
         return not is_guarded and write.unit not in self.reading
 
     @cached_property
@@ -466,7 +417,7 @@ class Evidence:
                     continue
                 read, others = self.commands[place], []
                 for other in self.of_key(key, place, at):
-                    is_behind = other.name in _APPENDS and write.name in _OF_QUEUES
+                    is_behind = other.name in kinds.APPENDS and write.name in kinds.OF_QUEUES
                     is_change = other.changes and not is_behind and other.meets(read)
                     if other.client != write.client and is_change:
                         others.append(other)
@@ -485,7 +436,7 @@ class Evidence:
             added = {
                 field
                 for command in commands
-                if command.name in _CREATIONS
+                if command.name in kinds.CREATES
                 for field in command.fields
             }
             if added.issuperset(write.fields):
@@ -613,7 +564,7 @@ class Evidence:
         effective = (
             access
             for access in self.trial.accesses
-            if access.changes or (access.name in _REPEATABLE and not access.has_condition)
+            if access.changes or (access.name in kinds.REPEATABLE and not access.has_condition)
         )
         done = Counter(aspect for access in effective for aspect in (access.shape, access.text))
         usual = self.usual.changes
@@ -632,7 +583,7 @@ class Evidence:
         same = (
             access for access in later if (access.name, access.keys) == (effect.name, effect.keys)
         )
-        return effect.name in _OVERWRITES and any(
+        return effect.name in kinds.OVERWRITES and any(
             {*access.fields} >= {*effect.fields} for access in same
         )
 
@@ -675,7 +626,7 @@ def _description(*accesses: Access) -> str:
 def _lost_update(evidence: Evidence) -> Findings:
     for read, other, write, key in evidence.stale_writes:
         is_score = (read.name, write.name) == ("ZSCORE", "ZADD")
-        is_overwritten = write.name in _OVERWRITES or is_score
+        is_overwritten = write.name in kinds.OVERWRITES or is_score
         if not write.meets(other):
             continue  # For example, the other client wrote another field.
         if is_overwritten and any(value is not None for value in read.before):
@@ -701,7 +652,7 @@ def _lost_update(evidence: Evidence) -> Findings:
 def _check_then_act(evidence: Evidence) -> Findings:
     for read, other, write, key in evidence.stale_writes:
         was_absent = all(value is None for value in read.before)
-        is_kept = write.name in _REPEATABLE and read.name not in _COUNTS
+        is_kept = write.name in kinds.REPEATABLE and read.name not in kinds.COUNTS
         if was_absent or not is_kept:
             yield key.name, _description(read, other, write)
     yield from _same_rank(evidence)
@@ -746,13 +697,13 @@ def _late_mark(evidence: Evidence) -> Findings:
     accesses = evidence.trial.accesses
     for at, late in evidence.raced:
         key, is_addition = late.keys[0], late.name == "SADD"
-        marks = {"SADD"} if is_addition else _DELETIONS | _REMOVALS
+        marks = {"SADD"} if is_addition else kinds.DELETIONS | kinds.REMOVALS
         if late.name not in marks or late.changes or not evidence.is_blind(late):
             continue
         earlier = evidence.earlier(at, key)
         read = evidence.commands[earlier[-1]] if earlier else late
         # A client that reads several members may have acted on another one.
-        is_about = late.name in _DELETIONS or (read.name in _FIELDS and read.meets(late))
+        is_about = late.name in kinds.DELETIONS or (read.name in kinds.FIELDS and read.meets(late))
         if read.is_write or not is_about or (read.before[0] is None and not is_addition):
             continue
         mine = _changes_by(late.client, accesses[accesses.index(read) :])
@@ -827,10 +778,10 @@ def _stale_copy(evidence: Evidence) -> Findings:
             continue
         is_vector = write.name in _UPSERTS
         # Elements are a copy if their key did not exist, because somebody has deleted the older copy.
-        is_filled = write.name in _ADDS and write.before[0] is None
+        is_filled = write.name in kinds.ADDS and write.before[0] is None
         # A member that is there may have been added once more, for the newer value.
         is_removed = write.name in ("SREM", "ZREM")
-        is_copy = is_filled or is_removed or write.name in _OVERWRITES - _DELETIONS
+        is_copy = is_filled or is_removed or write.name in kinds.OVERWRITES - kinds.DELETIONS
         if not (is_vector or (is_copy and evidence.is_blind(write))):
             continue
         own = root_of(write.client)
@@ -843,7 +794,7 @@ def _stale_copy(evidence: Evidence) -> Findings:
                 if is_vector
                 else target in access.keys and write.meets(access)
             )
-            and (access is write or not is_filled or access.name in _DELETIONS)
+            and (access is write or not is_filled or access.name in kinds.DELETIONS)
         ]
         # A value without TTL that nobody replaces stays, also if its source changes later.
         is_latest = copies[-1][1] is write
@@ -865,7 +816,7 @@ def _stale_copy(evidence: Evidence) -> Findings:
             for there, newer in copies:
                 is_newer = place < there < at and newer.client in informed
                 # Who deletes an older copy may do so once more.
-                is_newer = is_newer and (is_latest or newer.name not in _DELETIONS)
+                is_newer = is_newer and (is_latest or newer.name not in kinds.DELETIONS)
                 is_kept = stays and newer.client in authors
                 if (is_newer or is_kept) and newer.client != write.client:
                     yield write.subject, _description(read, news[0], newer, write)
@@ -882,7 +833,7 @@ def _stale_removal(evidence: Evidence) -> Findings:
         read = write if place is None else evidence.commands[place]
         # A client that removes another range than it has read, such as an old window, relies on nothing.
         is_read = write.name == "ZREM" or {*write.words[2:]} <= {*read.words[2:]}
-        if place is None or read.name in _COUNTS or not is_read:
+        if place is None or read.name in kinds.COUNTS or not is_read:
             continue
         # Members that were there when the client read; a range may also contain those that were not.
         unread: set[str] = set()
@@ -891,7 +842,7 @@ def _stale_removal(evidence: Evidence) -> Findings:
             if other.client == write.client:
                 continue
             gone |= other.removed
-            added = {*other.creates} if other.name in _SCORES else set()
+            added = {*other.creates} if other.name in kinds.SCORES else set()
             unread |= added - gone if write.name == "ZREM" else set()
             if ({*other.rescored} | added) & write.removed - unread:
                 yield key.name, _description(read, other, write)
@@ -920,13 +871,13 @@ def _overtaken(evidence: Evidence) -> Findings:
         consumers = set()  # Other records are the newest here, or a consumer has not finished.
     for key in evidence.places:
         writes = [command for command in evidence.of_key(key) if command.changes]
-        if not writes or writes[-1].name not in _OVERWRITES:
+        if not writes or writes[-1].name not in kinds.OVERWRITES:
             continue
         before = [command for command in evidence.usual.of_key(key) if command.changes]
         last, order = writes[-1], [write.text for write in before]
         is_consumed = all(root_of(write.client) in consumers for write in before + writes)
         is_old = is_consumed and last.text in order and last.text != order[-1]
-        is_blind = evidence.is_blind(last) and last.name not in _DELETIONS
+        is_blind = evidence.is_blind(last) and last.name not in kinds.DELETIONS
         for write in writes:
             is_newer = is_blind and write.name == last.name and write.words != last.words
             is_newer = is_newer and 0 < _number_of_message(last) < _number_of_message(write)
@@ -1004,7 +955,7 @@ def _key_without_ttl(evidence: Evidence) -> Findings:
     split = {
         access.keys[0]
         for at, access in enumerate(plain.accesses)
-        if access.name in _EXPIRIES and plain.accesses[at - 1].unit is not access.unit
+        if access.name in kinds.EXPIRIES and plain.accesses[at - 1].unit is not access.unit
     }
     for key in staying:
         changes = [command for command in evidence.of_key(key) if command.changes]
@@ -1012,7 +963,7 @@ def _key_without_ttl(evidence: Evidence) -> Findings:
         created = [
             change
             for change in changes
-            if change.before[0] is None and change.name not in _OVERWRITES
+            if change.before[0] is None and change.name not in kinds.OVERWRITES
         ]
         is_limited = key in split or (created and plain.remaining.get(key) is False)
         taken = [change for change in changes if change.acquires and change.shape in released]
@@ -1074,7 +1025,7 @@ def _effects(trial: Trial) -> Iterator[tuple[object, Access]]:
             continue
         is_replaced = any(
             other.changes
-            and other.name in _OVERWRITES
+            and other.name in kinds.OVERWRITES
             and access.keys[0] in other.keys
             and access.meets(other)
             for other in (trial.accesses[at + 1 :] if access.is_relative else ())
@@ -1083,7 +1034,7 @@ def _effects(trial: Trial) -> Iterator[tuple[object, Access]]:
         if access.is_relative and not is_replaced and not _is_id(access, trial.accesses, at):
             yield access.text, access
         for created in (
-            access.creates if access.name in _CREATIONS and not access.has_condition else ()
+            access.creates if access.name in kinds.CREATES and not access.has_condition else ()
         ):
             if (access.subject, created) not in names:
                 names.add((access.subject, created))
@@ -1177,8 +1128,12 @@ def _ends(trial: Trial, client: str) -> list[Access]:
     """Return the accesses by which a client and its restarts took work for good."""
     own = [access for access in trial.accesses if root_of(access.client) == client]
     # A script that notes elsewhere what it takes loses nothing.
-    noted_units = {access.unit for access in own if access.changes and access.name not in _CONSUMES}
-    taken = [access for access in own if access.name in _CONSUMES and access.before[0] is not None]
+    noted_units = {
+        access.unit for access in own if access.changes and access.name not in kinds.CONSUMES
+    }
+    taken = [
+        access for access in own if access.name in kinds.CONSUMES and access.before[0] is not None
+    ]
     calls = [access for access in own if access.call is not None and access.call.reached]
     commits = [access for access in calls if access.name == "commit"]
     consumed = commits or [access for access in calls if access.name == "consume"]
@@ -1201,16 +1156,20 @@ def _unfinished(evidence: Evidence) -> Findings:
         of_key = [*evidence.usual.of_key(key), *evidence.of_key(key)]
         if key in reads and key in evidence.trial.pending and not any(map(_looks_again, of_key)):
             yield key.name, f"{_description(reads[key])}, and nobody claims the pending entries"
-        moves = [command for command in of_key if command.name in _MOVES and command.keys[0] != key]
+        moves = [
+            command for command in of_key if command.name in kinds.MOVES and command.keys[0] != key
+        ]
         is_left = moves and key in residue
-        if is_left and all(command in moves or command.name in _REMOVALS for command in of_key):
+        if is_left and all(
+            command in moves or command.name in kinds.REMOVALS for command in of_key
+        ):
             yield key.name, f"{_description(moves[-1])}, and nobody looks for it there"
 
 
 def _looks_again(access: Access) -> bool:
     """Return whether a command looks for entries of a stream that are pending."""
     ids = access.words[len(access.words) - len(access.keys) :]
-    return access.name in _CLAIMS or (access.name == "XREADGROUP" and {*ids} != {">"})
+    return access.name in kinds.CLAIMS or (access.name == "XREADGROUP" and {*ids} != {">"})
 
 
 def _half_written(evidence: Evidence, *, of_one_store: bool) -> Findings:
@@ -1272,8 +1231,8 @@ def _half_written(evidence: Evidence, *, of_one_store: bool) -> Findings:
 
 def _is_entry(access: Access) -> bool:
     """Return whether a command notes something that was not there, such as an ID that has been used."""
-    is_creation = access.name in _CREATIONS | _IF_NEW and bool(access.creates)
-    return access.call is None and access.changes and (is_creation or access.name in _APPENDS)
+    is_creation = access.name in kinds.CREATES | kinds.IF_NEW and bool(access.creates)
+    return access.call is None and access.changes and (is_creation or access.name in kinds.APPENDS)
 
 
 def _is_numbered(access: Access, own: Sequence[Access]) -> bool:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..cloud.base import BaseCloud
 from ..cloud.services import find
+from ..core.accesses import ALL, Touch
 from ..core.errors import ContractError
 from ..core.timers import to_datetime
+from ..kv.accesses import KEY_OF_DB, key_of_touch
 from ..kv.reply import python_value
 from ..reporting.data import state_of
-from .footprint import ALL, KEY_OF_DB, Touch, key_of_touch
 from .schedule import HOLD_US, Kind
 from .simulation.connections import Connections, MemoryLink
 from .trial import DueDelivery

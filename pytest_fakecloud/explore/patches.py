@@ -27,7 +27,8 @@ from types import FrameType, MemberDescriptorType, SimpleNamespace
 from typing import Any, Literal
 
 from ..cloud.base import BaseCloud
-from ..core.errors import ContractError, Ends, shown
+from ..core.errors import ContractError, shown
+from ..core.exits import Exits, exiting
 from ..core.libraries import is_library
 from ..core.recorder import is_own, stack_of
 from ..core.timers import Signal
@@ -94,8 +95,7 @@ def explored(
             "False. Sleeps always move the clock"
         )
     world = World(cloud, cloud.seed if seed is None else seed)
-    exits = Ends()
-    try:
+    with exiting() as exits:
         _stop_time(world, exits)
         _steer_process(world, exits, process_time)
         for fake in world.fakes:
@@ -138,16 +138,9 @@ def explored(
         # Threads end before the data is restored: code that catches everything may still send requests.
         exits.callback(world.threads.close)
         yield world
-    finally:
-        try:
-            exits.close()
-        except BaseException:
-            # A signal's handler may have interrupted a function, which can be repeated.
-            exits.close()
-            raise
 
 
-def _stop_time(world: World, exits: Ends) -> None:
+def _stop_time(world: World, exits: Exits) -> None:
     clock = world.clock
     if clock.mode == "running":
         exits.callback(clock.resume)
@@ -170,7 +163,7 @@ def _stop_time(world: World, exits: Ends) -> None:
     swap(exits, clock, "wait", wait)
 
 
-def _steer_process(world: World, exits: Ends, wanted: bool | None) -> None:
+def _steer_process(world: World, exits: Exits, wanted: bool | None) -> None:
     """Make the process's time follow the clock, if that is possible and wanted."""
     if wanted is None:
         wanted = importlib.util.find_spec("time_machine") is not None
@@ -181,7 +174,7 @@ def _steer_process(world: World, exits: Ends, wanted: bool | None) -> None:
         world.process_time.start()
 
 
-def _let_time_follow(world: World, exits: Ends, *, clocks: bool) -> None:
+def _let_time_follow(world: World, exits: Exits, *, clocks: bool) -> None:
     """Make sleeps of explored code pass fake time, and optionally ``clocks`` show it."""
     policy = _ExploredTime(world)
     everywhere = Everywhere(keeps_originals)
@@ -230,7 +223,7 @@ def _use_of_clocks(module: str) -> Literal["real", "fake", "noted"]:
     return "fake" if package in _MEASURING_REQUESTS and module not in _LOCKS else "noted"
 
 
-def _stop_garbage_collection(exits: Ends) -> None:
+def _stop_garbage_collection(exits: Exits) -> None:
     """Collect garbage only in ``Fakes.reset()``, between schedules.
 
     A finalizer that sends a command (redis-py's Pipeline has one) would otherwise run at
@@ -586,7 +579,7 @@ class _Replacements:
     them back when ``exits`` is closed.
     """
 
-    def __init__(self, world: World, exits: Ends) -> None:
+    def __init__(self, world: World, exits: Exits) -> None:
         self._world = world
         self._exits = exits
         self.locks: dict[int, _SharedLock] = {}

@@ -8,13 +8,14 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from ..cloud.base import BaseCloud
 from ..cloud.fake import Snapshot
+from ..core.accesses import Touch
 from ..core.calls import Call
 from ..core.timers import Timer
 from ..queue.delivery.routes import Url
 from ..queue.fake import Queue
 from ..queue.model import Message
 from .anomalies import Access, Anomaly
-from .footprint import Footprint, Touch
+from .footprint import Footprint
 from .schedule import Disturbance, Kind, Schedule
 
 Choices: TypeAlias = tuple[tuple[Kind, str], ...]

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..cloud.base import BaseCloud
 from ..cloud.fake import Fake
-from ..core.errors import ContractError, Ends, counted, did_you_mean
+from ..core.accesses import ALL, Touch
+from ..core.errors import ContractError, counted, did_you_mean
+from ..core.exits import exiting
+from ..kv.accesses import KEY_OF_DB, touch_of_key
 from ..process.replace import swap
-from .footprint import ALL, KEY_OF_DB, Touch, touch_of_key
 from .programs import may_assert, named_by
 from .promises import Predicate
 from .result.story import line_text, lookups_of_trial
@@ -72,8 +74,8 @@ class Reads:
     @contextmanager
     def recorded(self) -> Iterator[None]:
         """Record what this thread reads within the block."""
-        exits = Ends()
-        try:
+        with exiting() as exits:
+            exits.callback(self._forget_thread)
             for owner in (History, *{type(fake) for fake in self._fakes}):
                 read = self._noting(owner.__getattribute__, self._read_attribute)
                 swap(exits, owner, "__getattribute__", read)
@@ -82,14 +84,9 @@ class Reads:
                 swap(exits, kind, name, read)
             self._thread = threading.get_ident()
             yield
-        finally:
-            self._thread = 0
-            try:
-                exits.close()
-            except BaseException:
-                # A signal's handler may have interrupted a function, which can be repeated.
-                exits.close()
-                raise
+
+    def _forget_thread(self) -> None:
+        self._thread = 0
 
     def _noting(self, original: Any, touches: Callable[..., Iterable[Touch]]) -> Any:
         """Return a method that also adds what a call of it reads."""

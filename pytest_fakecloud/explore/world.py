@@ -21,26 +21,21 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..cloud.base import BaseCloud
+from ..core.accesses import ALL, READS_CLOCK, Touch
 from ..core.calls import end_faults
 from ..core.clock import checkpoint, in_thread
-from ..core.errors import ContractError, Ends, ServiceError
+from ..core.errors import ContractError, ServiceError
+from ..core.exits import Exits
 from ..core.timers import to_datetime
-from ..http.app import EXPLORATION, GUARD
+from ..http.app import EXPLORATION
 from ..http.messages import AnyResponse, Request, Serve
+from ..kv.accesses import key_of_touch, touch_of_key
 from ..process.inprocess import origins
 from ..process.shortcut import Shortcut
 from ..queue.delivery.destinations import intercept_work, route_to
 from ..queue.model import DeliveryInterceptor
 from .fakes import HORIZON_US, Fakes
-from .footprint import (
-    ALL,
-    READS_CLOCK,
-    Touch,
-    command_line,
-    key_of_touch,
-    touch_of_key,
-    touches_of_request,
-)
+from .footprint import command_line, touches_of_request
 from .programs import current_observer
 from .simulation.clock import MOST_TIMERS
 from .simulation.scheduler import Simulation
@@ -391,20 +386,20 @@ class Randomness:
 # -- the fakes -------------------------------------------------------------------------------------
 
 
-def watch(world: World, fake: Fake, exits: Ends) -> None:
+def watch(world: World, fake: Fake, exits: Exits) -> None:
     """Connect a fake to the simulations of a world until the exits are closed."""
     app: Any = fake._app
-    exits.callback(app.chain.add(GUARD, partial(_see_rejection, world, fake)))
+    exits.callback(app.guards.add(partial(_see_rejection, world, fake)))
     exits.callback(app.chain.add(EXPLORATION, partial(_serve_in_turn, world, fake)))
     if hasattr(app, "interruptions"):
         exits.callback(app.interruptions.listeners.add(partial(_pause_in_pipeline, world)))
     if fake.fixture == "kv_server":
-        observers = fake._engine.observers
-        exits.callback(observers.add(partial(_record_command, world, fake.name)))
+        listeners = fake._engine.listeners
+        exits.callback(listeners.add(partial(_record_command, world, fake.name)))
     shortcut = Shortcut(fake._mount, lingers=True, around=partial(_around, world, fake))
     exits.callback(origins.add(fake._mount.origin, shortcut))
-    origins.enter()
-    exits.callback(origins.leave)
+    exits.callback(origins.leave, shortcut)
+    origins.enter(shortcut)
     if fake.fixture == "queue":
         queue: Any = fake
         exits.callback(queue._engine.intercept(_ExploredDeliveries(world, queue)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import weakref
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Any, Literal
@@ -73,6 +74,22 @@ class Response:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Response) and vars(self) == vars(other)
+
+    def _written(self) -> Any:
+        """Return the response as a state file has it."""
+        if self.ending != "respond":
+            return self.ending
+        written: dict[str, Any] = {"status": self.status}
+        if self.headers:
+            written["headers"] = dict(self.headers)
+        if isinstance(self.body, bytes | bytearray | memoryview):
+            if self.body:
+                written["body_base64"] = b64encode(self.body).decode()
+        elif self.body is not None:
+            written["body"] = self.body
+        if self._after_us:
+            written["after"] = self._after_us / 1e6
+        return written
 
     @classmethod
     def hang(cls) -> Response:

@@ -1,19 +1,15 @@
-"""The base class of all HTTP applications, with its routes.
+"""The base class of all HTTP applications.
 
 Its pipeline records a request, authenticates it, applies faults, calls the endpoint and encodes.
 """
 
 from __future__ import annotations
 
-import difflib
 import json
-import re
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, lru_cache, partial
-from itertools import takewhile
+from functools import cached_property, partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import orjson
 
@@ -21,8 +17,10 @@ from ..core.calls import Call, Headers, record_cut
 from ..core.errors import ContractError, ServiceError, formatted, raised_by_test, shown
 from ..core.matching import Field
 from ..core.recorder import Recorder
+from ..core.timers import Registry
 from ..core.violations import Violations, shortened
 from .messages import OUTCOME_OF_EFFECT, Answer, AnyResponse, Effect, Request, Serve, Stream
+from .routing import Route, RouteTable
 
 if TYPE_CHECKING:
     from ..core.clock import Timekeeper
@@ -35,79 +33,59 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 Endpoint: TypeAlias = Callable[[Any], object]
 """A function that takes a ``Request`` and returns its result, or raises ``ServiceError``."""
 Interceptor: TypeAlias = Callable[[Request, Serve], AnyResponse]
-"""A member of a chain: it gets an exchange and ``proceed()``, which returns the response of the rest of
-the chain. It returns this response, changed or not, or another one without calling ``proceed()``.
+"""A function around the rest of an exchange: it gets the request and ``proceed()``, which returns the
+response of the next interceptors and the endpoint. It returns this response, changed or not, or another
+one without calling ``proceed()``.
 """
-GUARD, AUTHENTICATION, EXPLORATION, FAULTS = range(4)
+EXPLORATION, FAULTS = range(2)
 """The positions in a chain, from the first that an exchange reaches to the last."""
 
 
+def run_interceptors(
+    interceptors: Sequence[Interceptor], request: Request, serve: Serve
+) -> AnyResponse:
+    """Return the response of interceptors around ``serve()``; the first is called first."""
+    for interceptor in reversed(interceptors):
+        serve = partial(interceptor, request, serve)
+    return serve()
+
+
 class Chain:
-    """The interceptors around the exchanges of one app, in order. The endpoint follows the last.
+    """The interceptors of one app around each authenticated exchange, in the order of their positions.
 
     An exchange is a REST call, or a command over the Redis protocol. Its ``Request`` has the client,
-    the bytes and the identity, and ``request.call`` is its record, opened before the first
-    interceptor is called. For a REST call the app authenticates at the position ``AUTHENTICATION``:
-    interceptors before it see the ``ServiceError`` of a rejected call, those after it the identity.
-    A command starts after this position, because its session has authenticated.
-
-    Without interceptors, a command over the Redis protocol does not pass through the chain::
+    the bytes and the identity, and ``request.call`` is its record in the journal::
 
         remove = app.chain.add(FAULTS, lambda request, proceed: proceed())
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.members: tuple[tuple[int, Interceptor], ...] = ()
-        self.guards: tuple[Interceptor, ...] = ()
-        """The members up to ``AUTHENTICATION``, the last first; the others are ``admitted``."""
-        self.admitted: tuple[Interceptor, ...] = ()
+        self._members: Registry[tuple[int, Interceptor]] = Registry()
+
+    @property
+    def members(self) -> list[tuple[int, Interceptor]]:
+        """The positions and the interceptors, in order."""
+        return sorted(self._members.items, key=itemgetter(0))
 
     def add(self, position: int, interceptor: Interceptor) -> Callable[[], None]:
         """Add an interceptor after those of the same position; return a function that removes it."""
-        member = position, interceptor
-        with self._lock:
-            self._set((*self.members, member))
+        return self._members.add((position, interceptor))
 
-        def remove() -> None:
-            with self._lock:
-                self._set(other for other in self.members if other is not member)
-
-        return remove
-
-    def _set(self, members: Iterable[tuple[int, Interceptor]]) -> None:
-        # Replace the tuples, because other threads may be iterating over them.
-        self.members = tuple(sorted(members, key=itemgetter(0)))
-        from_last = self.members[::-1]
-        self.guards = tuple(
-            interceptor for position, interceptor in from_last if position <= AUTHENTICATION
-        )
-        self.admitted = tuple(
-            interceptor for position, interceptor in from_last if position > AUTHENTICATION
-        )
-
-    def run(
-        self, request: Request, serve: Serve, admit: Interceptor | None = None
-    ) -> tuple[AnyResponse, bool]:
-        """Return the response of the chain around ``serve()``, and whether an interceptor changed the
-        body from ``serve()``. ``admit`` authenticates; without it, the exchange is admitted already.
-        """
+    def run(self, request: Request, serve: Serve) -> AnyResponse:
+        """Return the response of the chain around ``serve()``; set ``request.altered``."""
         served: list[object] = []
 
-        def proceed() -> AnyResponse:
+        def serve_and_note() -> AnyResponse:
             response = serve()
             if isinstance(response, Answer):
                 served.append(response.body)
             return response
 
-        for interceptor in self.admitted:
-            proceed = partial(interceptor, request, proceed)
-        if admit is not None:
-            for interceptor in (admit, *self.guards):
-                proceed = partial(interceptor, request, proceed)
-        response = proceed()
-        altered = isinstance(response, Answer) and served != [] and response.body not in served
-        return response, altered
+        interceptors = [interceptor for _, interceptor in self.members]
+        response = run_interceptors(interceptors, request, serve_and_note)
+        if isinstance(response, Answer) and served:
+            request.altered = response.body not in served
+        return response
 
 
 class App:
@@ -144,21 +122,20 @@ class App:
         self.recorder = recorder
         self.violations = violations
         self.name = recorder.fake
-        # Each call keeps this function, so create only one bound method.
-        self._read_facts: Callable[[Call], dict[str, Any]] | None = self._facts_of
+        self.guards: Registry[Interceptor] = Registry()
+        """The interceptors of a REST call before it is authenticated. They see the ``ServiceError`` of a
+        call without valid credentials.
+        """
+        self.chain = Chain()
         recorder.register_app(self.service, self)
 
     def detach(self) -> None:
         """Break the circle of references that keeps a closed fake in memory until the garbage
-        collector runs. Requests that are still handled get a response, but no facts.
+        collector runs. Requests that are still handled get a response, but are not recorded.
         """
-        self._read_facts = None
         # The calls of the fake's recorder refer to this app, which reads their facts.
         self.recorder = Recorder(self.clock.now_us)
-
-    @cached_property
-    def chain(self) -> Chain:
-        return Chain()
+        self.recorder.keep = 0
 
     @cached_property
     def table(self) -> RouteTable:
@@ -221,7 +198,7 @@ class App:
 
     def rejection(self, request: Request) -> ServiceError | None:
         """Return the error for a request whose credentials are missing or wrong, given its head."""
-        self.find_route(request)
+        self.find_endpoint(request)
         try:
             self.authenticate(request)
         except ServiceError as error:
@@ -229,40 +206,79 @@ class App:
         return None
 
     def answer(self, request: Request) -> AnyResponse:
-        """Process one request through the whole pipeline."""
-        endpoint = self.find_route(request)
-        call = self._new_call(request)
-        size = request.head_bytes + len(request.body)
+        """Process one request through the whole pipeline, and record it."""
+        endpoint = self.find_endpoint(request)
+        failure: BaseException | None = None
         try:
             # Fire due timers first, so that their entries precede the request in the journal.
-            call.at_us = self.clock.settle()
-        except Exception as error:
-            call.at_us = self.clock.now_us()
-            self.recorder.open_call(call, size)
-            return self.broken_off(request, error)
-        self.recorder.open_call(call, size)
+            at_us = self.clock.settle()
+        except BaseException as error:
+            at_us, failure = self.clock.now_us(), error
+        self._open_call(request, at_us)
         response: AnyResponse
-        unauthenticated = altered = False
+        unauthenticated = False
         try:
-            serve = partial(self._serve, request, endpoint)
-            response, altered = self.chain.run(request, serve, self._authenticate)
+            if failure is not None:
+                raise failure
+            admit = partial(self._admit, request, endpoint)
+            response = run_interceptors(self.guards.items, request, admit)
         except ServiceError as error:
-            response = self._finished(self.render_error(error))
+            response = self._response_of(self.render_error(error))
             unauthenticated = error.status == 401 and request.principal is None
         except Exception as error:
             response = self._failed(request, error)
         except BaseException:
             # Without an outcome, the call would count as in progress forever.
-            call.outcome = "broken off"
-            self.recorder.answered(call)
+            request.call.outcome = "broken off"
+            self.recorder.answered(request.call)
             raise
-        self._record(call, response, altered)
+        self._record(request, response)
         if unauthenticated:
             # The journal keeps only the beginning of a request without valid credentials.
-            self.recorder.cut(call)
+            self.recorder.cut(request.call)
         return response
 
-    def find_route(self, request: Request) -> Endpoint:
+    def _open_call(self, request: Request, at_us: int) -> None:
+        request.call = self.recorder.open_call(
+            request.method,
+            request.target,
+            request.headers,
+            request.body,
+            at_us=at_us,
+            client=request.client,
+            route=request.route,
+            read_facts=self._facts_of,
+        )
+
+    def _admit(self, request: Request, endpoint: Endpoint) -> AnyResponse:
+        """Authenticate a request; return the response of the chain around its endpoint."""
+        if request.rejection is not None:
+            length = request.fields.get("content-length", "0")
+            record_cut(request.call, dict.fromkeys(("facts", "request_body"), int(length)))
+            raise request.rejection
+        request.principal = self.authenticate(request)
+        return self.chain.run(request, partial(self._serve, request, endpoint))
+
+    def _serve(self, request: Request, endpoint: Endpoint) -> AnyResponse:
+        """Return the response of the endpoint, at the end of the chain."""
+        try:
+            result = endpoint(request)
+            request.call.reached = bool(request.route)
+        except ServiceError as error:
+            result = self.render_error(error)
+        return self._response_of(result)
+
+    def _response_of(self, result: object) -> AnyResponse:
+        """Return the response for an endpoint's result; encode the body of an ``Answer`` in place."""
+        if not isinstance(result, Answer):
+            if isinstance(result, (Stream, Effect)):
+                return result
+            return Answer(self.dump(result))
+        if not isinstance(result.body, bytes):
+            result.body = self.dump(result.body)
+        return result
+
+    def find_endpoint(self, request: Request) -> Endpoint:
         """Return the endpoint of a request, or ``no_endpoint()``; set its route and parameters."""
         match = self.table.find(request.method, request.path)
         if isinstance(match, tuple):
@@ -280,66 +296,25 @@ class App:
             return self.unknown_path(request)
         return self.wrong_method(request, allowed)
 
-    def _new_call(self, request: Request) -> Call:
-        # The recorder sets the number, the service and the fake's name.
-        call = request.call = Call(
-            0, 0, "", "", request.method, request.target, request.headers, request.body,
-            request.client, self._read_facts,
-        )  # fmt: skip
-        call.route = request.route
-        return call
-
-    def _authenticated(self, request: Request) -> object:
-        if request.rejection is not None:
-            length = request.fields.get("content-length", "0")
-            record_cut(request.call, dict.fromkeys(("facts", "request_body"), int(length)))
-            raise request.rejection
-        return self.authenticate(request)
-
-    def _authenticate(self, request: Request, proceed: Serve) -> AnyResponse:
-        request.principal = self._authenticated(request)
-        return proceed()
-
-    def _serve(self, request: Request, endpoint: Endpoint) -> AnyResponse:
-        """Return the response of the endpoint, at the end of the chain."""
-        try:
-            result = endpoint(request)
-            request.call.reached = bool(request.route)
-        except ServiceError as error:
-            result = self.render_error(error)
-        return self._finished(result)
-
-    def _finished(self, result: object) -> AnyResponse:
-        """Return the response for an endpoint's result; encode the body of an ``Answer`` in place."""
-        if not isinstance(result, Answer):
-            if isinstance(result, (Stream, Effect)):
-                return result
-            return Answer(self.dump(result))
-        if not isinstance(result.body, bytes):
-            result.body = self.dump(result.body)
-        return result
-
     def refused(self, status: int, reason: str) -> None:
         """Record that the server rejected bytes that are not a valid request."""
         what = "a request" if status >= 500 else "bytes that are not a valid request"
         text = f"{status} for {what}: {shortened(reason)}"
         self.recorder.add_event("refused", text)
 
-    def foreign(self, request: Request) -> AnyResponse:
+    def unknown_method(self, request: Request) -> AnyResponse:
         """Return the response to a request with a method that no path accepts, of which only the
         method and the target have been read. The response for an unknown path lists the methods of
         all paths.
         """
-        call = self._new_call(request)
-        call.at_us = self.clock.now_us()
-        self.recorder.open_call(call)
+        self._open_call(request, self.clock.now_us())
         match = self.table.find(request.method, request.path)
         allowed = match if isinstance(match, frozenset) else None
         self._unrouted(request, allowed)
         everywhere = (route.allowed for route in self.table.routes)
         allowed = allowed or frozenset().union(*everywhere)
         response = self._serve(request, partial(self.wrong_method, allowed=allowed))
-        self._record(call, response)
+        self._record(request, response)
         return response
 
     def stream_failed(self, request: Request, error: Exception) -> None:
@@ -350,12 +325,12 @@ class App:
     def broken_off(self, request: Request, error: BaseException) -> AnyResponse:
         """Report an exception that no endpoint raised, such as ``pytest.fail()``; return a 500."""
         response = self._failed(request, error)
-        self._record(request.call, response)
+        self._record(request, response)
         return response
 
     def _failed(self, request: Request, error: BaseException) -> AnyResponse:
         self.report_bug(request, error)
-        return self._finished(
+        return self._response_of(
             self.render_error(ServiceError(500, f"internal error: {shown(error)}"))
         )
 
@@ -401,14 +376,15 @@ class App:
         request = Request(
             call.method, call.target, call.request_headers, call.request_body, call.client
         )
-        self.find_route(request)
+        self.find_endpoint(request)
         try:
             return self.facts(request)
         except Exception:
             # A body that cannot be parsed has no facts. The endpoint reports the error.
             return {}
 
-    def _record(self, call: Call, response: AnyResponse, altered: bool = False) -> None:
+    def _record(self, request: Request, response: AnyResponse) -> None:
+        call = request.call
         if isinstance(response, Answer):
             call.status = response.status
             if response.headers:
@@ -416,7 +392,7 @@ class App:
             body: bytes = response.body  # type: ignore[assignment]
             # Copy a short result of orjson, which allocates at least 4 KB, because the journal keeps it.
             call.response_body = b"%b" % body if len(body) < 4096 else body
-            call.outcome = "altered" if altered else "answered"
+            call.outcome = "altered" if request.altered else "answered"
         elif isinstance(response, Stream):
             call.status = response.status
             call.outcome = "streamed"
@@ -433,97 +409,3 @@ def _keys_of(call: Call) -> dict[str, Any]:
     if not keys or "key" in call.cut or sum(map(len, keys)) > _LARGEST_KEYS:
         return {}
     return {"key": keys}
-
-
-class Route(NamedTuple):
-    """One endpoint: the methods and the path pattern that it fakes.
-
-    ``methods`` is a string of names (``"GET POST"``). ``pattern`` consists of literal segments and
-    parameters: ``{name}`` is one non-empty raw segment; ``{name*}``, allowed only at the end, is
-    the raw rest of the path including slashes (possibly empty). ``name`` identifies the route in
-    faults and in the journal. ``lingers`` marks an endpoint that may wait or stream; requests to it
-    always use the socket. ``endpoint`` takes the app and the request.
-    """
-
-    methods: str
-    pattern: str
-    name: str
-    endpoint: Callable[[Any, Any], object]
-    lingers: bool = False
-
-    @property
-    def allowed(self) -> frozenset[str]:
-        return frozenset(self.methods.split())
-
-
-RouteMatch: TypeAlias = tuple[Route, dict[str, str]] | frozenset[str] | None
-"""A route and its raw parameters; the path's methods if another one was asked for; or None."""
-
-
-_Candidate: TypeAlias = tuple[Route, frozenset[str]]
-"""A route and its methods."""
-_INDEXED = 2
-"""Number of leading segments by which routes are indexed."""
-
-
-class RouteTable:
-    """All routes of a service. The first matching route wins, but routes with a literal first
-    segment precede routes that begin with a parameter.
-    """
-
-    def __init__(self, routes: Iterable[Route]) -> None:
-        self.routes = tuple(routes)
-        self._by_head = _index(self.routes)
-
-    def find(self, method: str, path: str) -> RouteMatch:
-        segments = tuple(path.split("/", _INDEXED + 1)[1 : _INDEXED + 1])
-        while segments and segments not in self._by_head:
-            segments = segments[:-1]
-        others: frozenset[str] = frozenset()
-        for route, allowed in self._by_head[segments]:
-            match = _shape(route.pattern).fullmatch(path)
-            if match is not None:
-                if method in allowed:
-                    return route, match.groupdict("")
-                others |= allowed
-        return others or None
-
-    def nearest(self, method: str, path: str) -> str:
-        """Return the known routes most similar to a request, for reports."""
-        shapes = [f"{m} {route.pattern}" for route in self.routes for m in sorted(route.allowed)]
-        # Compare only the beginning of a long path, because the time grows with its length.
-        near = difflib.get_close_matches(f"{method} {path[:200]}", shapes, n=3, cutoff=0.4)
-        return ", ".join(near or shapes[:3])
-
-
-def _index(routes: Sequence[Route]) -> Mapping[tuple[str, ...], Sequence[_Candidate]]:
-    """Return the routes that may match a path, by the path's first literal segments."""
-    by_own: dict[tuple[str, ...], list[int]] = {(): []}
-    for number, route in enumerate(routes):
-        segments = route.pattern.split("/")[1 : _INDEXED + 1]
-        head = tuple(takewhile(lambda segment: not segment.startswith("{"), segments))
-        by_own.setdefault(head, []).append(number)
-    index = {}
-    for head in by_own:
-        starts = [head[:length] for length in range(1, len(head) + 1)]
-        literal = sorted(number for start in starts for number in by_own.get(start, ()))
-        ordered = [routes[number] for number in (*literal, *by_own[()])]
-        index[head] = [(route, route.allowed) for route in ordered]
-    return index
-
-
-@lru_cache(maxsize=1024)
-def _shape(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern to a regular expression, which is twice as fast as splitting the path."""
-    if pattern == "/":
-        return re.compile("/")
-    expression, optional = "", "/?"
-    for segment in pattern.strip("/").split("/"):
-        if segment.endswith("*}"):
-            tail = f"/(?P<{segment[1:-2]}>.*)"
-            expression, optional = (f"{expression}(?:{tail})?" if expression else tail), ""
-        elif segment.startswith("{"):
-            expression += f"/(?P<{segment[1:-1]}>[^/]+)"
-        else:
-            expression += "/" + re.escape(segment)
-    return re.compile(expression + optional, re.DOTALL)

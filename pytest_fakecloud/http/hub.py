@@ -22,7 +22,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import ContractError, call_all, print_error
+from ..core.errors import ContractError, print_error
+from ..core.exits import call_all
 from ..core.threads import DaemonThread, WorkerPool, place_of
 from ..core.timers import Signal, give_way, monotonic
 from .app import App

@@ -32,15 +32,16 @@ class Request:
     """A request as received: nothing is decoded, and repeated headers are not merged.
 
     ``target`` is the raw request target (its bytes as Latin-1); ``path`` and ``query_string`` are
-    its two parts. ``headers`` is a case-insensitive mapping. ``fields`` maps lower-case header
-    names to first values; it is shared between requests and must not be modified. ``client`` is the
-    peer's address, ``principal`` the result of authentication. ``route`` is the name of the matched
-    endpoint, ``params`` are the raw parameters in its path. ``call`` is the request's entry in the
-    journal. ``head_bytes`` is the approximate size of a received head (target and headers).
-    ``rejection`` is the error for missing or wrong credentials if the body was not read.
+    its two parts. ``headers`` is a case-insensitive mapping, ``fields`` maps lower-case header names
+    to first values. ``client`` is the peer's address, ``principal`` the result of authentication.
+    ``route`` is the name of the matched endpoint, ``params`` are the raw parameters in its path.
+    ``call`` is the request's entry in the journal. ``rejection`` is the error for missing or wrong
+    credentials if the body was not read. ``altered`` is True if an interceptor has changed the body
+    of the endpoint's response.
     """
 
     rejection: ServiceError | None = None
+    altered = False
 
     def __init__(
         self,
@@ -49,7 +50,6 @@ class Request:
         headers: Headers | HeaderPairs = (),
         body: bytes = b"",
         client: tuple[str, int] | None = None,
-        fields: Mapping[str, str] | None = None,
     ) -> None:
         self.method = method
         self.target = target
@@ -65,13 +65,9 @@ class Request:
         self.principal: Any = None
         self.params: dict[str, str] = {}
         self.route = ""
-        self.head_bytes = 0
         self.call: Call = _NO_CALL
-        # Computed for every request, because every service reads the credentials from it.
         # Reversed, so that the first value of a repeated header wins.
-        if fields is None:
-            fields = {name.lower(): value for name, value in reversed(self.headers.pairs)}
-        self.fields = fields
+        self.fields = {name.lower(): value for name, value in reversed(self.headers.pairs)}
 
     def __str__(self) -> str:
         return f"{self.method} {self.target}"
@@ -507,7 +503,6 @@ class RequestReader:
         version = message.version = parser.get_http_version()
         message.expects = False
         size = len(self._target) + sum([len(n) + len(v) + 4 for n, v in self._headers])
-        message.head_bytes = size
         self._behind_body = 0
         if size > self.head_limit:
             raise self._too_large(_HEAD)

@@ -66,7 +66,7 @@ class Handler(Protocol):
         """Read and handle requests until either side closes the connection."""
 
     def receive(self, data: bytes) -> bool:
-        """Fake the requests that these bytes complete; return False to close the connection."""
+        """Respond to the requests that these bytes complete; return False to close the connection."""
 
     def renew(self) -> bool:
         """Forget the state of a connection that is idle, because another test begins; return False if
@@ -318,21 +318,12 @@ class HTTPHandler:
 
     def serve(self, begun: bytes = b"") -> None:
         """Serve HTTP until either side closes. ``begun`` was read already, to detect the protocol."""
-        connection, reader = self.connection, self.reader
+        connection = self.connection
         # A request that is incomplete at the end is dropped and never reaches the engine.
         data = begun or self.sock.recv(16_384)
-        # Python 3.11 optimises a loop that is entered once only if it ends with a plain jump back.
-        while True:
-            if not data:
-                return
-            reader.feed(data)
-            if not self._answer_all():
-                return
-            data = connection.early
-            if data:
-                connection.early = b""
-            else:
-                data = self._receive()
+        while data and self.receive(data):
+            data, connection.early = connection.early, b""
+            data = data or self._receive()
 
     def receive(self, data: bytes) -> bool:
         self.reader.feed(data)
@@ -342,7 +333,7 @@ class HTTPHandler:
         return self.reader.pending is None
 
     def _answer_all(self) -> bool:
-        """Respond to all complete requests, or to what is none; return like ``receive()``."""
+        """Respond to all complete requests, and to bytes that are not one; return like ``receive()``."""
         reader = self.reader
         while reader.messages:
             message = reader.messages.popleft()
@@ -470,7 +461,7 @@ class HTTPHandler:
     def _refused(self, refusal: Refusal, message: Message) -> Answer:
         """Record the refusal in the app's journal; return the response."""
         if refusal.method:
-            answer: Answer = self.app.foreign(message)
+            answer: Answer = self.app.unknown_method(message)
             return answer
         self.app.refused(refusal.status, refusal.reason)
         return refusal_text(refusal)

@@ -24,6 +24,8 @@ from .values.types import type_name
 if TYPE_CHECKING:
     from .fake import AnyEngine
 
+_INDEXES = ("search", "vector")
+"""The types of values that ``.rdb`` files cannot contain."""
 _OTHER_DATABASES = "of databases that this server does not have"
 
 
@@ -38,7 +40,26 @@ def load_from_file(
     ``ContractError`` if the file cannot be loaded.
     """
     file = Path(path)
-    contents = _read(file)
+    try:
+        data = files.read_file(file, files.DATA_BYTES)
+    except ContractError as error:
+        raise ContractError(
+            f"{error}; pass the path of an .rdb file, a mapping such as {{'k': 'v'}}, or commands "
+            "such as [['SET', 'k', 'v']]"
+        ) from None
+    for problem in load_rdb(engine, data, file.name, execute):
+        # Attribute the warning to the caller of load(), above the two functions that record the call.
+        warnings.warn(problem, stacklevel=5)
+
+
+def load_rdb(
+    engine: AnyEngine, data: bytes, name: str, execute: Callable[[list[bytes]], object]
+) -> list[str]:
+    """Load the content of an ``.rdb`` file; return a description of the skipped keys, if any."""
+    try:
+        contents = read_file(data)
+    except RdbError as error:
+        raise ContractError(f"{name} cannot be loaded as an .rdb file: {error}") from None
     try:
         if isinstance(engine, KVEngine):
             problem = "its function libraries cannot be loaded"
@@ -47,26 +68,10 @@ def load_from_file(
             problem = "the server rejected a key or a function library"
             loaded = _send(contents, execute)
     except CommandError as error:
-        raise ContractError(f"{file.name}: {problem}: {error}") from None
+        raise ContractError(f"{name}: {problem}: {error}") from None
     skipped = contents.skipped + loaded
-    if skipped:
-        words = ", ".join(f"{count} {kind}" for kind, count in skipped.items())
-        # Attribute the warning to the caller of load(), above the two functions that record the call.
-        warnings.warn(f"{file.name}: skipped keys: {words}", stacklevel=5)
-
-
-def _read(file: Path) -> Contents:
-    try:
-        data = files.read_file(file, files.DATA_BYTES)
-    except ContractError as error:
-        raise ContractError(
-            f"{error}; pass the path of an .rdb file, a mapping such as {{'k': 'v'}}, or commands "
-            "such as [['SET', 'k', 'v']]"
-        ) from None
-    try:
-        return read_file(data)
-    except RdbError as error:
-        raise ContractError(f"{file.name} cannot be loaded as an .rdb file: {error}") from None
+    words = ", ".join(f"{count} {kind}" for kind, count in skipped.items())
+    return [f"{name}: skipped keys: {words}"] if skipped else []
 
 
 def _send(contents: Contents, execute: Callable[[list[bytes]], object]) -> Counter[str]:
@@ -105,15 +110,7 @@ def _commands_for(key: bytes, value: ArrayValue | JsonValue) -> Iterator[list[by
 
 def dump_to_file(engine: KVEngine, path: str | PathLike[str]) -> None:
     file = Path(path)
-    with engine.lock:
-        found = list(records_of(engine))
-        records = [
-            record for record in found if type_name(record.value) not in ("search", "vector")
-        ]
-        indexes = len(found) - len(records)
-        libraries = list(engine.scripting.libraries.sources())
-        now_s = engine.now_us // 1_000_000
-        data = write_file(records, libraries, engine.config, engine.version, now_s)
+    data, indexes = rdb_of(engine)
     try:
         file.write_bytes(data)
     except (OSError, ValueError) as error:
@@ -122,10 +119,21 @@ def dump_to_file(engine: KVEngine, path: str | PathLike[str]) -> None:
         raise ContractError(f"cannot write {where}: {reason}") from None
     if indexes:
         warnings.warn(
-            f"{file.name}: skipped indexes: {indexes}; .rdb files cannot contain them, so create "
+            f"{file.name}: skipped indexes: {len(indexes)}; .rdb files cannot contain them, so create "
             "them again after loading the file",
             stacklevel=3,
         )
+
+
+def rdb_of(engine: KVEngine) -> tuple[bytes, list[KeyRecord]]:
+    """Return an ``.rdb`` file with all keys and function libraries, and the indexes that it lacks."""
+    with engine.lock:
+        records = list(records_of(engine))
+        indexes = [record for record in records if type_name(record.value) in _INDEXES]
+        others = [record for record in records if type_name(record.value) not in _INDEXES]
+        libraries = list(engine.scripting.libraries.sources())
+        now_s = engine.now_us // 1_000_000
+        return write_file(others, libraries, engine.config, engine.version, now_s), indexes
 
 
 def records_of(engine: KVEngine) -> Iterator[KeyRecord]:

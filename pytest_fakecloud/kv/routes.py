@@ -21,15 +21,16 @@ from ..core.field_types import OneOf
 from ..core.ids import new_token
 from ..core.matching import Field
 from ..core.timers import monotonic
-from ..http.app import App, Route
+from ..http.app import App
 from ..http.messages import Answer, Request, Stream, bearer_token, decode_bytes, same
+from ..http.routing import Route
 from . import errors
 from .command_fields import COMMAND_FIELDS, facts_of
 from .engine.engine import KVEngine
 from .errors import CommandError, RestError, as_reply
 from .model import TURN_SECONDS, CommandLimits
 from .races import Arrival, CommandSender, Interruptions
-from .reply import EACH_BYTE, OK, STREAMED, Reply, resp_parts, size_of, to_json, to_resp
+from .reply import EACH_BYTE, STREAMED, Reply, resp_parts, size_of, to_json, to_resp
 from .settings import KVConfig
 from .table.registry import COMMANDS
 
@@ -108,14 +109,14 @@ class KVApp(App):
     @classmethod
     def routes(cls) -> list[Route]:
         return [
-            Route("POST PUT", "/", "command", cls.body_command),
+            Route("POST PUT", "/", "command", cls.command),
             Route("GET HEAD", "/", "command", cls.no_command),
             Route("POST PUT", "/pipeline", "pipeline", cls.pipeline),
             Route("POST PUT", "/multi-exec", "multi-exec", cls.multi_exec),
             Route("GET POST", "/subscribe/{names*}", "subscribe", cls.subscribe, lingers=True),
             Route("GET POST", "/psubscribe/{names*}", "psubscribe", cls.subscribe, lingers=True),
             Route("GET POST", "/monitor", "monitor", cls.monitor, lingers=True),
-            Route(METHODS, "/{command*}", "command", cls.path_command),
+            Route(METHODS, "/{command*}", "command", cls.command),
         ]
 
     def refused(self, status: int, reason: str) -> None:
@@ -149,39 +150,22 @@ class KVApp(App):
         """Return the ``COMMAND_FIELDS`` of a request, and the encoding of strings in the response."""
         if not request.route:
             return {}
-        if request.route in ("pipeline", "multi-exec"):
-            lines = commands_of_body(request.body)
-        elif request.path == "/":
-            lines = [_command_line(_json(request.body))]
-        else:
-            # Ignore the body, because the arguments of an event stream are in the path.
-            body = b"" if request.route in ("subscribe", "psubscribe", "monitor") else request.body
-            lines = [command_of_path(request.path[1:], body, request.query_string)]
-        words = [[word.decode("utf-8", "replace") for word in line] for line in lines]
+        words = [[word.decode("utf-8", "replace") for word in line] for line in lines_of(request)]
         return {**facts_of(words), "encoding": option(request, "encoding")}
 
     def words(self) -> Iterable[str]:
         return (*super().words(), "database-port", *COMMANDS)
 
-    # Replies are plain JSON values, so orjson can serialize them directly.
-    dump = staticmethod(orjson.dumps)  # type: ignore[assignment]
-
-    def body_command(self, request: Request) -> Answer | Stream:
-        return self._single(request, format_of(request), _command_line(_json(request.body)))
-
     def no_command(self, request: Request) -> NoReturn:
         raise RestError(400, errors.EMPTY_COMMAND)
 
-    def path_command(self, request: Request) -> Answer | Stream:
-        """Run a command in a path such as ``/set/key/value``, the body and the query parameters."""
-        wanted = format_of(request)
-        line = command_of_path(request.params["command"], request.body, request.query_string)
-        return self._single(request, wanted, line)
-
-    def _single(self, request: Request, wanted: Format, line: list[bytes]) -> Answer | Stream:
+    def command(self, request: Request) -> Answer | Stream:
+        """Run one command."""
+        response_format = format_of(request)
+        [line] = lines_of(request)
         try:
             if self.interruptions:
-                self._may_interrupt(request, [line])
+                self._run_interruptions(request, [line])
             if len(request.body) + len(request.target) > self.command_limits.unchecked_size:
                 self.command_limits.check(line)
             session = self._session(request)
@@ -192,15 +176,15 @@ class KVApp(App):
                     self.engine.abandon(session)
             self.command_limits.check_reply(size_of(reply))
         except CommandError as error:
-            return wanted.error(self.with_int_text(error))
+            return response_format.error(self.with_int_text(error))
         if self._shortens_errors:
             reply = self.with_int_text(reply)
-        return wanted.reply(reply, self._headers(request))
+        return response_format.reply(reply, self._headers(request))
 
     def pipeline(self, request: Request) -> Answer | Stream:
         """Run commands in order. Commands of other clients may run in between (specification)."""
-        wanted = format_of(request)
-        lines = self._lines(request)
+        response_format = format_of(request)
+        lines = self._checked_lines(request)
         session = self._session(request)
         try:
             replies, size = self._run_each(session, lines, request)
@@ -209,7 +193,7 @@ class KVApp(App):
                 self.engine.abandon(session)
         self._check_replies(size)
         self.with_int_text(replies)
-        return wanted.replies(replies, size, self._headers(request))
+        return response_format.replies(replies, size, self._headers(request))
 
     def _check_replies(self, size: int) -> None:
         """Raise ``RestError`` if all replies together are too large."""
@@ -233,7 +217,7 @@ class KVApp(App):
                 self.engine.give_way()
                 turn_ends = monotonic() + TURN_SECONDS
             if interruptions:
-                self._may_interrupt(request, [line], "pipelined" if replies else "alone")
+                self._run_interruptions(request, [line], "pipelined" if replies else "alone")
             if listeners and replies:
                 for listener in listeners:
                     listener()
@@ -241,10 +225,7 @@ class KVApp(App):
                 if is_limited:
                     limits.check(line)
                 reply = execute(session, line)
-                if reply.__class__ is bytes:
-                    size += len(reply)
-                elif reply is not OK:
-                    size += size_of(reply)
+                size += size_of(reply)
                 # The whole response will be rejected as too large, so discard this reply.
                 replies.append(reply if size <= limits.largest_reply else None)
             except CommandError as error:
@@ -256,8 +237,8 @@ class KVApp(App):
 
         The response is always JSON, also if the request asks for RESP2 (documentation).
         """
-        wanted = format_of(request)._replace(resp2=False)
-        lines = self._lines(request)
+        response_format = format_of(request)._replace(resp2=False)
+        lines = self._checked_lines(request)
         try:
             self.command_limits.count(len(lines))
         except CommandError as rejection:
@@ -266,20 +247,20 @@ class KVApp(App):
                 self.command_limits.count()
             raise RestError(400, rejection.text.decode()) from None
         if self.interruptions:
-            self._may_interrupt(request, [[b"MULTI"]])
-            self._may_interrupt(request, [*lines, [b"EXEC"]], "queued")
+            self._run_interruptions(request, [[b"MULTI"]])
+            self._run_interruptions(request, [*lines, [b"EXEC"]], "queued")
         session = self._session(request)
         try:
             replies = self._transaction(session, lines)
         except CommandError as error:
-            return wanted.error(self.with_int_text(error))
+            return response_format.error(self.with_int_text(error))
         finally:
             if session.queue is not None:
                 self.engine.abandon(session)
         size = size_of(replies)
         self._check_replies(size)
         self.with_int_text(replies)
-        return wanted.replies(replies, size, self._headers(request))
+        return response_format.replies(replies, size, self._headers(request))
 
     def _transaction(self, session: Any, lines: list[list[bytes]]) -> list[Reply]:
         for line in lines:
@@ -297,8 +278,9 @@ class KVApp(App):
             replies = self.engine.execute(session, [b"EXEC"])
         return replies if isinstance(replies, list) else []
 
-    def _lines(self, request: Request) -> list[list[bytes]]:
-        lines = commands_of_body(request.body)
+    def _checked_lines(self, request: Request) -> list[list[bytes]]:
+        """Return the command lines of a pipeline or transaction; raise ``RestError`` for too many."""
+        lines = lines_of(request)
         limit = self.settings.max_pipeline_length
         if limit is not None and len(lines) > limit:
             raise RestError(400, errors.pipeline_too_long(limit, len(lines)).decode())
@@ -308,27 +290,24 @@ class KVApp(App):
         """Stream the messages of channels or patterns, if the client accepts server-sent events."""
         from .sse import SubscriptionStream
 
-        command = request.path[1:].partition("/")[0]
-        # Ignore the body: the JavaScript client sends an empty command, which has no meaning here.
-        names = command_of_path(f"{command}/{request.params['names']}", b"", request.query_string)
-        kind = "pattern" if command == "psubscribe" else "channel"
-        make = partial(SubscriptionStream, self.engine, kind=kind, names=names[1:])
-        return self._stream(request, names, make)
+        [line] = lines_of(request)
+        kind = "pattern" if request.route == "psubscribe" else "channel"
+        return self._stream(
+            request, partial(SubscriptionStream, self.engine, kind=kind, names=line[1:])
+        )
 
     def monitor(self, request: Request) -> Answer | Stream:
         """Stream every command that the server runs, if the client accepts server-sent events."""
         from .sse import MonitorStream
 
-        return self._stream(request, [b"MONITOR"], partial(MonitorStream, self.engine))
+        return self._stream(request, partial(MonitorStream, self.engine))
 
-    def _stream(
-        self, request: Request, line: list[bytes], make: Callable[[Any], EventStream]
-    ) -> Answer | Stream:
+    def _stream(self, request: Request, make: Callable[[Any], EventStream]) -> Answer | Stream:
         if "text/event-stream" not in (request.fields.get("accept") or "").lower():
-            return self._single(request, format_of(request), line)
+            return self.command(request)
         session = self._session(request)
         try:
-            self._check_stream(session, line)
+            self._check_stream(session, *lines_of(request))
         except CommandError as error:
             return Answer({"error": str(error)}, 400)
         events = make(session)
@@ -376,7 +355,7 @@ class KVApp(App):
                     items[at] = self.with_int_text(item)
         return reply
 
-    def _may_interrupt(
+    def _run_interruptions(
         self, request: Request, lines: list[list[bytes]], arrival: Arrival = "alone"
     ) -> None:
         connection = request.client
@@ -403,6 +382,25 @@ class KVApp(App):
 
 
 # -- command lines in requests ---------------------------------------------------------------------
+
+_STREAMS = frozenset(("subscribe", "psubscribe", "monitor"))
+"""Routes of event streams."""
+
+
+def lines_of(request: Request) -> list[list[bytes]]:
+    """Return the command lines in a request, in the form that its route has; raise ``RestError`` 400 if
+    they are invalid.
+
+    A pipeline and a transaction have an array of arrays in the body, and ``/`` has an array. In a path
+    such as ``/set/key/value``, the body and the query parameters are further arguments.
+    """
+    if request.route in ("pipeline", "multi-exec"):
+        return commands_of_body(request.body)
+    if request.path == "/":
+        return [_command_line(_json(request.body))]
+    # Ignore the body of a stream's request: the JavaScript client sends an empty command in it.
+    body = b"" if request.route in _STREAMS else request.body
+    return [command_of_path(request.path[1:], body, request.query_string)]
 
 
 def _reject_constant(word: str) -> Any:
@@ -456,32 +454,12 @@ def _command_line(items: Any, number: int = 0) -> list[bytes]:
 
 def commands_of_body(body: bytes) -> list[list[bytes]]:
     """Return the command lines in a JSON array of arrays; raise ``RestError`` 400 if it is invalid."""
-    plain = _plain_commands(body)
-    if plain is not None:
-        return plain
     lines = _json(body)
     if not isinstance(lines, list):
         raise RestError(400, f"{errors.BAD_ARGUMENTS}: the body is not an array of arrays")
     if not lines:
         raise RestError(400, errors.EMPTY_PIPELINE)
     return [_command_line(line, number) for number, line in enumerate(lines, 1)]
-
-
-_NOT_PLAIN = bytes(range(32)) + b"\\"
-"""Control characters, which JSON allows only in escapes, and the beginning of an escape."""
-
-
-def _plain_commands(body: bytes) -> list[list[bytes]] | None:
-    """Return the command lines in a body if they consist of ASCII strings without escapes, and there is
-    no white space between these, as most clients send them. Return None for any other body.
-    """
-    if not (body.startswith(b'[["') and body.endswith(b'"]]') and body.isascii()):
-        return None
-    lines = [line.split(b'","') for line in body[3:-3].split(b'"],["')]
-    # Without escapes, a quote begins or ends a string. A string can contain the rest of a separator,
-    # but then the body has more quotes than the separators.
-    is_plain = body.count(b'"') == 2 * sum(map(len, lines))
-    return lines if is_plain and len(body) == len(body.translate(None, _NOT_PLAIN)) else None
 
 
 def command_of_path(raw_path: str, body: bytes, query_string: str) -> list[bytes]:
@@ -525,7 +503,7 @@ class Format(NamedTuple):
     resp2: bool
 
     def reply(self, reply: Reply, headers: Headers) -> Answer | Stream:
-        if reply is not OK and size_of(reply) > STREAMED:
+        if size_of(reply) > STREAMED:
             parts = resp_parts(reply) if self.resp2 else json_of(reply, self.base64)
             return self._in_pieces(parts, headers)
         if self.resp2:
@@ -542,9 +520,7 @@ class Format(NamedTuple):
         if self.resp2:
             return Answer(b"".join(map(to_resp, replies)), 200, headers, _BINARY)
         envelopes = [
-            _OK_ENVELOPE
-            if reply is OK
-            else {"error": str(reply)}
+            {"error": str(reply)}
             if isinstance(reply, CommandError)
             else {"result": to_json(reply, self.base64)}
             for reply in replies
@@ -562,30 +538,15 @@ class Format(NamedTuple):
         return Stream(pieces, _BINARY if self.resp2 else "application/json", 200, headers)
 
 
-_OK_ENVELOPE = {"result": "OK"}
-_PLAIN = Format(base64=False, resp2=False)
-_BASE64 = Format(base64=True, resp2=False)
-_RESP2 = Format(base64=False, resp2=True)
-_FORMAT_HEADERS = {
-    f"{prefix}-{name}"
-    for prefix in ("upstash", "service")
-    for name in ("encoding", "response-format")
-}
-
-
 def format_of(request: Request) -> Format:
     """Return the response format of a request; raise ``RestError`` if it does not exist."""
-    if _FORMAT_HEADERS.isdisjoint(request.fields):
-        return _PLAIN
     base64 = option(request, "encoding") == "base64"
     name = option(request, "response-format")
     if name not in ("", "json", "resp2"):
         raise RestError(400, errors.BAD_FORMAT)
-    if name != "resp2":
-        return _BASE64 if base64 else _PLAIN
-    if base64:
+    if base64 and name == "resp2":
         raise RestError(400, errors.FORMAT_WITH_BASE64)
-    return _RESP2
+    return Format(base64, name == "resp2")
 
 
 def option(request: Request, name: str) -> str:

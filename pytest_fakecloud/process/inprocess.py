@@ -92,15 +92,15 @@ class Origins(Hooks):
         with self._lock:
             if self.detours.setdefault(origin, detour) is not detour:
                 return False
-        self.enter()
-        self._mocks.enter()
+        self.enter(detour)
+        self._mocks.enter(detour)
         return True
 
     def restore(self, origin: Origin) -> None:
         with self._lock:
-            del self.detours[origin]
-        self.leave()
-        self._mocks.leave()
+            detour = self.detours.pop(origin)
+        self.leave(detour)
+        self._mocks.leave(detour)
 
     def refresh(self) -> None:
         super().refresh()

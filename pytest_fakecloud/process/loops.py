@@ -15,7 +15,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from types import FrameType, ModuleType
 from typing import Any
 
-from ..core.errors import ContractError, Ends, shown
+from ..core.errors import ContractError, shown
+from ..core.exits import Exits
 from ..core.timers import LAST_US, monotonic
 from .clocks import (
     RealClock,
@@ -277,7 +278,7 @@ class Autojump:
     def __init__(self, sleepers: Sleepers) -> None:
         self._sleepers = sleepers
         self._everywhere = Everywhere(keeps_originals)
-        self._ends = Ends()
+        self._exits = Exits()
         self._asyncio_sleep = original_of(asyncio.sleep)
         self._finder = _OnTrioImport(self._replace_trio)
 
@@ -285,21 +286,21 @@ class Autojump:
         """Replace the functions. This takes some milliseconds. The caller calls ``stop()``, also after
         an exception.
         """
-        self._ends.callback(self._everywhere.restore)
+        self._exits.callback(self._everywhere.restore)
         replaced = [*sleeps_of(self), *clocks_of(self)]
         if "trio" in sys.modules:
             self._watch_trio()
             replaced += self._of_trio()
         else:
-            self._ends.callback(self._remove_finder)
+            self._exits.callback(self._remove_finder)
             sys.meta_path.insert(0, self._finder)
         # Replace all of them together, because each search looks at every module.
         self._everywhere.add(replaced)
-        swap(self._ends, asyncio.BaseEventLoop, "call_at", self._call_at_of_loops())
+        swap(self._exits, asyncio.BaseEventLoop, "call_at", self._call_at_of_loops())
 
     def stop(self) -> None:
         """Restore the originals wherever a replacement is still in place. Can be repeated."""
-        self._ends.close()
+        self._exits.close()
 
     def _remove_finder(self) -> None:
         if self._finder in sys.meta_path:

@@ -20,7 +20,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..core.clock import Timekeeper
-from ..core.errors import ContractError, Ends, importing
+from ..core.errors import ContractError, importing
+from ..core.exits import Exits, exiting
 from ..core.recorder import stack_of
 from ..core.timers import monotonic
 from .clocks import is_infrastructure, module_of
@@ -187,7 +188,7 @@ class ProcessTime:
     def __init__(self, clock: Timekeeper, mode: ProcessTimeMode = True) -> None:
         self.clock = clock
         self._autojump = mode == AUTOJUMP
-        self._ends = Ends()
+        self._exits = Exits()
         self._unanchor: Callable[[], None] = lambda: None
         # A bound method is a new object each time, and listeners are removed by identity.
         self._listener = self._follow
@@ -203,39 +204,34 @@ class ProcessTime:
     @contextmanager
     def controlled(self) -> Iterator[None]:
         """Control the process's time in the block."""
-        # Not with __enter__() and __exit__(): if a signal's handler raises an exception before a method
-        # has begun, nothing would call it again. A generator is closed when nothing refers to it.
-        try:
+        with exiting() as exits:
+            exits.callback(self.stop)
             self.start()
             yield
-        finally:
-            try:
-                self.stop()
-            except BaseException:
-                self.stop()
-                raise
 
     def start(self) -> None:
-        """Start controlling the process's time. The caller calls ``stop()``, also after an exception."""
-        ends = self._ends
-        ends.callback(self._release)
+        """Start controlling the process's time. The caller calls ``stop()``, also after an exception,
+        and again if a signal interrupts that.
+        """
+        exits = self._exits
+        exits.callback(self._release)
         if self._autojump and not self._claim():
             return
-        ends.callback(self._end_anchor)
+        exits.callback(self._end_anchor)
         self._unanchor = self.clock.anchor()
-        ends.callback(self._end_travel)
+        exits.callback(self._end_travel)
         self._begin_travel()
-        ends.callback(self.clock.listeners.remove, self._listener)
+        exits.callback(self.clock.listeners.remove, self._listener)
         self.clock.listeners.add(self._listener)
         if self._autojump:
             from .loops import Autojump
             from .sleepers import Sleepers
 
             self._sleepers = Sleepers(weakref.proxy(self.clock))
-            ends.callback(self._sleepers.stop)
+            exits.callback(self._sleepers.stop)
             self._sleepers.start()
             jumps = Autojump(self._sleepers)
-            ends.callback(jumps.stop)
+            exits.callback(jumps.stop)
             jumps.start()
 
     def _claim(self) -> bool:
@@ -263,12 +259,7 @@ class ProcessTime:
         """
         if self._sleepers is not None:
             self._sleepers.clock = self.clock  # Garbage collection may have cleared the reference.
-        try:
-            self._ends.close()
-        except BaseException:
-            # A signal's handler may have interrupted a function, which can be repeated.
-            self._ends.close()
-            raise
+        self._exits.close()
         sleepers, self._sleepers = self._sleepers, None
         if sleepers is not None and sleepers.failure is not None:
             raise sleepers.failure

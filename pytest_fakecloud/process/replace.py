@@ -19,7 +19,7 @@ from operator import is_not
 from types import FunctionType, ModuleType
 from typing import Any, Literal, Self, TypeAlias
 
-from ..core.errors import Ends
+from ..core.exits import Exits
 
 Function: TypeAlias = Callable[..., Any]
 """A function of other code, or its replacement."""
@@ -115,22 +115,26 @@ def replace(holder: Any, name: str, value: Any) -> Replacement:
     Restoring deletes an attribute that the holder had inherited. Raises ``AttributeError`` if it has
     no such attribute.
     """
-    ends = Ends()
+    replacement = _replacement(holder, name, value)
     try:
-        return swap(ends, holder, name, value)
+        return replacement.put()
     except BaseException:
         # A signal's handler may have interrupted it, and nothing else would restore it.
-        ends.close()
+        replacement.restore()
         raise
 
 
-def swap(ends: Ends, holder: Any, name: str, value: Any) -> Replacement:
-    """Replace an attribute like ``replace()``, until the ends are closed."""
+def swap(exits: Exits, holder: Any, name: str, value: Any) -> Replacement:
+    """Replace an attribute like ``replace()``, until the exits are closed."""
+    replacement = _replacement(holder, name, value)
+    exits.callback(replacement.restore)
+    return replacement.put()
+
+
+def _replacement(holder: Any, name: str, value: Any) -> Replacement:
     if not hasattr(holder, name):
         raise AttributeError(f"{holder!r} has no {name!r} that could be replaced")
-    replacement = Replacement(holder, name, value)
-    ends.callback(replacement.restore)
-    return replacement.put()
+    return Replacement(holder, name, value)
 
 
 # -- every place -----------------------------------------------------------------------------------
@@ -279,31 +283,31 @@ def _namespaces(leaves_out: Callable[[str], bool]) -> Iterator[tuple[str, dict[s
 
 
 class Change:
-    """A change to the process that lasts as long as it has users, such as a hook."""
+    """A change to the process that lasts as long as it has users, such as a hook. A user is any
+    object: a cloud's context, or another change.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self.users = 0
+        self.users: dict[int, object] = {}
+        """The users, by their IDs."""
 
-    def enter(self) -> None:
-        """Add a user. The first one makes the change."""
+    def enter(self, user: object) -> None:
+        """Add a user. The first one makes the change. The user leaves, also after an exception."""
         with self._lock:
-            self.users += 1
-            if self.users == 1:
-                try:
-                    self._begin()
-                except BaseException:
-                    # A signal's handler may have interrupted it. The next user makes the change.
-                    self.users = 0
-                    raise
+            is_first = not self.users
+            self.users[id(user)] = user
+            if is_first:
+                self._begin()
 
-    def leave(self) -> None:
-        """Remove a user. The last one undoes the change, unless other code has changed the same."""
+    def leave(self, user: object) -> None:
+        """Remove a user. The last one undoes the change, unless other code has changed the same. Can be
+        repeated, also after an exception at any place in it.
+        """
         with self._lock:
-            if self.users:
-                self.users -= 1
-                if not self.users:
-                    self._end()
+            if self.users.keys() == {id(user)}:
+                self._end()
+            self.users.pop(id(user), None)
 
     def _begin(self) -> None:
         self.refresh()
@@ -320,7 +324,7 @@ class Hook(Change):
     """One function of a library, which is replaced while the hook has users.
 
     ``module`` and ``path`` name the function (``"httpx"``, ``"HTTPTransport.handle_request"``);
-    ``wrap`` makes the replacement from the original and the hook, whose number of ``users`` the
+    ``wrap`` makes the replacement from the original and the hook, whose ``users`` the
     replacement reads; ``without`` is the part of the warning that says what follows if the library
     has no such function. If another tool's function is in place when the last user leaves, it stays,
     and the hook's replacement, if that tool calls it, calls the original.
@@ -397,7 +401,7 @@ class Hooks(Change):
 
     def _begin(self) -> None:
         for hook in self.hooks:
-            hook.enter()
+            hook.enter(self)
 
     def refresh(self) -> None:
         for hook in self.hooks:
@@ -405,4 +409,4 @@ class Hooks(Change):
 
     def _end(self) -> None:
         for hook in self.hooks:
-            hook.leave()
+            hook.leave(self)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from ..cloud.fake import Context, Snapshot, action, secrets_of
+from ..cloud.fake import Context, Snapshot, action, look, secrets_of
 from ..core.calls import Call
 from ..core.errors import ContractError, brief, counted, did_you_mean, listed, shown
 from ..core.field_types import MESSAGE_ID
@@ -26,9 +26,7 @@ from .attempt_reports import AttemptReports, DeliveryViolations, unfinished_text
 from .delivery.destinations import Destinations, Sender
 from .engine.engine import Engine
 from .model import DAY, Attempt, DeliveryInterceptor, SigningKeys
-from .rest.admin import AdministrationRoutes, V1Routes
-from .rest.history import HistoryRoutes, WorkflowRoutes
-from .rest.routes import QueueApp
+from .rest.app import QueueApp
 from .settings import QueueConfig
 from .signatures import Signer, explain
 from .signatures import signature_clock as clock_of_signatures
@@ -75,12 +73,6 @@ _BASE58_OF_BYTES = bytes(ord(BASE58[byte % len(BASE58)]) for byte in range(256))
 
 def _new_key() -> str:
     return "sig_" + urandom(28).translate(_BASE58_OF_BYTES).decode()
-
-
-class _WholeApp(QueueApp):
-    """The app with all endpoints."""
-
-    families = (V1Routes, AdministrationRoutes, HistoryRoutes, WorkflowRoutes)
 
 
 class Queue(QueueActions, Fake):
@@ -136,8 +128,8 @@ class Queue(QueueActions, Fake):
             report=violations.report,
         )
         self._engine.owner = weakref.proxy(self)
-        super().__init__(context, _WholeApp(self._engine, self._new_token()), config)
-        self._ends.append(self._time.drive_ends.add(self._sender.release))
+        super().__init__(context, QueueApp(self._engine, self._new_token()), config)
+        self._exits.callback(self._time.drive_ends.add(self._sender.release))
         # Attempts are recorded with the journal's recorder, which the base class has created.
         self._reports = AttemptReports(self._engine, self._recorder, self._signer.now)
         chain: list[DeliveryInterceptor] = [self._reports, self._signer]
@@ -367,6 +359,7 @@ class Queue(QueueActions, Fake):
         self._engine.inspected = True
         self._time.settle()
 
+    @look
     def messages(
         self, state: object = None, **where: Unpack[ListedFields]
     ) -> Results[PublishedMessage]:
@@ -388,6 +381,7 @@ class Queue(QueueActions, Fake):
         messages = (PublishedMessage(self._engine, message_id) for message_id in ids)
         return found_messages(message for message in messages if query(message))
 
+    @look
     def message(self, message_id: str) -> PublishedMessage:
         """Return the message with the given id; raise ``ContractError`` if it does not exist."""
         __tracebackhide__ = True
@@ -409,6 +403,7 @@ class Queue(QueueActions, Fake):
             )
         return PublishedMessage(self._engine, own_id)
 
+    @look
     def attempts(
         self, id: str | PublishedMessage | None = None, **where: Unpack[AttemptFields]
     ) -> Results[Attempt]:
@@ -437,6 +432,7 @@ class Queue(QueueActions, Fake):
             ]
         return results_of(filter(query, attempts), ATTEMPTS, "attempt")
 
+    @look
     def dead_letters(
         self, url: object = None, **where: Unpack[DeadLetterFields]
     ) -> Results[DeadLetterView]:
@@ -452,6 +448,7 @@ class Queue(QueueActions, Fake):
         )
         return results_of(filter(query, letters), DEAD_LETTERS, "dead letter")
 
+    @look
     def schedules(self) -> Results[ScheduleView]:
         """Return the schedules in the order in which they were created."""
         self._time.settle()
@@ -469,6 +466,7 @@ class Queue(QueueActions, Fake):
     def _schedule(self, id: str) -> ScheduleView:
         return self.schedules().where(id=id).only()
 
+    @look
     def pending(self) -> Results[PublishedMessage]:
         """Return the messages that are not yet delivered, dead-lettered or cancelled."""
         self._note_inspection()
@@ -476,6 +474,7 @@ class Queue(QueueActions, Fake):
             PublishedMessage(self._engine, message_id) for message_id in list(self._engine.pending)
         )
 
+    @look
     def assert_published(
         self, url: object = None, *, times: int | None = None, **where: Unpack[MessageFields]
     ) -> Results[PublishedMessage]:
@@ -495,11 +494,13 @@ class Queue(QueueActions, Fake):
             not_counted=((message, own) for message in messages if message.kind != "message"),
         )
 
+    @look
     def assert_not_published(self, url: object = None, **where: Unpack[MessageFields]) -> None:
         """Assert that no matching message was published."""
         __tracebackhide__ = True
         self.assert_published(url, times=0, **where)
 
+    @look
     def assert_delivered(
         self, url: object = None, *, times: int | None = None, **where: Unpack[MessageFields]
     ) -> Results[PublishedMessage]:
@@ -513,11 +514,13 @@ class Queue(QueueActions, Fake):
         conditions = {**_conditions(where, url=url), "state": "delivered"}
         return self._expect("a message to be delivered", self.messages(), conditions, times)
 
+    @look
     def assert_not_delivered(self, url: object = None, **where: Unpack[MessageFields]) -> None:
         """Assert that no matching message was delivered."""
         __tracebackhide__ = True
         self.assert_delivered(url, times=0, **where)
 
+    @look
     def assert_dead_lettered(
         self, url: object = None, *, times: int | None = None, **where: Unpack[MessageFields]
     ) -> Results[PublishedMessage]:
@@ -529,6 +532,7 @@ class Queue(QueueActions, Fake):
         conditions = {**_conditions(where, url=url), "state": "dead_lettered"}
         return self._expect("a message to be dead-lettered", self.messages(), conditions, times)
 
+    @look
     def assert_not_dead_lettered(self, url: object = None, **where: Unpack[MessageFields]) -> None:
         """Assert that no matching message was dead-lettered."""
         __tracebackhide__ = True

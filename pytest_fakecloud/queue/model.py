@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
@@ -158,6 +159,7 @@ class PublishSettings(NamedTuple):
     workflow: HeaderPairs = ()
 
 
+@dataclass(eq=False, repr=False)
 class Attempt:
     """One attempt to deliver a message. ``number`` counts from 1.
 
@@ -177,36 +179,16 @@ class Attempt:
     at_us: int
     waited_us: int
     wait_reason: str
-    state: str
-    status: int | None
-    headers: Headers
-    body: bytes
-    exception: BaseException | None
-    run_error: str | None
-    where: str
-    is_final: bool
-    ended_us: int | None
-    faults: tuple[str, ...]
-
-    def __init__(self, message: Message, url: str, sequence: int, now_us: int) -> None:
-        self.message_id = message.id
-        self.url = url
-        self.kind = message.kind
-        self.number = len(message.attempts) + 1
-        self.sequence = sequence
-        self.at_us = now_us
-        self.waited_us = now_us - message.waiting_since_us
-        self.wait_reason = message.wait_reason
-        self.state = "in flight"
-        self.status = None
-        self.headers = NO_HEADERS
-        self.body = b""
-        self.exception = None
-        self.run_error = None
-        self.where = ""
-        self.is_final = False
-        self.ended_us = None
-        self.faults = ()
+    state: str = "in flight"
+    status: int | None = None
+    headers: Headers = field(default_factory=lambda: NO_HEADERS)
+    body: bytes = b""
+    exception: BaseException | None = None
+    run_error: str | None = None
+    where: str = ""
+    is_final: bool = False
+    ended_us: int | None = None
+    faults: tuple[str, ...] = ()
 
     @property
     def at(self) -> datetime:
@@ -259,9 +241,29 @@ class WorkflowPart(NamedTuple):
     number: int = 0
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Message:
     """A message and its state."""
 
+    id: str
+    url: str
+    body: bytes
+    settings: PublishSettings
+    created_us: int
+    not_before_us: int
+    max_retries: int
+    timeout_us: int
+    caller_ip: str
+    kind: Kind = "message"
+    topic_name: str | None = None
+    endpoint_name: str | None = None
+    queue_name: str | None = None
+    schedule_id: str | None = None
+    api: Api = "v2"
+    source_id: str | None = None
+    """Id of the message that this callback reports on."""
+    attempts: list[Attempt] = field(default_factory=list)
+    log: list[LogEntry] = field(default_factory=list)
     state: MessageState = "CREATED"
     due_us: int | None = None
     """Time of the next attempt. None while no attempt is planned: the message waits in a queue or
@@ -307,46 +309,6 @@ class Message:
     """Time at which this wait ends without an event."""
     invoked_run_id: str | None = None
     """Id of the invoked workflow run whose result this workflow step is."""
-
-    def __init__(
-        self,
-        *,
-        id: str,
-        url: str,
-        body: bytes,
-        settings: PublishSettings,
-        created_us: int,
-        not_before_us: int,
-        max_retries: int,
-        timeout_us: int,
-        caller_ip: str,
-        kind: Kind = "message",
-        topic_name: str | None = None,
-        endpoint_name: str | None = None,
-        queue_name: str | None = None,
-        schedule_id: str | None = None,
-        api: Api = "v2",
-        source_id: str | None = None,
-    ) -> None:
-        self.id = id
-        self.url = url
-        self.body = body
-        self.settings = settings
-        self.created_us = created_us
-        self.not_before_us = not_before_us
-        self.max_retries = max_retries
-        self.timeout_us = timeout_us
-        self.caller_ip = caller_ip
-        self.kind = kind
-        self.topic_name = topic_name
-        self.endpoint_name = endpoint_name
-        self.queue_name = queue_name
-        self.schedule_id = schedule_id
-        self.api = api
-        self.source_id = source_id
-        """Id of the message that this callback reports on."""
-        self.attempts: list[Attempt] = []
-        self.log: list[LogEntry] = []
 
     @property
     def pending(self) -> bool:

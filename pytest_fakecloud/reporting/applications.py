@@ -1,7 +1,7 @@
 """Requests to the application under test, as its framework or test client reports them.
 
 Flask and Django send signals when a request begins and ends. Starlette and FastAPI send none, so the
-transports of ``TestClient`` and ``httpx.ASGITransport`` are wrapped for the duration of a run.
+transports of ``TestClient`` and ``httpx.ASGITransport`` are wrapped for the duration of a test.
 Requests to aiohttp and plain WSGI applications are not observed. Source: the frameworks'
 documentation of signals.
 """
@@ -88,8 +88,8 @@ class Listener:
         if cloud is not self.cloud:
             self._unsubscribe()
             if cloud is not None:
-                forgetters = cloud.journal._recorder.shared.forgetters
-                self._unsubscribe = forgetters.add(self.forget_since)
+                listeners = cloud.journal._recorder.shared.forget_listeners
+                self._unsubscribe = listeners.add(self.forget_since)
             self.cloud = cloud
             with self._lock:
                 self.served.clear()

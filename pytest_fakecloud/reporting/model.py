@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ..core.calls import Call, Event
@@ -83,7 +84,8 @@ class ReportRow:
     Rows that differ only in time, attempt and the numbers in their ``words`` have equal values of
     ``same``; ``took_us`` is the duration of a call, request or delivery on the cloud's clock (None
     until it has ended, and for other rows). ``words`` are the arguments of an action or of a single
-    command. ``entry`` is the masked journal entry, ``delivery`` the queue's event of an attempt.
+    command. ``library`` is the package that made a call of its own, such as a task queue. ``entry``
+    is the masked journal entry, ``delivery`` the queue's event of an attempt.
     """
 
     number: int
@@ -105,6 +107,7 @@ class ReportRow:
     follows: int = 0
     attempt: int = 0
     where: Place | None = None
+    library: str = ""
     same: object = None
     took_us: int | None = None
     words: tuple[str, ...] = ()
@@ -130,6 +133,120 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class Access:
+    """A read or a write of a subject, or of a ``part`` of it: a field, a member, a partition, a vector.
+
+    ``what`` describes the command or the request and ``result`` its effect or answer. ``value`` is
+    the value that was read or written, as JSON. ``succeeded`` is False if the write was rejected,
+    and None if its answer is not known.
+    """
+
+    subject: ReportSubject
+    writes: bool
+    what: str
+    result: str = ""
+    part: str = ""
+    value: Any = None
+    succeeded: bool | None = True
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """Data that a test looked at: a subject, or with ``*`` in its name all that match, and a part."""
+
+    subject: ReportSubject
+    part: str = ""
+
+    def covers(self, access: Access) -> bool:
+        wanted, subject = self.subject, access.subject
+        return (
+            (wanted.kind, wanted.fake) == (subject.kind, subject.fake)
+            and (subject.name in (wanted.name, "*") or _matches(wanted.name, subject.name))
+            and (not self.part or access.part in ("", self.part))
+        )
+
+
+def _matches(pattern: str, name: str) -> bool:
+    return "*" in pattern and fnmatchcase(name, pattern)
+
+
+StartKind: TypeAlias = Literal["looked", "called", "changed", "last_call"]
+"""How the start of a history was found.
+
+``looked``: the failing statement looked at the data of a fake. ``called``: it compared what calls of
+the application had read or written. ``changed``: it compared an object of the process that a function
+changed, which also made calls. ``last_call``: none of these, so it is the last call.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryStart:
+    """The start of a history: the data that the statement at ``place`` compared. ``looks`` are the
+    methods with which it looked at data, ``rows`` the calls, and ``by`` the functions that changed
+    what it compared.
+    """
+
+    kind: StartKind
+    sought: tuple[Sought, ...]
+    place: Place | None = None
+    looks: tuple[str, ...] = ()
+    rows: tuple[int, ...] = ()
+    by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRow:
+    """A write of a value, or its expiry, in the row of this ``number``.
+
+    ``cause`` is the number of the delivery or request during which it was made, 0 if of none.
+    ``is_read``: the failing statement, or a later row, read the value of this write. ``step`` counts
+    the steps from the start: 0 for what the statement read, 1 for what a write of step 0 was made
+    from. ``origin`` is the access with which the same request read the value, ``origin_row`` its row.
+    """
+
+    number: int
+    at_us: int
+    access: Access
+    step: int
+    cause: int = 0
+    is_read: bool = False
+    where: Place | None = None
+    origin: Access | None = None
+    origin_row: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Data that a request of the history read and no request wrote, or the reverse, although a
+    ``neighbour`` with a similar name was read and written. ``row`` has the read or the write.
+    """
+
+    access: Access
+    row: int
+    neighbour: ReportSubject
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The writes of the data that a failing statement compared, and of what they were made from.
+
+    ``left_out`` is the number of further writes. If nothing wrote the data (``unwritten``), the rows
+    are the last writes of the test. A finding that is about one of the ``subjects``
+    concerns the failure.
+    """
+
+    start: HistoryStart
+    rows: tuple[HistoryRow, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    left_out: int = 0
+    unwritten: bool = False
+
+    @property
+    def subjects(self) -> frozenset[ReportSubject]:
+        return frozenset(row.access.subject for row in self.rows)
+
+
+@dataclass(frozen=True, slots=True)
 class ReportedFake:
     """One fake of the cloud, open or closed."""
 
@@ -146,7 +263,8 @@ class Report:
     ``findings``, ``unfinished`` (work that is still pending) and ``violations`` (strict-mode
     violations and rejected credentials) are findings. ``hints`` are sentences about requests that
     did not reach their fake, ``log`` is the test's captured log. ``failures`` describe parts of the
-    report that could not be made, ``lookups`` are for the wording.
+    report that could not be made, ``lookups`` are for the wording. ``history`` is None if no test
+    has failed, or nothing was called.
     """
 
     now_us: int
@@ -163,6 +281,7 @@ class Report:
     hints: Sequence[str] = ()
     log: str = ""
     lookups: Lookups = field(default_factory=Lookups)
+    history: History | None = None
 
 
 # -- words -----------------------------------------------------------------------------------------

@@ -20,9 +20,9 @@ from ..cloud.services import SERVICES, report_part
 from ..core.calls import Action, Call, Entry, Event
 from ..core.errors import chain_of, describe_error, report_hook_failure
 from ..core.violations import Violation
+from ..queue.accesses import PUBLISHING
 from .applications import ServedRequest
 from .calls import (
-    PUBLISHING,
     Lookups,
     error_of,
     executed_but_lost,
@@ -31,6 +31,7 @@ from .calls import (
     lookups_of,
     records_of,
 )
+from .history import history_of
 from .model import WEIGHT, Finding, Report, ReportedFake, ReportRow, ReportSubject, Severity
 from .rows import rows
 from .values import NUMBER, Mask
@@ -63,10 +64,15 @@ def report_of(
     unfinished_findings: list[Finding] = []
     with report_hook_failure("the lookups failed", failures.append):
         lookups = lookups_of(cloud, list(cloud.journal.entries), mask)
+    test_data = ObservedTest(cloud, lookups, idle_s, raised, served)
     with report_hook_failure("the findings failed", failures.append):
-        findings = find(ObservedTest(cloud, lookups, idle_s, raised, served))
+        findings = find(test_data)
     with report_hook_failure("the calls cannot be shown", failures.append):
         every = rows(cloud, served=served, lookups=lookups, mask=mask)
+    history = None
+    if raised is not None:
+        with report_hook_failure("the history cannot be shown", failures.append):
+            history = history_of(test_data, every)
     with report_hook_failure("what is unfinished cannot be shown", failures.append):
         unfinished_findings = unfinished(cloud, lookups, findings)
     shared, closed = cloud._context, closed_addresses(cloud).items()
@@ -91,6 +97,7 @@ def report_of(
         hints=list(map(mask.text, hints)),
         log=mask.text(log),
         lookups=lookups,
+        history=history,
     )
 
 

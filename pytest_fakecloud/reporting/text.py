@@ -7,19 +7,34 @@ data and never by their wording.
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
+from itertools import groupby
 from operator import attrgetter
 from pathlib import PurePath
 from typing import NamedTuple
 
 from ..cloud.base import BaseCloud
 from ..core.calls import Call, Event
-from ..core.errors import counted
+from ..core.errors import counted, listed
 from ..core.timers import clock_time, to_datetime
 from .calls import Lookups
-from .model import IN_FULL, Finding, Report, ReportRow, ScriptSource, Severity, Summary
+from .history_wording import gap_texts, left_out_text, start_text
+from .history_wording import lines as history_lines
+from .model import (
+    IN_FULL,
+    Finding,
+    History,
+    HistoryRow,
+    Report,
+    ReportRow,
+    ScriptSource,
+    Severity,
+    Summary,
+)
 from .report import report_of
 from .values import CONTROLS, NUMBER, PIPELINED, printable
 from .wording import describe, effect, sentence
@@ -122,6 +137,7 @@ class _Writer:
         lines += report.failures
         if not report.rows and not report.failures:
             lines.append("no client has made a call")
+        history = self._history()
         timeline = self._timeline(to_datetime(report.now_us).date())
         failed = [finding for finding in report.unfinished if finding.kind == "dead_letter"]
         ends = [
@@ -134,7 +150,39 @@ class _Writer:
         for finding in report.violations:
             texts = _wrapped(violation(finding, self._lookups), "    ", width)
             ends += [TextLine(line, "cause") for line in texts]
-        return [*map(TextLine, lines), *timeline, *([TextLine("")] if ends else []), *ends]
+        return [
+            *history,
+            *map(TextLine, lines),
+            *timeline,
+            *([TextLine("")] if ends else []),
+            *ends,
+        ]
+
+    def _history(self) -> list[TextLine]:
+        """Return the history of the data that the failing statement compared, and an empty line."""
+        history = self._report.history
+        if history is None:
+            return []
+        rows = {row.number: row for row in self._report.rows}
+        texts = _wrapped(start_text(history), "  ", self._width)
+        texts += list(filter(None, [left_out_text(history)]))
+        sources: set[str] = set()
+        for line in history_lines(history, rows, self._lookups):
+            lead = f"{_stamp(line.row)} {'  ' * line.row.step}"
+            mark = " <== read" if line.row.is_read and line.row.step == 0 else ""
+            answer = f" <-- {line.answer}" if line.answer else ""
+            answer += f" (x{line.times})" if line.times > 1 else ""
+            by = f" by {line.by}" if line.by else ""
+            indent = " " * (len(lead) + 2)
+            texts += _wrapped(f"{lead}{line.what}{answer}{by}{mark}", indent, self._width, 4)
+            if line.origin:
+                texts += _wrapped(f"{indent}from {line.origin}", f"{indent}  ", self._width, 3)
+            if line.source and line.source not in sources:
+                texts += _wrapped(f"{indent}{line.source}", f"{indent}  ", self._width, 2)
+            sources.add(line.source)
+        for text in gap_texts(history):
+            texts += _wrapped(text, "  ", self._width)
+        return [*(TextLine(self._lookups.mask.text(text), "cause") for text in texts), TextLine("")]
 
     def _listed(
         self, title: str, findings: Sequence[Finding], *, marked: bool = False
@@ -159,7 +207,11 @@ class _Writer:
         if held:
             yield TextLine(f"... {counted(held, 'run')} left out, in which the promise held")
         held_back: list[tuple[int, list[str]]] = []
-        lines = list(shortened_rows(folded(merged(every, self._marks)), self._marks))
+        every_line = folded(merged(every, self._marks))
+        if self._report.history is not None:
+            touched = touched_rows(self._report.history) | self._marks.keys()
+            every_line = without_untouched(every_line, touched)
+        lines = list(shortened_rows(every_line, self._marks))
         for line, nests in zip(lines, _have_nested(lines), strict=True):
             if isinstance(line, int):
                 yield TextLine(f"... {counted(line, 'row')} left out")
@@ -184,6 +236,8 @@ class _Writer:
 
     def _entry(self, line: FoldedRow, nests: bool) -> tuple[list[str], list[str]]:
         """Return the lines of a row, and of its note; ``nests`` is True if rows are nested in it."""
+        if line.summary:
+            return _wrapped(f"... {line.summary}", "    ", self._width), []
         row, indent = line.row, " " * (_STAMP + 2 + 2 * line.row.depth)
         words = self._described(line)
         place = self._new_place(row)
@@ -314,7 +368,7 @@ def _packed(texts: Sequence[str], room: int) -> list[str]:
     return lines
 
 
-def _stamp(row: ReportRow) -> str:
+def _stamp(row: ReportRow | HistoryRow) -> str:
     at = to_datetime(row.at_us)
     return f"{at:%H:%M:%S}.{at.microsecond // 1000:03}"
 
@@ -329,13 +383,15 @@ def _ends(row: ReportRow) -> str:
 
 
 def _wrapped(text: str, indent: str, width: int, most: int | None = None) -> list[str]:
-    text = text.translate(CONTROLS)
+    # An arrow stays with its answer. No text contains this control character any more.
+    text = text.translate(CONTROLS).replace("<-- ", "<--\0")
     lead = text[: len(text) - len(text.lstrip())]
     # Do not break words, because users copy them.
-    return textwrap.wrap(
+    lines = textwrap.wrap(
         text.strip(), width, initial_indent=lead, subsequent_indent=indent, max_lines=most,
         placeholder=" ...", break_long_words=most is not None, break_on_hyphens=False,
     )  # fmt: skip
+    return [line.replace("\0", " ") for line in lines]
 
 
 # -- selection -------------------------------------------------------------------------------------
@@ -355,6 +411,8 @@ class FoldedRow:
 
     rows: tuple[ReportRow, ...]
     effects: tuple[Event, ...] = ()
+    summary: str = ""
+    """What stands for all of the rows, if they do not concern the history."""
 
     @property
     def row(self) -> ReportRow:
@@ -470,6 +528,58 @@ def _key(line: FoldedRow, depth: int) -> tuple[object, ...]:
     """Return what is equal in lines that can be folded, given the depth of their blocks."""
     effects = repr([event.data for event in line.effects])
     return _SAME(line.row), line.row.depth - depth, effects, len(line.rows)
+
+
+FEW = 20
+"""Number of lines up to which calls of the application are listed that the history does not touch."""
+_RUN = 4
+"""Minimum number of consecutive rows that are summarised."""
+
+
+def touched_rows(history: History) -> set[int]:
+    """Return the numbers of the rows that a history mentions, and of the requests that made them."""
+    rows = [number for row in history.rows for number in (row.number, row.cause, row.origin_row)]
+    return {*rows, *history.start.rows, *(gap.row for gap in history.gaps)}
+
+
+def without_untouched(every: Sequence[FoldedRow], touched: Collection[int]) -> list[FoldedRow]:
+    """Return the lines with one for each run of calls that succeeded and that no history or finding
+    mentions. A library's calls always have one, those of the application only in a long report.
+    """
+    blocks: list[list[FoldedRow]] = []
+    for line in every:
+        if blocks and line.row.depth:
+            blocks[-1].append(line)
+        else:
+            blocks.append([line])
+    lines: list[FoldedRow] = []
+    for library, group in groupby(blocks, partial(_untouched_by, touched, len(every) > FEW)):
+        run = [line for block in group for line in block]
+        rows = tuple(row for line in run for row in line.rows)
+        if library is None or len(rows) < _RUN:
+            lines += run
+            continue
+        names = Counter(f"{row.peer} {row.operation}" for row in rows)
+        texts = [f"{name} (x{times})" if times > 1 else name for name, times in names.items()]
+        what = f"{library}: " if library else ""
+        calls = counted(len(rows), "call" if all(row.kind == "call" for row in rows) else "row")
+        others = "" if library else " that the history does not touch"
+        lines.append(FoldedRow(rows, summary=f"{what}{calls}{others}: {listed(texts, 6)}"))
+    return lines
+
+
+def _untouched_by(
+    touched: Collection[int], is_long: bool, block: Sequence[FoldedRow]
+) -> str | None:
+    """Return the library that made the calls of a block, or an empty string for the application; None
+    if the block is shown.
+    """
+    rows = [row for line in block for row in line.rows]
+    if any(row.number in touched or not row.ok or row.faults for row in rows):
+        return None
+    libraries = {row.library for row in rows}
+    library = libraries.pop() if len(libraries) == 1 else ""
+    return library if library or is_long else None
 
 
 def shortened_rows(

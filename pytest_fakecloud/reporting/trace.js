@@ -8,6 +8,10 @@ import {border, breakable, count, el, fold, lasted, own, shortName, span, svg, v
 import {spansElement} from "./spans.js";
 
 const LINE = 19, PAD = 9, GAP = 26, AHEAD = 600;
+// Pixels beside the text of a row, and of the guide of each level; the least width with a column for the time.
+const SIDES = 14, GUIDE = 14, TIMED_LEAST = 480;
+// The most lines of a row's text, of its answer and of each explanation below. The detail pane has the whole texts.
+const MOST_LINES = 8, MOST_OF_ANSWER = 4, MOST_BELOW = 4;
 const NARROW = 720, WIDE = 1000, TEXT_LEAST = 340, LANE_LEAST = 42, LANE_MOST = 130, TIME = 98, NUMBER = 38;
 // The colour of rows that belong to no request, and the colours of requests in turn.
 const HUES = ["var(--soft)", ...["#2f6feb, #7aa7ff", "#b35900, #f0a35e", "#0f7b6c, #4fd1bd", "#a8328f, #ee8fd8", "#6a7a00, #c6d64d", "#6b4fd6, #b3a1ff"].map((pair) => `light-dark(${pair})`)];
@@ -186,6 +190,9 @@ export class Trace {
     // If lanes would leave too little room for the text, omit them and name both ends in the text.
     this.narrow = this.root.clientWidth < NARROW || width - this.across - this.time < TEXT_LEAST;
     this.root.classList.toggle("trace-narrow", this.narrow);
+    // Number and time keep their columns beside open details. Only a phone has no room for them.
+    this.timed = !this.narrow || width >= TIMED_LEAST;
+    const room = width - SIDES - (this.timed ? this.time : 0) - (this.narrow ? 0 : this.across), advance = this.advance();
     this.fillHeads();
     this.root.style.setProperty("--trace-top", `${this.top.offsetHeight}px`);
     this.version++;
@@ -196,7 +203,7 @@ export class Trace {
     this.shown.forEach((one, index) => {
       const words = this.wanted.slowest ? "" : at === null ? this.options.numbered && isoDay(one.row.at_us) : gapText(at, one.row.at_us);
       if (words) gap(one, words);
-      one.parts = partsOf(one, this);
+      one.parts = partsOf(one, this, Math.floor((room - GUIDE * one.bars.length) / advance));
       one.height = one.parts.length * LINE + PAD;
       this.places.set(one.row.number, this.items.length);
       this.items.push({one, index: index + 1, key: one.row.number, top: y, height: one.height});
@@ -205,6 +212,15 @@ export class Trace {
     });
     this.list.style.height = `${y}px`;
     this.draw();
+  }
+
+  // Return the width of a character in the list.
+  advance() {
+    const probe = el("span", {class: "trace-probe"}, "0".repeat(100));
+    this.list.append(probe);
+    const width = probe.getBoundingClientRect().width / 100;
+    probe.remove();
+    return width || 7.6;
   }
 
   fillHeads() {
@@ -264,12 +280,12 @@ export class Trace {
     const text = el("div", {class: "trace-text"});
     const guides = el("span", {class: "trace-guides"},
       one.bars.map((bar) => el("i", {style: `--hue: ${HUES[bar.hue]}`})));
-    for (const [name, part, answer, more] of one.parts) text.append(el("div", {class: name}, el("span", {}, part), more && el("span", {class: "trace-more soft"}, more), answer && el("span", {class: row.ok && !one.failed ? "trace-answer trace-ok" : "trace-answer trace-bad"}, answer)));
+    for (const [name, part, answer] of one.parts) text.append(el("div", {class: name}, el("span", {}, part), answer && el("span", {class: `trace-answer ${colour(one)}`}, answer)));
     const marks = [!row.ok || one.failed > 0 ? "trace-failed" : "", row.findings?.length ? "trace-found" : "", this.matches.has(one) ? "" : "trace-context"].filter(Boolean);
     return el("div", {class: ["trace-row", ...marks].join(" "), role: "option", id: `row-${one.label}`, "aria-selected": "false", "data-number": row.number, style: `height: ${height}px`},
-      this.narrow || !this.options.numbered ? null : el("span", {class: "trace-number"}, one.label),
-      this.narrow ? null : el("span", {class: "trace-time"}, clockTime(row.at_us)),
-      this.narrow || !this.took ? null : el("span", {class: "trace-took"}, row.took_us == null ? "" : lasted(row.took_us)),
+      this.timed && this.options.numbered ? el("span", {class: "trace-number"}, one.label) : null,
+      !this.timed ? null : el("span", {class: "trace-time"}, clockTime(row.at_us)),
+      this.timed && this.took ? el("span", {class: "trace-took"}, row.took_us == null ? "" : lasted(row.took_us)) : null,
       this.narrow ? null : this.lanesElement(one, height), guides, text);
   }
 
@@ -404,11 +420,7 @@ export class Trace {
       const recorded = kind === "call" && this.rows.some(({row}) => row.kind === "call" && row.where);
       return recorded ? [el("p", {class: "soft"}, "The line that made this call is not known.")] : [];
     }
-    const lines = (where.source ?? []).map(({line, text}) =>
-      el("div", line === where.line ? {class: "trace-called"} : {}, `${String(line).padStart(5)}  ${text}`));
-    const place = ({file, line, function: name}) => `${file}:${line} in ${name}`;
-    return [el("p", {}, `Called at ${[where, ...where.callers ?? []].map(place).join(", from ")}`),
-      lines.length ? el("pre", {class: "trace-source", tabindex: 0, "aria-label": "Source"}, ...lines) : null];
+    return sourceOf(where);
   }
 
   linksElement({row}, effects, related) {
@@ -481,6 +493,15 @@ function prepare(report, known, numbered) {
     return one;
   });
   return [rows, byNumber];
+}
+
+// Return the elements of a place in the application: its callers, and the lines around it.
+export function sourceOf(where) {
+  const lines = (where.source ?? []).map(({line, text}) =>
+    el("div", line === where.line ? {class: "trace-called"} : {}, `${String(line).padStart(5)}  ${text}`));
+  const place = ({file, line, function: name}) => `${file}:${line} in ${name}`;
+  return [el("p", {}, `Called at ${[where, ...where.callers ?? []].map(place).join(", from ")}`),
+    lines.length ? el("pre", {class: "trace-source", tabindex: 0, "aria-label": "Source"}, ...lines) : null];
 }
 
 const laneName = (end) => /^https?:\/\/[^/?#]+/.exec(end)?.[0] ?? end;
@@ -582,20 +603,44 @@ function whatOf(row) {
   return withShortIds(/^https?:/.test(host) ? row.text.what.replace(`${host}/`, "/") : row.text.what, row);
 }
 
-// Return the lines of a row in the list, each with a class and a text, the first also with the answer. The detail pane has the whole texts.
-function partsOf(one, {report, narrow, options, byNumber}) {
+const colour = ({row, failed}) => row.ok && !failed ? "trace-ok" : "trace-bad";
+
+// Break a text into lines of at most so many columns, between words if possible. The first line may be shorter.
+function wrapped(text, columns, most, first = columns) {
+  const lines = [];
+  for (let paragraph of text.split("\n")) {
+    for (;;) {
+      // Letters that are not of a single column, such as Chinese ones, take two.
+      const room = Math.max(8, (lines.length ? columns : first) >> /[\u2e80-\uffff]/.test(paragraph));
+      if (paragraph.length <= room || lines.length > most) break;
+      const space = paragraph.lastIndexOf(" ", room), end = space > room / 2 ? space : room - /[\ud800-\udbff]/.test(paragraph[room - 1]);
+      lines.push(paragraph.slice(0, end));
+      paragraph = paragraph.slice(end).trimStart();
+    }
+    lines.push(paragraph);
+  }
+  return lines.length <= most ? lines : [...lines.slice(0, most - 1), `${lines[most - 1].slice(0, columns - 1)}…`];
+}
+
+// Return the lines of a row in the list, each with a class and a text, the first also with a short answer.
+function partsOf(one, {report, narrow, timed, options, byNumber}, columns) {
   const {row, failed} = one, {note} = row.text, what = whatOf(row);
   const answer = [failed ? `${failed} failed` : "", withShortIds(row.text.answer, row)].filter(Boolean).join(": ");
-  const ends = `${options.numbered ? `${one.label} · ` : ""}${clockTime(row.at_us)} ${row.took_us > 0 ? `${lasted(row.took_us)} ` : ""}${endsOf(one)}`;
-  const more = row.text.lines?.[0]?.split("\n")[0];
-  const parts = narrow ? [["trace-ends soft", ends, answer], ["trace-what", what, null, more]] : [["trace-what", what, answer, more]];
-  for (const fault of row.faults ?? []) parts.push(["trace-fault", `fault: ${fault.description}`]);
+  const label = options.numbered ? `${one.label} · ` : "", ends = `${timed ? "" : `${label}${clockTime(row.at_us)} ${row.took_us > 0 ? `${lasted(row.took_us)} ` : ""}`}${endsOf(one)}`;
+  const parts = [], add = (name, text, most) => parts.push(...wrapped(text, columns, most).map((line) => [name, line]));
+  const isShort = answer.length < 0.45 * columns && !answer.includes("\n");
+  const [name, text] = narrow ? ["trace-ends soft", ends] : ["trace-what", what];
+  parts.push(...wrapped(text, columns, MOST_LINES, isShort && answer ? columns - answer.length - 2 : columns).map((line, index) => [name, line, index || !isShort ? null : answer]));
+  if (narrow) add("trace-what", what, MOST_LINES);
+  if (!isShort) add(colour(one), answer, MOST_OF_ANSWER);
+  for (const line of row.text.lines ?? []) add("soft", line, MOST_BELOW);
+  for (const fault of row.faults ?? []) add("trace-fault", `fault: ${fault.description}`, MOST_BELOW);
   for (const index of row.findings ?? []) {
     const finding = report.findings[index], first = byNumber.get(finding.rows.find((number) => byNumber.has(number)));
     // Only the first row of a finding shows the text; the others refer to it.
-    parts.push(["trace-finding", `▲${index + 1} ${first && first !== one ? `see row ${first.label}` : finding.text}`]);
+    add("trace-finding", `▲${index + 1} ${first && first !== one ? `see row ${first.label}` : finding.text}`, MOST_BELOW);
   }
-  if (note) parts.push(["trace-bad", note.split("\n")[0]]);
+  if (note) add("trace-bad", note.split("\n")[0], MOST_BELOW);
   return parts;
 }
 
@@ -612,7 +657,7 @@ function firstBelow(items, y) {
 
 // -- words and elements -------------------------------------------------------------------------
 const isoDay = (at_us) => new Date(at_us / 1000).toISOString().slice(0, 10);
-const clockTime = (at_us) => new Date(at_us / 1000).toISOString().slice(11, 23);
+export const clockTime = (at_us) => new Date(at_us / 1000).toISOString().slice(11, 23);
 
 // Return the time between two rows in whole seconds ("+5 m"), with the date if the day changes; empty below a second.
 function gapText(from_us, to_us) {

@@ -235,7 +235,7 @@ class _Template(string.Formatter):
             case "once":
                 return _ONCE.get(value, "")
             case "id":
-                return self._lookups.short(value)
+                return self._lookups.named(value)
             case "list":
                 return listed([shortened(str(item)) for item in value])
             case "quoted":

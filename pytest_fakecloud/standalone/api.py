@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache, cached_property, wraps
 from pkgutil import get_data
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ..cloud.base import start_over
 from ..cloud.cloud import Cloud
@@ -21,14 +21,18 @@ from ..core.ids import new_token
 from ..core.recorder import Recorder
 from ..core.violations import Violation, Violations, shortened
 from ..faults.fault import setting_over
-from ..http.app import FAULTS, App, Endpoint, Route, RouteTable
+from ..http.app import FAULTS, App, Endpoint
 from ..http.messages import Answer, AnyResponse, Effect, Request, Serve, bearer_token, same
+from ..http.routing import Route, RouteTable
 from .addresses import TOKEN_VARIABLE, URL_VARIABLE, Hosts
 from .control import shapes
 from .control.clouds import CloudRoutes, IsolatedClouds, clock_view
 from .control.data import DataRoutes
 from .control.endpoints import PREFIX, Refused, contract, fake_named, fields
 from .control.fakes import FakeRoutes, describe
+
+if TYPE_CHECKING:
+    from .saving import StateKeeper
 
 T = TypeVar("T", bound=AnyResponse)
 _Part: TypeAlias = CloudRoutes | DataRoutes | FakeRoutes | IsolatedClouds
@@ -105,6 +109,8 @@ class ControlApp(App):
         """The progress of the initial load as a string; empty when nothing is being loaded."""
         self.url = ""
         """The URL of this API, set when the API is mounted."""
+        self.keeper: StateKeeper | None = None
+        """What keeps the state of the server in a file, if anything does."""
         self._codes: deque[str] = deque(maxlen=_MOST_CODES)
         self.data = DataRoutes(cloud)
         self._clouds = clouds
@@ -154,14 +160,14 @@ class ControlApp(App):
         """Answer a request, and protect the response from pages of other sites with headers."""
         return _guarded(super().answer(request))
 
-    def find_route(self, request: Request) -> Endpoint:
+    def find_endpoint(self, request: Request) -> Endpoint:
         # Scripts may still have the paths from the time when fakes were called handles.
         request.path = request.path.replace(f"{PREFIX}/handles", f"{PREFIX}/fakes", 1)
-        return super().find_route(request)
+        return super().find_endpoint(request)
 
-    def foreign(self, request: Request) -> AnyResponse:
+    def unknown_method(self, request: Request) -> AnyResponse:
         """Answer a request whose method no path accepts, with the same headers."""
-        return _guarded(super().foreign(request))
+        return _guarded(super().unknown_method(request))
 
     def _convert_errors(self, request: Request, proceed: Serve) -> AnyResponse:
         """Answer errors that arguments of a request cause; a member of the chain."""
@@ -176,7 +182,7 @@ class ControlApp(App):
             refused = Refused(400, f"a number is out of range: {error}")
         finally:
             setting_over.reset(token)
-        return self._finished(self.render_error(refused))
+        return self._response_of(self.render_error(refused))
 
     def server_failed(self, error: BaseException) -> None:
         """Report an error of the HTTP server below the app."""

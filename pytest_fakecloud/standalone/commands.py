@@ -542,6 +542,23 @@ def _load(client: ControlClient, options: argparse.Namespace) -> CommandResult:
 
 
 @_command(
+    "save",
+    "Save the state of a server in a state file",
+    _argument("value", metavar="FILE", help="an existing file is replaced"),
+)
+def _save(client: ControlClient, options: argparse.Namespace) -> CommandResult:
+    from .saving import encoded_state, write_whole
+
+    state = client.ask("GET", "/saved", within=LASTS_AT_MOST)
+    data = encoded_state(state)
+    try:
+        write_whole(Path(options.value), data)
+    except OSError as error:
+        raise ContractError(f"cannot write {options.value}: {error.strerror}") from None
+    return CommandResult({"bytes": len(data)}, f"saved {len(data):,} bytes in {options.value}")
+
+
+@_command(
     "snapshot",
     "Take a snapshot of all fakes",
     _argument("name", nargs="?", metavar="NAME", help="name of the snapshot (default: a number)"),

@@ -21,9 +21,19 @@ from ..cloud.services import named, services_by_word, settings_class
 from ..core.calls import KEEP_BYTES
 from ..core.command_line import Subparsers, Usage
 from ..core.errors import ContractError, brief, unknown_name
-from ..core.settings import MOST_PORT, SWITCH_WORDS, Kind, choice, settings_of, text, whole
+from ..core.settings import (
+    MOST_PORT,
+    SWITCH_WORDS,
+    Kind,
+    choice,
+    duration,
+    settings_of,
+    text,
+    whole,
+)
 from . import commands
 from .addresses import CONTROL_PORT, DEVELOPMENT
+from .saving import INTERVAL_SECONDS
 from .serving import FORMATS, JOURNAL_ENTRIES, Options
 from .serving import run as run_program
 from .serving import serve as start_server
@@ -78,6 +88,17 @@ def _add_serve(subparsers: Subparsers) -> None:
     )
     _add_switch(serve, "--json", "print the summary as one JSON object, for scripts")
     _add_switch(serve, "--random", "use free ports and random credentials instead of fixed ones")
+    serve.add_argument(
+        "--state",
+        metavar="FILE",
+        help="a file that keeps the state: it is loaded at the start if it exists, and saved at the "
+        "end and at intervals",
+    )
+    serve.add_argument(
+        "--save-every",
+        metavar="DURATION",
+        help=f"time between two saves of --state (default: {INTERVAL_SECONDS:g}s)",
+    )
     serve.add_argument("--open", action="store_true", help="open the console in the browser")
     serve.details = _list_of_settings
     serve.set_defaults(
@@ -324,6 +345,14 @@ _port = _of(
     whole(0, MOST_PORT)._replace(expected=f"a port number: 0 (any free) to {MOST_PORT}"),
     number=True,
 )
+_interval = _of(duration("us", 1_000_000))
+
+
+def _seconds(value: Any, where: str) -> float | None:
+    microseconds = _interval(value, where)
+    return None if microseconds is None else microseconds / 1e6
+
+
 _token = _of(
     text(
         "a string of printable ASCII characters; leave it out for a random token",
@@ -398,5 +427,7 @@ _READERS: Mapping[str, Reader] = {
     "journal": _of(text()),
     "journal_entries": _count,
     "journal_bytes": _count,
+    "state": lambda value, where: None if value is None else Path(text().read(where, value)),
+    "save_every": _seconds,
 }
 """The options besides the services, each with the function that converts and checks its value."""

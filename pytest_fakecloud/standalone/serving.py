@@ -28,10 +28,10 @@ from ..core.command_line import EXIT_CANNOT_START, Usage, complain, ended_by_sig
 from ..core.errors import ContractError, shown, unknown_name
 from ..core.settings import connection_settings
 from ..core.timers import monotonic
-from ..http.app import GUARD
 from ..http.ports import keep, release
 from ..reporting.values import make_private
 from .addresses import CONTROL_PORT, CONTROL_URL, Hosts, control_token, defaults, is_loopback
+from .saving import INTERVAL_SECONDS, StateKeeper, locked, restored_now
 
 if TYPE_CHECKING:
     from ..cloud.cloud import Cloud
@@ -56,6 +56,8 @@ VIOLATIONS = 1_000
 """Maximum number of strict-mode violations that a server keeps."""
 _MOST_REPORTS = 3
 """Maximum number of isolated clouds of which ``run`` prints a report."""
+SAVE_SECONDS = 60.0
+"""The same for a server that saves its state."""
 LOG_SECONDS = 1.0
 """Seconds between the log lines while data is loaded."""
 State: TypeAlias = tuple[Path, Mapping[str, Any]]
@@ -84,6 +86,10 @@ class Options:
     journal: str | None = None
     journal_entries: int | None = None
     journal_bytes: int | None = None
+    state: Path | None = None
+    """The file that keeps the state of the server."""
+    save_every: float = INTERVAL_SECONDS
+    """Real seconds between two saves of this file."""
     token_is_kept: bool = False
     """Whether commands find the control token, because it is stored in the user's state folder."""
     guarded: Collection[str] = frozenset()
@@ -104,8 +110,18 @@ def serve(options: Options, *, opens: bool) -> int:
         stack.callback(release)
         if not options.random:
             options = with_defaults(options, log)
-        stack.enter_context(ended_by_signals(stop.put, lambda number: 0, within_s=STOP_SECONDS))
+        within_s = STOP_SECONDS if options.state is None else SAVE_SECONDS
+        stack.enter_context(ended_by_signals(stop.put, lambda number: 0, within_s=within_s))
+        if options.state is not None:
+            try:
+                stack.enter_context(locked(options.state))
+            except (ContractError, OSError) as error:
+                raise Usage(f"--state: {error}") from None
         app = stack.enter_context(serve_cloud(options, log))
+        if options.state is not None:
+            keeper = app.keeper = StateKeeper(app.cloud, options.state, options.save_every, log)
+            keeper.start()
+            stack.callback(keeper.close)
         _warn_of_other_addresses(options, log)
         print(_summary(app, options), flush=True)
         addresses = {fake.name: fake.url for fake in app.cloud.fakes()}
@@ -369,6 +385,10 @@ def serve_cloud(
 
     try:
         states = [(file, read_state(file)) for file in options.load]
+        kept: State | None = None
+        if options.state is not None and options.state.exists():
+            kept = options.state, read_state(options.state)
+            options = _with_clock(options, kept[1].get("clock"))
     except ContractError as error:
         raise Usage(str(error)) from None
 
@@ -381,23 +401,34 @@ def serve_cloud(
         own = _isolated_options(options, changes)
         parts = [(file, _part_for(own.services, content)) for file, content in states]
         try:
-            with _served(own, parts, log, begins, clouds=None) as app:
+            with _served(own, parts, None, log, begins, clouds=None) as app:
                 yield app
         except Usage as error:
             raise ContractError(str(error)) from error
 
-    return _served(options, states, log, begins, IsolatedClouds(isolated, ended))
+    return _served(options, states, kept, log, begins, IsolatedClouds(isolated, ended))
+
+
+def _with_clock(options: Options, clock: Mapping[str, str] | None) -> Options:
+    """Return options with which the clock continues that of a kept state, unless they set their own."""
+    if clock is None or options.now is not None or options.clock is not None:
+        return options
+    return replace(options, now=restored_now(clock), clock=clock["mode"])
 
 
 @contextlib.contextmanager
 def _served(
     options: Options,
     states: Sequence[State],
+    kept: State | None,
     log: Log,
     begins: Callable[[Cloud], object],
     clouds: IsolatedClouds | None,
 ) -> Iterator[ControlApp]:
-    """Serve a cloud with its control API; ``clouds`` is None for an isolated cloud, which has none."""
+    """Serve a cloud with its control API; ``clouds`` is None for an isolated cloud, which has none.
+
+    ``states`` are its baseline, and ``kept`` is the state with which it continues.
+    """
     from ..cloud.cloud import Cloud
     from .api import ControlApp
     from .control.fakes import start
@@ -416,7 +447,7 @@ def _served(
                 continue
             fake = cloud._start(fixture, settings)
             if fake.name in options.guarded:
-                fake._app.chain.add(GUARD, hosts.guard)
+                fake._app.guards.add(hosts.guard)
         if options.journal_entries is not None:
             # A server with a limited journal may run for long, so limit its violations, too.
             violations = cloud._context.violations
@@ -425,13 +456,17 @@ def _served(
             cloud, options.control_token,
             hosts=hosts, log_bug=partial(log.say, "bug", level="error"), clouds=clouds, begins=begins,
         )  # fmt: skip
-        app.loading = "not begun" if states else ""
+        app.loading = "not begun" if states or kept else ""
         mount = cloud._context.mount(app, host=options.host, port=options.control_port or 0)
         app.url = mount.url
         mount.on_close.append(app.data.end_streams)
         mount.on_error.append(app.server_failed)
         try:
             _prepare(cloud, app, states, options.forward, log)
+            if kept is not None:
+                _load(cloud, app, *kept, log)
+                cloud.journal.clear()
+            app.loading = ""
             yield app
         finally:
             app.end_clouds()
@@ -453,7 +488,6 @@ def _prepare(
         for fake in cloud.fakes():
             fake.set_baseline()
     cloud.journal.clear()
-    app.loading = ""
 
 
 def _load(cloud: Cloud, app: ControlApp, file: Path, content: Mapping[str, Any], log: Log) -> None:
@@ -501,6 +535,7 @@ def _isolated_options(options: Options, changes: Mapping[str, Any]) -> Options:
         forward=options.forward if _delivers(services) else {},
         control_port=0,
         control_token=None,
+        state=None,
         guarded=frozenset(),
         **changed,
     )

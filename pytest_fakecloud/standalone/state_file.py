@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from ..cloud.files import DATA_BYTES, open_file, read_file
-from ..cloud.services import SERVICES, services_by_word
+from ..cloud.services import SERVICES, saved_part, services_by_word
 from ..core.assets import asset
 from ..core.errors import ContractError, ServiceError, brief, one_line, unknown_name
 from ..core.json_schema import violations
+from ..core.plain_data import bytes_from_plain
 from ..faults.fault import Fault, setting_over
 from ..faults.plan import FaultPlan, fault_kinds
 
@@ -80,6 +81,10 @@ def load_state(
     before = cloud.snapshot()
     injected: list[Fault] = []
     try:
+        for part, data in content.get("saved", {}).items():
+            with _at("saved"):
+                saved_part(part).load_saved(_open(cloud, part), data, part)
+            progress(part, 1, 1)
         for part, loader in _LOADERS.items():
             data = content.get(part)
             for load in loader(_open(cloud, part), data, folder) if data else ():
@@ -136,6 +141,7 @@ def inject(plan: FaultPlan, kinds: Iterable[str], fault: Mapping[str, Any]) -> F
     except TypeError as error:
         raise ContractError(f"{kind}: {error}. {_form(method)}") from None
     injected: Fault = method(*args, **fields)
+    injected._note_written({"args": [], **fault})
     return injected
 
 
@@ -233,6 +239,9 @@ _LOADERS: Mapping[str, Callable[[Any, Any, Path], Iterator[_Load]]] = {
 
 
 def _stub(destinations: Any, url: str, answers: Any) -> None:
+    if isinstance(answers, dict) and "forward" in answers:
+        destinations.forward(url, answers["forward"])
+        return
     replies = answers if isinstance(answers, list) else [answers]
     if replies in (["hang"], ["refuse"]):
         getattr(destinations, replies[0])(url)
@@ -248,5 +257,11 @@ def _reply(answer: Any) -> Any:
     if isinstance(answer, int):
         return answer
     return Response(
-        answer["status"], answer.get("body", b""), answer.get("headers", ()), answer.get("after", 0)
+        answer["status"], _body_of(answer), answer.get("headers", ()), answer.get("after", 0)
     )
+
+
+def _body_of(answer: Mapping[str, Any]) -> Any:
+    if "body_base64" in answer:
+        return bytes_from_plain({"base64": answer["body_base64"]}, "body_base64")
+    return answer.get("body", b"")

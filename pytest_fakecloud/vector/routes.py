@@ -20,8 +20,9 @@ import orjson
 from ..core.errors import ServiceError
 from ..core.field_types import TEXT, OneOf
 from ..core.matching import Field
-from ..http.app import App, Endpoint, Route
+from ..http.app import App, Endpoint
 from ..http.messages import Answer, Request, bearer_token, decode_segment, same
+from ..http.routing import Route
 from . import errors
 from .embedding import Embedder, required
 from .engine.engine import VectorEngine
@@ -97,13 +98,13 @@ class VectorApp(App):
             return "read_only"
         raise errors.VectorError(401, errors.UNAUTHORIZED)
 
-    def find_route(self, request: Request) -> Endpoint:
+    def find_endpoint(self, request: Request) -> Endpoint:
         """As for every app, but the result of an endpoint is sent in an envelope, and a request of
         Upstash Search has no route, even on a shared path.
         """
         if _is_of_search(request):
             return self.no_endpoint
-        endpoint = super().find_route(request)
+        endpoint = super().find_endpoint(request)
         return partial(_in_envelope, endpoint) if request.route else endpoint
 
     def unknown_path(self, request: Request) -> Answer:

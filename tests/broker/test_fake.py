@@ -285,7 +285,7 @@ def test_each_planned_failure_waits_for_a_batch_that_is_large_enough(
 
 def test_faults_of_batches_and_responses_are_in_the_plan(broker: Broker, rest: Rest) -> None:
     partial = broker.faults.partial_produce(1, topic="orders", skip=1)
-    assert [(one.kind, one.description) for one in broker.faults] == [
+    assert [(fault.kind, fault.description) for fault in broker.faults] == [
         ("partial_produce", "partial_produce keep=1")
     ]
     broker.create_topic("other")

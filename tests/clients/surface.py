@@ -58,7 +58,10 @@ class Kept:
 
     def each(self, scenarios: Iterable[Any], flavour: Any) -> list[Any]:
         """Return the uses of each scenario, and run those that have not run yet."""
-        return [self._found.get((one, flavour)) or self.run(one, flavour) for one in scenarios]
+        return [
+            self._found.get((scenario, flavour)) or self.run(scenario, flavour)
+            for scenario in scenarios
+        ]
 
     def calls(self, scenarios: Iterable[Any], flavour: Any) -> set[str]:
         """Return all names that the scenarios called, and arguments that they passed."""

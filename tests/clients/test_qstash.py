@@ -143,7 +143,7 @@ def check_every_setting(world: World, path: str, body: bytes, content_type: str)
     assert {request.get_data() for request in tries} == {body}
     assert {request.headers["Content-Type"] for request in tries} == {content_type}
     assert [request.headers["Upstash-Retried"] for request in tries] == ["0", "1"]
-    own = [one for one in attempts if one.url.partition("?")[0] == APP + path]
+    own = [attempt for attempt in attempts if attempt.url.partition("?")[0] == APP + path]
     assert own[1].waited.total_seconds() == 1
     callbacks = world.handler.on("/callback")
     assert [request.headers["X-Cb"] for request in callbacks] == ["2", "2"]
@@ -216,7 +216,7 @@ def url_groups(world: World) -> None:
     group.delete("group")
     group.upsert_endpoints("group", [{"url": APP + "/a", "name": "first"}, {"url": APP + "/b"}])
     found = group.get("group")
-    assert [(one.url, one.name) for one in found.endpoints] == [
+    assert [(endpoint.url, endpoint.name) for endpoint in found.endpoints] == [
         (APP + "/a", "first"),
         (APP + "/b", None),
     ]
@@ -224,12 +224,12 @@ def url_groups(world: World) -> None:
     for name in ("publish", "publish_json", "enqueue", "enqueue_json"):
         target = {"queue": "fifo"} if name.startswith("enqueue") else {}
         results = getattr(world.api.message, name)(url_group="group", body="x", **target)
-        assert sorted(one.url for one in results) == [APP + "/a", APP + "/b"]
+        assert sorted(result.url for result in results) == [APP + "/a", APP + "/b"]
     world.queue.run_until_idle()
     assert len(world.handler.on("/a")) == len(world.handler.on("/b")) == 4
     assert {request.headers["Upstash-Topic-Name"] for request in world.handler.seen} == {"group"}
     group.remove_endpoints("group", [{"name": "first"}])
-    assert [one.url for one in group.get("group").endpoints] == [APP + "/b"]
+    assert [endpoint.url for endpoint in group.get("group").endpoints] == [APP + "/b"]
     group.delete("group")
     with pytest.raises(QStashError, match="404"):
         group.get("group")
@@ -242,7 +242,7 @@ def batches(world: World) -> None:
             {"url": APP + "/fifo", "queue": "fifo", "method": "GET"},
         ]
     )
-    assert len({one.message_id for one in results}) == 2
+    assert len({result.message_id for result in results}) == 2
     json_results = world.api.message.batch_json([{"url": APP + "/json", "body": {"a": 1}}])
     assert len(json_results) == 1
     world.queue.run_until_idle()
@@ -276,8 +276,12 @@ def language_models(world: World) -> None:
         getattr(world.api.message, name)(api=api, body="{}", callback=APP + "/callback", **target)
     world.queue.run_until_idle()
     (route,) = world.queue.destinations.routes().where(prefix="https://api.openai.com")
-    assert {one.url for one in route.deliveries} == {"https://api.openai.com/v1/chat/completions"}
-    assert {one.headers.get("Authorization") for one in route.deliveries} == {"Bearer key"}
+    assert {delivery.url for delivery in route.deliveries} == {
+        "https://api.openai.com/v1/chat/completions"
+    }
+    assert {delivery.headers.get("Authorization") for delivery in route.deliveries} == {
+        "Bearer key"
+    }
     assert len(world.handler.on("/callback")) == 4
 
 
@@ -399,7 +403,7 @@ def dead_letters(world: World) -> None:
     world.api.dlq.delete(letter.dlq_id)
     with pytest.raises(QStashError, match="404"):
         world.api.dlq.delete(letter.dlq_id)
-    left = [one.dlq_id for one in world.api.dlq.list().messages]
+    left = [message.dlq_id for message in world.api.dlq.list().messages]
     assert world.api.dlq.delete_many(left) == 2
 
 

@@ -292,7 +292,9 @@ def test_a_cloud_that_nobody_holds_is_given_back(transport: Any) -> None:
     for _ in range(3):
         dropped()
     wait_until(lambda: descriptors() <= before)
-    wait_until(lambda: all(one.name != "fakecloud-dispatcher" for one in threading.enumerate()))
+    wait_until(
+        lambda: all(thread.name != "fakecloud-dispatcher" for thread in threading.enumerate())
+    )
 
 
 def _is_gone(cloud: weakref.ref[Cloud]) -> bool:

@@ -47,12 +47,12 @@ def test_each_call_fails_once_in_each_way(cloud: Cloud, orders: Broker) -> None:
         send(orders, "a")
         send(orders, "b")
 
-    found = cloud.every_failure(run)
-    assert [(failure.number, failure.fault) for failure in found] == [
+    failures = cloud.every_failure(run)
+    assert [(failure.number, failure.fault) for failure in failures] == [
         (1, "respond"), (2, "respond"), (1, "drop"), (2, "drop"),
         (1, "lose_response"), (2, "lose_response"),
     ]  # fmt: skip
-    assert all(failure.exception is not None and failure.held for failure in found)
+    assert all(failure.exception is not None and failure.held for failure in failures)
     assert orders.records("orders") == []
     assert cloud.violations() == []
     send(orders, "fine")
@@ -76,14 +76,14 @@ def test_a_broken_promise_raises_with_all_runs(cloud: Cloud, orders: Broker) -> 
         "the promise was broken in 1 of 3 runs:\n"
         "  <call 1 (broker POST /produce/orders) lose_response: BROKEN: sent twice>"
     )
-    found = caught.value.failures
-    assert [(one.fault, one.held) for one in found] == [
+    failures = caught.value.failures
+    assert [(one.fault, one.held) for one in failures] == [
         ("respond", True),
         ("drop", True),
         ("lose_response", False),
     ]
     broken = caught.value.broken.only()
-    assert broken is found.where(held=False).only()
+    assert broken is failures.where(held=False).only()
     assert caught.value.__cause__ is broken.broken
     # The data is restored after a broken promise, too.
     assert orders.records("orders") == []
@@ -111,9 +111,9 @@ def test_a_retry_makes_more_calls_to_fail(cloud: Cloud, orders: Broker) -> None:
                 pass
         raise RuntimeError("gave up")
 
-    found = cloud.every_failure(stubborn, faults=["respond"])
-    assert [failure.number for failure in found] == [1]
-    assert found.only().exception is None
+    failures = cloud.every_failure(stubborn, faults=["respond"])
+    assert [failure.number for failure in failures] == [1]
+    assert failures.only().exception is None
 
 
 def test_a_flaw_without_any_fault_is_raised_as_it_is(cloud: Cloud, orders: Broker) -> None:
@@ -133,8 +133,8 @@ def test_services_limits_the_calls(cloud: Cloud, orders: Broker) -> None:
         send(other, "b")
 
     assert len(cloud.every_failure(run, services="other", faults=["drop"])) == 1
-    found = cloud.every_failure(run, services=["other"], faults=["drop"])
-    assert [failure.call.fake for failure in found] == ["other"]
+    failures = cloud.every_failure(run, services=["other"], faults=["drop"])
+    assert [failure.call.fake for failure in failures] == ["other"]
     with pytest.raises(
         ContractError, match=r"'kv_server' is not a fake. Known fakes: broker, other"
     ):
@@ -190,8 +190,8 @@ def test_code_that_is_awaited(cloud: Cloud, orders: Broker) -> None:
     with pytest.raises(BrokenRunsError, match="sent twice") as caught:
         asyncio.run(cloud.aio.every_failure(careless, check=once_only))
     assert [failure.fault for failure in caught.value.broken] == ["lose_response"]
-    found = asyncio.run(cloud.aio.every_failure(careless, faults=["respond", "drop"]))
-    assert [failure.fault for failure in found] == ["respond", "drop"]
+    failures = asyncio.run(cloud.aio.every_failure(careless, faults=["respond", "drop"]))
+    assert [failure.fault for failure in failures] == ["respond", "drop"]
     assert trio.run(cloud.aio.every_failure, lambda: send(orders, "a"))
 
     async def flawed() -> None:
@@ -233,10 +233,10 @@ def test_four_services_and_what_a_run_left_is_taken_back(cloud: Cloud) -> None:
             f"{queue.url}/v2/publish/https://app.test/mail", headers=queue.headers
         ).raise_for_status()
 
-    found = cloud.every_failure(checkout)
-    assert [failure.call.service for failure in found] == ["kv", "vector", "broker", "queue"] * 3
-    assert [failure.number for failure in found] == [1, 2, 3, 4] * 3
-    lost = found.where(fault="lose_response")
+    failures = cloud.every_failure(checkout)
+    assert [failure.call.service for failure in failures] == ["kv", "vector", "broker", "queue"] * 3
+    assert [failure.number for failure in failures] == [1, 2, 3, 4] * 3
+    lost = failures.where(fault="lose_response")
     assert all(failure.call.outcome == "lost" for failure in lost)
     assert kv.contents() == {}
     assert not index.vectors()
@@ -459,10 +459,10 @@ def test_each_call_fails_whatever_the_order(
     cloud: Cloud, kv: KVServer, calls: list[tuple[str, ...]]
 ) -> None:
     run = Shuffled([partial(command, kv, *words) for words in calls])
-    found = cloud.every_failure(run, faults=["drop", "respond"])
-    failed = [tuple(failure.call.facts["words"][0]) for failure in found]
+    failures = cloud.every_failure(run, faults=["drop", "respond"])
+    failed = [tuple(failure.call.facts["words"][0]) for failure in failures]
     assert failed == [*calls, *calls]
-    assert [failure.number for failure in found] == [*range(1, len(calls) + 1)] * 2
+    assert [failure.number for failure in failures] == [*range(1, len(calls) + 1)] * 2
     # No run was needed besides one for each fault, and the one without.
     assert run.runs == 2 * len(calls) + 1
 
@@ -476,10 +476,10 @@ def test_each_record_fails_whatever_the_order(cloud: Cloud, orders: Broker) -> N
         ("", {"topic": "orders", "value": "a"}),
         ("", {"topic": "mails", "value": "a"}),
     ]
-    run = Shuffled([partial(produce, orders, *each) for each in calls])
-    found = cloud.every_failure(run, faults="drop")
+    run = Shuffled([partial(produce, orders, *call) for call in calls])
+    failures = cloud.every_failure(run, faults="drop")
     assert [
-        (one.call.path.removeprefix("/produce"), one.call.request_json()) for one in found
+        (one.call.path.removeprefix("/produce"), one.call.request_json()) for one in failures
     ] == calls
 
 
@@ -492,8 +492,8 @@ def test_equal_parts_of_identifiers_do_not_confuse_two_calls(cloud: Cloud, kv: K
         command(kv, "SET", f"{kind}:{uuid.UUID(int=(number % 2 << 80) + number)}", "1")
 
     run = Shuffled([partial(publish, "task"), partial(publish, "lock"), partial(publish, "mail")])
-    found = cloud.every_failure(run, faults=["drop", "lose_response"])
-    failed = [failure.call.facts["words"][0][1].partition(":")[0] for failure in found]
+    failures = cloud.every_failure(run, faults=["drop", "lose_response"])
+    failed = [failure.call.facts["words"][0][1].partition(":")[0] for failure in failures]
     assert failed == ["task", "lock", "mail"] * 2
 
 
@@ -509,8 +509,8 @@ def test_words_that_differ_between_runs_do_not_hide_a_call(
         command(kv, "SET", f"{kind}:{task}", value.format(task))
 
     run = Shuffled([partial(publish, "task"), partial(publish, "lock"), partial(publish, "mail")])
-    found = cloud.every_failure(run, faults=["drop", "lose_response"])
-    failed = [failure.call.facts["words"][0][1].partition(":")[0] for failure in found]
+    failures = cloud.every_failure(run, faults=["drop", "lose_response"])
+    failed = [failure.call.facts["words"][0][1].partition(":")[0] for failure in failures]
     assert failed == ["task", "lock", "mail"] * 2
 
 
@@ -521,8 +521,8 @@ def test_a_value_of_another_call_in_another_run_does_not_hide_a_call(
         command(kv, "SET", key, "1" if run.runs == 1 and key == "a" else "2")
 
     run = Shuffled([partial(step, "a"), partial(step, "b"), partial(step, "c")])
-    found = cloud.every_failure(run, faults="drop")
-    assert [failure.call.facts["words"][0][1] for failure in found] == ["a", "b", "c"]
+    failures = cloud.every_failure(run, faults="drop")
+    assert [failure.call.facts["words"][0][1] for failure in failures] == ["a", "b", "c"]
 
 
 def test_keys_that_are_drawn_from_a_few_are_counted(cloud: Cloud, kv: KVServer) -> None:
@@ -532,8 +532,8 @@ def test_keys_that_are_drawn_from_a_few_are_counted(cloud: Cloud, kv: KVServer) 
         for _ in range(2):
             _calmly(kv, "INCR", f"shard-{next(shards)}")
 
-    found = cloud.every_failure(run, faults=["drop", "respond"])
-    assert [failure.number for failure in found] == [1, 2, 1, 2]
+    failures = cloud.every_failure(run, faults=["drop", "respond"])
+    assert [failure.number for failure in failures] == [1, 2, 1, 2]
 
 
 def test_keys_without_a_common_word_are_counted(cloud: Cloud, kv: KVServer) -> None:
@@ -545,8 +545,8 @@ def test_keys_without_a_common_word_are_counted(cloud: Cloud, kv: KVServer) -> N
                 command(kv, "SET", f"k{next(names)}", "1")
         _calmly(kv, "GET", "end")
 
-    found = cloud.every_failure(run, faults="drop")
-    assert [failure.call.facts["command"] for failure in found] == [["SET"], ["SET"], ["GET"]]
+    failures = cloud.every_failure(run, faults="drop")
+    assert [failure.call.facts["command"] for failure in failures] == [["SET"], ["SET"], ["GET"]]
 
 
 def _calmly(kv: KVServer, *words: str) -> None:
@@ -563,8 +563,8 @@ def test_more_background_traffic_does_not_disturb(cloud: Cloud, kv: KVServer) ->
         _calmly(kv, "LPUSH", "jobs", "a")
         _calmly(kv, "GET", "beats")
 
-    found = cloud.every_failure(run, faults="drop")
-    assert [failure.call.facts["command"] for failure in found] == [["INCR"], ["LPUSH"], ["GET"]]
+    failures = cloud.every_failure(run, faults="drop")
+    assert [failure.call.facts["command"] for failure in failures] == [["INCR"], ["LPUSH"], ["GET"]]
 
 
 def test_a_call_that_no_later_run_makes_is_an_error(cloud: Cloud, kv: KVServer) -> None:
@@ -633,8 +633,8 @@ def test_a_run_that_does_not_come_to_the_call_is_repeated(cloud: Cloud, kv: KVSe
             raise
 
     run = Shuffled([partial(step, "a"), partial(step, "b"), partial(step, "c")])
-    found = cloud.every_failure(run, faults=["drop", "lose_response"])
-    assert [failure.call.facts["words"][0][1] for failure in found] == ["a", "b", "c"] * 2
+    failures = cloud.every_failure(run, faults=["drop", "lose_response"])
+    assert [failure.call.facts["words"][0][1] for failure in failures] == ["a", "b", "c"] * 2
 
 
 def test_a_promise_that_is_broken_without_a_fault_is_raised(cloud: Cloud, kv: KVServer) -> None:
@@ -657,9 +657,9 @@ def test_commands_that_prepare_a_connection_do_not_fail(cloud: Cloud, kv: KVServ
                 client.set("a", 1)
                 pipeline.incr("b").execute()
 
-        found = cloud.every_failure(run)
+        failures = cloud.every_failure(run)
     # A connection that a fault has closed is prepared again in the next run.
-    commands = [failure.call.facts["command"][0] for failure in found]
+    commands = [failure.call.facts["command"][0] for failure in failures]
     assert commands == ["SET", "INCRBY", "EXEC"] * 3
 
 
@@ -670,6 +670,6 @@ def test_a_fault_of_the_test_hides_calls_from_kinds_of_faults(cloud: Cloud, kv: 
         _calmly(kv, "GET", "a")
         _calmly(kv, "SET", "a", "1")
 
-    found = cloud.every_failure(run, faults=["drop", "respond"])
-    failed = [(failure.fault, failure.call.facts["command"][0]) for failure in found]
+    failures = cloud.every_failure(run, faults=["drop", "respond"])
+    failed = [(failure.fault, failure.call.facts["command"][0]) for failure in failures]
     assert failed == [("drop", "GET"), ("drop", "SET"), ("respond", "SET")]

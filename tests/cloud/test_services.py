@@ -30,7 +30,7 @@ from pytest_fakecloud.core.errors import ServiceError
 from pytest_fakecloud.core.settings import FakeConfig, setting, text
 from pytest_fakecloud.cloud.fake import Context, Fake, Snapshot
 from pytest_fakecloud.http.app import App, Request
-from pytest_fakecloud.http.app import Route
+from pytest_fakecloud.http.routing import Route
 
 
 class Notes:

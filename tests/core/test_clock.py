@@ -446,7 +446,7 @@ def test_time_that_is_spent_makes_nothing_happen(clock: Timekeeper) -> None:
     assert (clock.now_us(), fired) == (NOON_US + 5 * SECOND, [])
     clock.spend_until(NOON_US + 2 * SECOND)
     assert clock.now_us() == NOON_US + 5 * SECOND
-    assert [one.at_us for one in clock.advance(0)] == [NOON_US + 5 * SECOND]
+    assert [timer.at_us for timer in clock.advance(0)] == [NOON_US + 5 * SECOND]
 
 
 def test_time_may_be_spent_within_an_advance(clock: Timekeeper) -> None:
@@ -544,4 +544,4 @@ def test_what_falls_due_after_the_end_of_time_never_does() -> None:
     timer.cancel()
     assert fired == []
     clock.call_at(LAST_US, fired.append, label="the last")
-    assert [one.label for one in clock.advance(0)] == ["the last"]
+    assert [timer.label for timer in clock.advance(0)] == ["the last"]

@@ -194,7 +194,7 @@ def test_deliveries_begin_in_order_and_are_made_side_by_side(
 
     for number in range(10):
         plan(clock, partial(begin, number))
-    assert all(one.wait(10) for one in done)
+    assert all(event.wait(10) for event in done)
     assert begun == list(range(10))
 
 
@@ -374,7 +374,7 @@ def test_after_the_end_nothing_runs_and_no_thread_is_left(clock: Timekeeper, fai
     assert dispatcher.stop()
     plan(clock, lambda at_us: lambda: ended.append("second"))
     assert ended == ["first"]
-    assert [type(one) for one in failures] == ([KeyboardInterrupt] if fails else [])
+    assert [type(failure) for failure in failures] == ([KeyboardInterrupt] if fails else [])
     names = [thread.name for thread in threading.enumerate()]
     assert not [name for name in names if name.startswith("fakecloud-d")]
 

@@ -12,7 +12,6 @@ import pytest
 from pytest_fakecloud.core.errors import (
     ContractError,
     ServiceError,
-    call_all,
     describe_error,
     importing,
     report_failure,
@@ -223,16 +222,3 @@ class Empty(Exception):
 
     def __len__(self) -> int:
         return 0
-
-
-@pytest.mark.parametrize("first", [ValueError("1"), Empty("1"), KeyboardInterrupt("1")])
-def test_all_functions_are_called_and_the_first_exception_is_raised(first: BaseException) -> None:
-    called: list[str] = []
-
-    def failing(error: BaseException) -> None:
-        called.append(str(error))
-        raise error
-
-    with pytest.raises(type(first), match="1"):
-        call_all(functools.partial(failing, error) for error in (first, ValueError("2")))
-    assert called == ["1", "2"]

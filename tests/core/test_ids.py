@@ -109,7 +109,7 @@ def test_threads_that_ask_a_stream_first_share_its_source() -> None:
         assert inside.wait(30)
         drawn.append(threads.submit(stream.hex, 16))
         may_go.set()
-    assert len({one.result() for one in drawn}) == 2
+    assert len({future.result() for future in drawn}) == 2
     assert len(asked) == 1
 
 

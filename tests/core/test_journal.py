@@ -36,8 +36,9 @@ def call_on(
     facts = fields.pop("facts", {})
     headers = Headers([("X-One", "1"), ("x-one", "2")])
     at_us = journal._now_us()
-    call = Call(0, at_us, "", "", method, target, headers, body, None, lambda call: facts)
-    journal.open_call(call)
+    call = journal.open_call(
+        method, target, headers, body, at_us=at_us, read_facts=lambda call: facts
+    )
     for name, value in fields.items():
         setattr(call, name, value)
     return call
@@ -138,14 +139,14 @@ def test_an_action_is_kept_beside_the_entries_until_its_journal_is_cleared(now: 
     for recorder in (one, two):
         number = recorder.reserve()
         recorder.record_action("load", code_place(frame), number, None, {"keys": 2})
-    assert [(each.number, each.fake, each.kind) for each in cloud.shared.actions] == [
+    assert [(action.number, action.fake, action.kind) for action in cloud.shared.actions] == [
         (1, "one", "load"),
         (2, "two", "load"),
     ]
     assert cloud.shared.actions[0].data == {"keys": 2, "where": place_at(code_place(frame))}
     assert cloud.entries == []
     one.clear()
-    assert [each.fake for each in cloud.shared.actions] == ["two"]
+    assert [action.fake for action in cloud.shared.actions] == ["two"]
 
 
 def test_clearing_a_handles_journal_leaves_the_others_alone(now: Any) -> None:
@@ -170,7 +171,7 @@ def test_clearing_the_clouds_journal_clears_those_of_its_fakes() -> None:
     assert one.entries == []
 
 
-def test_watchers_see_each_entry_and_each_answer(now: Any) -> None:
+def test_listeners_get_each_entry_and_each_answer(now: Any) -> None:
     cloud = Both(now.__next__)
     one = Both(now.__next__, parent=cloud)
     seen: list[tuple[str, int]] = []
@@ -179,10 +180,10 @@ def test_watchers_see_each_entry_and_each_answer(now: Any) -> None:
         seen.append(("once", entry.number))
         stop_once()
 
-    watchers = cloud.shared.watchers
-    stop_once = watchers.add(once)
-    stop = watchers.add(lambda entry: seen.append(("first", entry.number)))
-    watchers.add(lambda entry: seen.append(("second", entry.number)))
+    listeners = cloud.shared.listeners
+    stop_once = listeners.add(once)
+    stop = listeners.add(lambda entry: seen.append(("first", entry.number)))
+    listeners.add(lambda entry: seen.append(("second", entry.number)))
     one.answered(call_on(one))
     one.add_event("x", "y")
     stop()
@@ -315,9 +316,9 @@ def test_a_bounded_journal_forgets_the_oldest() -> None:
     journal = Both(lambda: 0, parent=parent)
     for number in range(100):
         journal.add_event("tick", str(number))
-        for each in (journal, parent):
-            assert len(each) <= 10
-            assert each.events().last.text == str(number)
+        for view in (journal, parent):
+            assert len(view) <= 10
+            assert view.events().last.text == str(number)
     assert [event.number for event in parent.events()] == list(range(101 - len(parent), 101))
     assert parent.entries == journal.entries
 
@@ -384,13 +385,12 @@ def test_long_heads_count_and_are_cut(cloud: Both) -> None:
     calls = []
     for _ in range(10):
         pairs = [("X-Long", "v" * 20_000), *((f"X-{n}", "v") for n in range(200))]
-        call = Call(0, 0, "", "", "GET", "/" + "t" * 10_000, Headers(pairs))
-        cloud.open_call(call, 31_000)
+        call = cloud.open_call("GET", "/" + "t" * 10_000, Headers(pairs), at_us=0)
         call.outcome = "answered"
         cloud.answered(call)
         calls.append(call)
-    assert sum(weight_of(each) for each in calls if not each.cut) <= 100_000
-    assert all(weight_of(each) < 20_000 for each in calls if each.cut)
+    assert sum(weight_of(call) for call in calls if not call.cut) <= 100_000
+    assert all(weight_of(call) < 20_000 for call in calls if call.cut)
     cut = calls[0]
     assert cut.cut == {"request_headers": 21_096, "target": 10_001}
     assert cut.target == "/" + "t" * 1023 + "…"
@@ -406,7 +406,7 @@ def test_memory_stays_within_the_bound(cloud: Both) -> None:
         # A fake with few calls keeps entries that the cloud has forgotten.
         journal = parts[0] if number < 50 else parts[1 + number % 2]
         finished(journal, b"a" * 20_000, answer=b"b" * 5_000)
-        held = {id(call): call for each in (cloud, *parts) for call in each.calls()}
+        held = {id(call): call for part in (cloud, *parts) for call in part.calls()}
         whole = [call for call in held.values() if not call.cut]
         assert sum(weight_of(call) for call in whole) <= 100_000
     assert cloud.shared.large_bytes == sum(cloud.shared.large.values())
@@ -529,8 +529,9 @@ def test_the_journals_of_many_fakes_keep_together_what_their_clouds_keeps() -> N
 
 
 def test_an_entry_has_what_was_recorded_of_it(journal: Both) -> None:
-    call = journal.open_call(Call(0, 7, "", "", "GET", "/x", client=("127.0.0.1", 5000)))
-    assert (call.at_us, call.client, call.facts) == (7, ("127.0.0.1", 5000), {})
+    client = ("127.0.0.1", 5000)
+    call = journal.open_call("GET", "/x", at_us=7, client=client, route="get")
+    assert (call.at_us, call.client, call.route, call.facts) == (7, client, "get", {})
     assert (call.service, call.fake, call.number) == ("demo", "demo_2", 1)
     event = journal.add_event("attempt", "first", url="a")
     assert (event.service, event.fake, event.number) == ("demo", "demo_2", 2)
@@ -658,7 +659,9 @@ def test_only_calls_beyond_four_kilobytes_are_ever_cut(size: int) -> None:
     journal = Both(lambda: 0)
     journal.shared.keep_bytes = 0
     is_cut = size > 4_096
-    assert finished(journal, b"a" * size).cut.get("request_body") == (size if is_cut else None)
+    body = b"a" * (size - weight_of(call_on(journal, "POST", "/put")))
+    cut_size = len(body) if is_cut else None
+    assert finished(journal, body).cut.get("request_body") == cut_size
     assert finished(journal, b"", answer=b"a" * size).cut == (
         {"response_body": size} if is_cut else {}
     )

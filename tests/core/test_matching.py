@@ -508,7 +508,7 @@ class Item(NamedTuple):
 
 
 def why_not(query: Query, item: Any) -> list[str]:
-    return [one.text for one in query.differences(item)]
+    return [difference.text for difference in query.differences(item)]
 
 
 FIELDS = {"state": Field(STATE), "count": Field(NUMBER), "size": Field(NUMBER, lambda item: 7)}

@@ -49,7 +49,7 @@ def test_the_newest_violations_are_kept() -> None:
     for number in range(5):
         violations.report("bug", str(number))
         assert len(violations) == min(number + 1, 3)
-    assert [each.text[0] for each in violations] == ["2", "3", "4"]
+    assert [violation.text[0] for violation in violations] == ["2", "3", "4"]
 
 
 def test_only_the_first_exceptions_keep_what_was_under_way() -> None:
@@ -60,7 +60,7 @@ def test_only_the_first_exceptions_keep_what_was_under_way() -> None:
     errors = [raised() for _ in range(4)]
     for error in errors:
         violations.report("bug", "it broke", exception=error)
-    assert [each.exception for each in violations] == [None, None, *errors]
+    assert [violation.exception for violation in violations] == [None, None, *errors]
     assert [error.__traceback__ is not None for error in errors] == [True, True, False, False]
     assert [error.__cause__ is not None for error in errors] == [True, True, False, False]
     assert [error.__context__ is not None for error in errors] == [True, True, False, False]

@@ -59,7 +59,7 @@ def _named(name: str, module: str) -> object:
 
 def _documented(value: object) -> list[tuple[str, object]]:
     members = inspect.getmembers(value) if isinstance(value, type) else []
-    return [("", value), *(one for one in members if not one[0].startswith("_"))]
+    return [("", value), *(member for member in members if not member[0].startswith("_"))]
 
 
 def test_errors_of_every_service_are_listed() -> None:

@@ -7,9 +7,12 @@ from typing import Any, ClassVar
 
 import pytest
 
+from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.errors import ServiceError
 from pytest_fakecloud.core.field_types import TEXT
 from pytest_fakecloud.core.matching import Field
+from pytest_fakecloud.core.recorder import Recorder
+from pytest_fakecloud.core.violations import Violations
 from pytest_fakecloud.faults.answers import Response
 from pytest_fakecloud.faults.fault import Fault
 from pytest_fakecloud.faults.plan import FaultPlan, fault_words
@@ -217,6 +220,9 @@ def test_a_plan_takes_names_errors_and_facts_from_its_app(plan: FaultPlan) -> No
             return b"json"
 
     app = Own()
+    clock = Timekeeper()
+    recorder, violations = Recorder(clock.now_us), Violations()
+    app.attach(clock=clock, recorder=recorder, violations=violations)
     plan._attach(app)
     assert set(plan._fact_fields) == {"command"}
     assert set(plan._service_fields) == {"url", "message_id"}

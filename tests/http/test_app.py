@@ -13,7 +13,7 @@ import pytest
 from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.calls import Call, weight_of
 from pytest_fakecloud.core.errors import ContractError, ServiceError
-from pytest_fakecloud.http.app import EXPLORATION, FAULTS, GUARD, App, Chain, Interceptor
+from pytest_fakecloud.http.app import EXPLORATION, FAULTS, App, Chain, Interceptor
 from pytest_fakecloud.http.messages import (
     Answer,
     AnyResponse,
@@ -161,12 +161,11 @@ def test_interceptors_surround_an_exchange_in_the_order_of_their_positions(demo:
         return interceptor
 
     removals = [
-        demo.app.chain.add(position, noting(name))
-        for position, name in [
-            (FAULTS, "first fault"), (FAULTS, "second fault"), (GUARD, "guard"),
-            (EXPLORATION, "explore"),
-        ]
-    ]  # fmt: skip
+        demo.app.chain.add(FAULTS, noting("first fault")),
+        demo.app.chain.add(FAULTS, noting("second fault")),
+        demo.app.guards.add(noting("guard")),
+        demo.app.chain.add(EXPLORATION, noting("explore")),
+    ]
     assert ask(demo, "POST", "/add/w").status == 200
     inner = ["explore", "first fault", "second fault"]
     asked = [f"{name} add somebody" for name in inner]
@@ -177,7 +176,7 @@ def test_interceptors_surround_an_exchange_in_the_order_of_their_positions(demo:
     seen.clear()
     assert ask(demo, "POST", "/add/w").status == 200
     assert seen == []
-    assert demo.app.chain.members == demo.app.chain.admitted == ()
+    assert demo.app.chain.members == []
 
 
 def test_an_interceptor_before_authentication_sees_and_makes_rejections(demo: Demo) -> None:
@@ -192,7 +191,7 @@ def test_an_interceptor_before_authentication_sees_and_makes_rejections(demo: De
             seen.append(error.status)
             raise
 
-    demo.app.chain.add(GUARD, guard)
+    demo.app.guards.add(guard)
     demo.app.chain.add(EXPLORATION, lambda request, proceed: pytest.fail("was not admitted"))
     assert ask(demo, "POST", "/add/w", headers=[("Authorization", "Bearer wrong")]).status == 401
     assert ask(demo, "POST", "/forbidden").status == 403
@@ -207,11 +206,11 @@ def test_faults_are_in_the_chain_only_while_they_can_fire(demo: Demo) -> None:
     assert [position for position, _ in chain.members] == [FAULTS]
     assert [ask(demo, "POST", "/add/w").status for _ in range(2)] == [503, 429]
     forever.remove()
-    assert chain.members == ()
+    assert chain.members == []
     demo.faults.drop()
-    assert chain.members != ()
+    assert chain.members != []
     demo.faults.clear()
-    assert chain.members == ()
+    assert chain.members == []
 
 
 def changed(answer: AnyResponse, **parts: Any) -> Answer:
@@ -235,7 +234,9 @@ def test_a_body_is_altered_after_the_endpoint_made_it(
 ) -> None:
     chain = Chain()
     chain.add(FAULTS, lambda request, proceed: change(proceed))
-    assert chain.run(Request("GET", "/x"), lambda: Answer(b"fine"))[1] is altered
+    request = Request("GET", "/x")
+    chain.run(request, lambda: Answer(b"fine"))
+    assert request.altered is altered
 
 
 def test_a_body_that_is_altered_in_place_counts_as_well() -> None:
@@ -247,7 +248,9 @@ def test_a_body_that_is_altered_in_place_counts_as_well() -> None:
 
     chain = Chain()
     chain.add(FAULTS, change)
-    assert chain.run(Request("GET", "/x"), lambda: Answer(b"fine")) == (Answer(b"fin"), True)
+    request = Request("GET", "/x")
+    assert chain.run(request, lambda: Answer(b"fine")) == Answer(b"fin")
+    assert request.altered
 
 
 # -- errors --------------------------------------------------------------------------------------
@@ -340,9 +343,9 @@ def test_dump(demo: Demo, value: object, sent: bytes) -> None:
 
 
 def test_an_answer_may_be_bytes_or_any_object(demo: Demo) -> None:
-    assert demo.app._finished(Answer(b"raw")) == Answer(b"raw")
-    assert demo.app._finished(Answer({"a": 1}, 201)) == Answer(b'{"a":1}', 201)
-    assert demo.app._finished([1]) == Answer(b"[1]")
+    assert demo.app._response_of(Answer(b"raw")) == Answer(b"raw")
+    assert demo.app._response_of(Answer({"a": 1}, 201)) == Answer(b'{"a":1}', 201)
+    assert demo.app._response_of([1]) == Answer(b"[1]")
 
 
 # -- through a fake ----------------------------------------------------------------------------

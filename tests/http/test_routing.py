@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_fakecloud.http.app import App, Route, RouteTable
+from pytest_fakecloud.http.app import App
+from pytest_fakecloud.http.routing import Route, RouteTable
 
 
 def endpoint(app: App, request: Any) -> object:

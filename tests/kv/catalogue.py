@@ -1,9 +1,9 @@
 """The table of commands for tests, and error texts that the service must produce.
 
-The head of `commands.txt` explains its columns. The documented commands are a second source that checks
-`kv/table/commands.txt`. `test_self_description.py` compares the other commands with real servers, and
-checks that these have none of the documented ones. The error texts in `errors.txt` were observed on
-Redis 7.0.15 and Valkey 9.1; ``<x>`` matches anything.
+The head of `commands.txt` explains its columns. Its rows of commands that no real server here has are a
+second source that checks `kv/table/commands.txt`. `test_self_description.py` compares the other commands
+with real servers. The error texts in `errors.txt` were observed on Redis 7.0.15 and Valkey 9.1; ``<x>``
+matches anything.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ ROWS = [
     for column, text in columns
 ]
 """Commands with the names and the texts of their columns."""
-DOCUMENTED = [
+ROWS_WITHOUT_SERVER = [
     (command, int(arity), access, words)
     for command, column, text in ROWS
-    if column == "documented"
+    if column == "without server"
     for arity, access, *words in [text.split()]
 ]
-WITHOUT_SERVER = frozenset(name for name, *_ in DOCUMENTED)
+WITHOUT_SERVER = frozenset(name for name, *_ in ROWS_WITHOUT_SERVER)
 """The commands that neither Redis 7.0.15 nor Valkey 9.1 has."""
+ROW_WITHOUT_SERVER = "== {}\nwithout server => <arity> <readonly, write or -> <option words>"
+"""The row of a command that no real server here has."""
 ERRORS = sections(ERRORS_FILE)["errors"]

@@ -196,9 +196,9 @@ def _details(reply: Any) -> list[Any]:
     flat = list(reply)
     at = flat.index(b"commands")
     del flat[at : at + 2]
-    selectors = [list(each) for each in flat[flat.index(b"selectors") + 1]]
-    for each in selectors:
-        del each[:2]
+    selectors = [list(selector) for selector in flat[flat.index(b"selectors") + 1]]
+    for selector in selectors:
+        del selector[:2]
     return [*flat[:-1], selectors]
 
 

@@ -25,8 +25,7 @@ from pytest_fakecloud.kv.settings import VERSION, KVConfig
 from pytest_fakecloud.kv.table.registry import COMMANDS, command_table
 from tests.kv.catalogue import COMMANDS_FILE, ROWS
 from tests.kv.conftest import NOW, argv
-from tests.kv.scenarios import alternatives
-from tests.notations import complete
+from tests.notations import alternatives, complete
 
 SIZES = (600, 1800, 5400)
 SMALL_SIZES = (200, 600, 1800)
@@ -134,7 +133,7 @@ class Filled:
         self.fill(b"ARRING", b"ring", b"%d" % self.size, *elements)
         self.fill(b"HSET", b"ttls", *pairs)
         self.fill(b"SET", b"string", b"x" * self.size)
-        self.fill(b"ZADD", b"same", *(word for each in elements for word in (b"0", each)))
+        self.fill(b"ZADD", b"same", *(word for element in elements for word in (b"0", element)))
         self.fill(b"PFADD", b"hll", *(b"h%d" % n for n in range(3000 + self.size)))
         for n, element in enumerate(elements):
             self.fill(b"GEOADD", b"geo", b"%d" % (n % 180), b"%d" % (n % 80), element)
@@ -195,7 +194,7 @@ def work(run: Callable[[], object]) -> int:
 
 def growth(filled: list[Filled], measured: Callable[[Filled], int]) -> list[float]:
     """Return by how much the work grows from each size to the next, per element that was added."""
-    counts = [measured(each) for each in filled]
+    counts = [measured(engine) for engine in filled]
     return [
         (more - fewer) / (right.size - left.size)
         for (fewer, more), (left, right) in zip(pairwise(counts), pairwise(filled), strict=True)
@@ -204,16 +203,16 @@ def growth(filled: list[Filled], measured: Callable[[Filled], int]) -> list[floa
 
 def is_constant(steps_per_element: list[float]) -> bool:
     # Even one step for twenty elements would be 180 steps more for the largest size.
-    return all(each < 0.05 for each in steps_per_element)
+    return all(steps < 0.05 for steps in steps_per_element)
 
 
 def is_logarithmic(steps_per_element: list[float]) -> bool:
     # A loop takes at least one step for each element.
-    return all(each < 0.2 for each in steps_per_element)
+    return all(steps < 0.2 for steps in steps_per_element)
 
 
 def is_linear(steps_per_element: list[float]) -> bool:
-    return all(each >= 0.5 for each in steps_per_element) and is_at_most_linear(steps_per_element)
+    return all(steps >= 0.5 for steps in steps_per_element) and is_at_most_linear(steps_per_element)
 
 
 def is_at_most_linear(steps_per_element: list[float]) -> bool:
@@ -231,8 +230,8 @@ def of_line(line: str) -> Callable[[Filled], int]:
     *before, measured = line.split(" ; ")
 
     def run(filled: Filled) -> int:
-        for each in (*before, measured, *before):
-            filled.run(each)
+        for command in (*before, measured, *before):
+            filled.run(command)
         return work(lambda: filled.run(measured))
 
     return run
@@ -347,6 +346,6 @@ def test_what_has_not_expired_is_not_looked_at() -> None:
         return steps
 
     filled = [Filled(size, dialect="vendor") for size in SIZES]
-    for each in filled:
-        each.clock.freeze()
+    for engine in filled:
+        engine.clock.freeze()
     assert is_logarithmic(growth(filled, expire_some))

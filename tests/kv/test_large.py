@@ -72,7 +72,7 @@ def test_an_answer_in_pieces_is_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
         def ask(path: str, body: Any, headers: dict[str, str]) -> httpx.Response:
             return http.post(server.url + path, json=body, headers={**server.headers, **headers})
 
-        whole = [ask(*each) for each in REQUESTS]
+        whole = [ask(*request) for request in REQUESTS]
         monkeypatch.setattr(routes, "STREAMED", 100)
         for request, before in zip(REQUESTS, whole, strict=True):
             answer = ask(*request)

@@ -208,11 +208,11 @@ def opened() -> Iterator[World]:
 def parameters(method: Callable[..., object]) -> set[str]:
     """Return the names of the arguments of a method, including those of the TypedDict in its stub."""
     found: set[str] = set()
-    for one in inspect.signature(method).parameters.values():
-        if one.kind is one.VAR_KEYWORD:
-            fields = re.fullmatch(r"Unpack\[(\w+)\]", str(one.annotation))
-            assert fields, f"{method.__qualname__}: the fields of **{one.name} have no names"
+    for parameter in inspect.signature(method).parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            fields = re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation))
+            assert fields, f"{method.__qualname__}: the fields of **{parameter.name} have no names"
             found |= set(PARTS[method.__module__.split(".")[1]][fields[1]])
         else:
-            found.add(one.name)
+            found.add(parameter.name)
     return found - {"self"}

@@ -124,7 +124,10 @@ FAKES: Mapping[str, tuple[Callable[[World], Any], Callable[[Any], object]]] = {
         _index_of_any_dimension,
         lambda index: (index.namespaces(), index.vectors()),
     ),
-    "queue": (_queue, lambda queue: (queue.messages(), [each.id for each in queue.schedules()])),
+    "queue": (
+        _queue,
+        lambda queue: (queue.messages(), [schedule.id for schedule in queue.schedules()]),
+    ),
     "kv": (_kv, lambda kv: kv.contents()),
     "capture": (
         lambda world: world["cloud"].callback_capture(),
@@ -154,7 +157,7 @@ class World(dict[str, Any]):
     """The names of all calls. A fake is opened when a call first names it."""
 
     def __init__(self) -> None:
-        super().__init__({each.__name__: each for each in NAMES})
+        super().__init__({name.__name__: name for name in NAMES})
         self.update(DEST=DEST, DEEP=DEEP, SELF_CONTAINING=SELF_CONTAINING, np=np)
 
     def __missing__(self, name: str) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.cloud.session.run import import_fakes
+from pytest_fakecloud.cloud.session.faked_files import import_fakes
 from pytest_fakecloud.kv.scripting import host
 
 from ..harness import QUIET, Run
@@ -51,7 +51,7 @@ def test_scripts_run_and_schedules_have_zones(no_files: None) -> None:
         queue.destinations.accept("https://app.test")
         queue.schedule("https://app.test/hook", cron="CRON_TZ=Europe/Berlin 30 2 * * *")
         queue.clock.advance("24h")
-        assert [str(one.at.time()) for one in queue.attempts()] == ["01:30:00"]
+        assert [str(attempt.at.time()) for attempt in queue.attempts()] == ["01:30:00"]
 
 
 SUITE = """
@@ -85,7 +85,7 @@ def test_the_fixture_of_pyfakefs_beside_the_fakes(run: Run, pytester: pytest.Pyt
 def test_nothing_is_left_to_be_imported_from_faked_files() -> None:
     code = (
         "import sys\n"
-        "from pytest_fakecloud.cloud.session.run import IMPORTED_LATER, import_fakes\n"
+        "from pytest_fakecloud.cloud.session.faked_files import IMPORTED_LATER, import_fakes\n"
         "import_fakes()\n"
         "print({*IMPORTED_LATER} - {*sys.modules})"
     )

@@ -49,5 +49,5 @@ def test_one_line(run: Run, module: str, settings: str, line: str) -> None:
     result.stdout.fnmatch_lines([f"fakecloud: {line}"])
     result.stdout.no_fnmatch_line("*Error:*")
     # Each of the three tests has one such line, among a few of pytest's own.
-    assert len([each for each in result.outlines if each.startswith("fakecloud: ")]) == 3
+    assert len([outline for outline in result.outlines if outline.startswith("fakecloud: ")]) == 3
     assert not [line for line in result.outlines if line.startswith((">", "E  "))]

@@ -36,11 +36,11 @@ def run_in_scope(request: pytest.FixtureRequest, run: Run, pytester: pytest.Pyte
 
 def seen_and_seed(result: pytest.RunResult) -> tuple[str, str]:
     text = result.stdout.str()
-    found = re.search(r"AssertionError: <(\S+ msg_\w+)>", text)
+    match = re.search(r"AssertionError: <(\S+ msg_\w+)>", text)
     seed = re.search(r"seed\s+'(.*?)'", text, re.MULTILINE)
-    assert found is not None
+    assert match is not None
     assert seed is not None
-    return found[1], seed[1]
+    return match[1], seed[1]
 
 
 def test_a_run_can_be_had_again_from_the_seed_in_its_report(run_in_scope: Run) -> None:

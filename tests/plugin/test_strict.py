@@ -53,7 +53,7 @@ VIOLATIONS = {
         def broken(request):
             raise ZeroDivisionError("in the engine")
 
-        broker._app.find_route = lambda request: broken
+        broker._app.find_endpoint = lambda request: broken
         requests.get(broker.url + "/topics", auth=(broker.username, broker.password))
         """,
     "unused_fault": 'kv_server.faults.drop(command="SET")',

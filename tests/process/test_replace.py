@@ -11,7 +11,16 @@ from typing import Any
 
 import pytest
 
-from pytest_fakecloud.process.replace import Everywhere, Hook, ShortcutWarning, original_of, replace
+from pytest_fakecloud.process.replace import (
+    Change,
+    Everywhere,
+    Hook,
+    ShortcutWarning,
+    original_of,
+    replace,
+)
+
+USER, OTHER = object(), object()
 
 
 class Thing:
@@ -44,86 +53,107 @@ def make(path: str = "Thing.send") -> Hook:
 def test_the_function_is_replaced_while_somebody_needs_it(library: Any) -> None:
     before = library.Thing.send
     hook = make()
-    hook.enter()
-    hook.enter()
+    hook.enter(USER)
+    hook.enter(OTHER)
     assert library.Thing().send() == "hooked sent"
-    hook.leave()
+    hook.leave(USER)
+    hook.leave(USER)
     assert library.Thing().send() == "hooked sent"
-    hook.leave()
+    hook.leave(OTHER)
     assert library.Thing.send is before
-    hook.leave()
+    hook.leave(OTHER)
     assert not hook.users
+
+
+def test_a_change_whose_end_was_interrupted_is_undone_when_its_user_leaves_again() -> None:
+    ends: list[str] = []
+
+    class Interrupted(Change):
+        def refresh(self) -> None: ...
+
+        def _end(self) -> None:
+            ends.append("interrupted" if not ends else "ended")
+            if len(ends) == 1:
+                raise KeyboardInterrupt
+
+    change = Interrupted()
+    change.enter(USER)
+    with pytest.raises(KeyboardInterrupt):
+        change.leave(USER)
+    change.leave(USER)
+    assert ends == ["interrupted", "ended"]
+    assert not change.users
 
 
 def test_the_same_replacement_serves_again(library: Any) -> None:
     hook = make()
-    hook.enter()
+    hook.enter(USER)
     ours = library.Thing.send
-    hook.leave()
-    hook.enter()
+    hook.leave(USER)
+    hook.enter(USER)
     assert library.Thing.send is ours
-    hook.leave()
+    hook.leave(USER)
 
 
 def test_somebody_elses_patch_on_top_stays_and_ours_below_it_is_inert(library: Any) -> None:
     hook = make()
-    hook.enter()
+    hook.enter(USER)
     ours = library.Thing.send
     library.Thing.send = lambda thing: f"theirs {ours(thing)}"
-    hook.leave()
+    hook.leave(USER)
     assert library.Thing().send() == "theirs sent"
     library.Thing.send = ours
     assert library.Thing().send() == "sent"
-    hook.enter()
+    hook.enter(USER)
     assert library.Thing().send() == "hooked sent"
-    hook.leave()
+    hook.leave(USER)
 
 
 def test_a_patch_that_ends_takes_ours_away_and_refresh_brings_it_back(library: Any) -> None:
     original = library.Thing.send
     library.Thing.send = lambda thing: "theirs"
     hook = make()
-    hook.enter()
+    hook.enter(USER)
     assert library.Thing().send() == "hooked theirs"
     library.Thing.send = original
     hook.refresh()
     assert library.Thing().send() == "hooked sent"
-    hook.leave()
+    hook.leave(USER)
     assert library.Thing.send is original
 
 
 def test_a_module_made_anew_with_the_same_classes_is_wrapped_once(library: Any) -> None:
     original = library.Thing.send
     hook = make()
-    hook.enter()
+    hook.enter(USER)
     again = types.ModuleType("a_library")
     again.Thing = library.Thing  # type: ignore[attr-defined]
     sys.modules["a_library"] = again
     hook.refresh()
     assert library.Thing().send() == "hooked sent"
-    hook.leave()
+    hook.leave(USER)
     assert library.Thing.send is original
 
 
 def test_a_library_that_is_not_imported_is_left_alone() -> None:
     hook = Hook("a_library_nobody_has", "send", wrap, without="it is slower")
-    hook.enter()
+    hook.enter(USER)
     assert "a_library_nobody_has" not in sys.modules
-    hook.leave()
+    hook.leave(USER)
 
 
 @pytest.mark.parametrize("path", ["Thing.post", "Other.send", "Thing.send.deeper"])
 def test_a_missing_name_switches_it_off_and_says_so_once(library: Any, path: str) -> None:
     hook = make(path)
     with pytest.warns(ShortcutWarning) as caught:
-        hook.enter()
+        hook.enter(USER)
     assert [str(one.message) for one in caught] == [
         f"a_library has no {path} in this version, so it is slower"
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         hook.refresh()
-        hook.leave()
+        hook.leave(USER)
     assert library.Thing().send() == "sent"
 
 
@@ -153,9 +183,9 @@ def test_an_attribute_is_restored_exactly() -> None:
         replace(holder, "slot", 2),
     ]
     assert (holder.method(), Base.static(), holder.slot) == ("ours", "ours", 2)
-    for one in replacements:
-        one.restore()
-        one.restore()
+    for replacement in replacements:
+        replacement.restore()
+        replacement.restore()
     assert (holder.method(), Base.static(), holder.slot) == ("method", "static", 1)
     assert vars(Base)["static"] is before
     assert vars(Heir) == inherited

@@ -16,7 +16,7 @@ import requests
 import urllib3
 
 from pytest_fakecloud import Cloud, KVServer
-from pytest_fakecloud.cloud.session.clouds import publish_env
+from pytest_fakecloud.cloud.session.clouds import published_env
 
 
 @pytest.fixture
@@ -68,18 +68,17 @@ def test_urllib_trusts_it_until_the_end_of_the_test(
     before: object, cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(urllib.request, "_opener", before)
-    end = publish_env(cloud, monkeypatch)
-    assert urllib.request._opener is not before  # type: ignore[attr-defined]
-    assert _read(kv) == b'{"result":"v"}'
-    end()
+    with published_env(cloud, monkeypatch):
+        assert urllib.request._opener is not before  # type: ignore[attr-defined]
+        assert _read(kv) == b'{"result":"v"}'
     assert urllib.request._opener is before  # type: ignore[attr-defined]
 
 
 def test_an_installed_opener_stays(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
     monkeypatch.setattr(urllib.request, "_opener", opener)
-    publish_env(cloud, monkeypatch)()
-    assert urllib.request._opener is opener  # type: ignore[attr-defined]
+    with published_env(cloud, monkeypatch):
+        assert urllib.request._opener is opener  # type: ignore[attr-defined]
 
 
 def _read(kv: KVServer) -> bytes:

@@ -28,14 +28,16 @@ FAILURE = "https://app.example.com/failure"
 
 def attempts_among(fired: Iterable[Fired]) -> Results[Attempt]:
     """Return the attempts that a move of the clock made."""
-    return Results(one.result for one in fired if isinstance(one.result, Attempt))
+    return Results(timer.result for timer in fired if isinstance(timer.result, Attempt))
 
 
 class Scene:
     """One queue; ``came`` lists its deliveries, and ``answer`` responds to them."""
 
     def __init__(self, **settings: Any) -> None:
-        self.queue = Queue(Context.alone(now=NOW, seed=1), **settings)
+        context = Context.alone(now=NOW, seed=1)
+        self.violations = context.violations
+        self.queue = Queue(context, **settings)
         self.came: list[DeliveredRequest] = []
         self.times: list[float] = []
         self.answer: Callable[[DeliveredRequest], Any] = lambda request: 200

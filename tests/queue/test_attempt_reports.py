@@ -29,7 +29,7 @@ def log_error(text: str) -> None:
 def logged(queue: Queue) -> list[list[str]]:
     """Return the exceptions logged in each attempt, by their arguments."""
     told = [event.data.get("logged", []) for event in queue.journal.events("attempt")]
-    return [[text.partition("KeyError: ")[2].split("'")[1] for text in each] for each in told]
+    return [[text.partition("KeyError: ")[2].split("'")[1] for text in texts] for texts in told]
 
 
 def test_each_delivery_has_what_was_logged_in_it() -> None:
@@ -87,7 +87,7 @@ def test_the_log_handler_is_removed_after_a_delivery(raised: Any) -> None:
         except KeyboardInterrupt:
             assert isinstance(raised, KeyboardInterrupt)
         log_error("afterwards")
-        assert [each for each in logged(queue) if each] == []
+        assert [lines for lines in logged(queue) if lines] == []
     assert during == [1]
     assert logging.getLogger().handlers == before
 

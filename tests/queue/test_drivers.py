@@ -59,7 +59,7 @@ def test_what_becomes_due_is_delivered_in_order_and_at_its_time(call: Call) -> N
         for delay in ("30m", "10m", "50m"):
             scene.queue.publish(DEST, json=delay, delay=delay)
         call(scene.queue)
-        seen = [(one.json(), one.retried) for one in scene.came]
+        seen = [(request.json(), request.retried) for request in scene.came]
         assert seen == [(delay, n) for delay in ("10m", "30m", "50m") for n in (0, 1)]
         assert [round(at) for at in scene.times[::2]] == [600, 1800, 3000]
         assert scene.queue.attempts().last.status == 200

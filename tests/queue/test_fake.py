@@ -36,11 +36,17 @@ def test_credentials_are_random_unless_asked_for() -> None:
 
 def test_tokens_name_a_user_as_the_services_own_do(queue: Queue) -> None:
     tokens = [queue.token, queue.read_only_token, queue.rotate_token(), queue.read_only_token]
-    contents = [json.loads(base64.b64decode(one, validate=True)) for one in tokens]
-    assert all(list(one) == ["UserID", "Password"] for one in contents)
-    assert len({one["UserID"] for one in contents} | {one["Password"] for one in contents}) == 8
+    contents = [json.loads(base64.b64decode(token, validate=True)) for token in tokens]
+    assert all(list(content) == ["UserID", "Password"] for content in contents)
+    assert (
+        len(
+            {content["UserID"] for content in contents}
+            | {content["Password"] for content in contents}
+        )
+        == 8
+    )
     # A token can be used in a query without quoting.
-    assert all(one.isalnum() for one in tokens)
+    assert all(token.isalnum() for token in tokens)
 
 
 def test_ids_come_from_the_seed() -> None:
@@ -132,7 +138,7 @@ def test_flow_control_as_a_keyword(queue: Queue) -> None:
     for flow_control in (limited, limited, FlowControl(key="k")):
         queue.publish(DEST, flow_control=flow_control)
     first, *later = queue.run_until_idle()
-    assert [(one.at - first.at).total_seconds() for one in later] == [60, 120]
+    assert [(attempt.at - first.at).total_seconds() for attempt in later] == [60, 120]
 
 
 def test_publishing_by_hand_skips_faults(queue: Queue) -> None:
@@ -155,7 +161,7 @@ def test_loading(queue: Queue) -> None:
     assert queue.messages().only().json() == {"n": 1}
     queue.destinations.accept()
     queue.clock.advance("1d")
-    assert [one.url for one in queue.attempts()] == [DEST, DEST, CALLBACK]
+    assert [attempt.url for attempt in queue.attempts()] == [DEST, DEST, CALLBACK]
 
 
 def test_reset_returns_to_the_baseline(queue: Queue) -> None:
@@ -165,7 +171,7 @@ def test_reset_returns_to_the_baseline(queue: Queue) -> None:
     queue.schedule(DEST, "* * * * *")
     queue.reset()
     assert (queue.messages(), queue.schedules()) == ([], [])
-    assert list(queue._engine.queues) == ["orders"]
+    assert [own.name for own in queue.client().queue.list()] == ["orders"]
     assert queue.clock.advance("1h") == []
     with pytest.raises(ContractError, match="is gone: the queue was reset"):
         _ = message.state
@@ -179,10 +185,10 @@ def test_a_snapshot_knows_how_far_the_destinations_are(queue: Queue) -> None:
     for _ in range(2):
         queue.destinations.accept(CALLBACK)
         queue.run_until_idle()
-        assert [one.status for one in message.attempts] == [500, 503, 200]
+        assert [attempt.status for attempt in message.attempts] == [500, 503, 200]
         assert len(route.deliveries) == 3
         queue.restore(saved)
-        assert [one.status for one in message.attempts] == [500]
+        assert [attempt.status for attempt in message.attempts] == [500]
         assert len(route.deliveries) == 1
         assert queue.destinations.routes() == [route]
     queue.reset()
@@ -285,7 +291,7 @@ def test_dead_letters(queue: Queue) -> None:
 def test_schedules(queue: Queue) -> None:
     queue.destinations.accept()
     daily = queue.schedule(DEST, "CRON_TZ=Europe/Berlin 0 9 * * *", id="daily", body="x")
-    assert [one.isoformat() for one in daily.next_runs(2)] == [
+    assert [run.isoformat() for run in daily.next_runs(2)] == [
         "2026-01-01T08:00:00+00:00",
         "2026-01-02T08:00:00+00:00",
     ]
@@ -357,8 +363,7 @@ def test_a_run_that_fails_leaves_its_reason_and_goes_on(queue: Queue) -> None:
     queue.load({"url_groups": {"news": [DEST]}})
     schedule = queue.schedule("news", "0 * * * *")
     queue.destinations.accept()
-    with queue._engine.lock:
-        queue._engine.url_groups.remove(queue._engine.url_groups.get("news"))
+    queue.client().url_group.delete("news")
     queue.clock.advance("1h")
     assert schedule.error == "topic news not found"
     queue.load({"url_groups": {"news": [DEST]}})
@@ -535,7 +540,7 @@ def test_running_until_idle_has_an_end(queue: Queue) -> None:
 def test_another_queue_of_the_cloud_does_not_keep_it_from_ending() -> None:
     with Cloud(now=NOW, delivery="driven") as cloud:
         queue, other = cloud.queue(), cloud.queue()
-        queue._engine.upsert_queue("paused", parallelism=1, paused=True)
+        queue.load({"queues": {"paused": {"paused": True}}})
         held = queue.publish(DEST, queue="paused")
         far = other.publish(DEST, delay="60d")
         other.destinations.accept()
@@ -547,7 +552,7 @@ def test_another_queue_of_the_cloud_does_not_keep_it_from_ending() -> None:
         other.publish(DEST, delay="1m")
         queue.destinations.accept()
         later = queue.publish(DEST, delay="2m")
-        assert [one.message_id for one in queue.run_until_idle()] == [later.id]
+        assert [attempt.message_id for attempt in queue.run_until_idle()] == [later.id]
         assert len(other.attempts()) == 1
 
 
@@ -644,13 +649,13 @@ def test_awaitable_forms() -> None:
 
             queue.destinations.call(DEST, handler)
             queue.publish(DEST)
-            found = [one.status for one in await queue.aio.deliver_due()]
+            found = [attempt.status for attempt in await queue.aio.deliver_due()]
             fired = await queue.clock.aio.advance("13s")
-            found += [one.status for one in attempts_among(fired)]
-            found += [one.status for one in await queue.aio.run_until_idle()]
+            found += [attempt.status for attempt in attempts_among(fired)]
+            found += [attempt.status for attempt in await queue.aio.run_until_idle()]
             queue.publish(DEST, delay="1h")
             fired = await queue.clock.aio.move_to("2026-01-02T00:00:00Z")
-            found += [one.status for one in attempts_among(fired)]
+            found += [attempt.status for attempt in attempts_among(fired)]
             assert set(seen) == {asyncio.get_running_loop()}
             return found
 
@@ -707,7 +712,7 @@ def test_a_cap_that_nobody_can_wait_for(cap: Any) -> None:
         queue.destinations.call(DEST, handler)
         for url in (DEST, f"{destination.url}/hook"):
             queue.publish(url)
-        assert [one.status for one in queue.run_until_idle()] == [200, 200]
+        assert [attempt.status for attempt in queue.run_until_idle()] == [200, 200]
 
 
 def test_the_dead_letter_of_a_message(queue: Queue) -> None:

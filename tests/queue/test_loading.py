@@ -27,15 +27,15 @@ def contents(queue: Queue) -> object:
     engine = queue._engine
     return (
         {
-            name: [one.url for one in group.endpoints]
+            name: [endpoint.url for endpoint in group.endpoints]
             for name, group in engine.url_groups.by_name.items()
         },
         {
             name: (one.parallelism, one.paused, list(one.waiting))
             for name, one in engine.queues.items()
         },
-        {one.id: (one.cron, one._record.body) for one in queue.schedules()},
-        [(one.id, one.state, one.due) for one in queue.messages()],
+        {schedule.id: (schedule.cron, schedule._record.body) for schedule in queue.schedules()},
+        [(message.id, message.state, message.due) for message in queue.messages()],
         queue.clock.next_due(),
     )
 
@@ -137,7 +137,7 @@ def test_labels_that_can_be_read_once(queue: Queue) -> None:
     published = lambda: {"url": DEST, "label": (one for one in ("red", "blue"))}  # noqa: E731
     queue.load({"messages": [published()], "schedules": [{"cron": "0 9 * * *", **published()}]})
     queue.schedules().only().fire()
-    assert [one.labels for one in queue.messages()] == [("red", "blue")] * 2
+    assert [message.labels for message in queue.messages()] == [("red", "blue")] * 2
 
 
 def test_loaded_messages_are_deduplicated(queue: Queue) -> None:

@@ -163,8 +163,8 @@ def cell(request: pytest.FixtureRequest, clock: str) -> Cell:
 
 
 def check(attempts: Results[Attempt], count: int) -> None:
-    answers = [(one.status, one.exception, one.body) for one in attempts]
-    assert [one.status for one in attempts] == [200] * count, answers
+    answers = [(attempt.status, attempt.exception, attempt.body) for attempt in attempts]
+    assert [attempt.status for attempt in attempts] == [200] * count, answers
     assert attempts[0].waited.total_seconds() == pytest.approx(3600, abs=0.001)
 
 
@@ -186,7 +186,7 @@ def callback(cell: Cell) -> None:
         check(attempts, 2)
         # The clock moves as far as requested, however long the application takes.
         assert (cloud.clock.now() - message.created).total_seconds() >= 7200
-        assert [one.url for one in attempts] == [cell.url + "/first", cell.url + "/second"]
+        assert [attempt.url for attempt in attempts] == [cell.url + "/first", cell.url + "/second"]
         assert (attempts[1].at - attempts[0].at).total_seconds() == pytest.approx(10, abs=1)
 
 
@@ -247,9 +247,13 @@ def test_deliveries_in_the_background(cell: Cell) -> None:
             now = cell.publish(queue, delay="0s", requests=[cell.publish_again(queue)])
             later = cell.publish(queue)
             until(lambda: now.state == "delivered")
-            assert [one.state for one in queue.messages()] == ["delivered", "pending", "pending"]
+            assert [message.state for message in queue.messages()] == [
+                "delivered",
+                "pending",
+                "pending",
+            ]
             queue.clock.advance("1h")
-            assert {one.state for one in queue.messages()} == {"delivered"}
+            assert {message.state for message in queue.messages()} == {"delivered"}
             assert later.attempts.only().status == 200
 
     watched(run)

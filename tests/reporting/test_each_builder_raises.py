@@ -183,8 +183,6 @@ def told(cloud: Cloud, folder: Path | None) -> str:
         clouds=lambda: [cloud],
         test=TestState(cloud=cloud, has_ended=True),
         options=SimpleNamespace(recordings=None, journal_when="failed", timelines=folder),
-        observation=SimpleNamespace(served=lambda cloud: []),
-        sleep=SimpleNamespace(seconds=lambda: 0.0),
         hints=lambda cloud, item: [],
     )
     config = SimpleNamespace(cache=None)

@@ -6,6 +6,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from ..harness import QUIET, quiet_but
+
 FINDING = "lock:7 was set with NX and has no TTL"
 LOCKED = """
 def test_lock(kv_server):
@@ -22,7 +24,7 @@ def tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_junit_has_the_finding_and_the_report(pytester: pytest.Pytester) -> None:
-    pytester.runpytest("--junitxml=junit.xml", "--color=yes")
+    pytester.runpytest(*quiet_but("junitxml"), "--junitxml=junit.xml", "--color=yes")
     [failure] = ET.parse(pytester.path / "junit.xml").iter("failure")
     assert FINDING in failure.attrib["message"]
     assert failure.text is not None
@@ -40,7 +42,7 @@ def test_an_annotation_has_the_first_finding_below_the_assertion(pytester: pytes
                 print("::error::" + report.longrepr.reprcrash.message)
         """
     )
-    result = pytester.runpytest("-s")
+    result = pytester.runpytest(*QUIET, "-s")
     result.stdout.re_match_lines_random([f"^kv_server: {FINDING}"])
     result.stdout.fnmatch_lines(["*::error::*assert*is None*"])
 
@@ -51,7 +53,7 @@ def test_colours_say_which_lines_matter(
 ) -> None:
     if workers:
         pytest.importorskip("xdist")
-    shown = pytester.runpytest("--color=yes", *workers).stdout.lines
+    shown = pytester.runpytest(*quiet_but("xdist"), "--color=yes", *workers).stdout.lines
     red = [line for line in shown if line.startswith("\x1b[31m\x1b[1m")]
     assert any(FINDING in line for line in red)
     assert any("SET lock:7 1 NX [1]" in line for line in red)
@@ -59,7 +61,7 @@ def test_colours_say_which_lines_matter(
 
 
 def test_without_colour_the_report_is_plain(pytester: pytest.Pytester) -> None:
-    shown = pytester.runpytest("--color=no").stdout.str()
+    shown = pytester.runpytest(*QUIET, "--color=no").stdout.str()
     assert FINDING in shown
     assert "\x1b" not in shown
 
@@ -79,7 +81,7 @@ def test_a_long_name_of_a_test_does_not_break_a_narrow_terminal(
             raise AssertionError
         """
     )
-    result = pytester.runpytest("test_long.py")
+    result = pytester.runpytest(*QUIET, "test_long.py")
     lines = result.stdout.lines
     heads = [number for number, line in enumerate(lines) if line.startswith("clock ")]
     assert len(heads) == 2

@@ -20,10 +20,10 @@ from freezegun import freeze_time
 from pydantic import BaseModel
 from upstash_redis import Redis
 
-from pytest_fakecloud import Cloud
+from pytest_fakecloud import Cloud, plugin
 from pytest_fakecloud.reporting.mistakes import VARIABLES, at_import, mistakes
 
-from ..harness import Run
+from ..harness import Run, apart
 
 URL = "UPSTASH_REDIS_REST_URL"
 
@@ -173,6 +173,7 @@ def test_the_variables_are_those_of_the_fakes(cloud: Cloud) -> None:
     for fake in cloud.fakes():
         own = {name for name in fake.env if not name.startswith(("QSTASH_DEV", "QSTASH_REGION"))}
         assert own == set(VARIABLES[fake.fixture])
+        assert all(name.startswith(plugin.VARIABLES) for name in own)
 
 
 def test_a_module_that_cannot_be_imported_gets_a_hint(
@@ -184,3 +185,20 @@ def test_a_module_that_cannot_be_imported_gets_a_hint(
     head = f"{URL} is not set when a module that reads it is imported. *"
     result.stdout.fnmatch_lines([head, "*[[]pytest[]]", "    fakecloud_early = kv_server"])
     assert at_import(KeyError("SHOP_URL")) == []
+
+
+def test_a_module_that_fails_for_another_reason_imports_no_report(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makeconftest(
+        """
+        import sys
+
+        def pytest_unconfigure(config):
+            print("reports:", "pytest_fakecloud.reporting" in sys.modules)
+        """
+    )
+    pytester.makepyfile("import os\nos.environ['SHOP_URL']\n")
+    result = apart(pytester)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["reports: False"])

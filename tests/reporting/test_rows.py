@@ -400,7 +400,7 @@ def test_in_the_background_nothing_is_said_to_be_caused(cloud: Cloud) -> None:
         redis = kv.client()
         queue.destinations.call(URL, lambda request: redis.set("seen", 1) and None)
         ended = threading.Event()
-        background.journal._recorder.shared.watchers.add(
+        background.journal._recorder.shared.listeners.add(
             lambda entry: entry.service == "queue" and ended.set()
         )
         queue.publish(URL)

@@ -7,10 +7,12 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import flask
 import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from upstash_workflow.flask import Serve
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.kv.report import wording
@@ -27,6 +29,7 @@ from .findings.cases import commands
 from .shown import lines, shown
 
 EXPECTED = Path(__file__).parent / "expected" / "rows.txt"
+SHOP = "https://shop.example.com"
 HOOK = "https://app.example.com/hook"
 
 
@@ -349,10 +352,14 @@ def test_the_messages_of_a_batch_have_lines_of_their_own(cloud: Cloud) -> None:
         {"destination": HOOK, "body": json.dumps(
             {"stepId": 2, "stepName": "cool", "stepType": "SleepFor", "out": "1", "sleepFor": "1d"}
         )},
+        {"destination": HOOK, "body": json.dumps(
+            {"stepId": 0, "stepName": "pack", "stepType": "Run", "targetStep": 3}
+        )},
     ]  # fmt: skip
     httpx.post(f"{queue.url}/v2/batch", json=items, headers=queue.headers)
-    first, second, third = shown(cloud)[0].words.below
-    assert third == f'{HOOK} step 2 "cool" (SleepFor) result 1'
+    first, second, third, fourth = shown(cloud)[0].words.below
+    assert third == 'step 2 "cool" (SleepFor) result 1'
+    assert fourth == 'plan of step 3 "pack" (Run)'
     assert first == f"PUT {HOOK} retries 2"
     assert "…" in second
     assert len(second) <= len(HOOK) + 61
@@ -417,3 +424,55 @@ def test_a_score_close_to_one_is_not_shown_as_one(score: float, shown: str) -> N
     from pytest_fakecloud.vector.report.wording import _score
 
     assert _score(score) == shown
+
+
+@pytest.mark.parametrize("length", [1, 20, 45, 200])
+def test_an_arrow_stays_with_its_answer(cloud: Cloud, length: int) -> None:
+    client = cloud.kv_server().client()
+    client.set("key", "v" * length)
+    client.get("key")
+    for width in range(40, 100):
+        lines = section(cloud, width=width).splitlines()
+        assert not [line for line in lines if line.endswith("<--")]
+        assert [line for line in lines if "<-- v" in line]
+
+
+# -- workflow runs ---------------------------------------------------------------------------------
+
+
+def test_the_steps_of_a_workflow_run(cloud: Cloud) -> None:
+    """A delivery that fails is the same step in its next attempt; the last one executes none."""
+    queue = cloud.queue()
+    tries: list[int] = []
+    app = flask.Flask("shop")
+
+    @Serve(app).route(
+        "/flow", url=f"{SHOP}/flow", qstash_client=queue.client(), receiver=None, retries=1
+    )
+    def flow(context: Any) -> None:
+        def charge() -> Any:
+            tries.append(1)
+            if len(tries) == 1:
+                raise RuntimeError("declined")
+            return {"charged": context.request_payload["price"]}
+
+        context.sleep("cool down", 60)
+        context.run("charge", charge)
+        context.call("tell", url=f"{SHOP}/told", method="PUT", body={"id": 7})
+
+    queue.destinations.respond(f"{SHOP}/told", (200, "yes"))
+    queue.destinations.wsgi(f"{SHOP}/flow", app)
+    settings = {"Upstash-Workflow-Init": "true", "Upstash-Workflow-RunId": "wfr_7-of-ada"}
+    settings |= {"Upstash-Workflow-Url": f"{SHOP}/flow"}
+    headers = {"Upstash-Workflow-Sdk-Version": "1"}
+    queue.publish(f"{SHOP}/flow", json={"price": 9}, settings=settings, headers=headers)
+    queue.run_until_idle()
+    with httpx.Client(base_url=queue.url, headers=queue.headers) as client:
+        wait = {"stepId": 4, "stepName": "paid", "stepType": "Wait", "concurrent": 1}
+        client.post("/v2/wait/paid-7", json={"url": f"{SHOP}/flow", "step": wait})
+    rows = [row for row in shown(cloud) if row.row.service == "queue" or row.row.kind == "attempt"]
+    judge("workflow", [text for row in rows for text in (row.line, *row.below, *row.remarks[:1])])
+    [failed] = [row for row in rows if row.words.answer.startswith("500")]
+    [finding, *_] = report_of(cloud).findings
+    assert '(step "charge")' in sentence(finding, lookups_of(cloud, list(cloud.journal.entries)))
+    assert failed.row.attempt == 1

@@ -63,7 +63,7 @@ class House:
 
     def check(self) -> None:
         """Check that every service still works and that no bug was reported."""
-        assert not [one for one in self.cloud.violations() if one.kind == "bug"]
+        assert not [violation for violation in self.cloud.violations() if violation.kind == "bug"]
         kv = self.cloud.kv_server(name="after")
         assert kv.execute("SET", "a", "1") == "OK"
         for name, (host, port) in self.addresses.items():

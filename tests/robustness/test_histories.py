@@ -366,7 +366,7 @@ def broker_group(
     with Cloud(seed=seed) as cloud:
         broker = cloud.broker(topics={"t": 4})
         records = [broker.produce("t", str(item)) for item in range(ITEMS)]
-        there = {(one.partition, one.offset) for one in records}
+        there = {(record.partition, record.offset) for record in records}
         seen: list[list[tuple[int, int]]] = []
         lock = threading.Lock()
 

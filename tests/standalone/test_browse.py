@@ -379,7 +379,7 @@ def test_odd_numbers_in_every_body_are_rejected_or_accepted(full: Lists, number:
                 if number not in NUMBERS:
                     assert answer.status == 400, (path, data)
                     assert b"is not a JSON value" in cast("bytes", answer.body)
-    assert [one for one in full.cloud.violations() if one.kind == "bug"] == []
+    assert [violation for violation in full.cloud.violations() if violation.kind == "bug"] == []
 
 
 # -- changes since a snapshot ----------------------------------------------------------------------

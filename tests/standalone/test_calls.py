@@ -31,7 +31,7 @@ def app() -> Iterator[ControlApp]:
 
 @pytest.mark.parametrize("fixture", SERVICES)
 def test_only_what_a_fixture_declares_is_offered(app: ControlApp, fixture: str) -> None:
-    fake = next(one for one in app.cloud.fakes() if one.fixture == fixture)
+    fake = next(fake for fake in app.cloud.fakes() if fake.fixture == fixture)
     names = {
         "__class__", "_engine", "_app", "__init__", "nothing", "", "clock._lanes", "_app.table",
         "journal._recorder", "faults._active", "clock.settle", "clock.__class__", "os.system",

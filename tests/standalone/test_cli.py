@@ -275,7 +275,7 @@ def test_run_tells_what_happened_in_isolated_clouds(
     assert "no client has made a call" not in done.stderr
     entries = json.loads(journal.read_text(encoding="utf-8"))["log"]["entries"]
     names = ["first", "second", "third", "fourth"]
-    assert [name for one in entries for name in names if name in str(one["request"])] == names
+    assert [name for entry in entries for name in names if name in str(entry["request"])] == names
 
 
 MISUSE = {

@@ -396,7 +396,7 @@ def test_a_copied_line_sends_the_same_call_and_nothing_else(
     for line in lines:
         run(line)
     keys = server.ask("GET", "/fakes/kv_server/view")[1]["keys"]
-    found = {one["key"]: one["value"] for one in keys}
+    found = {key["key"]: key["value"] for key in keys}
     assert found == {"a[1-9]": "{x,y}[1]", "file": f"@{secret}"}
     assert "-X 'X|touch`echo-owned`'" in lines[2]
     assert "curl -g -I " in head
@@ -523,6 +523,7 @@ def test_what_has_the_focus_keeps_it_while_the_page_keeps_up(page: Any, server: 
     assert not page.is_visible("pre[aria-label='Response body']")
 
 
+@together
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_is_readable_in_light_and_dark(page: Any, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)

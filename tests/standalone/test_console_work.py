@@ -221,7 +221,7 @@ def test_a_command_is_completed_explained_and_its_reply_typed(page: Any, server:
     assert page.locator(".log .entry b").all_inner_texts()[:3] == [
         "> INCR pasted", "> GET pasted", "> SET pasted 7",
     ]  # fmt: skip
-    assert all(":" in one for one in page.locator(".entry .soft").all_inner_texts())
+    assert all(":" in text for text in page.locator(".entry .soft").all_inner_texts())
 
 
 def test_an_empty_command_box_has_examples_that_work(page: Any, server: Server) -> None:
@@ -661,7 +661,7 @@ def test_what_was_made_by_hand_is_copied_as_code_that_does_the_same(
     assert kv_server.execute("GET", "it's") == 'a "quoted" \n line ä'
     assert fixtures["answer"].status_code == 200
     assert fixtures["answer"].request.headers["X-A"] == "b"
-    assert "mails" in [one.name for one in broker.topics()]
+    assert "mails" in [topic.name for topic in broker.topics()]
     assert fakecloud.clock.now().isoformat().startswith("2030-01-01T01:30:0")
     kv_server.faults.clear()
     queue.faults.clear()
@@ -698,7 +698,7 @@ def test_violations_of_one_cause_are_one_card_with_its_times(page: Any, server: 
     # A fault that has not fired yet may still fire.
     holds(page, "document.querySelectorAll('.violation').length === 2")
     many = page.inner_text("#nav .many.bad")
-    assert sum(int(one.split()[0]) for one in page.locator("h2 .many").all_inner_texts()) == int(
+    assert sum(int(text.split()[0]) for text in page.locator("h2 .many").all_inner_texts()) == int(
         many
     )
     page.locator(".violation h2 + .soft", has_text="2026-01-01 00:").first.wait_for()
@@ -788,7 +788,7 @@ def test_a_snapshot_is_taken_restored_and_deleted(page: Any, server: Server) -> 
     typed(page, "Compare", since="one/two", until="two")
     said(page, "Compare", "kv_server: 1 added, 1 changed.")
     rows = page.locator("form[aria-label=Compare] tbody tr:has(td)").all_inner_texts()
-    assert [one.split() for one in rows] == [
+    assert [row.split() for row in rows] == [
         ["a", "value", "before", "value", "after"],
         ["constructor", "–", "type", "string", "value", "<b>"],
     ]
@@ -1031,7 +1031,7 @@ def test_isolated_clouds_are_listed_opened_and_closed(page: Any, server: Server)
     page.locator("#nav a", has_text="Isolated clouds").click()
     rows = page.locator("main tbody tr")
     rows.nth(1).wait_for()
-    assert [one.split()[1:3] for one in rows.all_inner_texts()] == [
+    assert [text.split()[1:3] for text in rows.all_inner_texts()] == [
         ["running", "kv_server"],
         ["failed", "queue"],
     ]

@@ -21,7 +21,8 @@ def test_histories_of_the_server_keep_what_was_asked_for(serve: Serve) -> None:
         world.run(lambda: len(server.call("queue", "pending")))
     _, attempts = server.ask("GET", "/fakes/queue/attempts")
     world.history.tried = [
-        Tried(one["message"], one["url"], _us(one["at"]), one["status"]) for one in attempts
+        Tried(attempt["message"], attempt["url"], _us(attempt["at"]), attempt["status"])
+        for attempt in attempts
     ]
     assert check(world.history) == []
 

@@ -53,7 +53,7 @@ def test_its_commands_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in ours.items():
         monkeypatch.setenv(name, value)
     options = read_options(make_parser().parse_args(json.loads(found["CMD"])))
-    ports = [options.control_port, *(one["port"] for one in options.services.values())]
+    ports = [options.control_port, *(service["port"] for service in options.services.values())]
     ports.append(options.services["kv"]["database_port"])
     assert ports == [8000, 8001, 8002, 8003, 8004, 6379] == list(map(int, found["EXPOSE"].split()))
     assert (options.host, options.log_format) == ("0.0.0.0", "json")
@@ -74,7 +74,7 @@ def test_the_compose_file_serves_what_its_application_asks_for(
     for name, value in fakes["environment"].items():
         assert name.removeprefix(VARIABLE) in OPTIONS
         monkeypatch.setenv(name, value)
-    command = [one.replace("/state/", f"{FOLDER}/") for one in fakes["command"]]
+    command = [fake.replace("/state/", f"{FOLDER}/") for fake in fakes["command"]]
     options = read_options(make_parser().parse_args(command))
     assert options.forward == {"https://app.example": "http://app:3000"}
     assert [path.exists() for path in options.load] == [True]

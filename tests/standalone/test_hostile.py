@@ -309,7 +309,7 @@ def test_a_bug_of_the_control_app_is_a_violation(monkeypatch: pytest.MonkeyPatch
     with Cloud(seed=1, delivery="driven") as cloud:
         app = ControlApp(cloud, "token", log_bug=said.append)
         with monkeypatch.context() as patch:
-            patch.setattr(app, "find_route", lambda request: broken)
+            patch.setattr(app, "find_endpoint", lambda request: broken)
             assert ask(app, "GET", "/seed")[0] == 500
         ((violation,), (text,)) = ask(app, "GET", "/violations")[1], said
         assert violation["kind"] == "bug"

@@ -168,8 +168,8 @@ def test_logs_are_objects_without_secrets(tmp_path: Path) -> None:
     timer.cancel()
     assert process.returncode == 0, "it was killed"
     events = [json.loads(line) for line in errors.splitlines()]
-    assert [one["event"] for one in events] == ["forward", "loaded", "ready", "stopping"]
-    assert all(one["at"] and one["level"] == "info" and one["text"] for one in events)
+    assert [event["event"] for event in events] == ["forward", "loaded", "ready", "stopping"]
+    assert all(event["at"] and event["level"] == "info" and event["text"] for event in events)
     assert set(events[2]["fakes"]) == {"kv_server", "queue"}
     assert "secret" not in errors
 

@@ -70,12 +70,12 @@ def test_everything_is_put_in(cloud: Cloud, tmp_path: Path) -> None:
     assert kv.ttl("s") == 60
     assert [one["id"] for one in vector.vectors()] == ["a"]
     assert [one["id"] for one in vector.vectors("other")] == ["b"]
-    assert [(one.value, one.key) for one in broker.records("orders")] == [
+    assert [(record.value, record.key) for record in broker.records("orders")] == [
         ("one", None),
         ("two", "k"),
     ]
     assert broker.records("empty") == []
-    assert [one.url for one in queue.messages()] == ["https://app.example/x"]
+    assert [message.url for message in queue.messages()] == ["https://app.example/x"]
 
 
 def test_stubs_answer_and_faults_fire(cloud: Cloud, tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_stubs_answer_and_faults_fire(cloud: Cloud, tmp_path: Path) -> None:
     kv, _, _, queue = by_service(cloud)
     queue.publish("https://turns.example/x", retries=1)
     attempts = queue.run_until_idle()
-    assert [one.status for one in attempts] == [503, 200]
+    assert [attempt.status for attempt in attempts] == [503, 200]
     assert attempts[1].body == b'{"ok": 1}'
     queue.publish("https://ends.example/x", retries=2)
     refused, hung, answered = queue.run_until_idle()
@@ -222,7 +222,7 @@ def test_the_files_of_the_repository_load(cloud: Cloud) -> None:
     kv, _, broker, queue = by_service(cloud)
     assert kv.value("greeting") == "hello"
     assert broker.records("orders").only().value == "one kettle"
-    assert [one.id for one in queue.schedules()] == ["nightly"]
+    assert [schedule.id for schedule in queue.schedules()] == ["nightly"]
     guide = (ROOT / "docs" / "guides" / "server.md").read_text(encoding="utf-8")
     example = json.loads(guide.partition("```json\n")[2].partition("```")[0])
     assert not list(violations(example, SCHEMA, "the guide"))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.http.app import RouteTable
+from pytest_fakecloud.http.routing import RouteTable
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from pytest_fakecloud.verify import catalogue
 from pytest_fakecloud.verify.catalogue.scenarios import COMPARISONS
@@ -105,7 +105,7 @@ def _table(service: str) -> RouteTable:
 @pytest.mark.parametrize("service", TARGETS)
 def test_a_free_plan_is_enough(service: str) -> None:
     scenarios = plan(TARGETS[service])
-    asked = sum(len(one.steps) + len(one.cleanup) for one in scenarios)
+    asked = sum(len(scenario.steps) + len(scenario.cleanup) for scenario in scenarios)
     assert 20 < asked < MOST_REQUESTS[service]
 
 

@@ -145,7 +145,7 @@ def test_planted_differences_are_found(
         real.faults.respond(status, body, **where)
     commands = {where.get("command") for where, *_ in planted}
     if service == "kv":
-        keep_only(monkeypatch, lambda story: any(one.subject in commands for one in story.steps))
+        keep_only(monkeypatch, lambda story: any(step.subject in commands for step in story.steps))
     result = verify(target)
     text = as_text([result])
     assert f"{len(result.differing)} DIFFER" in text
@@ -171,7 +171,10 @@ def test_what_follows_from_a_step_left_undone_is_no_difference_of_its_own(
     kv, target = served(cloud, "kv")
     kv.faults.respond(200, {"result": "planted"}, command="ECHO")
     kv.faults.respond(400, {"error": "ERR unknown command"}, command="SET")
-    told = [(one.step.subject, one.differs, one.reason) for one in verify(target).comparisons]
+    told = [
+        (comparison.step.subject, comparison.differs, comparison.reason)
+        for comparison in verify(target).comparisons
+    ]
     echo = "result: 'planted', the fake 'x'"
     assert told == [
         ("ECHO", echo, None),

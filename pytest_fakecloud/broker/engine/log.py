@@ -262,6 +262,21 @@ def plan_of(
     return plan
 
 
+def columns_of(records: Iterable[ProducerRecord]) -> Columns:
+    """Return records that have a timestamp as columns."""
+    columns = Columns([], [], [], [], [])
+    for record in records:
+        value, size = _storable(record.value)
+        key, key_size = (None, 0) if record.key is None else _storable(record.key)
+        headers, headers_size = _storable_headers(record.headers)
+        columns.timestamps.append(record.timestamp or 0)
+        columns.keys.append(key)
+        columns.values.append(value)
+        columns.headers.append(headers)
+        columns.sizes.append(size + key_size + headers_size)
+    return columns
+
+
 def take_turns(topics: Mapping[str, Topic], plan: ProducePlan) -> None:
     """Let the next request's messages without a key go to the next partition of each topic."""
     for name in plan.keyless:

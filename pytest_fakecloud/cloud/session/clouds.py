@@ -1,19 +1,18 @@
-"""The clouds of a pytest run: their creation, their variables, and the cloud that outlives tests."""
+"""The clouds of a pytest run: their creation, their variables, and those that several tests share."""
 
 from __future__ import annotations
 
 import urllib.request
-from collections.abc import Callable, Container, Generator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from ...core.errors import call_all
 from ...core.settings import DeliveryMode
 from ...process.replace import replace
 from ..base import (
-    close_with_fixtures,
     credentials_of,
     fixture_fake,
     keep_only,
@@ -35,8 +34,12 @@ from .options import (
 )
 
 
-def new_cloud(settings: Mapping[str, Any], delivery: DeliveryMode) -> Cloud:
-    """Create a cloud with the settings of a test or of the session, and of its fixtures' fakes."""
+def new_cloud(settings: Mapping[str, Any], delivery: DeliveryMode = "driven") -> Cloud:
+    """Create a cloud with the settings of a test or of the session, and of its fixtures' fakes.
+
+    Its queues deliver only when the test runs them, so that no outcome depends on the speed of a
+    thread. A ``Cloud()`` without pytest has another default (see ``BaseCloud``).
+    """
     cloud = Cloud(
         seed=settings["seed"],
         now=settings["now"],
@@ -55,12 +58,12 @@ fake_in = without_traceback(fixture_fake)
 """Returns the fake of a fixture in a cloud."""
 
 
-def publish_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Set the variables of a cloud's fakes and of later ones; return a function that ends this, to
-    be called at the end of the test, because the cloud may outlive it.
+@contextmanager
+def published_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Set the variables of a cloud's fakes, and of those that start in the block. ``monkeypatch``
+    restores the variables; the block ends with the test, because the cloud may outlive it.
     """
     seen: set[str] = set()
-    ends: list[Callable[[], None]] = []
 
     def publish(fake: Any) -> None:
         is_first = not seen
@@ -72,12 +75,13 @@ def publish_env(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Callable[[], N
                 seen.add(name)
                 monkeypatch.setenv(name, value)
         if cloud.authority is not None and is_first:
-            ends.append(_replace_default_opener())
+            exits.callback(_replace_default_opener())
 
-    ends.append(cloud._context.listeners.add(publish))
-    for fake in cloud.fakes():
-        publish(fake)
-    return partial(call_all, ends)
+    with ExitStack() as exits:
+        exits.callback(cloud._context.listeners.add(publish))
+        for fake in cloud.fakes():
+            publish(fake)
+        yield
 
 
 def _replace_default_opener() -> Callable[[], None]:
@@ -129,12 +133,15 @@ def _check_variables(former: Fake, fake: Fake) -> None:
         )
 
 
-class LastingCloud:
-    """Holds a cloud that outlives tests and returns to its baseline before each of them: that of a
-    class, a module or the session. ``cloud`` is None until it is created, and after it is closed.
+class SharedCloud:
+    """The cloud that the tests of a class or a module share. It returns to its baseline before each of
+    them. ``cloud`` is None until it is created, and after it is closed.
 
-    It is a plugin of pytest while it holds one, for the hook that notices fixtures of a wide scope.
+    Once there was one, this is also a plugin of pytest, whose hook notices fixtures of a wide scope.
     """
+
+    delivery: ClassVar[DeliveryMode] = "driven"
+    """How its queues deliver."""
 
     def __init__(self, options: RunOptions) -> None:
         self.cloud: Cloud | None = None
@@ -172,13 +179,13 @@ class LastingCloud:
         self._staying += changed.keys() - before.keys()
         return value
 
-    def create(self, layers: Sequence[Mapping[str, Any]], delivery: DeliveryMode) -> Cloud:
+    def create(self, layers: Sequence[Mapping[str, Any]]) -> Cloud:
         """Create the cloud with the settings of these layers, of which later ones win."""
         seed = "session" if self._item is None else self._item.nodeid
         merged = self._options.merged(seed, layers)
         is_given = any(layer.get("seed") is not None for layer in layers)
         self._seed = merged["seed"] if is_given else None
-        self.cloud = new_cloud(merged, delivery)
+        self.cloud = new_cloud(merged, self.delivery)
         plugins = self._options.config.pluginmanager
         if not plugins.is_registered(self):
             plugins.register(self)  # for its hook, which other runs do without
@@ -217,16 +224,18 @@ class LastingCloud:
         self._staying, self._seed = [], None
         self._credentials = {}
         if cloud is not None:
-            close_with_fixtures(cloud)
+            cloud.close()
 
 
-class SessionCloud(LastingCloud):
-    """The cloud that lasts for a whole run, if the run needs one. Its queues deliver in the background,
-    because applications use them beside the tests.
+class SessionCloud(SharedCloud):
+    """The cloud that all tests of a run share, if the run needs one.
 
     Early fakes start before ``fakecloud_session_settings`` can be read, so they are replaced by fakes
     with these settings at the same addresses before the first test.
     """
+
+    delivery = "background"
+    """Applications use the queues beside the tests, so no test could run them for all."""
 
     def __init__(self, options: RunOptions) -> None:
         super().__init__(options)
@@ -241,7 +250,7 @@ class SessionCloud(LastingCloud):
 
     def start_early(self, fixtures: Sequence[str]) -> dict[str, str]:
         """Start fakes with default settings; return their environment variables."""
-        cloud = self.create([], "background")
+        cloud = self.create([])
         variables: dict[str, str] = {}
         for fixture in fixtures:
             variables |= fixture_fake(cloud, fixture).env
@@ -262,7 +271,7 @@ class SessionCloud(LastingCloud):
         self._check(settings)
         early = self.cloud
         if early is None:
-            cloud = self.create([settings], "background")
+            cloud = self.create([settings])
         else:
             cloud = self._replaced(early, settings) if settings else early
         self._settings = settings
@@ -295,7 +304,7 @@ class SessionCloud(LastingCloud):
     def _replaced(self, early: Cloud, settings: Mapping[str, Any]) -> Cloud:
         """Replace early fakes by fakes with the settings of the session, at the same addresses."""
         _check_connections({fake.fixture for fake in early.fakes()}, settings)
-        cloud = self.create([settings], "background")
+        cloud = self.create([settings])
         try:
             for former, fake in replace_early_fakes(cloud, early):
                 _check_variables(former, fake)

@@ -125,20 +125,20 @@ CHOICES = {
     "fakecloud_scope": ("function", "class", "module", "session"),
     "fakecloud_transport": ("socket", "inprocess"),
 }
-"""Ini settings with a list of values, the default first."""
+"""Ini settings with a list of values, the default first. An empty string also means the default."""
 
 
 def check_settings(config: pytest.Config) -> None:
     """Reject invalid ini settings, whether or not a test uses fakes."""
     for name, choices in CHOICES.items():
         value = ini_value(config, name)
-        if value not in choices:
+        if value not in ("", *choices):
             raise pytest.UsageError(f"{name} = {value} is unknown: pass {' or '.join(choices)}")
     _call_sites(config)
     for name in ("fakecloud_env", "fakecloud_share_tls_context"):
         _switch(config, name)
-    scope = ini_value(config, "fakecloud_scope")  # of another type than str if it is the default
-    if words_of(config, "fakecloud_early") and type(scope) is str and scope != "session":
+    scope = ini_value(config, "fakecloud_scope")
+    if words_of(config, "fakecloud_early") and scope not in ("", "session"):
         raise pytest.UsageError(
             f"fakecloud_early and fakecloud_scope = {scope} contradict each other: fakes that "
             "start before the first test last for the whole run. Remove one of the two settings"
@@ -249,8 +249,10 @@ class CloudConfig(Settings):
 class RunOptions:
     """The options and ini settings of a pytest run, and the settings of its tests."""
 
-    def __init__(self, config: pytest.Config) -> None:
+    def __init__(self, config: pytest.Config, scope: str) -> None:
         self.config = config
+        self.scope = scope
+        """How long the fakes of fixtures last: function, class, module or session."""
         self.journal_when = str(config.getoption("--fakecloud-journal"))
         """When a test's report shows the journal: failed, always or never."""
         self.recordings = folder_of(config, "--fakecloud-record")
@@ -261,9 +263,6 @@ class RunOptions:
             self.recordings or self.timelines
         )
         """Whether passing tests are also reported, recorded or kept."""
-        is_early = bool(words_of(config, "fakecloud_early"))
-        self.scope = "session" if is_early else str(ini_value(config, "fakecloud_scope"))
-        """How long the fakes of fixtures last: function, class, module or session."""
         self._call_sites = _call_sites(config)
 
     @cached_property
@@ -315,7 +314,7 @@ class RunOptions:
         if settings["clock"] == "running":
             raise misuse(f"clock='running' is not possible: {STANDS}")
         ini = ini_value(self.config, "fakecloud_clock")
-        if settings["clock"] is None and ini == "running" and type(ini) is str:
+        if settings["clock"] is None and ini == "running":
             raise misuse(
                 "process_time is not possible with fakecloud_clock = running: a clock cannot follow "
                 "the time that follows it. Remove that line, because running is the default, or pass "

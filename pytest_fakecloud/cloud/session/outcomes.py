@@ -230,7 +230,8 @@ def report_on(
 
 
 def _show(report: pytest.TestReport, lines: list[TextLine], findings: list[str]) -> None:
-    """Add the lines to a report, and the first finding to the message of the exception.
+    """Add the lines to a report, and the first line of the history, or else the first finding, to the
+    message of the exception.
 
     The message is what JUnit's XML, annotations of a CI server and the summary on a CI server
     show of a failure; JUnit's XML contains the sections of the exception, but not of the report.
@@ -343,7 +344,9 @@ class _Phase(NamedTuple):
     call: pytest.CallInfo[None]
     report: pytest.TestReport
     findings: list[str]
-    """Sentences, the most important first; they are added while the text is made."""
+    """The first line of the history, and the sentences of the findings, the most important first; they
+    are added while the text is made.
+    """
 
     @property
     def raised(self) -> BaseException | None:
@@ -375,6 +378,7 @@ def _lines(phase: _Phase, cloud: Cloud, name: str) -> list[TextLine]:
 def _journal(
     phase: _Phase, cloud: Cloud, name: str, hints: list[str], width: int
 ) -> list[TextLine]:
+    from ...reporting.history_wording import headline
     from ...reporting.report import report_of
     from ...reporting.text import lines_of
     from ...reporting.wording import sentence
@@ -384,13 +388,18 @@ def _journal(
         cloud,
         test=name,
         failure=str(report.longrepr) if report.failed else "",
-        served=run.observation.served(cloud),
+        served=run.test.served(cloud),
         # Use the run's own measurement, because tests can freeze pytest's clock.
-        idle_s=run.sleep.seconds() if phase.is_call else None,
+        idle_s=run.test.slept_seconds() if phase.is_call else None,
         raised=phase.raised,
         hints=hints,
         log=report.caplog,
     )
+    if data.history is not None:
+        rows = {row.number: row for row in data.rows}
+        text = encodable(headline(data.history, rows, data.lookups))
+        phase.findings.append(text)
+        phase.item.user_properties.append(("fakecloud_history", text))
     phase.findings.extend(sentence(finding, data.lookups) for finding in data.findings)
     folder = run.options.timelines if report.failed else None
     link = ""

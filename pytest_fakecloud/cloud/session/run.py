@@ -1,91 +1,95 @@
-"""The state of one pytest run: the current test, its cloud, and the cloud that outlives tests.
+"""The state of one pytest run: the current test, and the clouds that several tests share.
 
-Imported when a test first uses a fake. The fakes are imported when needed. In runs with early
-fakes, this module is also a plugin, because of its fixture.
+Imported when a test first uses a fake. ``docs/contributing/map.md`` shows what owns what, and when it
+ends.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from importlib import import_module
-from pkgutil import walk_packages
-from time import process_time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ... import __path__
-from ...core.errors import ContractError, unknown_name
 from ...core.libraries import add_test
-from ...core.timers import monotonic
-from ...process.replace import Hooks
-from ..base import close_with_fixtures
 from ..cloud import Cloud
-from ..services import SERVICES, services_by_word
-from .clouds import LastingCloud, SessionCloud, new_cloud, publish_env
+from ..services import SERVICES
+from .clouds import SessionCloud, SharedCloud, new_cloud, published_env
+from .observation import Observation, SleepMeter
 from .options import (
     SESSION_SETTINGS,
     SETTINGS,
     RunOptions,
-    check_settings,
     fixture_of,
     kinds_of,
     markers_of,
     misuse,
     own_markers,
     without_traceback,
-    words_of,
 )
 from .warning import warn
 
 if TYPE_CHECKING:
-    from ...reporting.applications import Listener, ServedRequest
-
-try:
-    import resource
-except ImportError:  # Windows has no ``resource`` module.
-    resource = None  # type: ignore[assignment]
+    from ...reporting.applications import ServedRequest
 
 
 @dataclass
 class TestState:
-    """The state of the current test. ``strict`` are the kinds of violations that fail the test, if
-    known; ``ends`` are called at its end. ``has_ended`` tells whether its own code has: pytest also
-    reports each subtest, before. ``recorded`` are the entries of the journal in its recording.
-    """
+    """The state of one test, from its set-up until its teardown has been reported."""
 
     __test__ = False
 
     item: pytest.Item | None = None
+    """The test; None before the first test and after the last one."""
     cloud: Cloud | None = None
-    is_reported: bool = False
-    has_ended: bool = False
-    has_failed_subtest: bool = False
-    recorded: list[Any] = field(default_factory=list)
+    """The cloud of the fixtures, once the test uses it."""
     strict: tuple[str, ...] | None = None
-    ends: list[Callable[[], object]] = field(default_factory=list)
+    """The kinds of violations that fail the test, once it uses that cloud."""
+    observation: Observation | None = None
+    sleep: SleepMeter | None = None
+    """Measures the code of the test, once it has begun."""
+    exits: ExitStack = field(default_factory=ExitStack)
+    """What ends with the test."""
+    has_ended: bool = False
+    """Whether the test's own code has ended. pytest also reports each subtest, before."""
+    has_failed_subtest: bool = False
+    is_reported: bool = False
+    """Whether the journal is in a report, which that of the teardown does not repeat."""
+    recorded: list[Any] = field(default_factory=list)
+    """The entries of the journal that are in the test's recording."""
+
+    def served(self, cloud: Cloud) -> list[ServedRequest]:
+        """Return the requests that the application served during the test, which used this cloud."""
+        return [] if self.observation is None else self.observation.served(cloud)
+
+    def slept_seconds(self) -> float:
+        """Return how long the code of the test has slept; 0 if unknown."""
+        return 0.0 if self.sleep is None else self.sleep.seconds()
 
 
 class Run:
     """The state that the hooks and fixtures of one pytest run share: the current ``test``, and the
-    clouds that outlive tests, one for the session and one for the current class or module.
+    clouds that several tests share, one for the session and one for the current class or module.
+
+    For each test, the hooks call ``begin_test()``, ``end_setup()``, ``begin_call()``, ``end_call()`` and
+    ``end_test()``. The fixtures call ``open_cloud()``, ``close_cloud()`` and ``open_session()``.
     """
 
-    def __init__(self, config: pytest.Config) -> None:
-        self.options = RunOptions(config)
+    def __init__(self, config: pytest.Config, scope: str) -> None:
+        self.options = RunOptions(config, scope)
         self.test = TestState()
         self.session_cloud = SessionCloud(self.options)
-        self._scope_cloud = LastingCloud(self.options)
-        self._lasting = (self._scope_cloud, self.session_cloud)
+        self._scope_cloud = SharedCloud(self.options)
+        """The cloud of the current class or module."""
+        self._shared = (self._scope_cloud, self.session_cloud)
         self._own_settings: Mapping[str, Any] = {}
         """The settings that ``fakecloud_settings`` returned for the fixtures' fakes."""
-        self.sleep = SleepMeter()
-        self.observation = Observation(self.options)
-        self._environment = pytest.MonkeyPatch()
-        self._test_environment = pytest.MonkeyPatch()
-        self._process_changes: Hooks | None = None
+        self._exits = ExitStack()
+        """What ends with the run."""
+        for shared in self._shared:
+            self._exits.callback(shared.close)
         self._has_warned = False
         """Whether a test has warned of settings of the session without an effect."""
 
@@ -103,26 +107,16 @@ class Run:
         if session_settings and scope != "session":
             self._warn_of_session_settings(item)
         self._own_settings = own
-        owner, settings = self.options.owner_of(item), None
-        if owner is not item:
-            self.options.check_own_settings(item, own)
+        owner = self.options.owner_of(item)
+        self.options.check_own_settings(item, own)
         if scope == "session":
             cloud = self.session_cloud.open(session_settings)
         elif owner is not item:
-            cloud = self._scope_cloud.create([own, *markers_of(owner)], "driven")
+            cloud = self._scope_cloud.create([own, *markers_of(owner)])
         else:
-            settings = self.options.settings_of(item, own)
-            if self._process_changes is None:
-                # Keep a cloud's process-wide patches, because reapplying them for each test is costly.
-                from ...process.surroundings import changes_for
-
-                self._process_changes = changes_for(
-                    settings["share_tls_context"], settings["transport"] == "inprocess"
-                )
-                self._process_changes.enter()
-            cloud = new_cloud(settings, "driven")
+            cloud = new_cloud(self._settings(item))
         try:
-            self._use(cloud, settings or self._settings(item))
+            self._use(cloud, item)
         except BaseException:
             self.close_cloud(cloud)
             raise
@@ -133,20 +127,42 @@ class Run:
         if cloud is self._scope_cloud.cloud:
             self._scope_cloud.close()
         elif cloud is not self.session_cloud.cloud:
-            close_with_fixtures(cloud)
+            cloud.close()
 
-    def _use(self, cloud: Cloud, settings: Mapping[str, Any]) -> None:
-        """Let the current test use a cloud."""
-        test = self.test
+    def _use_requested_cloud(self) -> None:
+        """Let the current test use the fixtures' cloud if it has requested one that exists already.
+
+        pytest keeps the value of a fixture of a wide scope and does not call it for a later test. So
+        this is called three times: when a test begins, which may have requested the cloud by name, and
+        after its fixtures and after its code, which may have requested it at run time.
+        """
+        item, scope = self.test.item, self.options.scope
+        if item is None or scope == "function" or self.test.cloud is not None:
+            return
+        cloud = (self.session_cloud if scope == "session" else self._scope_cloud).cloud
+        if cloud is not None and _has_requested_cloud(item):
+            self._use(cloud, item)
+
+    def _use(self, cloud: Cloud, item: pytest.Item) -> None:
+        """Let the current test use a cloud, until it ends."""
+        test, settings = self.test, self._settings(item)
         test.strict = kinds_of(settings["strict"])
         test.cloud = cloud
-        self.observation.observe(cloud, test.item)
+        self._observe(cloud)
         if settings["env"]:
-            # Undo changes in the reverse order: a test's own monkeypatch begins after wider fixtures.
-            patch, request = self._test_environment, getattr(test.item, "_request", None)
+            # pytest undoes a test's own monkeypatch before the end of the test. That is the reverse
+            # order only if the cloud's variables are set before all fixtures of the test, or by it.
+            request = getattr(item, "_request", None)
             if self.options.scope == "function" and request is not None:
                 patch = request.getfixturevalue("monkeypatch")
-            test.ends += [publish_env(cloud, patch), self._test_environment.undo]
+            else:
+                patch = test.exits.enter_context(pytest.MonkeyPatch.context())
+            test.exits.enter_context(published_env(cloud, patch))
+
+    def _observe(self, cloud: Cloud) -> None:
+        """Record what the report of the current test needs to know of a cloud."""
+        if self.test.observation is not None:
+            self.test.observation.observe(cloud)
 
     def _warn_of_session_settings(self, item: pytest.Item) -> None:
         """Warn once of settings of the session in a run whose fixtures do not use them."""
@@ -166,6 +182,7 @@ class Run:
         )
 
     def _settings(self, item: pytest.Item) -> dict[str, Any]:
+        """Return the settings of a test, with those of the session that apply to each test."""
         base = self.session_cloud.settings_of_tests if self.options.scope == "session" else {}
         return self.options.settings_of(item, base, self._own_settings)
 
@@ -177,18 +194,16 @@ class Run:
     @property
     def has_fakes(self) -> bool:
         """Whether there are fakes to show in a report."""
-        return self.test.cloud is not None or any(lasting.cloud for lasting in self._lasting)
+        return self.test.cloud is not None or any(shared.cloud for shared in self._shared)
 
     def clouds(self) -> list[Cloud]:
-        """Return the test's own cloud and those that outlive it, if they were used: an application
-        may call fakes that no test requests.
+        """Return the cloud that the test uses and the other shared ones, if they were used: an
+        application may call fakes that no test requests.
         """
-        if self.test.item is not None:
-            self._use_existing(self.test.item)
         requested = self.test.cloud
         clouds = [] if requested is None else [requested]
-        for lasting in self._lasting:
-            cloud = lasting.cloud
+        for shared in self._shared:
+            cloud = shared.cloud
             if cloud is None or cloud is requested:
                 continue
             if cloud._context.recorder.entries or cloud.violations():
@@ -196,12 +211,12 @@ class Run:
         return clouds
 
     def hints(self, cloud: Cloud, item: pytest.Item) -> list[str]:
-        """Return the hints about a cloud that outlives tests."""
+        """Return the hints about a cloud that several tests share."""
         return [
             hint
-            for lasting in self._lasting
-            if lasting.cloud is cloud
-            for hint in lasting.lost.hints(item)
+            for shared in self._shared
+            if shared.cloud is cloud
+            for hint in shared.lost.hints(item)
         ]
 
     def strict_kinds(self) -> tuple[str, ...]:
@@ -212,56 +227,60 @@ class Run:
         # Read the settings of a test without fakes only if a cloud that outlives it has violations.
         if test.item is None or not any(cloud.violations() for cloud in self.clouds()):
             return ()
-        test.strict = kinds_of(self._settings(test.item)["strict"])
-        return test.strict
+        return kinds_of(self._settings(test.item)["strict"])
 
     def start_early(self, names: list[str]) -> None:
+        """Start the early fakes, and set their variables until the end of the run."""
+        patch = self._exits.enter_context(pytest.MonkeyPatch.context())
         for variable, value in self.session_cloud.start_early(names).items():
-            self._environment.setenv(variable, value)
+            patch.setenv(variable, value)
 
-    def _undo_process_changes(self) -> None:
-        if self._process_changes is not None:
-            self._process_changes.leave()
-            self._process_changes = None
-        self.observation.close()
-
-    # -- between tests ---------------------------------------------------------------------------
+    # -- the phases of a test --------------------------------------------------------------------
 
     def begin_test(self, item: pytest.Item) -> None:
         """Return every fake to its baseline and remove all traces of earlier tests."""
         self.end_test()
-        self.test = TestState(item)
+        observation = Observation(self.options, item)
+        self.test = TestState(item, observation=observation)
+        self.test.exits.callback(observation.close)
         add_test(str(item.path))
-        if self._process_changes is not None and not _names_fakes(item):
-            self._undo_process_changes()
-        for lasting in self._lasting:
-            lasting.return_to_baseline(item)
+        for shared in self._shared:
+            shared.return_to_baseline(item)
         if self.options.scope == "function":
             self._own_settings = {}
-        else:
-            self._use_existing(item)
+        self._use_requested_cloud()
 
-    def _use_existing(self, item: pytest.Item) -> None:
-        """Let a test use the fixtures' cloud that exists already. pytest keeps the values of fixtures
-        with a wide scope, so a later test that requests them at run time does not call the fixtures.
-        """
-        if self.options.scope == "function" or self.test.cloud is not None:
-            return
-        cloud = (self.session_cloud if self.options.scope == "session" else self._scope_cloud).cloud
-        if cloud is not None and _is_user(item):
-            self._use(cloud, self._settings(item))
+    def end_setup(self) -> None:
+        """Note what the test's fixtures requested at run time."""
+        self._use_requested_cloud()
 
     def begin_call(self) -> None:
         """Mark calls made before the test's own code, and start measuring how long it sleeps."""
-        self.sleep.start()
+        self.test.sleep = SleepMeter()
         if self.test.item is not None:
-            self._use_existing(self.test.item)
             self._check_settings(self.test.item)
         cloud = self.test.cloud or self.session_cloud.cloud
         if cloud is not None:
-            self.observation.observe(cloud, self.test.item)
-        for lasting in self._lasting:
-            lasting.begin_call()
+            self._observe(cloud)
+        for shared in self._shared:
+            shared.begin_call()
+
+    def end_call(self) -> None:
+        """Note that the test's own code has ended, and what it requested at run time."""
+        self.test.has_ended = True
+        self._use_requested_cloud()
+
+    def end_test(self) -> None:
+        """Release the test's cloud; otherwise its data would be kept in memory until the run ends."""
+        self.test.exits.close()
+        self.test = TestState()
+
+    def close(self) -> None:
+        """End the run: its current test, and all that it shares."""
+        self.end_test()
+        self._exits.close()
+
+    # -- checks of a test ------------------------------------------------------------------------
 
     def _check_settings(self, item: pytest.Item) -> None:
         """Fail a test whose settings cannot apply to the clouds that outlive it. pytest returns the
@@ -340,187 +359,15 @@ class Run:
                 "one of them"
             )
 
-    def end_test(self) -> None:
-        """Release the test's cloud; otherwise its data would be kept in memory until the run ends."""
-        if self.test.item is None:
-            return
-        for end in self.test.ends:
-            end()
-        self.test = TestState()
-        self.observation.pause()
 
-    def close(self) -> None:
-        self.end_test()
-        self._environment.undo()
-        self._undo_process_changes()
-        for lasting in self._lasting:
-            lasting.close()
-
-
-def _names_fakes(item: pytest.Item) -> bool:
-    """Return whether a test requests the fixtures' cloud by name, directly or by its fixtures."""
-    return "fakecloud" in getattr(item, "fixturenames", ())
-
-
-def _is_user(item: pytest.Item) -> bool:
+def _has_requested_cloud(item: pytest.Item) -> bool:
     """Return whether a test has requested the fixtures' cloud, or may do so: a doctest can request
     fixtures at run time only.
     """
+    names = getattr(item, "fixturenames", ())
     requested_so_far = getattr(getattr(item, "_request", None), "_fixture_defs", ())
     return (
-        _names_fakes(item)
+        "fakecloud" in names
         or "fakecloud" in requested_so_far
         or isinstance(item, pytest.DoctestItem)
     )
-
-
-# -- what a run records of a test ------------------------------------------------------------------
-
-_FRAMEWORKS = frozenset({"flask", "django.core.signals", "starlette.testclient", "httpx"})
-"""Modules of frameworks whose requests are observed (see ``reporting.applications``)."""
-
-
-class Observation:
-    """Records the source lines of calls, their times, and the requests that the application serves."""
-
-    def __init__(self, options: RunOptions) -> None:
-        self._options = options
-        self._has_report = options.journal_when != "never" or options.timelines is not None
-        self._listener: Listener | None = None
-        self._cloud: Cloud | None = None
-        """The cloud of the current test."""
-
-    def observe(self, cloud: Cloud, item: pytest.Item | None) -> None:
-        """Record what the report of a test needs, from now on or since an earlier call."""
-        options = self._options
-        if cloud is not self._cloud:
-            self._cloud = cloud
-            recorded = cloud._context.recorder.shared
-            recorded.find_site = None
-            if options.wants_call_sites(item):
-                from ...process.call_sites import call_site
-
-                recorded.find_site = call_site
-            if options.timelines is not None:
-                from ...reporting.replay import record_times
-
-                record_times(cloud)
-        if self._listener is not None:
-            self._listener.listen(cloud)
-        elif self._has_report and not sys.modules.keys().isdisjoint(_FRAMEWORKS):
-            from ...reporting.applications import Listener
-
-            self._listener = Listener()
-            self._listener.listen(cloud)
-
-    def pause(self) -> None:
-        """Record no requests until the next test."""
-        self._cloud = None
-        if self._listener is not None:
-            self._listener.listen(None)
-
-    def served(self, cloud: Cloud) -> list[ServedRequest]:
-        """Return the requests served during the test that used a cloud."""
-        listener = self._listener
-        return list(listener.served) if listener is not None and listener.cloud is cloud else []
-
-    def close(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
-
-
-MINIMUM_WAIT_SECONDS = 0.04
-"""Minimum average wait that counts as sleep. Shorter waits are waits for the CPU."""
-_OF_THREAD = getattr(resource, "RUSAGE_THREAD", getattr(resource, "RUSAGE_SELF", 0))
-
-
-def _figures() -> tuple[float, float, int]:
-    """Return real seconds (even if tools change the process's time), CPU seconds, and how often
-    this thread was given the CPU (0 if unknown).
-    """
-    turns = 0
-    if resource is not None:
-        usage = resource.getrusage(_OF_THREAD)
-        turns = usage.ru_nvcsw + usage.ru_nivcsw
-    return monotonic(), process_time(), turns
-
-
-class SleepMeter:
-    """Measures how long the code of a test sleeps."""
-
-    def __init__(self) -> None:
-        self._began: tuple[float, float, int] | None = None
-
-    def start(self) -> None:
-        self._began = _figures()
-
-    def seconds(self) -> float:
-        """Return the seconds slept since the start; 0 if unknown. Waits for the CPU on a busy
-        machine are frequent and short, so only a long average wait counts as sleep.
-        """
-        if self._began is None:
-            return 0.0
-        real_s, busy_s, turns = (
-            now - began for now, began in zip(_figures(), self._began, strict=True)
-        )
-        idle_s = real_s - busy_s
-        return idle_s if turns > 0 and idle_s / turns >= MINIMUM_WAIT_SECONDS else 0.0
-
-
-# -- before the first test, and before files are faked ---------------------------------------------
-
-
-def begin_early(config: pytest.Config) -> Run:
-    """Start fakes and set their variables before conftests are imported; return the run."""
-    names = words_of(config, "fakecloud_early")
-    fixtures = [service.fixture for service in services_by_word().values()]
-    names = [fixture_of(name) for name in names]
-    unknown = [name for name in names if name not in fixtures]
-    if unknown:
-        raise pytest.UsageError(f"fakecloud_early: {unknown_name('service', unknown[0], fixtures)}")
-    check_settings(config)
-    run = Run(config)
-    # Close the fakes here: nothing else would if a conftest cannot be imported.
-    config.add_cleanup(run.close)
-
-    config.pluginmanager.register(sys.modules[__name__])
-    try:
-        run.start_early(names)
-    except (ContractError, OSError) as error:
-        raise pytest.UsageError(f"fakecloud_early: {error}") from error
-    return run
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _fakecloud_early(fakecloud_session: Cloud, fakecloud_settings: object) -> None:
-    """Apply the settings of the session before the first test, whether or not it requests a fake."""
-
-
-NOT_OF_A_TEST = (
-    "__main__",
-    "cli",
-    "real_kafka",
-    "real_redis",
-    "standalone",
-    "support",
-    "tls",
-    "verify",
-)
-"""Modules that ``import_fakes()`` leaves out: tests only need them with a library or a server."""
-
-
-IMPORTED_LATER = ("cronsim", "jwt")
-"""Libraries that functions of this package import when they are first called."""
-
-
-def import_fakes() -> None:
-    """Import every module that fakes may need, for tests that fake the file system: a module
-    imported while files are faked would keep the faked objects and be forgotten afterwards, and
-    some modules cannot be imported twice.
-    """
-    for module in walk_packages(__path__, f"{__package__.partition('.')[0]}."):
-        if not any(word in NOT_OF_A_TEST for word in module.name.split(".")):
-            import_module(module.name)
-    for name in IMPORTED_LATER:
-        import_module(name)

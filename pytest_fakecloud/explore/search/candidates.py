@@ -13,7 +13,8 @@ import random
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..footprint import READS_CLOCK, Footprint
+from ...core.accesses import READS_CLOCK
+from ..footprint import Footprint
 from ..schedule import DELAYS, DUE, EDGE, SLOW, SWITCHES, TRIED, WINDOWS, Disturbance, Schedule
 from ..trial import Place, Trial
 from .dpor import decided_places

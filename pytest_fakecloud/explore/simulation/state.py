@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
+from ...core.accesses import ALL, Touch
 from ...core.calls import Call
 from ...core.errors import ContractError, breaks_a_check
 from ...core.recorder import stack_of
 from ...process.clocks import INFRASTRUCTURE, module_of
+from ...queue.accesses import touches_of_delivery
 from ..fakes import Fakes
-from ..footprint import ALL, CHECKS_PROMISE, Touch, touches_of_delivery
+from ..footprint import CHECKS_PROMISE
 from ..promises import Promises
 from ..schedule import SWITCHES, Disturbance, Kind, Schedule
 from ..trial import (

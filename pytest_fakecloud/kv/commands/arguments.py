@@ -28,7 +28,7 @@ T = TypeVar("T")
 C = TypeVar("C", HashValue, SetValue, SortedSet)
 
 
-def options(
+def parse_options(
     args: Args, at: int, sizes: Mapping[bytes, int], error: bytes | Template = errors.SYNTAX
 ) -> Iterator[tuple[bytes, Args]]:
     """Yield each option from ``at`` on in upper case, with as many values as ``sizes`` says.
@@ -223,7 +223,9 @@ def expiry_reply(session: Session, unit: Unit, at_ms: int) -> int:
 def parse_conditions(session: Session, words: list[bytes]) -> frozenset[bytes]:
     """Parse the options NX, XX, GT and LT; raise an error for an invalid combination."""
     sizes = running(session).option_sizes
-    conditions = frozenset(word for word, _ in options(words, 0, sizes, errors.unsupported_option))
+    conditions = frozenset(
+        word for word, _ in parse_options(words, 0, sizes, errors.unsupported_option)
+    )
     if b"NX" in conditions and len(conditions) > 1:
         raise CommandError(errors.EXPIRE_NX_WITH_OTHERS)
     if {b"GT", b"LT"} <= conditions:
@@ -275,7 +277,7 @@ class SetOptions:
 def parse_set_options(session: Session, args: Args, at: int) -> SetOptions:
     """Parse options from ``at`` on. They may be repeated; the last number of an expiry counts."""
     set_options = SetOptions()
-    for word, values in options(args, at, running(session).option_sizes):
+    for word, values in parse_options(args, at, running(session).option_sizes):
         if word in _TTL_WORDS:
             if set_options.ttl_word not in (b"", word):
                 raise CommandError(errors.SYNTAX)
@@ -443,7 +445,7 @@ def parse_scan(
     """Return the argument of COUNT, the test of MATCH or None, and the command's own options."""
     count, matches = _DEFAULT_PAGE[session.engine.dialect], None
     own_options: dict[bytes, Args] = {}
-    for word, values in options(args, 0, running(session).option_sizes):
+    for word, values in parse_options(args, 0, running(session).option_sizes):
         if word == b"COUNT":
             count = parse_int(values[0], 1, outside=errors.SYNTAX)
         elif word == b"MATCH":

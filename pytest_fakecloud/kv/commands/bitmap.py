@@ -17,7 +17,7 @@ from ..errors import CommandError
 from ..reply import Reply
 from ..table.registry import Args, command, variant
 from ..table.syntax import parse_int, try_int
-from .arguments import choice, inclusive_range, is_first, options, parse_bounds, running
+from .arguments import choice, inclusive_range, is_first, parse_bounds, parse_options, running
 from .string import grow
 
 BLOCK_SIZE = 1 << 16
@@ -199,7 +199,9 @@ class _Operation(NamedTuple):
 def _operations(session: Session, args: Args) -> list[_Operation]:
     overflow = b"WRAP"
     operations: list[_Operation] = []
-    for word, values in options(args, 1, {b"OVERFLOW": 1, b"GET": 2, b"SET": 3, b"INCRBY": 3}):
+    for word, values in parse_options(
+        args, 1, {b"OVERFLOW": 1, b"GET": 2, b"SET": 3, b"INCRBY": 3}
+    ):
         if word == b"OVERFLOW":
             overflow = choice(values, (b"WRAP", b"SAT", b"FAIL"), errors.BITFIELD_OVERFLOW)
             continue

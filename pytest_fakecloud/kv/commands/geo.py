@@ -21,7 +21,7 @@ from ..reply import NIL_ARRAY, PrintedDouble, Reply
 from ..table.registry import Args, CommandSpec, command, variant
 from ..table.syntax import parse_float, parse_int
 from ..values.zset import SortedSet
-from .arguments import get_or_empty, options, running
+from .arguments import get_or_empty, parse_options, running
 from .sorted_set import add_scores, leading_words
 
 STEPS = 26
@@ -321,7 +321,7 @@ class _GeoSearch:
 
     def take_options(self, args: Args, spec: CommandSpec) -> None:
         sizes = {b"WITHDIST": 0, b"WITHHASH": 0, b"WITHCOORD": 0, **spec.option_sizes}
-        for word, values in options(args, 0, sizes):
+        for word, values in parse_options(args, 0, sizes):
             match word:
                 case b"WITHDIST" | b"WITHHASH" | b"WITHCOORD":
                     self.with_words.add(word)

@@ -25,9 +25,9 @@ from .arguments import (
     expiry_ms,
     expiry_reply,
     find_database,
-    options,
     parse_conditions,
     parse_milliseconds,
+    parse_options,
     parse_scan,
     running,
 )
@@ -170,7 +170,7 @@ def copy(session: Session, args: Args) -> Reply:
     """Copy the value of a key to another key."""
     target = session.db
     replace = False
-    for word, values in options(args, 2, running(session).option_sizes):
+    for word, values in parse_options(args, 2, running(session).option_sizes):
         if word == b"REPLACE":
             replace = True
         else:
@@ -210,7 +210,7 @@ def dump_(session: Session, args: Args) -> Reply:
 def _parse_restore_options(session: Session, args: Args) -> dict[bytes, int]:
     """Return the options of RESTORE with their numbers; 0 for an option without a number."""
     restore_options: dict[bytes, int] = {}
-    for word, values in options(args, 3, running(session).option_sizes):
+    for word, values in parse_options(args, 3, running(session).option_sizes):
         if {b"IDLETIME", b"FREQ"} <= {word, *restore_options}:
             raise CommandError(errors.SYNTAX)
         restore_options[word] = parse_int(values[0]) if values else 0
@@ -408,7 +408,7 @@ class _SortOptions:
 
 def _parse_sort_options(session: Session, args: Args) -> _SortOptions:
     sort_options = _SortOptions()
-    for word, values in options(args, 1, running(session).option_sizes):
+    for word, values in parse_options(args, 1, running(session).option_sizes):
         if word in (b"ASC", b"DESC"):
             sort_options.descending = word == b"DESC"
         elif word == b"ALPHA":

@@ -18,9 +18,9 @@ from .arguments import (
     get_or_empty,
     is_first,
     length,
-    options,
     parse_bounds,
     parse_negatable,
+    parse_options,
     parse_timeout,
     pop_first,
     pop_several,
@@ -110,7 +110,7 @@ def lrange(session: Session, args: Args) -> Reply:
 def lpos(session: Session, args: Args) -> Reply:
     """Return the index of an element equal to a value, or the indexes of several such elements."""
     rank, count, maxlen = 1, None, 0
-    for word, (value,) in options(args, 2, running(session).option_sizes):
+    for word, (value,) in parse_options(args, 2, running(session).option_sizes):
         if word == b"RANK":
             rejects_lowest = session.engine.table.knows["LPOS rejects the lowest rank"]
             rank = (parse_negatable if rejects_lowest else parse_int)(value)

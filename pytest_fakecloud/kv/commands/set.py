@@ -15,8 +15,8 @@ from ..values.containers import SetValue
 from .arguments import (
     get_or_empty,
     length,
-    options,
     parse_negatable,
+    parse_options,
     random_indexes,
     remove_all,
     running,
@@ -177,7 +177,7 @@ def sintercard(session: Session, args: Args, *, combine: _Combination = _interse
     if numkeys > len(args) - 1:
         raise CommandError(errors.TOO_MANY_KEYS)
     limit, is_estimate = 0, False
-    for word, values in options(args, 1 + numkeys, running(session).option_sizes):
+    for word, values in parse_options(args, 1 + numkeys, running(session).option_sizes):
         if word == b"APPROX":
             is_estimate = True
         else:

@@ -25,8 +25,8 @@ from .arguments import (
     choice,
     get_or_empty,
     length,
-    options,
     parse_bounds,
+    parse_options,
     parse_random,
     pop_first,
     pop_several,
@@ -343,7 +343,7 @@ def _find_range(
     """
     has_kind = kind is not None
     limit, with_scores = None, False
-    for word, values in options(args, 3, _SIZES):
+    for word, values in parse_options(args, 3, _SIZES):
         if word == b"WITHSCORES" and not running(session).write:
             with_scores = True
         elif word == b"LIMIT":
@@ -506,7 +506,7 @@ def _parse(session: Session, args: Args) -> _Request:
     sizes = running(session).option_sizes
     if b"WEIGHTS" in sizes:
         sizes = {**sizes, b"WEIGHTS": numkeys}
-    for word, values in options(args, 1 + numkeys, sizes):
+    for word, values in parse_options(args, 1 + numkeys, sizes):
         if word == b"WEIGHTS":
             for source, text in zip(request.sources, values, strict=True):
                 source.weight = parse_float(text, errors.WEIGHT_NOT_FLOAT)

@@ -8,7 +8,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ...core import budget
 from ...core.budget import UNBOUNDED, OverBudget, of_thread
@@ -28,15 +28,16 @@ from ..table.registry import CommandSpec, check_family_over_rest, check_over_res
 from ..table.versions import SHORTEST_DOUBLES
 from ..values.types import type_name
 from .keyspace import Frequencies, Keyspace, KeyspaceCopy
-from .limits import OVERHEAD, Capacity, Memory, Sizes
+from .limits import Capacity, Memory, Sizes
 from .messages import Notifications, PubSub, Tracking
-from .sessions import RUN_IN_TRANSACTION, Monitor, Observer, Pauses, Session, Users, Waiter
+from .sessions import RUN_IN_TRANSACTION, CommandListener, Monitor, Pauses, Session, Users, Waiter
 from .statistics import Statistics
 
 if TYPE_CHECKING:
     from ..scripting.scripts import Script, Scripting
     from ..search.index import Search
 
+T = TypeVar("T")
 _NEEDED_COMMANDS = {"ReJSON-RL": "JSON.SET", "array": "ARSET"}
 """For each type that not every server has, one of its commands."""
 _SEARCHES = {b"SEARCH." + name for name in b"QUERY COUNT AGGREGATE DESCRIBE WAITINDEXING".split()}
@@ -105,7 +106,7 @@ class KVEngine:
         """Set when a waiting thread has taken the lock."""
         self.scripting = Scripting(self)
         self.monitors: list[Monitor] = []
-        self.observers: Registry[Observer] = Registry()
+        self.listeners: Registry[CommandListener] = Registry()
         self.memory = Memory(self.databases, self.config, self.random)
         self.can_listen: Callable[[int], bool] = lambda port: True
         """Function that returns whether the database port could listen on another port number."""
@@ -162,7 +163,7 @@ class KVEngine:
         if transport == "port":
             self.connected[session.id] = session
             self._plan_disconnect()
-        self.memory.left -= OVERHEAD * size
+        self.memory.expect(size)
         return session
 
     def abandon(self, session: Session) -> None:
@@ -186,13 +187,22 @@ class KVEngine:
         """Run a client's command line, or queue it in a transaction; raise ``CommandError``."""
         if session.db.indexes is not None:
             self.index_ahead(session, argv)
+
+        def run(has_lock: bool) -> Reply:
+            execute = self.execute_locked if has_lock else self.run_during_script
+            return execute(session, argv)
+
+        return self._in_turn(argv, run)
+
+    def _in_turn(self, argv: list[bytes], run: Callable[[bool], T]) -> T:
+        """Return ``run(True)``, called with the lock held, or ``run(False)``, called without it if the
+        line may run during the script that holds it.
+        """
         # A signal's handler can raise between acquire() and the next instruction, so the lock is
         # taken inside the block that releases it.
         is_outer = not self.lock._is_owned()  # type: ignore[attr-defined]
         try:
-            if is_outer and not self.lock.acquire(False) and not self.wait_for_turn(argv):
-                return self.run_during_script(session, argv)
-            return self.execute_locked(session, argv)
+            return run(not is_outer or self.lock.acquire(False) or self.wait_for_turn(argv))
         except CommandError:
             raise
         except BaseException:
@@ -238,8 +248,8 @@ class KVEngine:
         function = spec.function
         assert function is not None
         self.running, self.line = spec, argv
-        for observer in self.observers.items:
-            observer(session, spec, argv)
+        for listener in self.listeners.items:
+            listener(session, spec, argv)
         db.counts_reads = spec.reads_keys
         transport, monitors = session.transport, self.monitors
         if monitors and "skip_monitor" in spec.flags:
@@ -297,20 +307,14 @@ class KVEngine:
         name = argv[0].upper()
         if indexes is None or inside or len(argv) < 2 or name not in _SEARCHES:
             return
-        is_outer = not self.lock._is_owned()  # type: ignore[attr-defined]
-        while True:
-            try:
-                if is_outer and not self.lock.acquire(False) and not self.wait_for_turn(argv):
-                    return
-                self.update_time()
-                if indexes.catch_up(session.db, argv[1], whole=name == b"SEARCH.WAITINDEXING"):
-                    return
-            finally:
-                if is_outer:
-                    try:  # noqa: SIM105 - suppress() is written in Python, so it can be interrupted.
-                        self.lock.release()
-                    except RuntimeError:
-                        pass  # It was not taken.
+
+        def is_done(has_lock: bool) -> bool:
+            if not has_lock:
+                return True
+            self.update_time()
+            return indexes.catch_up(session.db, argv[1], whole=name == b"SEARCH.WAITINDEXING")
+
+        while not self._in_turn(argv, is_done):
             if session.closing or (session.has_left is not None and session.has_left()):
                 raise CommandError(errors.CLIENT_LEFT)
             self.give_way()

@@ -377,6 +377,13 @@ class Keyspace:
             self._purge_at = max(_MANY, 2 * len(self.expires))
         self.expires.put(key, at_ms)
 
+    def ttl_ms(self, key: bytes) -> int:
+        """Return what PTTL replies: milliseconds, -1 without a TTL, or -2 for a missing key."""
+        if self.find(key) is None:
+            return -2
+        at_ms = self.expires.get(key)
+        return -1 if at_ms is None else at_ms - self.now_ms
+
     def persist(self, key: bytes) -> bool:
         if self.find(key) is None or self.expires.pop(key, None) is None:
             return False

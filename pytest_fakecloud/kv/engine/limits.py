@@ -79,7 +79,7 @@ class Sizes:
 
 MOST_MEMORY = 2**30
 """Maximum number of bytes of a fake's data. The longest string takes half of it."""
-OVERHEAD = 4
+_OVERHEAD = 4
 """Bytes of memory to expect for each byte that a client sends, until all keys are measured."""
 _DERIVED = 3
 """Maximum ratio of the memory of derived data and its sources: members of a set become scored."""
@@ -99,6 +99,10 @@ class Memory:
         self.limit = 0
         self.evicted = 0
         self.left = 0
+
+    def expect(self, size: int) -> None:
+        """Count bytes that a client has sent, which may become data of several times their size."""
+        self.left -= _OVERHEAD * size
 
     def make_room(self, sizes: Sizes, now_ms: int) -> bool:
         """Evict keys as far as the policy allows; return whether the data fits into the limit."""

@@ -7,7 +7,7 @@ because another client's script holds the engine's lock (``KVEngine.wait_for_tur
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -218,7 +218,7 @@ class Session:
 
 Monitor = Callable[[int, Session, list[bytes]], None]
 """Function that receives each command: the time in microseconds, the client, and the line."""
-Observer = Callable[[Session, "CommandSpec", list[bytes]], None]
+CommandListener = Callable[[Session, "CommandSpec", list[bytes]], None]
 """Function that is called before each command, also of transactions and scripts."""
 
 
@@ -407,6 +407,12 @@ class Users(dict[str, AclUser]):
         token = new_token()
         self._tokens[token] = RestToken(user.name, password_hash(password))
         return token
+
+    def tokens(self) -> dict[str, RestToken]:
+        return dict(self._tokens)
+
+    def add_tokens(self, tokens: Mapping[str, RestToken]) -> None:
+        self._tokens |= tokens
 
     def holder_of(self, token: str) -> AclUser | None:
         """Return the user of a REST token, or None if the token is not valid."""

@@ -291,25 +291,25 @@ class MonitorFeed:
         self._link = link
         self._prefixes = prefixes
         self._lock = threading.Lock()
-        self._watchers: tuple[Callable[[int, Any, list[bytes]], None], ...] = ()
+        self._monitors: tuple[Callable[[int, Any, list[bytes]], None], ...] = ()
         self._feed: Feed | None = None
         self._closed = False
 
-    def append(self, watcher: Callable[[int, Any, list[bytes]], None]) -> None:
+    def append(self, monitor: Callable[[int, Any, list[bytes]], None]) -> None:
         with self._lock:
             if self._closed:
                 return
-            self._watchers = (*self._watchers, watcher)
+            self._monitors = (*self._monitors, monitor)
             if self._feed is None:
                 self._feed = Feed(self._link, None, [b"MONITOR"], self._pass_on, name="monitor")
                 self._feed.start()
             feed = self._feed
         feed.opened.wait(_MONITOR_PATIENCE)
 
-    def remove(self, watcher: Callable[[int, Any, list[bytes]], None]) -> None:
+    def remove(self, monitor: Callable[[int, Any, list[bytes]], None]) -> None:
         with self._lock:
-            self._watchers = tuple(other for other in self._watchers if other != watcher)
-            if self._watchers or self._feed is None:
+            self._monitors = tuple(other for other in self._monitors if other != monitor)
+            if self._monitors or self._feed is None:
                 return
             feed, self._feed = self._feed, None
         feed.stop()
@@ -317,7 +317,7 @@ class MonitorFeed:
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            feed, self._feed, self._watchers = self._feed, None, ()
+            feed, self._feed, self._monitors = self._feed, None, ()
         if feed is not None:
             feed.stop()
 
@@ -339,8 +339,8 @@ class MonitorFeed:
         client = SimpleNamespace(
             db=_DATABASE, in_script=address == b"lua", address=address.decode("utf-8", "replace")
         )
-        for watcher in self._watchers:
-            watcher(at_us, client, argv)
+        for monitor in self._monitors:
+            monitor(at_us, client, argv)
 
 
 class RedisEngine:

@@ -181,6 +181,9 @@ class Namespace:
             return None  # The key expired after TYPE: only strings and streams can be empty.
         return Converted(type_name, convert(self.prefixes.strip(reply)))
 
+    def ttl_ms(self, key: bytes) -> int:
+        return cast("int", self.link.call([b"PTTL", self.prefixes.keys + key]))
+
     # -- copies ----------------------------------------------------------------------------------
 
     def copy(self) -> RedisCopy:

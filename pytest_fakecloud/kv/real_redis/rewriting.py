@@ -23,7 +23,7 @@ from ..acl import join_selectors, selector_of
 from ..errors import CommandError
 from ..reply import OK, Reply
 from ..scripting.libraries import KEY_LOCKING, digest
-from ..table.registry import OPTIONS_OF_READS, CommandSpec, options
+from ..table.registry import OPTIONS_OF_READS, CommandSpec, option_places
 from ..table.syntax import parse_int
 
 
@@ -174,7 +174,7 @@ def _without(argv: list[bytes], positions: list[int]) -> list[bytes]:
 
 def _sort(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
     line = list(argv)
-    for at, word in options(argv[:-1], 2, {b"BY": 2, b"GET": 2, b"STORE": 2, b"LIMIT": 3}):
+    for at, word in option_places(argv[:-1], 2, {b"BY": 2, b"GET": 2, b"STORE": 2, b"LIMIT": 3}):
         if word == b"STORE" or (word in (b"BY", b"GET") and line[at + 1] != b"#"):
             line[at + 1] = prefixes.keys + line[at + 1]
     return line
@@ -184,7 +184,7 @@ def _copy(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
     # Omit the option DB: like the vendor's service, a fake has a single database.
     omitted: list[int] = []
     if prefixes.shared:
-        for at, word in options(argv[:-1], 3, {b"DB": 2}):
+        for at, word in option_places(argv[:-1], 3, {b"DB": 2}):
             if word == b"DB":
                 if argv[at + 1] != b"0":
                     raise CommandError(errors.DB_INDEX)
@@ -195,7 +195,7 @@ def _copy(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
 def _without_block(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
     # Omit the option BLOCK: over REST, a read that could block returns immediately.
     omitted: list[int] = []
-    for at, word in options(argv[:-1], 1, OPTIONS_OF_READS):
+    for at, word in option_places(argv[:-1], 1, OPTIONS_OF_READS):
         if word == b"STREAMS":
             break
         if word == b"BLOCK":
@@ -221,7 +221,7 @@ def _pubsub_numsub(prefixes: Prefixes, argv: list[bytes]) -> list[bytes]:
 def _scan(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
     line = list(argv)
     places = dict[bytes, list[int]]()
-    for at, word in options(argv, 2, {b"MATCH": 2, b"COUNT": 2, b"TYPE": 2}):
+    for at, word in option_places(argv, 2, {b"MATCH": 2, b"COUNT": 2, b"TYPE": 2}):
         places.setdefault(word, []).append(at)
         if word == b"MATCH" and at + 1 < len(line):
             line[at + 1] = escaped(prefixes.keys) + line[at + 1]
@@ -252,7 +252,7 @@ def _georadius(prefixes: Prefixes, argv: list[bytes]) -> Prepared:
     # Of several destinations, the last one counts. The command table declares only the first.
     line = [argv[0], prefixes.keys + argv[1], *argv[2:]]
     start = 6 if argv[0].upper() == b"GEORADIUS" else 5
-    for at, word in options(argv[:-1], start, {b"STORE": 2, b"STOREDIST": 2, b"COUNT": 2}):
+    for at, word in option_places(argv[:-1], start, {b"STORE": 2, b"STOREDIST": 2, b"COUNT": 2}):
         if word in (b"STORE", b"STOREDIST"):
             line[at + 1] = prefixes.keys + line[at + 1]
     return Prepared(line)

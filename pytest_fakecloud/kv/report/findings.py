@@ -17,12 +17,19 @@ from ...reporting.model import Finding, ReportSubject, Severity
 from ...reporting.report import Detector, ObservedTest, Write, about_entry
 from ...reporting.values import parsed
 from ..command_fields import keys_of
+from ..table import kinds
+from ..table.registry import COMMANDS
 from . import keys
-from .history import ADDING, WRITES, Command, commands, databases_of, history
+from .history import WRITES, Command, commands, databases_of, history
 
-_SCANS = {"SCAN": 1, "HSCAN": 2, "SSCAN": 2, "ZSCAN": 2}
+_SCANS = {
+    name: 1 + spec.synopsis.split().index("cursor")
+    for name, spec in COMMANDS.items()
+    if "cursor" in spec.synopsis.split()
+}
 """Commands that return one page, with the index of their cursor argument."""
-_SEARCHING = {"SEARCH.QUERY", "SEARCH.COUNT", "SEARCH.AGGREGATE"}
+_SEARCHING = {name for name, spec in COMMANDS.items() if spec.synopsis.startswith("index filter")}
+"""Commands that search an index."""
 
 
 def scan_not_finished(test: ObservedTest, fake: Any) -> Iterator[Finding]:
@@ -160,7 +167,7 @@ def repeated_after_failure(test: ObservedTest, fake: Any) -> Iterator[Finding]:
         )
         if during is not None and command.sets_nx and command.succeeded:
             during.lock = command
-        if during is None or command.name not in ADDING:
+        if during is None or command.name not in kinds.ADDS_AGAIN:
             continue
         write = during.same, tuple(command.words)
         before, first = latest.get(write, (during, command))
@@ -230,14 +237,16 @@ OF_TEST = ()
 
 def writes(test: ObservedTest, fake: Any) -> Iterator[Write]:
     for command in commands(test, fake):
-        if command.name in WRITES or command.name in ADDING:
-            yield Write(command.entry.number, command.name, command.words, command.name in ADDING)
+        if command.name in WRITES or command.name in kinds.ADDS_AGAIN:
+            yield Write(
+                command.entry.number, command.name, command.words, command.name in kinds.ADDS_AGAIN
+            )
 
 
 def addition(call: Call) -> tuple[object, set[str]] | None:
     """Return the commands of a call if one adds to the data (see `repeated_after_lost_answer`)."""
     lines = lines_of(call)
-    return (lines, set()) if any(line[0].upper() in ADDING for line in lines) else None
+    return (lines, set()) if any(line[0].upper() in kinds.ADDS_AGAIN for line in lines) else None
 
 
 def subjects(call: Call) -> Iterator[ReportSubject]:

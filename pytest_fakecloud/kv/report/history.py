@@ -15,6 +15,7 @@ from ...reporting.report import ObservedTest, about_key
 from ...reporting.values import each_from_base64, parsed
 from ..fake import KVServer
 from ..reply import encode
+from ..table import kinds
 from ..table.registry import COMMANDS, CommandSpec, Ttl, find_ttl, sets_ttl, spec_of
 
 UNKNOWN: Any = object()
@@ -23,28 +24,17 @@ _WRITING_EVENTS = {
     "set", "hset", "lpush", "rpush", "sadd", "zadd", "incrby", "append", "json.set",
     "arset", "arinsert", "arring",
 }  # fmt: skip
-_UNSURE = {"LPUSHX", "RPUSHX", "HSETEX", "MSETEX", "MSETNX"}
-"""Commands that may write nothing, so that their key need not exist afterwards."""
+"""Events of commands that leave a value behind, unlike those that may change only a part of one."""
+_UNSURE = {"LPUSHX", "RPUSHX", "MSETEX", "MSETNX"}
+"""Commands with such an event that may write nothing, so that their key need not exist afterwards."""
 WRITES = {
     name for name, spec in COMMANDS.items()
     if spec.event in _WRITING_EVENTS and len(spec.keys) == 1
 } - _UNSURE  # fmt: skip
+"""Commands after which their key exists, with data of the client."""
 COUNTING = {name for name, spec in COMMANDS.items() if spec.event in ("incrby", "incrbyfloat")}
-ADDING = {
-    name for name, spec in COMMANDS.items()
-    if spec.event in (
-        *("rpush", "lpush", "xadd", "hincrby", "hincrbyfloat", "zincr", "append"),
-        *("arinsert", "arring"),
-    )
-} | COUNTING  # fmt: skip
-"""Commands that change the data again each time they are repeated."""
-READS = {"GET", "HGET", "HGETALL", "EXISTS", "LRANGE", "SMEMBERS", "ARGET", "ARSCAN", "JSON.GET"}
-"""Reads of a key whose absence is worth a finding; their results are then empty."""
-SCRIPTS = {
-    name for name, spec in COMMANDS.items()
-    if "no_mandatory_keys" in spec.flags and not spec.readonly
-}  # fmt: skip
-_ZADD_OPTIONS = COMMANDS["ZADD"].options
+"""Commands that increase or decrease a counter."""
+_ZADD_OPTIONS = COMMANDS["ZADD"].leading_options
 
 
 @dataclass(frozen=True)
@@ -123,7 +113,7 @@ class Command:
     @cached_property
     def changes(self) -> bool:
         spec = self.spec
-        return spec is None or spec.write or self.name in SCRIPTS or self.name == "DEBUG"
+        return spec is None or spec.write or self.name in kinds.SCRIPTS or self.name == "DEBUG"
 
     @cached_property
     def changes_any(self) -> bool:
@@ -132,7 +122,7 @@ class Command:
         if spec is None or self.name == "DEBUG":
             return self.name in ("", "DEBUG")
         of_all_keys = spec.write and not spec.keys and "@keyspace" in spec.categories
-        return of_all_keys or (self.name in SCRIPTS and self.words[2:3] == ["0"])
+        return of_all_keys or (self.name in kinds.SCRIPTS and self.words[2:3] == ["0"])
 
     @cached_property
     def changes_only_ttl(self) -> bool:
@@ -215,7 +205,9 @@ class Expiries(dict[str, Command]):
             self[command.words[2]] = setter
 
 
-_MOVING = {"RENAME", "RENAMENX", "COPY"}
+_MOVING = {
+    name for name, spec in COMMANDS.items() if spec.effects.takes_ttl and len(spec.keys) == 2
+}
 """Commands that give a key's TTL to another key."""
 ServerOrDatabase: TypeAlias = "KVServer | Database"
 """A server or one of its databases, which a detector examines."""
@@ -231,7 +223,7 @@ def history(test: ObservedTest, fake: ServerOrDatabase) -> list[Command]:
         else:
             test.commands[place] = [
                 replace(command, words=[""], result=UNKNOWN)
-                if command.database is None and command.name in SCRIPTS else command
+                if command.database is None and command.name in kinds.SCRIPTS else command
                 for command in history(test, fake._fake)
                 if command.database in (number, None)
             ]  # fmt: skip
@@ -308,7 +300,7 @@ def source_of(test: ObservedTest, words: list[str]) -> str | None:
 def _database_of(test: ObservedTest, words: list[str], selected: int) -> int | None:
     """Return the database that a command concerns; None if it may concern several."""
     name, *arguments = words
-    if name in SCRIPTS:
+    if name in kinds.SCRIPTS:
         source = source_of(test, words)
         return None if source is None or "select" in source.lower() else selected
     in_another = name == "COPY" and "DB" in map(str.upper, arguments)
@@ -333,7 +325,7 @@ def _of_call(test: ObservedTest, call: Call) -> Iterator[Command]:
         words = [line[0].upper(), *line[1:]]
         envelope = answer if call.status == 200 and isinstance(answer, dict) else {}
         # A script that raises an error may have changed data before.
-        if (rejected or "error" in envelope) and words[0] not in SCRIPTS:
+        if (rejected or "error" in envelope) and words[0] not in kinds.SCRIPTS:
             continue
         result = envelope.get("result", UNKNOWN)
         if call.facts.get("encoding") == "base64" and result is not UNKNOWN:

@@ -19,11 +19,9 @@ from ...reporting.calls import QUEUED, executed_at, lines_of
 from ...reporting.model import Finding
 from ...reporting.report import NONE, ObservedTest, about, with_message
 from ...reporting.values import parsed
+from ..table import kinds
 from .history import (
-    ADDING,
     COUNTING,
-    READS,
-    SCRIPTS,
     UNKNOWN,
     WRITES,
     Command,
@@ -70,7 +68,7 @@ def ttl_ended(test: ObservedTest, fake: Any) -> Iterator[Finding]:
         elif command.name in COUNTING and key in expiries and (ended or was_held_up):
             if _starts_at_zero(command):
                 recreated[key] = command, ""
-        elif command.name in READS and not command.result and ended:
+        elif command.name in kinds.READS and not command.result and ended:
             late[key] = command, expiries[key]
         elif command.name == "SET" and command.succeeded and "KEEPTTL" not in command.options:
             removed = key in expiries and not ended and has_no_ttl(fake, key)
@@ -406,14 +404,14 @@ def found_nothing(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Findin
     every = history(test, fake)
     written: dict[tuple[str, ...], Command] = {}
     for command in every:
-        if command.name == "" or command.name in SCRIPTS:
+        if command.name == "" or command.name in kinds.SCRIPTS:
             return
         places = dict.fromkeys((key,) for key in command.keys) if command.changes else {}
         if command.name not in _SEEKING:
             for item in (*places, *_written(command), *_members(command)):
                 written.setdefault(item, command)
     loaded = {key for load in every if load.name == "LOAD" for key in load.arguments}
-    read = {reading.key for reading in every if reading.name in _READS}
+    read = {reading.key for reading in every if reading.name in kinds.READS}
     spelled = {tuple(map(_plain, item)): item for item in written}
     for command in commands(test, fake):
         is_missing = not command.result or command.result == -2
@@ -424,7 +422,7 @@ def found_nothing(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Findin
                 patterns.append(f"{name}[!0-9A-Za-z]*")
             for pattern in patterns:
                 other = next((x for x in written if fnmatchcase(" ".join(x), pattern)), other)
-            is_mismatch = command.name in _READS and other[0] not in read  # see `key_mismatch`
+            is_mismatch = command.name in _EXPECTING and other[0] not in read  # see `key_mismatch`
             write = None if item in written or item[0] in loaded else written.get(other)
             if write is None or is_mismatch or not _fits(command, write):
                 continue
@@ -434,6 +432,7 @@ def found_nothing(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Findin
 
 
 _OF_MEMBERS = {"HGET", "HDEL", "HEXISTS", "SREM", "SISMEMBER", "ZREM", "ZSCORE", "ZRANK"}
+"""Those of the next commands that look for members; others return a list for several of them."""
 _SEEKING = _OF_MEMBERS | {
     "GET", "EXISTS", "TTL", "PTTL", "DEL", "UNLINK", "GETDEL", "EXPIRE", "PEXPIRE", "EXPIREAT",
     "PEXPIREAT", "PERSIST", "HGETALL", "SMEMBERS", "LRANGE", "LPOP", "RPOP", "LREM",
@@ -511,11 +510,16 @@ def newest_first(test: ObservedTest, fake: ServerOrDatabase) -> Iterator[Finding
 
 
 _SIDES = {"LPOP": "L", "RPOP": "R", "RPOPLPUSH": "R"}
+"""Pops whose names say from which end of a list they take an element."""
 
 
 # -- names of keys and channels --------------------------------------------------------------------
 
-_READS = {*READS, "ZRANGE", "TTL"}
+_EXPECTING = {
+    "GET", "HGET", "HGETALL", "EXISTS", "LRANGE", "SMEMBERS", "ZRANGE", "ARGET", "ARSCAN", "JSON.GET",
+    "TTL",
+}  # fmt: skip
+"""Reads of keys that should exist. Libraries also count, scan and block on keys that need not exist."""
 _BYTES = re.compile(r"""(?<![A-Za-z0-9])b(?:'[^']*'|"[^"]*")""")
 _MOST_KEYS = 20  # that are compared with others, which takes long
 _MIN_SIMILARITY = 0.8
@@ -533,8 +537,8 @@ def key_mismatch(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     if any(command.name == "" for command in every):
         return
     present = {str(key) for key in fake.keys()}  # noqa: SIM118 (a fake is no dict)
-    read_keys = {command.key for command in every if command.name in _READS}
-    read = _used_only_by(every, lambda command: command.name in _READS)
+    read_keys = {command.key for command in every if command.name in _EXPECTING}
+    read = _used_only_by(every, lambda command: command.name in _EXPECTING)
     written = _used_only_by(every, _writes)
     for key, command in [*read.items()][-_MOST_KEYS:]:
         # Names that differ only in a number refer to different things.
@@ -595,7 +599,9 @@ _OF_JAVASCRIPT = {"undefined", "[object Object]"}
 def value_of_other_kind(test: ObservedTest, fake: Any) -> Iterator[Finding]:
     """Find keys and values that were formatted as another kind: ``None``, ``b'...'``, JSON in JSON."""
     formatting = [
-        command for command in commands(test, fake) if command.name in _READS | WRITES | ADDING
+        command
+        for command in commands(test, fake)
+        if command.name in kinds.READS | WRITES | kinds.ADDS_AGAIN
     ]
     for key, command in {command.key: command for command in formatting}.items():
         if NONE.search(key):
@@ -603,7 +609,7 @@ def value_of_other_kind(test: ObservedTest, fake: Any) -> Iterator[Finding]:
         elif match := _BYTES.search(key):
             yield command.finding("bytes_in_key", text=match[0])
     for command in formatting:
-        for value in command.words[2:] if command.name not in _READS else ():
+        for value in command.words[2:] if command.name not in kinds.READS else ():
             by = "Python" if _OF_PYTHON.fullmatch(value) and parsed(value) is None else ""
             by = "JavaScript" if value in _OF_JAVASCRIPT else by
             by = "JSON" if value in ("true", "false") and _sent_booleans(command) else by

@@ -35,7 +35,6 @@ from .. import errors
 from ..acl import ANONYMOUS
 from ..command_fields import facts_of
 from ..engine.engine import KVEngine
-from ..engine.limits import OVERHEAD
 from ..engine.sessions import RUN_IN_TRANSACTION, Waiter
 from ..engine.statistics import without_secrets
 from ..errors import CommandError, as_reply
@@ -60,7 +59,6 @@ from .wire import (
     SEND_BYTES,
     CommandReader,
     Outbox,
-    PortCall,
     ProtocolFault,
     as_resp,
     facts_reader,
@@ -175,7 +173,6 @@ class PortConnection:
     def __init__(self, engine: KVEngine, app: KVApp, connection: Connection) -> None:
         self.engine = engine
         self.app = app
-        self._chain = app.chain
         self._unchecked_size = app.command_limits.unchecked_size
         self.connection = connection
         host, at = connection.address[:2]
@@ -225,7 +222,7 @@ class PortConnection:
     def receive(self, data: bytes) -> bool:
         """Run the commands that these bytes complete; return False to close the connection."""
         reader, outbox = self.reader, self.outbox
-        self.engine.memory.left -= OVERHEAD * len(data)
+        self.engine.memory.expect(len(data))
         # Most clients wait for each reply, so the data is usually one command.
         argv, remainder = short_command(data)
         is_alone = not remainder and not reader.pending
@@ -236,8 +233,7 @@ class PortConnection:
         self._thread = threading.get_ident()
         outbox.owner_will_send = True
         try:
-            # Copy the data, whose memory is as large as the buffer that received it.
-            going_on = not is_alone or (not self.session.closing and self._run(argv, b"%b" % data))
+            going_on = not is_alone or (not self.session.closing and self._run(argv))
             # Further commands can arrive while a command is blocked.
             if going_on and reader.pending:
                 going_on = self._run_all()
@@ -270,7 +266,7 @@ class PortConnection:
                 return False
             if argv is None:
                 return True
-            if not self._run(argv, reader.wire):
+            if not self._run(argv):
                 return False
             if not reader.pending:
                 return True
@@ -285,25 +281,20 @@ class PortConnection:
 
     # -- one command -----------------------------------------------------------------------------
 
-    def _run(self, argv: list[bytes], wire: bytes | None) -> bool:
+    def _run(self, argv: list[bytes]) -> bool:
         """Record and run a command, with faults; return False if the connection must be closed."""
         app, session = self.app, self.session
         if argv[0].upper() in _OF_BROWSERS:
             app.refused(400, "a line of an HTTP request in place of a Redis command")
             return False
-        recorder, failure = app.recorder, None
+        failure: BaseException | None = None
         try:
             # Fire due timers first, so that their entries precede the command in the journal.
             at_us = app.clock.settle()
         except BaseException as error:
             at_us, failure = app.clock.now_us(), error
-        if wire is not None:
-            call = PortCall(at_us, wire, self.client, facts_reader(session.db.index))
-            size = len(wire)
-        else:
-            size = sum(map(len, argv))
-            call = self._call_of_words(at_us, without_secrets(argv), size)
-        recorder.open_call(call, size)
+        size = sum(map(len, argv))
+        call = self._open_call(argv, at_us, size)
         try:
             if failure is not None:
                 raise failure
@@ -313,7 +304,7 @@ class PortConnection:
                 # The connection was closed while the command waited, before it reached the engine.
                 call.outcome = "dropped"
                 return False
-            if self._chain.admitted:
+            if app.chain.members:
                 return self._run_in_chain(argv, call, size) and not session.closing
             call.status, body = self.perform(argv, size, True)
             call.response_body = body
@@ -329,42 +320,49 @@ class PortConnection:
             text = f"ERR internal error: {error!r}".encode()
             self.outbox.put(to_resp(CommandError(text)))
         finally:
-            recorder.answered(call)
+            app.recorder.answered(call)
         return not session.closing
 
-    def _call_of_words(self, at_us: int, line: list[bytes], size: int) -> PortCall:
-        """Return the call of a command that is long or inline; cut a large one."""
-        call = PortCall(at_us, b"", self.client, facts_reader(self.session.db.index))
+    def _open_call(self, argv: list[bytes], at_us: int, size: int) -> Call:
+        """Record a command without its secrets, and only the beginning of a large one."""
+        line = without_secrets(argv)
+        cut: list[str] = []
         if size > LARGE:
             lines = line, [word[:SHOWN_BYTES] for word in line[:_SHOWN_WORDS]]
             whole, shown = (
                 facts_of([[word.decode("latin-1") for word in words]]) for words in lines
             )
-            cut = [name for name in whole if whole[name] != shown[name]]
-            record_cut(call, dict.fromkeys(["request_body", *cut], size))
+            cut = ["request_body", *(name for name in whole if whole[name] != shown[name])]
             line = lines[1]
-        call.request_body = json_of(line)
+        call = self.app.recorder.open_call(
+            "RESP",
+            "/",
+            body=json_of(line),
+            at_us=at_us,
+            client=self.client,
+            route="database-port",
+            read_facts=facts_reader(self.session.db.index),
+        )
+        record_cut(call, dict.fromkeys(cut, size))
         return call
 
     def _run_in_chain(self, argv: list[bytes], call: Call, size: int) -> bool:
         request = self._request_of(call)
         request.principal = self.session.user
         mode = self.session.reply_mode
-        response, altered = self._chain.run(request, partial(self._run_unfaulted, argv, call, size))
+        response = self.app.chain.run(request, partial(self._run_unfaulted, argv, call, size))
         if isinstance(response, Answer) and response.content_type != RESP_TYPE:
             response = self._injected(argv, response, mode)
-        elif altered:
+        elif request.altered:
             raise ContractError(
                 f"the fault {call.fault} changes the bytes of a reply of the Redis protocol, after "
                 "which the client would wait for the rest or misread later replies: limit the "
                 "fault to REST requests with route=, or use truncate"
             )
-        return self._deliver(call, response, altered)
+        return self._deliver(call, response, request.altered)
 
     def _request_of(self, call: Call) -> Request:
-        body = call.request_body
-        call.request_body = body  # It is made from the wire at each read, and interceptors read it.
-        request = Request(call.method, call.target, NO_HEADERS, body, self.client)
+        request = Request(call.method, call.target, NO_HEADERS, call.request_body, self.client)
         request.call = call
         return request
 

@@ -22,7 +22,6 @@ from ...http.messages import Answer
 from ...http.server import Connection
 from ..algorithms.quoting import split_words
 from ..command_fields import facts_of
-from ..engine.statistics import without_secrets
 from ..errors import CommandError
 from ..reply import Reply, Status, to_resp
 
@@ -82,8 +81,6 @@ class CommandReader:
         self._most = most
         self.pending = False
         """Whether there are bytes that no command returned so far has consumed."""
-        self.wire: bytes | None = None
-        """The bytes of the command that ``next()`` has returned, if it is short."""
         self._buffer = bytearray()
         self._at = 0
         """Position in the buffer of the first byte that has not been parsed."""
@@ -104,7 +101,6 @@ class CommandReader:
 
     def next(self) -> list[bytes] | None:
         """Return the next command line that is not empty, or None; raise ``ProtocolFault``."""
-        self.wire = None
         words: list[bytes] | None = None
         # Each of these methods returns None if bytes are missing. An empty list is no command: the
         # words of the command follow, or its line is empty.
@@ -134,8 +130,7 @@ class CommandReader:
         words, remainder = short_command(wire)
         if not words:
             return None
-        self.wire = wire[: len(wire) - len(remainder)]
-        self._at += len(self.wire)
+        self._at += len(wire) - len(remainder)
         return words
 
     def _line(self, too_big: str) -> bytes | None:
@@ -231,48 +226,11 @@ def short_command(data: bytes) -> tuple[list[bytes], bytes]:
     return words, parts[-1]
 
 
-def words_of(wire: bytes) -> list[bytes]:
-    reader = CommandReader(lambda: True, lambda: 2**30)
-    reader.feed(wire)
-    return reader.next() or []
-
-
 def _number(text: bytes) -> int | None:
     digits = text[1:] if text[:1] == b"-" else text
     if not digits.isdigit() or len(digits) > 20 or (digits[:1] == b"0" and len(text) > 1):
         return None
     return int(text)
-
-
-class PortCall(Call):
-    """A command of the port. Its fields are computed when they are read: most are never inspected.
-
-    The body, without secrets, is derived from ``wire`` unless it is set, other fields have the values
-    of ``_UNSET`` until they are set. To set them all would take longer than to run most commands.
-    """
-
-    __slots__ = ("_wire",)
-
-    def __init__(
-        self,
-        at_us: int,
-        wire: bytes,
-        client: tuple[str, int],
-        facts: Callable[[Call], dict[str, Any]],
-    ) -> None:
-        self.at_us = at_us
-        self._wire = wire
-        self.client = client
-        self._read_facts = facts
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "request_body":
-            return json_of(without_secrets(words_of(self._wire)))
-        return getattr(_UNSET, name)
-
-
-_UNSET = Call(0, 0, "", "", "RESP", "/")
-_UNSET.route = "database-port"
 
 
 def json_of(line: list[bytes]) -> bytes:

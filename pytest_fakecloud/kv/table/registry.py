@@ -136,7 +136,7 @@ class KeySpec:
 def sort_destination(argv: list[bytes]) -> int | None:
     """Return the position of the key after the last STORE of SORT, which no key spec locates."""
     destination = None
-    for at, word in options(argv[:-1], 2, {b"LIMIT": 3, b"BY": 2, b"GET": 2}):
+    for at, word in option_places(argv[:-1], 2, {b"LIMIT": 3, b"BY": 2, b"GET": 2}):
         if word == b"STORE":
             destination = at + 1
     return destination
@@ -144,7 +144,7 @@ def sort_destination(argv: list[bytes]) -> int | None:
 
 def _migrated_keys(argv: list[bytes]) -> range:
     """Return the positions of MIGRATE's keys: argument 3, or those after KEYS if that is empty."""
-    for at, word in options(argv[:-1], 6, {b"AUTH": 2, b"AUTH2": 3}):
+    for at, word in option_places(argv[:-1], 6, {b"AUTH": 2, b"AUTH2": 3}):
         if word == b"KEYS":
             return range(0) if argv[3] else range(at + 1, len(argv))
     return range(3, min(4, len(argv)))
@@ -183,6 +183,7 @@ _WORDS = {
     "rest": ("over_rest", True),
     "no-rest": ("over_rest", False),
     "vendor": ("is_vendors", True),
+    **{word: ("repetition", word) for word in ("overwrites", "again", "varies")},
 }
 """The words without a value, with the attribute of `Effects` that they set."""
 
@@ -191,7 +192,8 @@ class Effects:
     """The last column of a command's row, whose words ``commands.txt`` explains.
 
     ``value_at`` and ``ttl_at`` are positions in the command line, or 0. ``event`` and ``over_rest``
-    are None if the row does not declare them.
+    are None if the row does not declare them. ``repetition`` is a word of ``commands.txt`` or, by
+    default, an empty string.
     """
 
     def __init__(self, text: str) -> None:
@@ -200,6 +202,7 @@ class Effects:
         self.takes_ttl = self.reads_clock = self.looks_up = self.is_vendors = False
         self.event: str | None = None
         self.over_rest: bool | None = None
+        self.repetition = ""
         for word in text.split():
             name, _, position = word.partition("@")
             if name in UNITS and position.isdigit():
@@ -263,6 +266,25 @@ def _option_sizes(arguments: str) -> dict[bytes, int]:
     return sizes
 
 
+_LEADING = r"key (?:\[[A-Z|]+\] )*"
+"""The start of a synopsis: the key, and the options that precede the other arguments."""
+_FIELD = re.compile(r"(?:field|member|index)\d?")
+
+
+def _field_words(arguments: str) -> slice | None:
+    """Return the places of fields in a line: from the first to the last one, or every so many words."""
+    words = re.sub(r"\[(\w+) \[\1 \.\.\.\]\]", r"\1 [\1 ...]", arguments)
+    required, *repeated = words.partition(" [")[::2]
+    names = required.split()
+    places = [at for at, name in enumerate(names, 1) if _FIELD.fullmatch(name)]
+    if names[:1] != ["key"] or not places:
+        return None
+    period = repeated[0].removesuffix(" ...]").split() if repeated[0].endswith(" ...]") else []
+    if any(map(_FIELD.fullmatch, period)):
+        return slice(places[0], None, len(period))
+    return slice(places[0], places[-1] + 1)
+
+
 def _flags_and_categories(text: str, group: str) -> tuple[frozenset[str], frozenset[str]]:
     words = text.split()
     flags = frozenset(word for word in words if "@" not in word)
@@ -298,7 +320,10 @@ class CommandSpec:
     - ``function`` runs the command; None for a container. ``kv.commands`` sets it.
     - ``least`` and ``most`` limit the number of words of a command line.
     - ``arguments`` are all words of a command line except the name, as a slice.
-    - ``options`` are the literal words in the row's synopsis, ``option_words`` the same as bytes.
+    - ``synopsis`` describes the arguments, and ``options`` are its literal words, ``option_words``
+      the same as bytes. ``leading_options`` are those directly after the key.
+    - ``field_words`` are the words that are fields, members or indexes, as a slice of a line without
+      its leading options; None if no such words follow the key.
     - ``only_key`` is the position of the key, or 0 unless there is exactly one at a fixed position.
     - ``may_wait``: the command has the option BLOCK.
     - ``over_rest``: the command is available over REST, at least without BLOCK.
@@ -331,7 +356,7 @@ class CommandSpec:
         self.container: CommandSpec | None = None
         self.subcommands: dict[bytes, CommandSpec] | None = None
         self.arguments = slice(2 if " " in row.name else 1, None)
-        self._synopsis = row.arguments
+        self.synopsis = synopsis(row.arguments)
         self.may_wait = "BLOCK " in row.arguments
         self.over_rest = self.may_wait or "blocking" not in self.flags
         if self.effects.over_rest is not None:
@@ -340,7 +365,7 @@ class CommandSpec:
 
     @cached_property
     def options(self) -> tuple[str, ...]:
-        return _options(self._synopsis)
+        return _options(self.synopsis)
 
     @cached_property
     def option_words(self) -> frozenset[bytes]:
@@ -352,6 +377,15 @@ class CommandSpec:
         # The synopsis of an earlier version consists of its option words.
         sizes = _option_sizes(row_of(self.name).arguments)
         return {word: size for word, size in sizes.items() if word in self.option_words}
+
+    @cached_property
+    def leading_options(self) -> frozenset[str]:
+        match = re.match(_LEADING, self.synopsis)
+        return frozenset(_options(match[0]) if match else ())
+
+    @cached_property
+    def field_words(self) -> slice | None:
+        return _field_words(re.sub(_LEADING, "key ", self.synopsis))
 
     @property
     def event(self) -> str:
@@ -584,7 +618,7 @@ OPTIONS_OF_READS = {b"GROUP": 3, b"COUNT": 2, b"BLOCK": 2}
 """Options of XREAD and XREADGROUP with arguments, and their numbers of words with the name."""
 
 
-def options(
+def option_places(
     argv: list[bytes], start: int, lengths: Mapping[bytes, int]
 ) -> Iterator[tuple[int, bytes]]:
     """Yield the position and the upper-case word of each option from ``start`` on.
@@ -619,7 +653,7 @@ def check_family_over_rest(spec: CommandSpec, argv: list[bytes]) -> None:
 
 def asks_to_wait(argv: list[bytes]) -> bool:
     """Return whether an XREAD or XREADGROUP command has the BLOCK option."""
-    for _, word in options(argv, 1, OPTIONS_OF_READS):
+    for _, word in option_places(argv, 1, OPTIONS_OF_READS):
         if word in (b"BLOCK", b"STREAMS"):
             return word == b"BLOCK"
     return False

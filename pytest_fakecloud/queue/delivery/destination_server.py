@@ -23,8 +23,9 @@ from ...core.errors import ContractError
 from ...core.field_types import is_url
 from ...core.settings import FakeConfig, FakeSettings
 from ...core.violations import Violation, raised_violation
-from ...http.app import App, Route
+from ...http.app import App
 from ...http.messages import Answer, Request
+from ...http.routing import Route
 from .applications import environ_of
 
 BODY_LIMIT = 512 * 1024 * 1024

@@ -197,6 +197,10 @@ class DestinationRoute:
         with self._lock:
             self.deliveries[:], self._given = saved
 
+    def _written(self) -> Any:
+        """Return the route as a state file has it; None if JSON cannot describe it."""
+        return None
+
     async def _take(self, delivery: Delivery, deadlines: Deadlines, in_loop: bool) -> Outcome:
         self._record(delivery)
         try:
@@ -299,6 +303,9 @@ class FunctionRoute(DestinationRoute):
 class ForwardRoute(DestinationRoute):
     """Sends each delivery to a server at another address."""
 
+    def _written(self) -> Any:
+        return {"forward": self._to}
+
     def _perform(self, delivery: Delivery, deadlines: Deadlines, in_loop: bool) -> object:
         sender = self._table._loopback(deadlines)
         send = partial(sender.send, self._forwarded(delivery), keeps=False)
@@ -325,6 +332,15 @@ class ForwardRoute(DestinationRoute):
 
 class PreparedRoute(DestinationRoute):
     """Answers deliveries with prepared responses in turn, and repeats the last one."""
+
+    def _written(self) -> Any:
+        with self._lock:
+            left = self._to[min(self._given, len(self._to) - 1) :]
+        return (
+            None
+            if any(isinstance(reply, BaseException) for reply in left)
+            else [reply._written() for reply in left]
+        )
 
     def _perform(self, delivery: Delivery, deadlines: Deadlines, in_loop: bool) -> Outcome:
         with self._lock:

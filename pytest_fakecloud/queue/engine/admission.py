@@ -30,6 +30,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from copy import copy
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -49,6 +50,7 @@ def copies(items: dict[str, Any]) -> dict[str, Any]:
     return {key: item.copy() for key, item in items.items()}
 
 
+@dataclass(eq=False)
 class FlowKey:
     """A flow-control key with its limits (None: unlimited), its active and its waiting messages.
 
@@ -56,19 +58,19 @@ class FlowKey:
     ``messages`` is the number of messages that use the key and have not been forgotten.
     """
 
-    def __init__(self, key: str, period_start_us: int, rate: int | None = None) -> None:
-        self.key, self.period_start_us = key, period_start_us
-        self.period = 0
-        self.parallelism: int | None = None
-        self.rate = rate
-        self.period_us = SECOND
-        self.messages = 0
-        self.started = 0
-        self.paused = False
-        self.pinned_parallelism = False
-        self.pinned_rate = False
-        self.active: dict[str, int] = {}
-        self.waiting: deque[str] = deque()
+    key: str
+    period_start_us: int
+    rate: int | None = None
+    period: int = 0
+    parallelism: int | None = None
+    period_us: int = SECOND
+    messages: int = 0
+    started: int = 0
+    paused: bool = False
+    pinned_parallelism: bool = False
+    pinned_rate: bool = False
+    active: dict[str, int] = field(default_factory=dict)
+    waiting: deque[str] = field(default_factory=deque)
 
     def observe(self, settings: FlowSettings, now_us: int) -> None:
         """Apply the flow-control settings of a message that is being published."""
@@ -153,6 +155,7 @@ class FlowKey:
         return same
 
 
+@dataclass(eq=False)
 class OrderedQueue:
     """An ordered queue.
 
@@ -160,14 +163,14 @@ class OrderedQueue:
     they got it. ``parked`` messages are due, but the queue is paused.
     """
 
-    def __init__(self, name: str, created_us: int) -> None:
-        self.name = name
-        self.created_us = self.updated_us = created_us
-        self.parallelism = 1
-        self.paused = False
-        self.active: OrderedDict[str, None] = OrderedDict()
-        self.parked: list[str] = []
-        self.waiting: deque[str] = deque()
+    name: str
+    created_us: int
+    updated_us: int
+    parallelism: int = 1
+    paused: bool = False
+    active: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    parked: list[str] = field(default_factory=list)
+    waiting: deque[str] = field(default_factory=deque)
 
     def copy(self) -> OrderedQueue:
         same = copy(self)
@@ -239,7 +242,9 @@ class Admission:
         return prefix + self._other_ids.base58(28)
 
     def new_message_id(self) -> str:
-        return "msg_" + self._message_ids.hex(32)
+        message_id = "msg_" + self._message_ids.hex(32)
+        # A message that a file kept may have an id that the same seed gives again.
+        return self.new_message_id() if message_id in self.messages else message_id
 
     def next_sequence(self) -> int:
         self._sequence += 1
@@ -556,7 +561,7 @@ class Admission:
             if most is not None and (parallelism or 0) > most:
                 raise quota("maxParallelism", most)
             now = self.clock.now_us()
-            queue = self.queues.setdefault(name, OrderedQueue(name, now))
+            queue = self.queues.setdefault(name, OrderedQueue(name, now, now))
             queue.updated_us = now
             if parallelism is not None:
                 queue.parallelism = parallelism

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...core.calls import Headers
 from ...core.clock import Timekeeper
@@ -37,9 +37,55 @@ from ..model import (
 )
 from ..wire.values import as_text, callback_body, delivery_of, failure_text
 from ..wire.waits import next_wait
-from .admission import copies
+from ..workflow.model import Waiter, WorkflowRun
+from .admission import FlowKey, OrderedQueue, copies
+from .bulk_actions import BulkAction
 from .messages import causing
 from .publishing import Publisher
+from .schedules import Schedule
+from .url_groups import UrlGroup
+
+
+class QueueCopy(NamedTuple):
+    """A copy of all data of an engine, by the names of its attributes."""
+
+    messages: dict[str, Message]
+    groups_of_tasks: dict[str, list[str]]
+    in_flight: dict[str, tuple[int, Outcome]]
+    waiting_for_slot: deque[str]
+    flow_keys: dict[str, FlowKey]
+    url_groups: dict[str, UrlGroup]
+    queues: dict[str, OrderedQueue]
+    schedules: dict[str, Schedule]
+    dead_letters: dict[str, str]
+    deduplicated: dict[str, tuple[int, str]]
+    usage: dict[int, tuple[int, int]]
+    bulk_actions: dict[str, BulkAction]
+    runs: dict[str, WorkflowRun]
+    waiters: list[Waiter]
+    notified: dict[tuple[str, str], bytes]
+    sequence: int
+    dead_letter_count: int
+
+    def copy(self) -> QueueCopy:
+        """Return an independent copy."""
+        return self._replace(
+            messages=copies(self.messages),
+            groups_of_tasks=copies(self.groups_of_tasks),
+            in_flight=dict(self.in_flight),
+            waiting_for_slot=deque(self.waiting_for_slot),
+            flow_keys=copies(self.flow_keys),
+            url_groups=copies(self.url_groups),
+            queues=copies(self.queues),
+            schedules=copies(self.schedules),
+            dead_letters=dict(self.dead_letters),
+            deduplicated=dict(self.deduplicated),
+            usage=dict(self.usage),
+            bulk_actions=dict(self.bulk_actions),
+            runs=copies(self.runs),
+            waiters=list(self.waiters),
+            notified=dict(self.notified),
+        )
 
 
 class Engine(Publisher):
@@ -221,7 +267,10 @@ class Engine(Publisher):
                 self._cut_loop(message, now, loop)
                 return None
             self._sequence = sequence = self._sequence + 1
-            attempt = Attempt(message, as_text(message.url), sequence, now)
+            attempt = Attempt(
+                message.id, as_text(message.url), message.kind, len(message.attempts) + 1, sequence,
+                now, now - message.waiting_since_us, message.wait_reason,
+            )  # fmt: skip
             entry = self.log_entry(message, "ACTIVE", now)
             # These statements call no function, so a signal's handler cannot raise between them.
             message.log += [entry]
@@ -496,32 +545,30 @@ class Engine(Publisher):
             self.schedules.unplan(schedule)
         self.bulk_actions.unplan()
 
-    def _data(self) -> list[tuple[object, str, Callable[[Any], Any]]]:
-        """Return the attributes that contain data: the object, the name, and the copying function."""
-        return [
-            (self, "messages", copies),
-            (self, "groups_of_tasks", copies),
-            (self, "in_flight", dict),
-            (self, "waiting_for_slot", deque),
-            (self, "flow_keys", copies),
-            (self.url_groups, "by_name", copies),
-            (self, "queues", copies),
-            (self.schedules, "by_id", copies),
-            (self, "dead_letters", dict),
-            (self, "deduplicated", dict),
-            (self.quota, "usage", dict),
-            (self.bulk_actions, "by_id", dict),
-            (self.workflow, "runs", copies),
-            (self.workflow, "waiters", list),
-            (self.workflow, "notified", dict),
-        ]
-
-    def snapshot(self) -> list[Any]:
-        """Return copies of all data, which can be restored any number of times."""
+    def snapshot(self) -> QueueCopy:
+        """Return a copy of all data, which can be restored any number of times."""
         with self.lock:
-            return [copy(getattr(owner, name)) for owner, name, copy in self._data()]
+            return QueueCopy(
+                messages=self.messages,
+                groups_of_tasks=self.groups_of_tasks,
+                in_flight=self.in_flight,
+                waiting_for_slot=self.waiting_for_slot,
+                flow_keys=self.flow_keys,
+                url_groups=self.url_groups.by_name,
+                queues=self.queues,
+                schedules=self.schedules.by_id,
+                dead_letters=self.dead_letters,
+                deduplicated=self.deduplicated,
+                usage=self.quota.usage,
+                bulk_actions=self.bulk_actions.by_id,
+                runs=self.workflow.runs,
+                waiters=self.workflow.waiters,
+                notified=self.workflow.notified,
+                sequence=self._sequence,
+                dead_letter_count=self._dead_letter_count,
+            ).copy()
 
-    def restore(self, saved: list[Any]) -> None:
+    def restore(self, saved: QueueCopy) -> None:
         """Restore a copy, and start the timers of its messages and schedules.
 
         A message whose attempt was in progress when the copy was made becomes pending again.
@@ -534,11 +581,21 @@ class Engine(Publisher):
                 self._restore(saved)
                 raise
 
-    def _restore(self, saved: list[Any]) -> None:
+    def _restore(self, saved: QueueCopy) -> None:
         with self.lock:
             self._cancel_timers()
-            for (owner, name, copy), value in zip(self._data(), saved, strict=True):
-                setattr(owner, name, copy(value))
+            data = saved.copy()
+            self.messages, self.groups_of_tasks = data.messages, data.groups_of_tasks
+            self.in_flight, self.waiting_for_slot = data.in_flight, data.waiting_for_slot
+            self.flow_keys, self.queues = data.flow_keys, data.queues
+            self.url_groups.by_name, self.schedules.by_id = data.url_groups, data.schedules
+            self.dead_letters, self.deduplicated = data.dead_letters, data.deduplicated
+            self.quota.usage, self.bulk_actions.by_id = data.usage, data.bulk_actions
+            self.workflow.runs, self.workflow.waiters = data.runs, data.waiters
+            self.workflow.notified = data.notified
+            # Numbers are never given twice, also after an earlier state is restored.
+            self._sequence = max(self._sequence, data.sequence)
+            self._dead_letter_count = max(self._dead_letter_count, data.dead_letter_count)
             self.active = set(self.in_flight)
             self.overtaken.clear()
             self.pending = {

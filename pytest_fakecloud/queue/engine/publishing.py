@@ -443,7 +443,7 @@ class Publisher(Messages):
             not_before = max(now_us, settings.not_before_us)
         ceiling = self.limits.timeout_us
         return Message(
-            id="msg_" + self._message_ids.hex(32),
+            id=self.new_message_id(),
             body=body,
             settings=settings,
             created_us=now_us,
@@ -552,4 +552,4 @@ class Publisher(Messages):
     def _create_queue_if_missing(self, name: str, now: int) -> None:
         # Create the queue only now, so that a rejected message does not leave an empty queue.
         if name not in self.queues:
-            self.queues[name] = OrderedQueue(name, now)
+            self.queues[name] = OrderedQueue(name, now, now)

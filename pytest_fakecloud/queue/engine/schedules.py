@@ -25,6 +25,7 @@ import copy
 import re
 import zoneinfo
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache, partial
 from importlib.machinery import SourceFileLoader
@@ -242,6 +243,7 @@ def as_scheduled(settings: PublishSettings) -> PublishSettings:
     )
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class Schedule:
     """A schedule.
 
@@ -251,33 +253,20 @@ class Schedule:
     paused, this time is not updated and may be in the past.
     """
 
-    def __init__(
-        self,
-        *,
-        id: str,
-        cron: str,
-        destination: str,
-        settings: PublishSettings,
-        body: bytes,
-        created_us: int,
-        caller_ip: str,
-        sent: HeaderList,
-        api: Api,
-    ) -> None:
-        self.id = id
-        self.cron = cron
-        self.destination = destination
-        self.settings = settings
-        self.body = body
-        self.created_us = created_us
-        self.caller_ip = caller_ip
-        self.sent = sent
-        self.api = api
-        self.paused = False
-        self.planned_us: int | None = None
-        self.last_us: int | None = None
-        self.last_ids: list[str] = []
-        self.error: str | None = None
+    id: str
+    cron: str
+    destination: str
+    settings: PublishSettings
+    body: bytes
+    created_us: int
+    caller_ip: str
+    sent: HeaderList
+    api: Api
+    paused: bool = False
+    planned_us: int | None = None
+    last_us: int | None = None
+    last_ids: list[str] = field(default_factory=list)
+    error: str | None = None
 
     def copy(self) -> Schedule:
         same = copy.copy(self)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
@@ -22,30 +23,37 @@ from ..wire.headers import check_url
 from ..wire.values import check_name
 
 
+@dataclass(eq=False)
 class Endpoint:
     """A URL in a group. ``by_id`` is True if the request that created it used the topic's id."""
 
-    def __init__(self, id: str, url: str, name: str | None, by_id: bool) -> None:
-        self.id = id
-        self.url = url
-        self.name = name
-        self.by_id = by_id
-        self.number = 0
+    id: str
+    url: str
+    name: str | None
+    by_id: bool
+    number: int = 0
 
 
+@dataclass(eq=False)
 class UrlGroup:
     """A named list of endpoints. ``headers`` are defaults for messages published to the group.
 
     The endpoints are indexed, because the default plan does not limit them.
     """
 
-    def __init__(self, id: str, name: str, now_us: int) -> None:
-        self.id, self.name = id, name
-        self.created_us = self.updated_us = now_us
-        self.headers: HeaderList = []
-        self.by_id: dict[str, Endpoint] = {}
+    id: str
+    name: str
+    created_us: int
+    updated_us: int
+    headers: HeaderList = field(default_factory=list)
+    by_id: dict[str, Endpoint] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
         self._by_key: dict[tuple[str, str | None], dict[str, Endpoint]] = {}
-        self._numbers = count()
+        for endpoint in self.by_id.values():
+            self._index(endpoint)
+        # The endpoints are numbered in the order in which they were added, also after removals.
+        self._numbers = count(1 + max((item.number for item in self.by_id.values()), default=-1))
 
     @property
     def endpoints(self) -> Collection[Endpoint]:
@@ -85,11 +93,8 @@ class UrlGroup:
                 del self._by_key[key]
 
     def copy(self) -> UrlGroup:
-        same = UrlGroup(self.id, self.name, self.created_us)
-        same.updated_us, same.headers = self.updated_us, list(self.headers)
-        for endpoint in self.endpoints:
-            same.add(copy.copy(endpoint))
-        return same
+        endpoints = {endpoint.id: copy.copy(endpoint) for endpoint in self.endpoints}
+        return replace(self, headers=list(self.headers), by_id=endpoints)
 
 
 class UrlGroups:
@@ -120,7 +125,7 @@ class UrlGroups:
         if group is None:
             if self._most is not None and len(self.by_name) >= self._most:
                 raise quota("maxTopics", self._most)
-            group = UrlGroup(self._new_id("tpc_"), name, now_us)
+            group = UrlGroup(self._new_id("tpc_"), name, now_us, now_us)
             self.by_name[name] = group
         return group
 
@@ -167,7 +172,7 @@ class UrlGroups:
         if self._most_endpoints is not None:
             # Check all endpoints by adding them to a copy first. With a limit, the copy is small.
             group = self.by_name.get(name)
-            trial = UrlGroup("", name, 0) if group is None else group.copy()
+            trial = UrlGroup("", name, 0, 0) if group is None else group.copy()
             for url, endpoint_name in endpoints:
                 self.add(trial, url, endpoint_name, now_us)
         group = self.create(name, now_us)

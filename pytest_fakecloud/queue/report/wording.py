@@ -15,6 +15,7 @@ from ...reporting.values import (
     EXCERPT,
     compact,
     decoded,
+    from_base64,
     items_of,
     parsed,
     phrase_of,
@@ -22,6 +23,7 @@ from ...reporting.values import (
     shortened,
 )
 from ..signatures import SignatureDetails
+from .findings import step_in
 
 _SETTINGS = {
     "delay": "delay", "not-before": "not before", "retries": "retries",
@@ -39,11 +41,25 @@ def summary(call: Call, lookups: Lookups) -> Summary | None:
     if call.service != "queue":
         return _callback_summary(call)
     if call.route == "batch":
-        messages = [_batch_message(item) for item in parsed(call.request_body)]
+        items = parsed(call.request_body)
+        if len(items) == 1 and (
+            what := _run_message(items[0].get("headers") or {}, items[0], lookups)
+        ):
+            return Summary(what, _accepted(call, lookups))
+        messages = [
+            _run_message(item.get("headers") or {}, item, lookups) or _batch_message(item)
+            for item in items
+        ]
         return Summary(f"batch of {len(messages)}", _accepted(call, lookups), messages)
+    if call.route == "wait_for_event" and (step := step_in({}, call.request_body)):
+        event = call.path.rpartition("/")[2]
+        return Summary(f"{step_text(step)} waits for event {event}")
     destination = call.facts.get("url")
     if not isinstance(destination, str):
         return None
+    item = {"destination": destination, "body": call.request_body.decode("utf-8", "replace")}
+    if what := _run_message(dict(call.request_headers.pairs), item, lookups):
+        return Summary(what, _accepted(call, lookups))
     verb = call.path.strip("/").split("/")[1]
     if verb == "enqueue":
         verb = f"enqueue on {call.facts.get('queue')}:"
@@ -60,21 +76,46 @@ def summary(call: Call, lookups: Lookups) -> Summary | None:
 
 def _batch_message(item: Mapping[str, Any]) -> str:
     headers, body = item.get("headers") or {}, item.get("body") or ""
-    content = _step(body) or shortened(readable(body), 60)
+    content = shortened(readable(body), 60)
     parts = [_method(headers), str(item["destination"]), content, *_settings(headers.items())]
     return " ".join(filter(None, parts))
 
 
-def _step(body: object) -> str:
-    """Describe a step of a workflow run; return an empty string for any other body."""
-    step = parsed(body) if isinstance(body, str) else None
-    if not isinstance(step, dict) or not {"stepId", "stepName", "stepType"} <= step.keys():
+def _run_message(headers: Mapping[str, Any], item: Mapping[str, Any], lookups: Lookups) -> str:
+    """Describe a message with which a client starts a workflow run, or continues it with a step;
+    return an empty string for any other message.
+    """
+    lower = {name.lower(): value for name, value in headers.items()}
+    body = item.get("body") or ""
+    if step := step_in(headers, body):
+        # The URL of a run's steps is always that of the run.
+        is_request = lower.get("upstash-workflow-url") not in (None, item["destination"])
+        target = [_method(headers), str(item["destination"])] if is_request else []
+        text = [_whole_step(step), *target, shortened(readable(body), 80) if is_request else ""]
+    elif str(lower.get("upstash-workflow-init")).lower() == "true":
+        run = lookups.short(lower.get("upstash-workflow-runid", "a run"))
+        text = [f"start of {run}:", str(item["destination"]), shortened(readable(body), 80)]
+    else:
         return ""
-    parts = [f"step {step['stepId']} {compact(step['stepName'])} ({step['stepType']})"]
+    settings = ", ".join(_settings(headers.items()))
+    return " ".join(filter(None, [*text, f"({settings})" if settings else ""]))
+
+
+def step_text(step: Mapping[str, Any]) -> str:
+    """Return the number, the name and the kind of a step of a workflow run."""
+    # A step that only plans a parallel one has the number of that one.
+    number = step.get("targetStep") or step["stepId"]
+    plan = "plan of " if step.get("targetStep") else ""
+    return f"{plan}step {number} {compact(step['stepName'])} ({step['stepType']})"
+
+
+def _whole_step(step: Mapping[str, Any]) -> str:
+    """Return a step of a workflow run with its result."""
+    parts = [step_text(step)]
     parts += [f"{word} {step[name]}" for word, name in (("until", "sleepUntil"), ("call", "callUrl"))
               if step.get(name)]  # fmt: skip
     if step.get("out") not in (None, "null"):
-        parts.append(f"result {shortened(str(step['out']), 80)}")
+        parts.append(f"result {shortened(readable(str(step['out'])), 80)}")
     return " ".join(parts)
 
 
@@ -124,7 +165,7 @@ def _created(result: Mapping[str, Any], call: Call, lookups: Lookups) -> str:
 
 
 def _callback_summary(call: Call) -> Summary | None:
-    report = _callback_report(call.request_body)
+    report = callback_report(call.request_body)
     if report is None:
         return None
     what = (
@@ -137,7 +178,7 @@ def _callback_summary(call: Call) -> Summary | None:
     return Summary(what, "", below)
 
 
-def _callback_report(body: bytes | str) -> dict[str, Any] | None:
+def callback_report(body: bytes | str) -> dict[str, Any] | None:
     """Return the decoded body of a callback; None if it is not the body of one."""
     report = parsed(body)
     if not isinstance(report, dict) or "sourceMessageId" not in report:
@@ -187,7 +228,44 @@ def attempt_name(row: ReportRow, last: ReportRow, lookups: Lookups) -> str:
             name += f" (schedule {lookups.short(schedule)})"
     if data.get("about"):
         name += f" about {lookups.short(data['about'])}"
-    return " ".join(name.split())
+    return " ".join(f"{_step_of_attempt(data, lookups)}{name}".split())
+
+
+def _step_of_attempt(data: Mapping[str, Any], lookups: Lookups) -> str:
+    """Return the step of a workflow run that an attempt executes, before the attempt's name; empty for
+    a message of no run. If the step is unknown, return the one before it.
+    """
+    message_id, run = str(data.get("message_id")), data.get("run")
+    if not run:
+        return ""
+    if steps := lookups.steps.get(message_id):
+        text = listed(list(map(step_text, steps)), 3)
+    elif before := lookups.results.get(message_id):
+        text = f"after {step_text(before)}"
+    else:
+        text = "first step"
+    return f"{text} of {lookups.short(run)}, "
+
+
+def delivery_name(row: ReportRow, lookups: Lookups) -> str:
+    """Return the name of a delivery; for a callback, with the attempt that it reports on."""
+    assert row.delivery is not None
+    data = row.delivery.data
+    exchange = lookups.attempts.get(data.get("began") or 0)
+    body = exchange.body if exchange is not None else str(data.get("sent") or "")
+    report = callback_report(body)
+    if report is None or data.get("message_kind", "message") == "message":
+        status = data.get("status") or data.get("error") or "no answer"
+        return f"{attempt_name(row, row, lookups)} ({status})"
+    kind = str(data["message_kind"]).replace("_", " ")
+    retried, most = report.get("retried"), report.get("maxRetries")
+    text = f"the {kind} about "
+    if isinstance(retried, int) and isinstance(most, int):
+        left = most - retried
+        text += f"attempt {retried + 1} of {most + 1} of {lookups.short(data.get('about') or '')}"
+        retries = "1 retry" if left == 1 else f"{left} retries"
+        return f"{text} ({report.get('status')}, {retries} left)"
+    return f"{text}{lookups.short(data.get('about') or '')} ({report.get('status')})"
 
 
 def exchange_lines(data: Mapping[str, Any], lookups: Lookups) -> Iterator[str]:
@@ -211,7 +289,22 @@ def _sent_body(data: Mapping[str, Any], lookups: Lookups) -> str:
     if whole == lookups.bodies.get(str(data.get("message_id"))):
         return ""
     nothing = "no body" if data.get("sent_headers") else ""
+    if data.get("run") and (steps := _sent_steps(whole)):
+        return steps
     return _sent_callback(data) or _body(data, "sent") or nothing
+
+
+def _sent_steps(body: str) -> str:
+    """Describe the steps of a workflow run in the body of a delivery, which a client does not execute
+    again; empty for any other body.
+    """
+    records = [record for record in items_of(body) if {"messageId", "callType"} <= record.keys()]
+    texts = [from_base64(str(record.get("body") or "")) for record in records]
+    steps = [(text, step_in({}, text)) for text in texts]
+    return "; ".join(
+        _whole_step(step) if step else f"input {shortened(readable(text), 80)}"
+        for text, step in steps
+    )
 
 
 def _answered(data: Mapping[str, Any]) -> str:
@@ -227,7 +320,7 @@ def _answered(data: Mapping[str, Any]) -> str:
 
 def _sent_callback(data: Mapping[str, Any]) -> str:
     """Describe the body of a callback; ``Base64 of`` marks fields that are encoded."""
-    report = _callback_report(str(data.get("sent") or ""))
+    report = callback_report(str(data.get("sent") or ""))
     if report is None:
         return ""
     fields = [f"status {report.get('status')}"]

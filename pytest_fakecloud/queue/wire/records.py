@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from ..engine.url_groups import Endpoint, UrlGroup
-from ..errors import bad_request
+from ..errors import QueueError, bad_request
 from ..model import (
     SECOND,
     SUCCESS,
@@ -53,7 +53,7 @@ from .values import (
 )
 
 if TYPE_CHECKING:
-    from ..engine.publishing import Publisher
+    from ..engine.publishing import Accepted, Publisher
 
 Record = dict[str, Any]
 
@@ -140,6 +140,17 @@ def message_record(message: Message) -> Record:
         record |= {"workflowRunId": part.run_id, "workflowUrl": part.url}
         record |= without_none(workflowCreatedAt=part.created_ms)
     return record
+
+
+def accepted_record(accepted: Accepted) -> Record:
+    record: Record = {"messageId": accepted.message_id, "url": as_text(accepted.url)}
+    if accepted.deduplicated:
+        record["deduplicated"] = True
+    return record
+
+
+def error_record(error: QueueError) -> Record:
+    return {"error": error.message, "status": error.status}
 
 
 def dead_letter_record(engine: Publisher, message: Message) -> Record:

@@ -9,6 +9,7 @@ duration in whole seconds (``3600s``).
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..model import NOTHING_REDACTED, SECOND, Message, Outcome, PublishSettings, Redaction, first
@@ -85,52 +86,47 @@ class Invoker(NamedTuple):
     run_id: str
     url: str
     created_ms: int
-    headers: dict[str, list[str]]
+    headers: dict[str, Any]
     step: dict[str, Any]
 
 
+@dataclass(eq=False, repr=False)
 class WorkflowRun:
     """A workflow run. ``settings`` are the settings of the message that started it."""
 
-    def __init__(
-        self,
-        id: str,
-        url: str,
-        created_us: int,
-        first_message_id: str,
-        settings: PublishSettings,
-        caller_ip: str = "127.0.0.1",
-    ) -> None:
-        self.id, self.url, self.created_us = id, url, created_us
-        self.first_message_id, self.settings = first_message_id, settings
-        self.caller_ip = caller_ip
-        self.state: RunState = "RUN_STARTED"
-        self.steps: list[RunStep] = []
-        """The first body and the steps that have been delivered, in this order."""
-        self.message_ids: list[str] = []
-        """All messages of the run, including undelivered ones and those that are not steps."""
-        self.completed_us: int | None = None
-        self.response: bytes | None = None
-        self.invoker: Invoker | None = None
-        self.dlq_id: str | None = None
-        self.failed_message_id: str | None = None
-        """The message of the step that failed."""
-        self.failure_message_id: str | None = None
-        """The failure callback that reports it."""
-        self.depth = 1
-        """The number of runs that invoked each other and then this one, itself included."""
-        self.is_too_deep = False
-        """Whether the run belongs to a chain that has tried to invoke one run too many."""
-        self.step_count = 0
-        """The number of steps, including those that have not been delivered yet."""
-        self.context_bytes = 0
-        """The size of the first body and of all steps."""
-        self.is_configured = False
-        """Whether its last step is a request for the settings of a step, which must follow."""
-        self.number = 0
-        """Position in the order in which runs were created."""
-        self.former: WorkflowRun | None = None
-        """An earlier run with the same id, of which messages may be left."""
+    id: str
+    url: str
+    created_us: int
+    first_message_id: str
+    settings: PublishSettings
+    caller_ip: str = "127.0.0.1"
+    state: RunState = "RUN_STARTED"
+    steps: list[RunStep] = field(default_factory=list)
+    """The first body and the steps that have been delivered, in this order."""
+    message_ids: list[str] = field(default_factory=list)
+    """All messages of the run, including undelivered ones and those that are not steps."""
+    completed_us: int | None = None
+    response: bytes | None = None
+    invoker: Invoker | None = None
+    dlq_id: str | None = None
+    failed_message_id: str | None = None
+    """The message of the step that failed."""
+    failure_message_id: str | None = None
+    """The failure callback that reports it."""
+    depth: int = 1
+    """The number of runs that invoked each other and then this one, itself included."""
+    is_too_deep: bool = False
+    """Whether the run belongs to a chain that has tried to invoke one run too many."""
+    step_count: int = 0
+    """The number of steps, including those that have not been delivered yet."""
+    context_bytes: int = 0
+    """The size of the first body and of all steps."""
+    is_configured: bool = False
+    """Whether its last step is a request for the settings of a step, which must follow."""
+    number: int = 0
+    """Position in the order in which runs were created."""
+    former: WorkflowRun | None = None
+    """An earlier run with the same id, of which messages may be left."""
 
     @property
     def live(self) -> bool:

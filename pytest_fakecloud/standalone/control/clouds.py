@@ -18,8 +18,8 @@ from ...cloud.fake import Snapshot
 from ...cloud.services import find, report_part
 from ...core.errors import unknown_name
 from ...core.timers import to_datetime
-from ...http.app import Route
 from ...http.messages import Request
+from ...http.routing import Route
 from ...reporting.data import (
     EventKind,
     PlannedEvent,
@@ -30,6 +30,7 @@ from ...reporting.data import (
     state_of,
     whole_number,
 )
+from ..saving import saved_state
 from ..state_file import checked_state, load_state
 from . import shapes
 from .endpoints import PREFIX, Refused, contract, fake_named, fields
@@ -136,6 +137,7 @@ class CloudRoutes:
             Route("DELETE", f"{snapshots}/{{id}}", "drop_snapshot", cls.drop_snapshot),
             Route("GET", f"{snapshots}/{{id}}/changes", "changes", cls.get_changes),
             Route("POST", f"{PREFIX}/load", "load", cls.load, lingers=True),
+            Route("GET", f"{PREFIX}/saved", "saved", cls.get_saved),
             Route("POST", f"{PREFIX}/replay", "replay", cls.replay, lingers=True),
         ]
 
@@ -284,6 +286,10 @@ class CloudRoutes:
             "changes": [_shown(change) for change in changes[:_MOST_CHANGES]],
             "not_compared": not_compared,
         }
+
+    def get_saved(self, request: Request) -> dict[str, Any]:
+        """Return the whole state as the content of a state file: data, destinations, faults, clock."""
+        return saved_state(self._cloud)
 
     def load(self, request: Request) -> shapes.Loaded:
         """Load a state file, all of it or nothing: ``{"state": {…}, "folder": "/path"}``.

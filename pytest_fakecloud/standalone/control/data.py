@@ -19,8 +19,8 @@ from ...core.calls import Call, Entry, Event
 from ...core.errors import ContractError, unknown_name
 from ...core.timers import Signal, monotonic
 from ...faults.plan import fault_kinds
-from ...http.app import Route
 from ...http.messages import Answer, Request, Stream
+from ...http.routing import Route
 from ...reporting.as_json import row_json
 from ...reporting.calls import Lookups, exchanges_of
 from ...reporting.data import (
@@ -192,8 +192,8 @@ class DataRoutes:
         # The signal only wakes the stream. No data accumulates for a client that does not read.
         signal = Signal()
         self._streams.add(signal)
-        watchers = self._cloud.journal._recorder.shared.watchers
-        unwatch = watchers.add(lambda entry: signal.notify())
+        listeners = self._cloud.journal._recorder.shared.listeners
+        unwatch = listeners.add(lambda entry: signal.notify())
 
         def end() -> None:
             unwatch()

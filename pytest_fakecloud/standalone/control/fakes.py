@@ -23,8 +23,8 @@ from ...core.errors import ContractError, shown, unknown_name
 from ...core.field_types import TOKEN
 from ...faults.fault import Fault
 from ...faults.plan import fault_kinds
-from ...http.app import GUARD, Route
 from ...http.messages import Answer, Effect, Request
+from ...http.routing import Route
 from ...reporting.data import whole_number
 from ..addresses import Hosts, has_public_credentials
 from ..state_file import inject
@@ -48,8 +48,6 @@ class FakeRoutes:
         self._numbers = WeakKeyDictionary[Fault, int]()
         """The ids of the faults that were described so far."""
         self._next_number = itertools.count(1)
-        self._made = WeakKeyDictionary[Fault, dict[str, Any]]()
-        """The request that injected each fault of this API."""
 
     @classmethod
     def routes(cls) -> list[Route]:
@@ -143,7 +141,7 @@ class FakeRoutes:
             "skip": fault._skip,
             "hits": fault.hits,
             "active": fault.active,
-            "made": self._made.get(fault),
+            "made": None if fault._written is None else dict(fault._written),
         }
 
     def add_fault(self, request: Request) -> shapes.FaultData:
@@ -152,7 +150,6 @@ class FakeRoutes:
         plan = named(self._cloud, request).faults
         with contract():
             fault = inject(plan, fault_kinds(type(plan)), body)
-        self._made[fault] = {"args": [], **body}
         return self._fault(fault)
 
     def clear_faults(self, request: Request) -> list[shapes.FaultData]:
@@ -226,7 +223,7 @@ def start(cloud: Cloud, hosts: Hosts, fixture: str, settings: Mapping[str, Any])
         hosts.check_fake(word, settings)
     fake = cloud._start(fixture, settings)
     if has_public_credentials(word, settings):
-        fake._app.chain.add(GUARD, hosts.guard)
+        fake._app.guards.add(hosts.guard)
     return fake
 
 

@@ -19,7 +19,7 @@ from typing import (
 )
 
 from ...core.clock import Mode
-from ...http.app import Route
+from ...http.routing import Route
 from ...reporting.data import PAGING, EventKind
 
 

@@ -243,6 +243,11 @@ class VectorEngine:
                 self._forget_new(*before)
                 raise
 
+    def open_namespace(self, namespace: str) -> None:
+        """Create a namespace unless it exists."""
+        with self._lock:
+            self.spaces.setdefault(namespace, VectorNamespace(self.dimension))
+
     def _forget_new(self, dimension: int | None, names: Container[str]) -> None:
         """Forget other namespaces, and the dimension if there was none."""
         for name in list(self.spaces):

@@ -143,7 +143,7 @@ class GroupPlayer(Player):
         body = [{"topic": topic, "partition": int(word)} for word in words if word.isdigit()]
         path = f"/committed/{''.join(group) or 'g'}/any"
         found = self.rest("POST", path, body, status=self.status)
-        return found if self.status != 200 else " ".join(str(one["offset"]) for one in found)
+        return found if self.status != 200 else " ".join(str(record["offset"]) for record in found)
 
     def owns(self, group: str = "g") -> str:
         return shares(self.rest.assignments(group))

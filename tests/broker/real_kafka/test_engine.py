@@ -172,16 +172,23 @@ class PatientPlayer(BrokerPlayer):
         return answer
 
     def assigned(self, group: str) -> list[Any]:
-        found = [each for each in self.fake.groups() if each.name == group]
-        return [member for each in found for member in each.members if member.assignment]
+        found = [
+            consumer_group for consumer_group in self.fake.groups() if consumer_group.name == group
+        ]
+        return [
+            member
+            for consumer_group in found
+            for member in consumer_group.members
+            if member.assignment
+        ]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def shared_tls_context() -> Iterator[None]:
-    surroundings.shared_tls_context.enter()
+    surroundings.shared_tls_context.enter(surroundings)
     surroundings.shared_tls_context.refresh()
     yield
-    surroundings.shared_tls_context.leave()
+    surroundings.shared_tls_context.leave(surroundings)
 
 
 @pytest.fixture(scope="module")
@@ -350,7 +357,7 @@ class TestGroups:
         # The client also commits between two parts of the records, and repeats a commit that was
         # not confirmed within the interval.
         assert broker.assert_committed("g", "orders", 0).only().offset == 3
-        assert {each.data["instance"] for each in broker.journal.events("auto commit")} == {"a"}
+        assert {event.data["instance"] for event in broker.journal.events("auto commit")} == {"a"}
         assert rest.values("g", "a", "orders") == ["d"]
         rest("DELETE", "/delete-consumer/g/a")
         broker.assert_committed("g", "orders", 0, 4)

@@ -61,7 +61,7 @@ def test_adding_many_at_once_is_adding_one_by_one(many: int, most: int) -> None:
 def test_the_largest_of_each_register() -> None:
     rng = random.Random(2)
     elements = [[rng.randbytes(8) for _ in range(3000)] for _ in range(3)]
-    values = [hll.add(DENSE, each, 0)[0] for each in elements]
+    values = [hll.add(DENSE, element, 0)[0] for element in elements]
     each = [hll.registers(value) for value in values]
     assert hll.register_maxima(values) == bytearray(map(max, *each))
     assert hll.register_maxima([]) == bytearray(REGISTERS)

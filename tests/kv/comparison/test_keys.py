@@ -30,7 +30,7 @@ def test_keys_are_those_of_a_real_server(name: str) -> None:
     compared = 0
     with running(name) as server, closing(InProcess(version=server.version)) as face:
         for templates in TEMPLATES.values():
-            for line in (generator.line(each) for each in templates for _ in range(EACH)):
+            for line in (generator.line(template) for template in templates for _ in range(EACH)):
                 asked = [b"COMMAND", b"GETKEYS", *line]
                 theirs = server.call(asked)
                 if not isinstance(theirs, Error):
@@ -42,9 +42,9 @@ def test_keys_are_those_of_a_real_server(name: str) -> None:
 def test_commands_that_change_nothing() -> None:
     """Such a command neither breaks a WATCH nor counts as a change."""
     with running() as server, closing(InProcess()) as face:
-        for one in (server, face):
+        for side in (server, face):
             for line in (b"SADD a m n", b"SADD b m", b"BITFIELD f SET u8 0 0", b"SET t x"):
-                one.call(line.split())
+                side.call(line.split())
         for line in (
             "SMOVE a b m", "BITFIELD f SET u8 0 0", "BITFIELD f INCRBY u8 0 0", "SETBIT f 0 0",
             "BITFIELD f SET u8 0 7", "BITFIELD f SET u8 80 0", "SETBIT f 200 0",
@@ -52,10 +52,10 @@ def test_commands_that_change_nothing() -> None:
             "APPEND t x", "SETRANGE t 0 y", "SETBIT t 0 1", "SETBIT t 0 1", "APPEND t ''",
         ):  # fmt: skip
             changes = []
-            for one in (server, face):
-                before = _changes(one)
-                one.call([word.encode() for word in line.split()])
-                changes.append(_changes(one) - before)
+            for side in (server, face):
+                before = _changes(side)
+                side.call([word.encode() for word in line.split()])
+                changes.append(_changes(side) - before)
             assert changes[0] == changes[1], (line, changes)
 
 

@@ -40,9 +40,9 @@ def both(request: pytest.FixtureRequest, server: RealServer) -> Iterator[tuple[F
     server.speak(request.param)
     with Cloud() as cloud:
         face = Port(cloud.kv_server(dialect="redis").database_url, request.param)
-        for each in (face, server):
+        for side in (face, server):
             for line in ("FLUSHALL", "SADD s a b c", "HSET h a 1", "ZADD z 1 a"):
-                each.call(words(line))
+                side.call(words(line))
         yield face, server
         face.close()
 
@@ -57,15 +57,15 @@ def test_a_line_gets_the_same_reply(both: tuple[Face, RealServer], story: str) -
 @pytest.mark.parametrize("line", LINES["cursors"])
 def test_a_cursor_leads_to_the_same_cursor(both: tuple[Face, RealServer], line: str) -> None:
     """The items of such a page depend on the server's hashes, which change with each start."""
-    replies = [each.call(words(line)) for each in both]
+    replies = [reply.call(words(line)) for reply in both]
     ours, real = (reply[0] if isinstance(reply, list) else reply for reply in replies)
     assert ours == real
 
 
 def test_a_negative_cursor_ends_a_scan_of_a_set(both: tuple[Face, RealServer]) -> None:
     ours, real = both
-    for each in both:
-        each.call([b"SADD", b"many", *(b"m%d" % n for n in range(500))])
+    for side in both:
+        side.call([b"SADD", b"many", *(b"m%d" % n for n in range(500))])
     for reply in (ours.call(words("SSCAN many -1")), real.call(words("SSCAN many -1"))):
         assert len(reply[1]) < 20
 
@@ -86,7 +86,7 @@ def test_acl_log_is_the_same(server: RealServer) -> None:
         client.call([b"EXEC"])
         entries = admin.call([b"ACL", b"LOG"])
         admin.call([b"ACL", b"DELUSER", b"u"])
-        return [_entry(dict(zip(each[::2], each[1::2], strict=True))) for each in entries]
+        return [_entry(dict(zip(entry[::2], entry[1::2], strict=True))) for entry in entries]
 
     with Cloud() as cloud:
         url = cloud.kv_server(dialect="redis").database_url
@@ -114,7 +114,7 @@ def test_client_list_is_the_same(server: RealServer) -> None:
             reply = client.call(words(line))
             if line == "EXEC" and isinstance(reply, list):
                 fields = next(
-                    one for one in reply[1].splitlines() if one.startswith(b"id=%d " % number)
+                    line for line in reply[1].splitlines() if line.startswith(b"id=%d " % number)
                 )
                 found.append(_client(fields))
             found.append(_client(admin.call([b"CLIENT", b"LIST", b"ID", b"%d" % number])))
@@ -137,9 +137,9 @@ def test_the_rules_of_a_user_are_written_the_same_way(server: RealServer) -> Non
             for _ in range(chance.randint(1, 6))
         ]
         found = []
-        for each in (ours, server):
-            each.call(words(" ".join(["ACL SETUSER u reset", *rules])))
-            reply = each.call([b"ACL", b"GETUSER", b"u"])
+        for side in (ours, server):
+            side.call(words(" ".join(["ACL SETUSER u reset", *rules])))
+            reply = side.call([b"ACL", b"GETUSER", b"u"])
             flat = reply.value if isinstance(reply, Typed) else reply
             text = flat[flat.index(b"commands") + 1].split()
             found.append(([w for w in text if b"@" in w], sorted(w for w in text if b"@" not in w)))
@@ -200,7 +200,7 @@ BEFORE = ("", "CLIENT TRACKING ON", "CLIENT TRACKING ON OPTIN", "CLIENT TRACKING
 def test_the_first_wrong_option_of_tracking_is_reported(
     both: tuple[Face, RealServer], before: str
 ) -> None:
-    numbers = [b"%d" % each.call([b"CLIENT", b"ID"]) for each in both]
+    numbers = [b"%d" % reply.call([b"CLIENT", b"ID"]) for reply in both]
     for count, mode in ((0, "ON"), (1, "ON"), (2, "ON"), (3, "ON"), (1, "OFF"), (2, "MAYBE")):
         for chosen in itertools.combinations(re.split(r"[|\n]", TRACKING), count):
             line = " ".join(["CLIENT TRACKING", mode, *chosen])
@@ -230,15 +230,15 @@ def test_every_parameter_accepts_the_same_values() -> None:
     assert set(excluded) < set(PARAMETERS)
     with running("redis", version=VERSION["redis"]) as server:
         ours = InProcess()
-        for each in (ours, server):
-            each.call(words("CONFIG SET save ''"))
+        for side in (ours, server):
+            side.call(words("CONFIG SET save ''"))
         for name in sorted(set(PARAMETERS) - set(excluded)):
             for value in VALUES:
                 found = []
-                for each in (ours, server):
-                    reply = each.call([b"CONFIG", b"SET", name.encode(), *words(value)])
+                for side in (ours, server):
+                    reply = side.call([b"CONFIG", b"SET", name.encode(), *words(value)])
                     if reply == Status(b"OK"):
-                        reply = each.call([b"CONFIG", b"GET", name.encode()])
+                        reply = side.call([b"CONFIG", b"GET", name.encode()])
                     found.append(reply)
                 assert found[0] == found[1], (name, value)
 
@@ -250,18 +250,18 @@ def test_addresses_that_a_server_cannot_listen_on_are_rejected() -> None:
     ):
         ours = Port(cloud.kv_server(dialect="redis").database_url)
         for line in ("127.0.0.1", *LINES["addresses"]):
-            for each in (f"CONFIG SET bind {line}", "CONFIG GET bind"):
-                assert ours.call(words(each)) == server.call(words(each)), line
+            for command in (f"CONFIG SET bind {line}", "CONFIG GET bind"):
+                assert ours.call(words(command)) == server.call(words(command)), line
         ours.close()
 
 
 def test_an_occupied_port_is_rejected(both: tuple[Face, RealServer]) -> None:
     ours, real = both
     with socket.socket() as taken, socket.socket() as free:
-        for each in (taken, free):
-            each.bind(("127.0.0.1", 0))
+        for listener in (taken, free):
+            listener.bind(("127.0.0.1", 0))
         taken.listen()
-        numbers = [each.getsockname()[1] for each in (taken, free)]
+        numbers = [listener.getsockname()[1] for listener in (taken, free)]
         free.close()
         lines = [
             *(f"CONFIG SET port {number}" for number in (numbers[0], 70_000, "x", -1, "''")),

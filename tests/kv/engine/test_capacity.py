@@ -42,7 +42,7 @@ class Bounded:
 
     def __call__(self, *words: str | bytes) -> object:
         line = argv(words)
-        self.engine.memory.left -= limits.OVERHEAD * sum(map(len, line))
+        self.engine.memory.expect(sum(map(len, line)))
         return self.engine.execute(self._client, line)
 
     def error(self, *words: str | bytes) -> bytes | None:

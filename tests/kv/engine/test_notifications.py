@@ -17,9 +17,8 @@ from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.settings import KVConfig
 from tests.harness import wait_until
 
-from ...notations import rows
+from ...notations import alternatives, rows
 from ..conftest import Run
-from ..scenarios import alternatives
 
 EVENTS = Path(__file__).with_name("events.txt")
 """One session's commands in order, each with its events: those of Redis 7.0 (``stock``), and for

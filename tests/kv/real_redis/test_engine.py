@@ -77,10 +77,10 @@ def emptied(real: Server) -> None:
 @pytest.fixture(scope="module", autouse=True)
 def shared_tls_context() -> Iterator[None]:
     """Share one TLS context among clients: it costs twenty times the rest of a test."""
-    surroundings.shared_tls_context.enter()
+    surroundings.shared_tls_context.enter(surroundings)
     surroundings.shared_tls_context.refresh()
     yield
-    surroundings.shared_tls_context.leave()
+    surroundings.shared_tls_context.leave(surroundings)
 
 
 @pytest.fixture(scope="module", params=SHARES, ids=lambda share: "-".join(share))
@@ -152,7 +152,7 @@ def test_keys_are_listed_with_their_values(server: KVServer) -> None:
     server.load({"list": [1, 2, 3], "text": "abc"})
     keys = LISTS["keys"]
     rows = keys.page(server, PageQuery())["items"]
-    assert [(one["key"], one["length"], one["preview"]) for one in rows] == [
+    assert [(row["key"], row["length"], row["preview"]) for row in rows] == [
         ("list", 3, ""), ("text", 3, "abc"),
     ]  # fmt: skip
     assert keys.item is not None

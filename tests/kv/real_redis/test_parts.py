@@ -228,7 +228,7 @@ def test_monitor_ends_with_its_last_stream() -> None:
     stream = MonitorStream(server, None)
     stream._begin()
     stream._end()
-    assert (monitors._watchers, monitors._feed) == ((), None)
+    assert (monitors._monitors, monitors._feed) == ((), None)
 
 
 def test_no_monitor_is_left_after_a_close() -> None:

@@ -26,7 +26,6 @@ import json
 import re
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -38,6 +37,7 @@ from pytest_fakecloud.kv.errors import WRONGTYPE, CommandError
 from pytest_fakecloud.kv.reply import NIL_ARRAY, BigNumber, Blocked, Status, Verbatim, double_text
 from tests import notations
 from tests.kv.conftest import Run, argv
+from tests.notations import alternatives, repeated
 
 FOLDER = Path(__file__).parent
 Scenario = list[tuple[str, Any]]
@@ -54,8 +54,6 @@ _SUCCESS = object()
 """The reply of a line without one."""
 _ANY = object()
 """The reply of a line before the last one of a block."""
-_ALTERNATIVES = re.compile(r"\{([^{}]*\|[^{}]*)\}")
-_REPEATED = re.compile(r"\{([^{}|]+)\*(\d+)\}")
 _COUNTED = re.compile(r"([^\s{}]*)\{(\d+)\.\.(\d+)\}([^\s{}]*)")
 _CLIENT = re.compile(rf"(({'|'.join(CLIENTS)})(\d*))( ends|[<>]) ?(.*)")
 
@@ -85,8 +83,8 @@ def scenarios(file: str) -> dict[str, tuple[dict[str, Any], Scenario]]:
 
 def _lines(text: str) -> Scenario:
     command, has_reply, reply = text.partition(" => ")
-    if found := re.fullmatch(r"(\w+<) (.*)", text):
-        return [(found[1] + " ", _reply(found[2], ""))]
+    if match := re.fullmatch(r"(\w+<) (.*)", text):
+        return [(match[1] + " ", _reply(match[2], ""))]
     commands = [_expanded(line) for line in alternatives(command)]
     replies = reply.split(" | ") if len(commands) > 1 else [reply]
     if len(replies) == 1:
@@ -94,16 +92,9 @@ def _lines(text: str) -> Scenario:
     lines: Scenario = []
     for block, each in zip(commands, replies, strict=True):
         *before, line = block.split(" ; ")
-        lines += [(one, _ANY) for one in before]
+        lines += [(line_before, _ANY) for line_before in before]
         lines.append((line, _reply(each, line) if has_reply else _SUCCESS))
     return lines
-
-
-def alternatives(text: str) -> list[str]:
-    """Return a line for each combination of the alternatives in braces."""
-    parts = _ALTERNATIVES.split(text)
-    choices = [part.split("|") if at % 2 else [part] for at, part in enumerate(parts)]
-    return ["".join(chosen) for chosen in product(*choices)]
 
 
 def _expanded(line: str) -> str:
@@ -111,7 +102,7 @@ def _expanded(line: str) -> str:
         numbers = range(int(found[2]), int(found[3]) + 1)
         return " ".join(f"{found[1]}{number}{found[4]}" for number in numbers)
 
-    return _COUNTED.sub(counted, _REPEATED.sub(lambda found: found[1] * int(found[2]), line))
+    return _COUNTED.sub(counted, repeated(line))
 
 
 def _reply(text: str, line: str) -> Any:

@@ -123,7 +123,7 @@ class Effects:
             self._note("the effect seconds@N (or with another unit)")
 
     def _check_event(self, *given: Any, event: str | None = None, **_: Any) -> None:
-        event = next((one for one in given if isinstance(one, str)), event)
+        event = next((argument for argument in given if isinstance(argument, str)), event)
         default = self.engine.running.event
         if event is None:
             self._need("event")

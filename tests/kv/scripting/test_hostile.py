@@ -22,8 +22,8 @@ def test_no_hostile_script_gets_past_the_limits() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=2 * count)
     assert done.returncode == 0, done.stderr[-2000:]
     summary, slowest, *_ = done.stdout.splitlines()
-    found = re.fullmatch(rf"{count} scripts, (\d+) stopped, (\d+) MB at most", summary)
-    assert found is not None, summary
-    assert int(found[1]) > count / 4
-    assert int(found[2]) < 250
+    match = re.fullmatch(rf"{count} scripts, (\d+) stopped, (\d+) MB at most", summary)
+    assert match is not None, summary
+    assert int(match[1]) > count / 4
+    assert int(match[2]) < 250
     assert float(slowest.split()[0]) < LIMITS.seconds + 1

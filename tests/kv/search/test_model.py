@@ -104,7 +104,7 @@ def phrase(field: str, text: str, wanted: list[str], slop: int = 0, prefix: bool
 
 def text_holds(field: str, found: str, word: str, operand: Any) -> bool:
     if word == "$regex":
-        return any(re.fullmatch(operand, one, re.IGNORECASE) for one in tokens(field, found))
+        return any(re.fullmatch(operand, token, re.IGNORECASE) for token in tokens(field, found))
     assert word in ("$eq", "$phrase")
     options = {**operand} if isinstance(operand, dict) else {"value": operand}
     return phrase(field, found, tokens(field, options.pop("value")), **options)
@@ -113,16 +113,16 @@ def text_holds(field: str, found: str, word: str, operand: Any) -> bool:
 def field_holds(document: dict[str, Any], field: str, operator: str, operand: Any) -> bool:
     found = values(document, field)
     if operator == "$in":
-        return any(field_holds(document, field, "$eq", one) for one in operand)
+        return any(field_holds(document, field, "$eq", choice) for choice in operand)
     if field not in ("title", "plain", "code"):
         if field == "place":
-            return any(one == operand or one.startswith(operand + "/") for one in found)
-        return any(one == operand for one in found)
+            return any(value == operand or value.startswith(operand + "/") for value in found)
+        return any(value == operand for value in found)
     if operator == "$fuzzy":
         given = operand if isinstance(operand, dict) else {"value": operand}
         options = {"distance": 1, "transpositionCostOne": True, "prefix": False, **given}
         distance, swap, prefix = (options[name] for name in [*options][:3])
-        there = [token for one in found for token in tokens(field, one)]
+        there = [token for text in found for token in tokens(field, text)]
         return all(
             any(near(word, token, distance, swap, prefix) for token in there)
             for word in tokens(field, options["value"])
@@ -131,19 +131,19 @@ def field_holds(document: dict[str, Any], field: str, operator: str, operand: An
         if operand.startswith('"'):
             return field_holds(document, field, "$eq", operand.strip('"'))
         wanted = tokens(field, operand)
-        there = [token for one in found for token in tokens(field, one)]
+        there = [token for text in found for token in tokens(field, text)]
         return any(
             near(word, token, 1, True, nth == len(wanted) - 1)
             for nth, word in enumerate(wanted)
             for token in there
         )
-    return any(text_holds(field, one, operator, operand) for one in found)
+    return any(text_holds(field, text, operator, operand) for text in found)
 
 
 def range_holds(document: dict[str, Any], field: str, ranges: dict[str, Any]) -> bool:
     return any(
-        all(COMPARE[word](one, bound) for word, bound in ranges.items())
-        for one in values(document, field)
+        all(COMPARE[word](value, bound) for word, bound in ranges.items())
+        for value in values(document, field)
     )
 
 
@@ -152,11 +152,11 @@ def holds(document: dict[str, Any], filter: dict[str, Any]) -> bool:
     should: list[bool] | None = None
     for key, value in filter.items():
         if key in ("$must", "$and"):
-            must += [holds(document, one) for one in value]
+            must += [holds(document, part) for part in value]
         elif key in ("$should", "$or"):
-            should = [holds(document, one) for one in value]
+            should = [holds(document, part) for part in value]
         elif key == "$mustNot":
-            if any(holds(document, one) for one in value):
+            if any(holds(document, part) for part in value):
                 return False
         elif key != "$boost":
             must.append(one_field(document, key, value))

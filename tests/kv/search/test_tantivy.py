@@ -49,7 +49,7 @@ class TestAnalysis:
             if unicodedata.category(chr(code)) != "Cn"
         ]
         for start in range(0, len(known), 200):
-            text = " ".join(f"x{one}y" for one in known[start : start + 200])
+            text = " ".join(f"x{word}y" for word in known[start : start + 200])
             assert theirs.analyze(text) == list(ours.tokens(text)), hex(ord(known[start]))
 
     @pytest.mark.parametrize("language", LANGUAGES)
@@ -126,15 +126,15 @@ def a_pair(chance: random.Random, both: Both) -> tuple[dict[str, Any], Any]:
         )
     # Phrases of three or more words with slop are not compared: see ``clauses.Phrase``.
     words = chance.sample(WORDS, k=2 if kind == "slop" else chance.randint(2, 3))
-    stems = [stem(one) for one in words]
+    stems = [stem(word) for word in words]
     if kind == "bool":
         must, should, must_not = (
-            [{"t": {"$eq": one}} for one in chance.sample(WORDS, k=2)] for _ in range(3)
+            [{"t": {"$eq": word}} for word in chance.sample(WORDS, k=2)] for _ in range(3)
         )
         parts = [
-            *((tantivy.Occur.Must, one) for one in must),
-            *((tantivy.Occur.Should, one) for one in should),
-            *((tantivy.Occur.MustNot, one) for one in must_not[:1]),
+            *((tantivy.Occur.Must, query) for query in must),
+            *((tantivy.Occur.Should, query) for query in should),
+            *((tantivy.Occur.MustNot, query) for query in must_not[:1]),
         ]
         theirs = [
             (occur, query.term_query(schema, "t", stem(one["t"]["$eq"]))) for occur, one in parts

@@ -178,7 +178,7 @@ class TestSearches:
         post(server, "SEARCH.COUNT", "i", "{}")
         post(server, "SEARCH.AGGREGATE", "i", '{"price":40}', "{}")
         server.execute("SEARCH.COUNT", "i", "{}")  # searches of the test itself are not recorded
-        assert [(one.command, one.total, one.keys) for one in server.searches()] == [
+        assert [(search.command, search.total, search.keys) for search in server.searches()] == [
             ("query", 1, ["p:1"]), ("count", 2, []), ("aggregate", 1, []),
         ]  # fmt: skip
         assert server.searches().where(command="count").only().filter == {}

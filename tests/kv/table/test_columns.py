@@ -20,7 +20,8 @@ def test_no_effect_repeats_what_follows_from_the_row() -> None:
         spec = CommandSpec(row)
         effects = spec.effects
         of_ttl = effects.value_at, effects.ttl_at, effects.takes_ttl, spec.depends_on_time([])
-        return spec.event, spec.over_rest, spec.reads_keys, effects.is_vendors, *of_ttl
+        of_writes = spec.event, effects.repetition
+        return spec.over_rest, spec.reads_keys, effects.is_vendors, *of_writes, *of_ttl
 
     for row in map(row_of, COMMANDS):
         words = row.effects.split()

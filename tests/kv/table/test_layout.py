@@ -8,6 +8,7 @@ from pathlib import Path
 from pytest_fakecloud.kv import commands
 from pytest_fakecloud.kv.table.registry import COMMANDS
 from tests.harness import check_each
+from tests.notations import complete
 
 HERE = Path(__file__).parents[1] / "commands"
 REAL = HERE.with_name("scenarios")
@@ -22,7 +23,15 @@ MODULES = sorted(
 
 
 def test_each_command_has_a_function_or_subcommands() -> None:
-    assert not [name for name, spec in COMMANDS.items() if not (spec.function or spec.subcommands)]
+    modules = {spec.group: spec.function.__module__ for spec in COMMANDS.values() if spec.function}
+    complete(
+        Path(commands.__file__).parent,
+        (
+            f'@command("{name}")  # in {modules[spec.group]}'
+            for name, spec in COMMANDS.items()
+            if not (spec.function or spec.subcommands)
+        ),
+    )
 
 
 def test_a_module_of_commands_has_its_module_of_cases() -> None:

@@ -37,7 +37,7 @@ def test_all_parts_agree_with_the_values(changes: list[Any]) -> None:
 @given(PAIRS, INDEXES, INDEXES)
 def test_values_between_two_indexes(pairs: list[Any], first: int, last: int) -> None:
     array = ArrayValue(pairs)
-    expected = [each for each in sorted(dict(pairs).items()) if first <= each[0] <= last]
+    expected = [item for item in sorted(dict(pairs).items()) if first <= item[0] <= last]
     assert list(array.between(first, last)) == expected
     assert list(array.between(first, last, reverse=True)) == expected[::-1]
     assert array.count_between(first, last) == len(expected)

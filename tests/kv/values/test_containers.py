@@ -312,7 +312,7 @@ def test_different_elements_are_equally_likely(
     order: ScanOrder, random: RandomStream, count: int
 ) -> None:
     drawn = [order.draw_distinct(random, count) for _ in range(DRAWS // 10)]
-    assert all(len(set(each)) == count for each in drawn)
+    assert all(len(set(members)) == count for members in drawn)
     assert evenly(Counter(one for each in drawn for one in each), DRAWS // 100 * count)
 
 

@@ -98,7 +98,7 @@ def test_parts_are_names_and_indexes() -> None:
     assert places("$.store.book[-1].isbn") == [("store", "book", 2, "isbn")]
     assert places("$..a") == [("nested", "b", "a"), ("nested", "a"), ("a",)]
     as_redis_json = compile_path(b"$..a", outer_first=True).find(DOC)
-    assert [each.parts for each in as_redis_json] == [("a",), ("nested", "a"), ("nested", "b", "a")]
+    assert [path.parts for path in as_redis_json] == [("a",), ("nested", "a"), ("nested", "b", "a")]
 
 
 def test_a_position_found_twice_is_listed_once() -> None:
@@ -206,7 +206,7 @@ def expected(root: object, steps: list[Step]) -> list[tuple[str | int, ...]]:
     for dots, wanted in steps:
         hosts = nodes
         if dots == "..":
-            hosts = [each for node in nodes for each in below_then_itself(node)]
+            hosts = [host for node in nodes for host in below_then_itself(node)]
         nodes = [
             member
             for host in hosts

@@ -44,13 +44,13 @@ def test_it_is_an_ordered_dictionary(steps: list[tuple[str, int]]) -> None:
             assert stream.surplus(max_length=number) == max(len(model) - number, 0)
             removed = stream.trim(max_length=number)
             assert removed == list(model)[: max(len(model) - number, 0)]
-            model = {each: model[each] for each in model if each not in removed}
+            model = {entry_id: model[entry_id] for entry_id in model if entry_id not in removed}
         else:
             limit = stream.last_id - number * 10
             surplus = stream.surplus(min_id=max(limit, 0))
             removed = stream.trim(min_id=max(limit, 0))
             assert len(removed) == surplus
-            model = {each: model[each] for each in model if each >= limit}
+            model = {entry_id: model[entry_id] for entry_id in model if entry_id >= limit}
         assert stream.length == len(model)
         assert stream.entries_added == added
     ids = list(model)
@@ -59,7 +59,7 @@ def test_it_is_an_ordered_dictionary(steps: list[tuple[str, int]]) -> None:
     assert stream.first_id == (ids[0] if ids else 0)
     assert stream.highest_id == (ids[-1] if ids else 0)
     for start, end in [(0, 50), (30, 200), (100, ID_MAX), (5, 4)]:
-        inside = [each for each in model.items() if start <= each[0] <= end]
+        inside = [entry for entry in model.items() if start <= entry[0] <= end]
         assert stream.range(start, end) == inside
         assert stream.range(start, end, 3) == inside[:3]
         assert stream.range(start, end, 2, reverse=True) == inside[::-1][:2]
@@ -160,7 +160,7 @@ def test_pending_entries_belong_to_one_consumer_at_a_time() -> None:
     assert group.acknowledge(3)
     assert not group.acknowledge(3)
     assert group.pending.ends() == (1, 2)
-    assert [each.name for each in group.sorted_consumers()] == [b"alice", b"bob"]
+    assert [consumer.name for consumer in group.sorted_consumers()] == [b"alice", b"bob"]
 
 
 def test_an_interval_of_pending_entries() -> None:

@@ -84,8 +84,8 @@ def test_it_is_a_sorted_list(steps: list[tuple[str, tuple[float, bytes], int]]) 
                 del scores[gone]
         model = sorted((score, member) for member, score in scores.items())
         assert len(members) == len(model)
-        assert members.position(score, member) == sum(each < (score, member) for each in model)
-        assert members.position(score) == sum(each[0] < score for each in model)
+        assert members.position(score, member) == sum(item < (score, member) for item in model)
+        assert members.position(score) == sum(item[0] < score for item in model)
     assert members.scores == scores
     assert members.size == SortedSet(scores).size
     model = sorted((score, member) for member, score in scores.items())

@@ -633,4 +633,4 @@ def test_a_framework_that_was_imported_again_is_heard(monkeypatch: pytest.Monkey
     monkeypatch.setattr(signals, "got_request_exception", again)
     with caught_by_framework() as seen_again:
         again.send(None, exception=ValueError("second"))
-    assert [str(one) for one in (*seen, *seen_again)] == ["first", "second"]
+    assert [str(error) for error in (*seen, *seen_again)] == ["first", "second"]

@@ -58,7 +58,7 @@ def test_a_callback_that_fails_does_not_stop_the_others(deadlines: Deadlines) ->
 
 def test_no_thread_before_the_first_and_none_after_the_end() -> None:
     def threads() -> list[str]:
-        return [one.name for one in threading.enumerate() if "deadlines" in one.name]
+        return [thread.name for thread in threading.enumerate() if "deadlines" in thread.name]
 
     before = threads()
     deadlines = Deadlines(5.0)

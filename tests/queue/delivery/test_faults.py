@@ -30,18 +30,17 @@ def why_not(scene: Scene, request: DeliveredRequest, keys: Any = None) -> str | 
 def test_without_faults_everything_verifies(scene: Scene) -> None:
     scene.publish({"Upstash-Callback": CALLBACK})
     scene.queue.run_until_idle()
-    assert [why_not(scene, one) for one in scene.came] == [None, None]
+    assert [why_not(scene, request) for request in scene.came] == [None, None]
 
 
 def test_a_crash_after_the_answer_means_a_second_delivery(scene: Scene) -> None:
     fault = scene.queue.faults.crash_after_response()
     message_id = scene.publish({"Upstash-Callback": CALLBACK})
     attempts = scene.queue.deliver_due()
-    assert [(one.message_id, one.headers.get("Upstash-Retried")) for one in scene.to(DEST)] == [
-        (message_id, "0"),
-        (message_id, "0"),
-    ]
-    assert [one.state for one in attempts if one.url == DEST] == ["lost", "delivered"]
+    assert [
+        (request.message_id, request.headers.get("Upstash-Retried")) for request in scene.to(DEST)
+    ] == [(message_id, "0"), (message_id, "0")]
+    assert [attempt.state for attempt in attempts if attempt.url == DEST] == ["lost", "delivered"]
     # The queue lost the first response, so it publishes no callback about it.
     assert len(scene.to(CALLBACK)) == 1
     assert fault.hits == 1
@@ -53,8 +52,8 @@ def test_duplicates(scene: Scene) -> None:
     first = scene.publish()
     second = scene.publish()
     scene.queue.deliver_due()
-    assert [one.message_id for one in scene.came] == [first, first, second]
-    assert len({one.headers.get("Upstash-Signature") for one in scene.came[:2]}) == 1
+    assert [request.message_id for request in scene.came] == [first, first, second]
+    assert len({request.headers.get("Upstash-Signature") for request in scene.came[:2]}) == 1
     assert len(scene.queue.attempts()) == 2
     assert fault.hits == 1
 
@@ -63,7 +62,7 @@ def test_reordering(scene: Scene) -> None:
     scene.queue.faults.reorder(times=1)
     ids = [scene.publish() for _ in range(3)]
     scene.queue.deliver_due()
-    assert [one.message_id for one in scene.came] == [ids[1], ids[2], ids[0]]
+    assert [request.message_id for request in scene.came] == [ids[1], ids[2], ids[0]]
 
 
 def test_reordering_in_an_ordered_queue(scene: Scene) -> None:
@@ -72,11 +71,11 @@ def test_reordering_in_an_ordered_queue(scene: Scene) -> None:
     saved: list[Any] = []
     scene.answer = lambda request: saved.append(scene.queue.snapshot()) or 200
     scene.queue.deliver_due()
-    assert [one.message_id for one in scene.came] == [ids[1], ids[0], ids[2]]
+    assert [request.message_id for request in scene.came] == [ids[1], ids[0], ids[2]]
     # The snapshot includes the message that was delivered out of order.
     scene.queue.restore(saved[0])
     scene.queue.deliver_due()
-    assert [one.message_id for one in scene.came[3:]] == [ids[1], ids[0], ids[2]]
+    assert [request.message_id for request in scene.came[3:]] == [ids[1], ids[0], ids[2]]
 
 
 def test_a_reordered_message_without_another_is_delivered_a_second_later(scene: Scene) -> None:
@@ -119,7 +118,7 @@ def test_a_rotation_under_way(scene: Scene) -> None:
     old = {"current": scene.queue.current_signing_key}
     scene.queue.rotate_keys()
     scene.queue.run_until_idle()
-    assert [why_not(scene, one, old) is None for one in scene.came] == [True, False]
+    assert [why_not(scene, request, old) is None for request in scene.came] == [True, False]
 
 
 def test_lost_callbacks(scene: Scene) -> None:
@@ -129,7 +128,7 @@ def test_lost_callbacks(scene: Scene) -> None:
         {"Upstash-Retries": "1", "Upstash-Callback": CALLBACK, "Upstash-Failure-Callback": FAILURE}
     )
     scene.queue.run_until_idle()
-    assert [one.json()["retried"] for one in scene.to(CALLBACK)] == [1]
+    assert [request.json()["retried"] for request in scene.to(CALLBACK)] == [1]
     assert len(scene.to(FAILURE)) == 1
     scene.queue.faults.drop_callback(url=FAILURE)
     scene.publish({"Upstash-Retries": "0", "Upstash-Failure-Callback": FAILURE})
@@ -164,7 +163,7 @@ def test_skipping_and_counting(scene: Scene) -> None:
     for _ in range(3):
         scene.publish()
     scene.queue.deliver_due()
-    assert [one.headers.get("Upstash-Signature") is None for one in scene.came] == [
+    assert [request.headers.get("Upstash-Signature") is None for request in scene.came] == [
         False,
         True,
         False,
@@ -277,7 +276,10 @@ def test_faults_are_meant_in_the_words_of_assertions(scene: Scene, url: Any) -> 
     scene.publish(url="https://other.example.com/")
     scene.queue.deliver_due()
     assert (unsigned.hits, refused.hits) == (1, 1)
-    assert [one.headers.get("Upstash-Signature") is None for one in scene.came] == [True, False]
+    assert [request.headers.get("Upstash-Signature") is None for request in scene.came] == [
+        True,
+        False,
+    ]
     if not callable(url):
         assert f"url={url!r}" in repr(unsigned)
 

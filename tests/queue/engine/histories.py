@@ -122,7 +122,7 @@ class World:
         self.base = base
         self._host, self._port = url.removeprefix("http://").split(":")
         self._token = token
-        self._by_label = {one.label: one for one in made}
+        self._by_label = {wish.label: wish for wish in made}
         self._seed = seed
         self._lock = threading.Lock()
         self._patience = threading.Event()
@@ -202,13 +202,13 @@ class World:
             for wish in self.history.wishes[number::CLIENTS]:
                 self._publish(wish, number)
 
-        clients = [threading.Thread(target=client, args=(one,)) for one in range(CLIENTS)]
-        for one in clients:
-            one.start()
+        clients = [threading.Thread(target=client, args=(number,)) for number in range(CLIENTS)]
+        for thread in clients:
+            thread.start()
         pausing = threading.Thread(target=self._pause_now_and_then, args=(over,))
         pausing.start()
-        for one in clients:
-            one.join()
+        for thread in clients:
+            thread.join()
         over.set()
         pausing.join()
         give_up = time.monotonic() + within
@@ -297,8 +297,8 @@ def _each_came_as_often_as_it_should(history: History) -> Iterator[str]:
 
 
 def _the_queue_tells_what_was_seen(history: History) -> Iterator[str]:
-    tried = sorted(one.id for one in history.tried)
-    seen = sorted(one.id for one in history.seen)
+    tried = sorted(attempt.id for attempt in history.tried)
+    seen = sorted(request.id for request in history.seen)
     if tried != seen:
         yield f"the queue tells of {len(tried)} attempts, destinations saw {len(seen)}"
 
@@ -317,15 +317,15 @@ def _retries_waited(history: History) -> Iterator[str]:
 
 
 def _cancelled_ones_did_not_start(history: History) -> Iterator[str]:
-    when = {one.id: one.cancelled_us for one in history.wishes if one.cancelled_us is not None}
-    for one in history.tried:
-        if one.id in when and one.at_us > when[one.id]:
-            yield f"{one.url} was tried after it had been cancelled"
+    when = {wish.id: wish.cancelled_us for wish in history.wishes if wish.cancelled_us is not None}
+    for attempt in history.tried:
+        if attempt.id in when and attempt.at_us > when[attempt.id]:
+            yield f"{attempt.url} was tried after it had been cancelled"
 
 
 def _queues_kept_order(history: History) -> Iterator[str]:
     first = {}
-    ids = {one.id: one.label for one in history.wishes}
+    ids = {wish.id: wish.label for wish in history.wishes}
     for place, one in enumerate(sorted(history.tried, key=lambda one: one.at_us)):
         first.setdefault(ids.get(one.id), place)
     for (client, queue), labels in history.order.items():
@@ -335,7 +335,7 @@ def _queues_kept_order(history: History) -> Iterator[str]:
 
 
 def _no_more_at_once_than_allowed(history: History) -> Iterator[str]:
-    by_label = {one.label: one for one in history.wishes}
+    by_label = {wish.label: wish for wish in history.wishes}
     everything: list[tuple[int, int]] = []
     keys: dict[str, list[tuple[int, int]]] = defaultdict(list)
     lives: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
@@ -362,8 +362,8 @@ def _no_more_at_once_than_allowed(history: History) -> Iterator[str]:
 
 
 def _rates_were_held(history: History) -> Iterator[str]:
-    ids = {one.id for one in history.wishes if one.key == "rated"}
-    at = sorted(one.at_us for one in history.tried if one.id in ids)
+    ids = {wish.id for wish in history.wishes if wish.key == "rated"}
+    at = sorted(attempt.at_us for attempt in history.tried if attempt.id in ids)
     most = KEYS["rated"][1] or 0
 
     def held(begin_us: int) -> bool:
@@ -379,10 +379,10 @@ def _rates_were_held(history: History) -> Iterator[str]:
 
 def _paused_ones_did_not_start(history: History) -> Iterator[str]:
     of = {
-        one.id: {name for name in (one.queue, one.key) if name is not None}
-        for one in history.wishes
+        wish.id: {name for name in (wish.queue, wish.key) if name is not None}
+        for wish in history.wishes
     }
     for name, start_us, end_us in history.pauses:
-        for one in history.tried:
-            if name in of.get(one.id, ()) and start_us < one.at_us < end_us:
-                yield f"{one.url} was tried while {name} was paused"
+        for attempt in history.tried:
+            if name in of.get(attempt.id, ()) and start_us < attempt.at_us < end_us:
+                yield f"{attempt.url} was tried while {name} was paused"

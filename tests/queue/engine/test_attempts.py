@@ -70,20 +70,20 @@ def test_fields_of_attempts(bench: Bench) -> None:
     bench.clock.advance("1m")
     found = [
         (
-            one.number, (one.at_us - bench.start_us) / SECOND, one.waited_us / SECOND,
-            one.wait_reason, one.state, one.status, one.is_final,
-            ((one.ended_us or 0) - bench.start_us) / SECOND,
+            attempt.number, (attempt.at_us - bench.start_us) / SECOND, attempt.waited_us / SECOND,
+            attempt.wait_reason, attempt.state, attempt.status, attempt.is_final,
+            ((attempt.ended_us or 0) - bench.start_us) / SECOND,
         )
-        for one in bench.engine.attempts
+        for attempt in bench.engine.attempts
     ]  # fmt: skip
     assert found == [
         (1, 3, 3, "delay", "failed", 500, False, 4),
         (2, 9, 5, "retry delay 5000", "delivered", 200, True, 10),
     ]
-    for one in bench.engine.attempts:
-        assert (one.message_id, one.kind) == (message_id, "message")
-        assert one.url == "https://app.example.com/hök"
-        assert (one.headers, one.body, one.where) == ({"x-a": "1"}, b"body", "here")
+    for attempt in bench.engine.attempts:
+        assert (attempt.message_id, attempt.kind) == (message_id, "message")
+        assert attempt.url == "https://app.example.com/hök"
+        assert (attempt.headers, attempt.body, attempt.where) == ({"x-a": "1"}, b"body", "here")
     assert bench.engine.timers == {}
     message = bench.engine.messages[message_id]
     assert message.last_outcome is not None
@@ -95,7 +95,7 @@ def test_kinds_of_attempts_are_those_of_their_messages(bench: Bench) -> None:
     bench.publish(Retries="0", Callback=CALLBACK, Failure_Callback=FAILURE)
     bench.clock.advance(0)
     kinds: list[Kind] = ["message", "callback", "failure_callback"]
-    assert [one.kind for one in bench.engine.attempts] == kinds
+    assert [attempt.kind for attempt in bench.engine.attempts] == kinds
 
 
 def test_an_answer_is_waited_for_as_a_timer_of_its_name(bench: Bench) -> None:
@@ -103,7 +103,7 @@ def test_an_answer_is_waited_for_as_a_timer_of_its_name(bench: Bench) -> None:
     for _ in range(2):
         bench.publish()
     bench.clock.advance(0)
-    assert [one.label for one in bench.clock.planned(5)[1]] == ["answer", "answer"]
+    assert [timer.label for timer in bench.clock.planned(5)[1]] == ["answer", "answer"]
     bench.engine.close()
     assert bench.clock.next_due_us() is None
 
@@ -152,7 +152,7 @@ def test_a_message_of_a_run_is_sent_as_its_workflow_says(bench: Bench) -> None:
     step = bench.publish(Delay="1s", Workflow_RunId="r")
     bench.engine.messages[step].workflow = WorkflowPart("r", URL, "step")
     bench.clock.advance("1s")
-    assert [one.body for one in bench.sent] == [f"{step} at {SECOND}".encode()]
+    assert [delivery.body for delivery in bench.sent] == [f"{step} at {SECOND}".encode()]
     assert first(bench.sent[0].headers, "Upstash-Workflow-RunId") == "r"
 
 
@@ -167,7 +167,7 @@ def test_a_handler_knows_which_message_it_answers_to(bench: Bench, how: str) -> 
     bench.answer = answer
     ids = [bench.publish() for _ in range(2)]
     drive(bench, how)
-    assert causes == [bench.engine.messages[one] for one in ids]
+    assert causes == [bench.engine.messages[message_id] for message_id in ids]
     assert causing.get() is None
 
 
@@ -195,7 +195,7 @@ def test_a_signature_is_spoiled_as_a_fault_says(
     assert (first(delivery.headers, "Upstash-Signature") is not None) is headers
     assert delivery.body == body
     # The signature covers the published body.
-    assert bench.signer.signatures == [(URL, b"x", *one) for one in keys]
+    assert bench.signer.signatures == [(URL, b"x", *key) for key in keys]
     message = bench.engine.messages[message_id]
     assert faults.seen == [(message, faults.seen[0][1])]
     assert faults.seen[0][1].message_id == message_id
@@ -299,7 +299,7 @@ def test_messages_published_at_an_earlier_time_are_not_in_the_chain() -> None:
     for _ in range(5):
         bench.clock.advance("1s")
     assert bench.times() == [second for second in range(6) for _ in range(4)]
-    assert max(one.depth for one in bench.engine.messages.values() if one.attempts) == 3
+    assert max(message.depth for message in bench.engine.messages.values() if message.attempts) == 3
 
 
 @pytest.mark.parametrize(
@@ -388,7 +388,7 @@ def test_a_fault_loses_one_kind_of_callback(bench: Bench, kind: str, lost: str, 
     bench.clock.advance(0)
     message = bench.engine.messages[message_id]
     assert asked == [(message, "callback", CALLBACK), (message, "failure_callback", FAILURE)]
-    assert [one.url for one in bench.sent] == [URL, comes]
+    assert [delivery.url for delivery in bench.sent] == [URL, comes]
 
 
 @pytest.mark.parametrize(
@@ -412,7 +412,7 @@ def test_responses_that_are_not_retried(
     bench.clock.advance(0)
     assert bench.state(message_id) == ("FAILED" if final else "RETRY")
     assert bench.engine.attempts[0].is_final is final
-    assert [one.url for one in bench.sent] == [URL, CALLBACK][: 1 + final]
+    assert [delivery.url for delivery in bench.sent] == [URL, CALLBACK][: 1 + final]
 
 
 def test_the_last_attempt_of_a_cancelled_message_is_final(bench: Bench) -> None:
@@ -428,7 +428,7 @@ def test_the_last_attempt_of_a_cancelled_message_is_final(bench: Bench) -> None:
     assert (message.state, message.finished_us) == ("CANCELED", bench.start_us + SECOND)
     assert (message.dlq_id, message.last_error_us) == (None, bench.start_us + SECOND)
     # The callback reports the attempt; a cancelled message has no failure callback.
-    assert [one.url for one in bench.sent] == [URL, CALLBACK]
+    assert [delivery.url for delivery in bench.sent] == [URL, CALLBACK]
 
 
 def test_attempts_begun_elsewhere_are_made_once(bench: Bench) -> None:
@@ -441,7 +441,7 @@ def test_attempts_begun_elsewhere_are_made_once(bench: Bench) -> None:
     assert bench.engine.start(message_id, bench.start_us) is None
     make()
     assert len(faults.seen) == 1
-    assert [one.body for one in bench.sent] == [b"xtampered"]
+    assert [delivery.body for delivery in bench.sent] == [b"xtampered"]
     assert bench.state(message_id) == "DELIVERED"
 
 

@@ -41,7 +41,7 @@ def test_the_plan_caps_timeouts() -> None:
     bench.publish(Timeout="5s")
     bench.publish()
     bench.clock.advance(0)
-    assert [one.timeout_us // SECOND for one in bench.sent] == [60, 5, 60]
+    assert [delivery.timeout_us // SECOND for delivery in bench.sent] == [60, 5, 60]
 
 
 def test_no_lock_is_held_while_performing(bench: Bench) -> None:
@@ -57,7 +57,7 @@ def test_no_lock_is_held_while_performing(bench: Bench) -> None:
     bench.publish()
     bench.clock.advance(0)
     assert held == [False, False]
-    assert [one.url for one in bench.sent] == [URL, "https://other.example.com/"]
+    assert [delivery.url for delivery in bench.sent] == [URL, "https://other.example.com/"]
 
 
 def test_a_handler_that_fails_hard_loses_no_message(bench: Bench) -> None:
@@ -264,7 +264,7 @@ def test_why_a_message_of_a_queue_waits(bench: Bench) -> None:
         .message_id
         for headers in ([("Upstash-Delay", "10s")], [])
     )
-    waits = {one.id: one.wait_reason for one in bench.engine.messages.values()}
+    waits = {message.id: message.wait_reason for message in bench.engine.messages.values()}
     assert waits == {delayed: "delay", next_one: "turn in queue q"}
 
 
@@ -272,11 +272,11 @@ def test_a_message_to_a_topic_of_v1_is_read_and_cancelled_by_its_one_id(bench: B
     bench.engine.url_groups.add_all("g", [(URL, None), (CALLBACK, None)], 0)
     publish = bench.engine.publish
     accepted = publish("g", [("Upstash-Delay", "1h")], b"x", api="v1").accepted
-    ids = [one.message_id for one in accepted]
-    (shared,) = {bench.engine.messages[one].public_id for one in ids}
+    ids = [message.message_id for message in accepted]
+    (shared,) = {bench.engine.messages[message_id].public_id for message_id in ids}
     assert shared not in ids
     assert bench.engine.message(shared).id == ids[0]
-    assert [one.id for one in bench.engine.tasks(shared)] == ids
+    assert [task.id for task in bench.engine.tasks(shared)] == ids
     assert bench.engine.cancel(shared) == 2
     bench.clock.advance("1h")
     for ask in (bench.engine.message, bench.engine.cancel):
@@ -289,13 +289,13 @@ def test_a_message_to_a_topic_of_v1_is_whole_in_a_copy(bench: Bench) -> None:
     bench.engine.url_groups.add_all("g", [(URL, None), (CALLBACK, None)], 0)
     publish = bench.engine.publish
     accepted = publish("g", [("Upstash-Delay", "1h")], b"x", api="v1").accepted
-    ids = [one.message_id for one in accepted]
+    ids = [message.message_id for message in accepted]
     shared = bench.engine.messages[ids[0]].public_id
     saved = bench.engine.snapshot()
     for _ in range(2):
         bench.engine.groups_of_tasks[shared].clear()
         bench.engine.restore(saved)
-        assert [one.id for one in bench.engine.tasks(shared)] == ids
+        assert [task.id for task in bench.engine.tasks(shared)] == ids
 
 
 def test_a_twin_has_the_rules_and_none_of_the_data() -> None:

@@ -21,14 +21,14 @@ def known(scene: Scene) -> set[str]:
     """Return the ids of all messages that any part of the queue still refers to."""
     engine = scene.queue._engine
     rows = {row["messageId"] for row in scene.get("/v2/events")["events"]}
-    seen = {one.id for one in scene.queue.messages()}
+    seen = {message.id for message in scene.queue.messages()}
     assert (
         rows
         == seen
-        == {one.message_id for one in scene.queue.attempts()}
-        | {one.id for one in scene.queue.pending()}
+        == {attempt.message_id for attempt in scene.queue.attempts()}
+        | {message.id for message in scene.queue.pending()}
     )
-    assert seen == {one.public_id for one in engine.messages.values()}
+    assert seen == {message.public_id for message in engine.messages.values()}
     return rows
 
 
@@ -104,7 +104,7 @@ def test_a_task_of_v1_is_forgotten_with_its_message() -> None:
         scene.fail(f"{DEST}1")
         retry = {"Upstash-Retry-Delay": "1800000"}
         message = scene.ok("POST", "/v1/publish/news", headers=retry).json()["messageId"]
-        tasks = lambda: [one["url"] for one in scene.get(f"/v1/messages/{message}/tasks")]  # noqa: E731
+        tasks = lambda: [task["url"] for task in scene.get(f"/v1/messages/{message}/tasks")]  # noqa: E731
         scene.queue.deliver_due()
         assert tasks() == [f"{DEST}0", f"{DEST}1"]
         scene.answer = lambda request: 200

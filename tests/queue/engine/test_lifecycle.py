@@ -209,11 +209,11 @@ def test_a_chain_within_one_call_has_the_same_limit_in_the_background(is_certain
 def test_the_cause_of_a_request_from_another_process(bench: Bench, lane: Any) -> None:
     bench.engine.lane = lane
     ids = [bench.publish() for _ in range(3)]
-    messages = [bench.engine.messages[one] for one in ids]
+    messages = [bench.engine.messages[message_id] for message_id in ids]
     for message, chain, depth in zip(messages, (7, 2, 2), (1, 4, 3), strict=True):
         message.chain, message.depth = chain, depth
         message.drive = bench.engine.drive
-    begun = [bench.engine.begin(one) for one in ids]
+    begun = [bench.engine.begin(message_id) for message_id in ids]
     for message, chain, depth in zip(messages, (7, 2, 2), (1, 4, 3), strict=True):
         message.chain, message.depth = chain, depth
 
@@ -230,15 +230,15 @@ def test_the_cause_of_a_request_from_another_process(bench: Bench, lane: Any) ->
     # For a handler in this process, the cause is certain.
     assert caused(messages[0]) == (8, 2)
     # A finished delivery is no cause, even if its handler still runs.
-    for one in begun:
-        assert one is not None
-        bench.engine.finish(one, Outcome(200))
+    for attempt in begun:
+        assert attempt is not None
+        bench.engine.finish(attempt, Outcome(200))
     assert caused(messages[0]) == (0, 0)
 
 
 def test_a_callback_is_caused_only_by_the_message_it_reports_on(bench: Bench) -> None:
     ids = [bench.publish(Callback=CALLBACK), bench.publish()]
-    begun = [bench.engine.begin(one) for one in ids]
+    begun = [bench.engine.begin(message_id) for message_id in ids]
     assert begun[0] is not None
     assert begun[1] is not None
     begun[1].message.depth = begun[1].message.chain = 7
@@ -253,12 +253,15 @@ def test_cancelling_counts_those_that_it_ends(bench: Bench) -> None:
     under_way = bench.publish()
     bench.clock.advance(0)
     delivered, first, second = (bench.publish(Delay="1h") for _ in range(3))
-    messages = [bench.engine.messages[one] for one in (delivered, under_way, first, first, second)]
+    messages = [
+        bench.engine.messages[message_id]
+        for message_id in (delivered, under_way, first, first, second)
+    ]
     bench.engine.cancel(delivered)
     assert bench.engine.cancel_all(messages) == 3
     assert bench.engine.pending == {}
     bench.clock.advance("2h")
-    assert {bench.state(one.id) for one in messages} == {"CANCELED"}
+    assert {bench.state(message.id) for message in messages} == {"CANCELED"}
     assert bench.times() == [0]
 
 
@@ -272,7 +275,7 @@ def test_cancelling_a_due_message_leaves_no_timer(bench: Bench) -> None:
 def test_closing_removes_the_timers_of_cancelled_messages(bench: Bench) -> None:
     for _ in range(2):
         bench.engine.cancel(bench.publish(Delay="1h"))
-    assert [one.label for one in bench.clock.planned(5)[1]] == ["cancel", "cancel"]
+    assert [timer.label for timer in bench.clock.planned(5)[1]] == ["cancel", "cancel"]
     bench.engine.close()
     assert bench.clock.next_due_us() is None
 
@@ -291,7 +294,7 @@ def test_an_attempt_that_outlives_its_queue_starts_no_timer(
     bench.answer = close
     bench.clock.advance("1s")
     assert bench.clock.next_due_us() is None
-    assert [bench.state(one) for one in messages] == ["DELIVERED", state, "CREATED"]
+    assert [bench.state(message) for message in messages] == ["DELIVERED", state, "CREATED"]
 
 
 def test_finished_messages_have_no_timer(bench: Bench) -> None:

@@ -27,6 +27,7 @@ from pytest_fakecloud.queue.model import (
     Message,
     Outcome,
 )
+from pytest_fakecloud.queue.saved import load_saved, saved
 from pytest_fakecloud.queue.settings import PlanLimits, QueueConfig
 from pytest_fakecloud.queue.wire.waits import next_wait
 
@@ -105,7 +106,7 @@ class Lives(RuleBasedStateMachine):
 
     def _publish(self, destination: str, headers: dict[str, str], **options: Any) -> None:
         result = self.engine.publish(destination, list(headers.items()), b"body", **options)
-        self.accepted |= {one.message_id for one in result.accepted}
+        self.accepted |= {message.message_id for message in result.accepted}
 
     @initialize(most=st.sampled_from([None, None, 2]))
     def queues(self, most: int | None) -> None:
@@ -235,6 +236,11 @@ class Lives(RuleBasedStateMachine):
             # The clock is not restored, so attempts of the snapshot may be late.
             self.paused_at_some_time = True
 
+    @rule()
+    def restart(self) -> None:
+        """Load what a file keeps of the engine, as a server does when it starts again."""
+        load_saved(self.engine, json.loads(json.dumps(saved(self.engine))))
+
     @invariant()
     def who_is_pending_waits_for_something(self) -> None:
         engine = self.engine
@@ -296,8 +302,8 @@ class Lives(RuleBasedStateMachine):
             assert (message.dlq_id is not None) == (message.state == "FAILED")
             assert message.open_children == 0
         sends = Counter((message_id, attempt) for message_id, attempt, _ in self.sent)
-        tasks = {one for ids in engine.groups_of_tasks.values() for one in ids}
-        shared = {engine.messages[one].public_id for one in tasks}
+        tasks = {task for ids in engine.groups_of_tasks.values() for task in ids}
+        shared = {engine.messages[task].public_id for task in tasks}
         extra = sum(n - 1 for (one, _), n in sends.items() if one not in shared)
         assert extra <= self.crash.crashed
 
@@ -326,7 +332,11 @@ class Lives(RuleBasedStateMachine):
         if self.saved is not None:
             return
         in_queue = sorted(
-            (one for one in self.engine.messages.values() if one.queue_name == "single"),
+            (
+                message
+                for message in self.engine.messages.values()
+                if message.queue_name == "single"
+            ),
             key=lambda one: one.number,
         )
         free_from = 0
@@ -335,7 +345,7 @@ class Lives(RuleBasedStateMachine):
                 assert message.attempts[0].at_us >= free_from
                 ends = [message, *self._about(message)]
                 if message.state != "CANCELED":
-                    free_from = max(free_from, *(_left_us(one) for one in ends))
+                    free_from = max(free_from, *(_left_us(end) for end in ends))
         for name in QUEUES:
             started = [
                 one.attempts[0].sequence
@@ -348,8 +358,10 @@ class Lives(RuleBasedStateMachine):
             assert started == sorted(started)
 
     def _about(self, message: Message) -> list[Message]:
-        found = [one for one in self.engine.messages.values() if one.source_id == message.id]
-        return found + [deeper for one in found for deeper in self._about(one)]
+        found = [
+            caused for caused in self.engine.messages.values() if caused.source_id == message.id
+        ]
+        return found + [deeper for caused in found for deeper in self._about(caused)]
 
     def _flows_kept_their_limits(self) -> None:
         spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
@@ -376,7 +388,7 @@ class Lives(RuleBasedStateMachine):
             if message.source_id is not None:
                 about[message.source_id].append(message)
         for message in self.engine.messages.values():
-            kinds = Counter(one.kind for one in about[message.id])
+            kinds = Counter(caused.kind for caused in about[message.id])
             known = [attempt for attempt in message.attempts if attempt.state != "lost"]
             wanted = len(known) if message.settings.callback else 0
             assert kinds["callback"] == wanted
@@ -384,9 +396,11 @@ class Lives(RuleBasedStateMachine):
             assert kinds["failure_callback"] == int(
                 failed and message.settings.failure_callback is not None
             )
-            reports = [json.loads(one.body) for one in about[message.id] if one.kind == "callback"]
-            answered = [one.status or 0 for one in known]
-            assert [one["status"] for one in reports] == (answered if wanted else [])
+            reports = [
+                json.loads(caused.body) for caused in about[message.id] if caused.kind == "callback"
+            ]
+            answered = [attempt.status or 0 for attempt in known]
+            assert [report["status"] for report in reports] == (answered if wanted else [])
 
 
 def _left_us(message: Message) -> int:

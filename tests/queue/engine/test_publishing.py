@@ -37,7 +37,10 @@ def test_many_deduplication_ids_expire_after_ten_minutes(bench: Bench) -> None:
     ids = [f"id-{number}" for number in range(100)]
     # The ids that are published first afterwards have expired, but are not forgotten yet.
     for those in (ids, ids[::-1]):
-        assert [publish(bench, Deduplication_Id=one).duplicate for one in those] == [False] * 100
+        assert [
+            publish(bench, Deduplication_Id=deduplication_id).duplicate
+            for deduplication_id in those
+        ] == [False] * 100
         bench.clock.advance("10m")
     # Each publish forgets some of the expired ids.
     for _ in range(3):
@@ -83,8 +86,8 @@ def test_one_refused_step_refuses_all_steps_of_a_request(bench: Bench) -> None:
     assert (steps.accepted, bench.engine.messages) == ([], {})
     steps.most = 2
     bench.clock.advance("3s")
-    ids = [one.message_id for one in publish(bench, "g", Workflow_RunId="r").accepted]
-    assert steps.accepted == [(one, 3 * SECOND) for one in ids]
+    ids = [message.message_id for message in publish(bench, "g", Workflow_RunId="r").accepted]
+    assert steps.accepted == [(message_id, 3 * SECOND) for message_id in ids]
 
 
 @pytest.mark.parametrize("refuses", [True, False])
@@ -98,7 +101,7 @@ def test_a_callback_that_a_workflow_refuses_is_told_in_its_source(
     source = bench.engine.messages[message_id]
     assert list(source.lost_callbacks) == (["the run has ended"] if refuses else [])
     assert source.open_children == 0
-    assert [one.url for one in bench.sent] == ([URL] if refuses else [URL, CALLBACK])
+    assert [delivery.url for delivery in bench.sent] == ([URL] if refuses else [URL, CALLBACK])
     assert [at for _, at in steps.accepted] == ([] if refuses else [SECOND])
 
 
@@ -108,7 +111,7 @@ def test_a_callback_that_starts_a_run_in_progress_is_not_published(bench: Bench)
     again = {f"Callback_{name}": value for name, value in run.items()}
     message_id = bench.publish(**again, Callback=CALLBACK)
     bench.clock.advance(0)
-    assert [one.url for one in bench.sent] == [OTHER, URL]
+    assert [delivery.url for delivery in bench.sent] == [OTHER, URL]
     source = bench.engine.messages[message_id]
     assert (list(source.lost_callbacks), source.open_children) == ([RUN_EXISTS], 0)
 
@@ -165,16 +168,16 @@ def test_a_callback_is_a_message_of_the_same_caller(bench: Bench) -> None:
     )  # fmt: skip
     bench.clock.advance(0)
     source, callback, failure = bench.engine.messages.values()
-    assert [one.kind for one in (source, callback, failure)] == [
+    assert [message.kind for message in (source, callback, failure)] == [
         "message",
         "callback",
         "failure_callback",
     ]
-    assert {one.caller_ip for one in (source, callback, failure)} == {"192.0.2.7"}
-    assert {one.source_id for one in (callback, failure)} == {source.id}
+    assert {message.caller_ip for message in (source, callback, failure)} == {"192.0.2.7"}
+    assert {message.source_id for message in (callback, failure)} == {source.id}
     assert (callback.max_retries, failure.max_retries) == (0, 7)
     assert callback.settings.retries == 0
-    delivered = next(one for one in bench.sent if one.url == CALLBACK)
+    delivered = next(delivery for delivery in bench.sent if delivery.url == CALLBACK)
     assert first(delivered.headers, "Content-Type") == "application/json"
     assert first(delivered.headers, "X-A") == "1"
     assert source.open_children == 1
@@ -216,7 +219,7 @@ def test_the_cause_of_a_callback_is_certain() -> None:
     told = bench.reports
     looping(bench, SECOND)
     bench.clock.advance("10m")
-    assert ["50 deliveries caused each other in one call" in one for one in told] == [True]
+    assert ["50 deliveries caused each other in one call" in text for text in told] == [True]
 
 
 def given_up(bench: Bench, url: str = URL, api: Any = "v2", **headers: str) -> Message:
@@ -229,7 +232,7 @@ def given_up(bench: Bench, url: str = URL, api: Any = "v2", **headers: str) -> M
 
 def retried(bench: Bench, messages: Iterable[Message], *pairs: tuple[str, str]) -> list[Message]:
     accepted = bench.engine.retry_dead_letters(messages, pairs)
-    return [bench.engine.messages[one.message_id] for one in accepted]
+    return [bench.engine.messages[message.message_id] for message in accepted]
 
 
 def test_a_dead_letter_is_published_anew_as_what_it_was(bench: Bench) -> None:
@@ -267,4 +270,4 @@ def test_every_callback_that_was_not_published_is_told() -> None:
     first, second = bench.engine.messages[message_id].lost_callbacks
     assert "maxQueues" in first
     assert first == second
-    assert [one.url for one in bench.sent] == [URL]
+    assert [delivery.url for delivery in bench.sent] == [URL]

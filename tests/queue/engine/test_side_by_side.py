@@ -41,7 +41,8 @@ def history_of(
         def run(base: str, world: World) -> None:
             world.run(lambda: len(queue._engine.pending), within)
             world.history.tried = [
-                Tried(one.message_id, one.url, one.at_us, one.status) for one in queue.attempts()
+                Tried(attempt.message_id, attempt.url, attempt.at_us, attempt.status)
+                for attempt in queue.attempts()
             ]
 
         if sockets:
@@ -72,7 +73,7 @@ def test_histories_keep_what_was_asked_for(seed: int, sockets: bool) -> None:
     history = history_of(seed, 90, rated=RATED, sockets=sockets)
     assert check(history) == []
     assert history.pauses
-    assert any(one.cancelled_us is not None for one in history.wishes)
+    assert any(wish.cancelled_us is not None for wish in history.wishes)
 
 
 def one_at_a_time(patch: pytest.MonkeyPatch) -> None:
@@ -302,7 +303,7 @@ def test_faults_take_deliveries_in_their_order() -> None:
         messages = [queue.publish(APP, settings=SOON, retries=0) for _ in range(40)]
         cloud.clock.resume()
         assert until(lambda: not queue.pending())
-        struck = ["unsigned" in one.attempts.only().faults for one in messages]
+        struck = ["unsigned" in message.attempts.only().faults for message in messages]
         assert struck == [True] * 20 + [False] * 20
 
 
@@ -314,7 +315,7 @@ def test_a_fault_that_cannot_be_judged_fails_the_attempt() -> None:
         message = queue.publish(APP, retries=0)
         assert until(lambda: message.state == "dead_lettered")
         assert "a predicate of" in str(message.attempts.only().exception)
-        told = [one.text for one in cloud.violations() if one.kind == "unmet"]
+        told = [violation.text for violation in cloud.violations() if violation.kind == "unmet"]
         assert len(told) == 1
         assert f"a background delivery to {APP}: ContractError" in told[0]
 

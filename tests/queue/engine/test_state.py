@@ -59,7 +59,7 @@ def test_lanes_of_attempts_and_internal_timers(lane: Lane, own: Lane) -> None:
     bench.engine.publish(URL, [("Upstash-Cron", "@hourly"), ("Upstash-Schedule-Id", "s")], b"")
     count, timers = bench.clock.planned(5)
     assert count == 3
-    assert [(one.label, one.lane) for one in timers] == [
+    assert [(timer.label, timer.lane) for timer in timers] == [
         (URL, lane),
         ("cancel", own),
         ("schedule s", own),
@@ -68,7 +68,7 @@ def test_lanes_of_attempts_and_internal_timers(lane: Lane, own: Lane) -> None:
         message_id = bench.publish(Flow_Control_Key="k", Flow_Control_Value="rate=1,period=2h")
         begun = bench.engine.begin(message_id)
         assert (begun is None) == (number > 0)
-    flow = [one.lane for one in bench.clock.planned(9)[1] if one.label == "flow control k"]
+    flow = [timer.lane for timer in bench.clock.planned(9)[1] if timer.label == "flow control k"]
     assert flow == [own]
 
 
@@ -86,11 +86,11 @@ def test_an_overtaken_message_has_one_timer_when_another_lets_it_go(bench: Bench
     first(bench.clock.now_us())
     # If it were alone, it would be due a second later.
     assert bench.engine.next_due_us() == bench.clock.now_us()
-    assert "overtaken" in [one.label for one in bench.clock.planned(5)[1]]
+    assert "overtaken" in [timer.label for timer in bench.clock.planned(5)[1]]
     second(bench.clock.now_us())
-    assert "overtaken" not in [one.label for one in bench.clock.planned(5)[1]]
+    assert "overtaken" not in [timer.label for timer in bench.clock.planned(5)[1]]
     bench.clock.advance(0)
-    assert [one.url for one in bench.sent] == [CALLBACK, URL]
+    assert [delivery.url for delivery in bench.sent] == [CALLBACK, URL]
 
 
 def test_plans_of_cancelled_messages_are_forgotten(bench: Bench) -> None:
@@ -103,7 +103,7 @@ def test_plans_of_cancelled_messages_are_forgotten(bench: Bench) -> None:
     bench.clock.advance("4h59m")
     assert bench.sent == []
     bench.clock.advance("1m")
-    assert [one.message_id for one in bench.sent] == [last]
+    assert [delivery.message_id for delivery in bench.sent] == [last]
     assert bench.engine.next_planned_us() is None
 
 

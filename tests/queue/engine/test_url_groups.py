@@ -76,8 +76,8 @@ def test_a_group_is_what_a_plain_list_would_be(taken: list[Any]) -> None:
             assert store.endpoint(endpoint.id)[1] is endpoint
             group.change(endpoint, url, endpoint.name)
             plain.rows[place][0] = url
-        for one in (group, group.copy()):
-            assert [[each.url, each.name] for each in one.endpoints] == plain.rows
+        for twin in (group, group.copy()):
+            assert [[endpoint.url, endpoint.name] for endpoint in twin.endpoints] == plain.rows
     assert len(group.endpoints) == len(plain.rows)
 
 
@@ -89,7 +89,7 @@ def test_a_copy_is_independent() -> None:
     store.add(group, URLS[1], "x", 0)
     store.add(group, URLS[2], None, 0)
     group.headers.append(("X-Team", "b"))
-    assert [one.url for one in twin.endpoints] == [URLS[0]]
+    assert [endpoint.url for endpoint in twin.endpoints] == [URLS[0]]
     assert twin.headers == [("X-Team", "a")]
 
 
@@ -109,7 +109,7 @@ def test_one_refused_endpoint_refuses_the_list(most: Any, more: Any) -> None:
     store.add_all("g", [(URLS[2], "z")], 0)
     with pytest.raises(QueueError):
         store.add_all("g", wanted, 0)
-    assert [one.url for one in store.get("g").endpoints] == [URLS[2]]
+    assert [endpoint.url for endpoint in store.get("g").endpoints] == [URLS[2]]
 
 
 def test_endpoints_of_no_text_remove_nothing() -> None:
@@ -119,7 +119,7 @@ def test_endpoints_of_no_text_remove_nothing() -> None:
             answer = scene.request("DELETE", "/v2/topics/g/endpoints", json={"endpoints": [item]})
             assert answer.status in (200, 400)
         assert scene.get("/v2/topics/g")["endpoints"] == [{"url": DEST}]
-        assert scene.queue._context.violations == []
+        assert scene.violations == []
 
 
 def test_endpoints_of_a_name_and_of_a_url_come_in_their_order() -> None:
@@ -137,7 +137,7 @@ def test_an_endpoint_of_no_name_is_not_the_one_of_another_without() -> None:
     group = store.create("g", 0)
     for url in URLS:
         store.add(group, url, None, 0)
-    assert [one.url for one in group.endpoints] == URLS
+    assert [endpoint.url for endpoint in group.endpoints] == URLS
 
 
 def test_ids_are_those_of_groups_and_endpoints() -> None:
@@ -228,10 +228,13 @@ def test_a_list_that_only_names_what_is_there_fits_into_a_full_group() -> None:
     store = groups(endpoints_per_group=2)
     group = store.add_all("g", [(URLS[0], "x"), (URLS[1], None)], 0)
     store.add_all("g", [(URLS[2], "x"), (URLS[1], "y")], 0)
-    assert [(one.url, one.name) for one in group.endpoints] == [(URLS[2], "x"), (URLS[1], "y")]
+    assert [(endpoint.url, endpoint.name) for endpoint in group.endpoints] == [
+        (URLS[2], "x"),
+        (URLS[1], "y"),
+    ]
     # The second endpoint of a name replaces the first, so the list fits.
     made = store.add_all("h", [(URLS[0], "x"), (URLS[1], "x"), (URLS[2], None)], 0)
-    assert [one.url for one in made.endpoints] == [URLS[1], URLS[2]]
+    assert [endpoint.url for endpoint in made.endpoints] == [URLS[1], URLS[2]]
 
 
 def test_a_list_that_does_not_fit_changes_nothing_of_a_full_group() -> None:
@@ -239,4 +242,7 @@ def test_a_list_that_does_not_fit_changes_nothing_of_a_full_group() -> None:
     group = store.add_all("g", [(URLS[0], "x"), (URLS[1], "y")], 0)
     with pytest.raises(QueueError, match="maxEndpointsPerTopic"):
         store.add_all("g", [(URLS[0], "z"), (URLS[2], None)], 0)
-    assert [(one.url, one.name) for one in group.endpoints] == [(URLS[0], "x"), (URLS[1], "y")]
+    assert [(endpoint.url, endpoint.name) for endpoint in group.endpoints] == [
+        (URLS[0], "x"),
+        (URLS[1], "y"),
+    ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -15,8 +16,11 @@ import pytest
 
 from pytest_fakecloud.queue.delivery.destinations import route_to
 from pytest_fakecloud.queue.fake import Queue
-from pytest_fakecloud.queue.rest.history import WorkflowRoutes
+from pytest_fakecloud.queue.rest.workflow_dead_letters import WorkflowDeadLetterRoutes
+from pytest_fakecloud.queue.rest.workflow_events import WorkflowEventRoutes
+from pytest_fakecloud.queue.rest.workflow_runs import WorkflowRunRoutes
 from pytest_fakecloud.queue.wire import headers, records
+from tests.notations import complete
 
 from ..scenarios import expanded, parts, play, scenarios
 from ..scene import CALLBACK, DEST, NOW_MS, Scene
@@ -46,9 +50,9 @@ def as_query(line: str) -> str:
         return line
     request, *rest = re.split("( < | => )", line, maxsplit=1)
     headers = request.split(" | ")[1:]
-    settings = [one[1:].split(": ", 1) for one in headers if one[0] == "-"]
+    settings = [header[1:].split(": ", 1) for header in headers if header[0] == "-"]
     query = "&".join(f"upstash-{name.lower()}={quote(value)}" for name, value in settings)
-    kept = [one for one in headers if one[0] != "-"]
+    kept = [header for header in headers if header[0] != "-"]
     return " | ".join([f"POST /v2/publish/DEST?{query}", *kept]) + "".join(rest)
 
 
@@ -132,7 +136,7 @@ def dead_letter(scene: Scene, **headers: str) -> str:
     scene.fail()
     message_id = scene.publish({"Upstash-Retries": "0", **headers}, b"payload")
     scene.queue.deliver_due()
-    found = next(one for one in scene.queue.dead_letters() if one.message.id == message_id)
+    found = next(letter for letter in scene.queue.dead_letters() if letter.message.id == message_id)
     return found.id
 
 
@@ -189,8 +193,8 @@ def test_default_headers_of_a_group_count_as_sent_and_what_was_sent_wins(
         scene.ok("POST", "/v2/batch", json=batch).json()[0],
     ):
         assert len(answers) == 2
-        for one in answers:
-            found = scene.get(f"/v2/messages/{one['messageId']}")
+        for answer in answers:
+            found = scene.get(f"/v2/messages/{answer['messageId']}")
             assert {name: found[name] for name in shown} == shown
 
 
@@ -256,13 +260,15 @@ def test_chat(scene: Scene) -> None:
     assert (broken.status, broken.body) == (500, b"Internal Server Error")
 
 
+ENDPOINTS_FILE = Path(__file__).parents[1] / "scenarios" / "endpoints.txt"
 ENDPOINTS = {"get_keys", "rotate_keys", "chat"}
 """Endpoints with tests above, because they compare more than responses."""
 
 
 def own_routes(queue: Queue) -> list[Any]:
     """Return the routes except those of workflow runs, which have their own tests."""
-    others = {route.name for route in WorkflowRoutes.routes()}
+    families = (WorkflowRunRoutes, WorkflowEventRoutes, WorkflowDeadLetterRoutes)
+    others = {route.name for family in families for route in family.routes()}
     return [route for route in queue._app.table.routes if route.name not in others]
 
 
@@ -301,7 +307,8 @@ def test_a_named_destination_without_a_handler() -> None:
         refused = scene.request("POST", "/llm/v1/chat/completions", json={})
         assert refused.status == 502
         assert "no handler for POST https://qstash.upstash.io/llm" in refused.error
-        assert [one.kind for one in scene.queue._context.violations] == ["unstubbed", "unstubbed"]
+        kinds = [violation.kind for violation in scene.violations]
+        assert kinds == ["unstubbed", "unstubbed"]
         unknown = scene.request("POST", "/v2/publish/api/fax")
         assert unknown.status == 400
         assert "endpoint has invalid scheme" in unknown.error
@@ -314,7 +321,7 @@ def test_a_stand_in_for_the_language_model_that_fails_its_test(scene: Scene) -> 
 
     scene.queue.destinations.call("api/llm", fail)
     assert scene.request("POST", "/llm/v1/chat/completions", json={}).status == 500
-    (violation,) = scene.queue._context.violations
+    (violation,) = scene.violations
     assert "no such model" in violation.text
     assert scene.get("/v2/keys")["current"]
 
@@ -327,7 +334,16 @@ def test_a_v1_message_to_a_topic_is_found_by_its_id(scene: Scene) -> None:
 
 def test_every_endpoint_has_a_row(scene: Scene) -> None:
     rows = {name.partition(":")[0] for name in scenarios("endpoints")}
-    assert {route.name for route in own_routes(scene.queue)} == ENDPOINTS | rows
+    routes = {route.name: route for route in own_routes(scene.queue)}
+    complete(
+        ENDPOINTS_FILE,
+        (
+            f"== {name}\n{routes[name].methods.split()[0]} {routes[name].pattern} => <response>"
+            for name in routes.keys() - rows - ENDPOINTS
+        ),
+        "ENDPOINTS of tests/queue/rest/test_table.py",
+    )
+    assert rows | ENDPOINTS <= routes.keys()
 
 
 def test_every_endpoint_wants_the_token(scene: Scene) -> None:
@@ -341,7 +357,9 @@ def test_every_endpoint_wants_the_token(scene: Scene) -> None:
                 401,
                 "unable to authenticate: invalid token",
             )
-        verb = next(one for one in ("PUT", "PATCH", "GET", "OPTIONS") if one not in route.allowed)
+        verb = next(
+            method for method in ("PUT", "PATCH", "GET", "OPTIONS") if method not in route.allowed
+        )
         other = scene.request(verb, path)
         if other.status == 405:
             assert other.body == b"Method Not Allowed"
@@ -350,7 +368,7 @@ def test_every_endpoint_wants_the_token(scene: Scene) -> None:
 
 def test_the_read_only_token_may_only_get(scene: Scene) -> None:
     message = scene.publish({"Upstash-Delay": "1h"})
-    keys = scene.queue._engine.keys.current
+    key = scene.queue.current_signing_key
     token = scene.queue.read_only_token
     shown = scene.request("GET", f"/v2/messages/{message}", token=token)
     assert (shown.status, shown.json()["messageId"]) == (200, message)
@@ -371,13 +389,13 @@ def test_the_read_only_token_may_only_get(scene: Scene) -> None:
             assert response.error.startswith("forbidden: the read-only token can only GET")
             assert scene.request(verb, f"{path}?qstash_token={token}", token="").status == 403
     assert changes > 40
-    assert scene.queue._engine.keys.current == keys
-    assert [one.id for one in scene.queue.pending()] == [message]
+    assert scene.queue.current_signing_key == key
+    assert [message.id for message in scene.queue.pending()] == [message]
     assert scene.request("PUT", "/v2/nowhere", token=token).status == 403
     old = scene.queue.token, token
     scene.queue.rotate_token()
     assert not {scene.queue.token, scene.queue.read_only_token} & set(old)
-    assert [scene.request("GET", "/v2/keys", token=one).status for one in old] == [401, 401]
+    assert [scene.request("GET", "/v2/keys", token=token).status for token in old] == [401, 401]
 
 
 def test_the_token_may_be_in_the_query(scene: Scene) -> None:
@@ -470,7 +488,7 @@ def value_of(scene: Scene, ids: Mapping[str, str], template: str) -> str:
 def test_a_filter_of_dead_letters(scene: Scene, name: str, which: str, template: str) -> None:
     ids = fill(scene)
     found = scene.get(f"/v2/dlq?{name}={value_of(scene, ids, template)}")["messages"]
-    assert [one["messageId"] for one in found] == [ids[which]]
+    assert [event["messageId"] for event in found] == [ids[which]]
     deleted = scene.ok("DELETE", f"/v2/dlq?{name}={value_of(scene, ids, template)}")
     assert deleted.json() == {"deleted": 1}
     assert scene.queue.dead_letters().only().message.id != ids[which]
@@ -480,7 +498,7 @@ def test_a_filter_of_dead_letters(scene: Scene, name: str, which: str, template:
 def test_a_filter_of_logs(scene: Scene, name: str, which: str, template: str) -> None:
     ids = fill(scene)
     found = scene.get(f"/v2/events?{name}={value_of(scene, ids, template)}")["events"]
-    assert {one["messageId"] for one in found} == {ids[which]}
+    assert {event["messageId"] for event in found} == {ids[which]}
 
 
 @pytest.mark.parametrize(("name", "which", "template"), cases(records.FOR_MESSAGES))
@@ -534,7 +552,7 @@ def test_an_id_by_itself_is_a_body_of_a_bulk_operation(scene: Scene, template: s
     message = scene.publish({"Upstash-Delay": "1h"})
     cancelled = scene.ok("DELETE", "/v2/messages", body=(template % message).encode())
     assert cancelled.json() == {"cancelled": 1}
-    assert [one.id for one in scene.queue.pending()] == [kept]
+    assert [message.id for message in scene.queue.pending()] == [kept]
     first, second, last = dead_letter(scene), dead_letter(scene), dead_letter(scene)
     deleted = scene.ok("DELETE", "/v2/dlq", body=(template % first).encode())
     assert deleted.json() == {"deleted": 1}
@@ -546,7 +564,7 @@ def test_an_id_by_itself_is_a_body_of_a_bulk_operation(scene: Scene, template: s
     scene.publish(run | {"Upstash-Delay": "1h"})
     ended = scene.ok("DELETE", "/v2/workflows/runs", body=(template % "wfr_1").encode())
     assert ended.json() == {"cancelled": 1}
-    assert [one.id for one in scene.queue.dead_letters()] == [last]
+    assert [letter.id for letter in scene.queue.dead_letters()] == [last]
 
 
 @pytest.mark.parametrize("path", ["/v2/messages", "/v2/dlq", "/v2/workflows/runs"])
@@ -559,5 +577,5 @@ def test_a_body_without_an_id_never_means_all(scene: Scene, path: str) -> None:
         *(b'"', b"msg_a b", b"text", b'"text"', b"\xff", b'["msg_a", 1]'),
     ):
         assert scene.request("DELETE", path, body=body).status == 400
-    assert [one.id for one in scene.queue.dead_letters()] == [letter]
+    assert [letter.id for letter in scene.queue.dead_letters()] == [letter]
     assert scene.get("/v2/workflows/events")["runs"][0]["workflowState"] == "RUN_STARTED"

@@ -30,6 +30,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, Response
+from pytest_fakecloud.queue.saved import load_saved, saved
+from pytest_fakecloud.reporting.data import state_of
 
 from ...notations import Fetched, RequestPlayer, repeated
 from ...notations import parts as plain_parts
@@ -50,9 +52,16 @@ def scenarios(file: str) -> dict[str, tuple[dict[str, Any], list[str]]]:
 
 
 def play(settings: dict[str, Any], lines: list[str]) -> None:
-    """Send the requests of a scenario, and check the responses and deliveries."""
+    """Send the requests of a scenario, and check the responses and deliveries. Then check that
+    another queue has the same data if it loads what a file would keep.
+    """
     with Scene(**settings) as scene:
         _Player(scene).play(lines)
+        kept = json.loads(json.dumps(saved(scene.queue)))
+        with Scene(**settings) as other:
+            load_saved(other.queue, kept, "saved")
+            assert saved(other.queue) == kept
+            assert state_of(other.queue) == state_of(scene.queue)
 
 
 class _Player(RequestPlayer):
@@ -91,8 +100,8 @@ class _Player(RequestPlayer):
             record = self.scene.queue.message(line[6:])._record
             assert (record.due_us, record.wait_reason) == (None, reply)
         elif line == "violations":
-            violations = self.scene.queue._context.violations
-            found = [{"kind": one.kind, **one.facts} for one in violations]
+            violations = self.scene.violations
+            found = [{"kind": violation.kind, **violation.facts} for violation in violations]
             violations.clear()
             self.compare(found, json.loads(reply), part=False)
         elif line.startswith("timeline "):
@@ -100,7 +109,7 @@ class _Player(RequestPlayer):
         elif line.startswith(("ids ", "runs")):
             path = line[4:] if line[0] == "i" else f"/v2/workflows/events?{line[5:]}"
             rows = next(iter(self.scene.get(path).values()))
-            ids = [one["messageId" if line[0] == "i" else "workflowRunId"] for one in rows]
+            ids = [row["messageId" if line[0] == "i" else "workflowRunId"] for row in rows]
             assert ids == ([] if reply == "none" else reply.split())
         else:
             super().line(text, below)
@@ -135,9 +144,9 @@ class _Player(RequestPlayer):
         for name, value in headers:
             self.compare(", ".join(request.headers.getlist(name)), value, part=False)
         if body.startswith(b"steps"):
-            assert all(set(one) == {"messageId", "body", "callType"} for one in request.json())
-            assert {one["callType"] for one in request.json()} == {"step"}
-            steps = [base64.b64decode(one["body"]) for one in request.json()]
+            assert all(set(step) == {"messageId", "body", "callType"} for step in request.json())
+            assert {step["callType"] for step in request.json()} == {"step"}
+            steps = [base64.b64decode(step["body"]) for step in request.json()]
             assert b", ".join(steps) == body[6:]
         elif body.startswith(b"has "):
             self.compare(request.json(), json.loads(body[4:]), part=True)

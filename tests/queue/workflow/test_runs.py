@@ -18,7 +18,7 @@ from pytest_fakecloud.queue.delivery.routes import DeliveredRequest, Response
 from pytest_fakecloud.queue.errors import NO_WORKFLOW
 from pytest_fakecloud.queue.fake import Queue
 from pytest_fakecloud.queue.model import PublishSettings
-from pytest_fakecloud.queue.rest import history
+from pytest_fakecloud.queue.rest import workflow_runs
 from pytest_fakecloud.queue.workflow import runs
 from pytest_fakecloud.queue.workflow.model import WorkflowRun, read_step
 from pytest_fakecloud.queue.workflow.runs import wire_pairs
@@ -119,7 +119,7 @@ def test_a_call_that_failed_fails_no_run(
         scene.start(run, Upstash_Failure_Callback=f"{APP}/failed")
         scene.send(run, url="https://third.example.com", **sent, Upstash_Delay=delay)
     scene.queue.deliver_due()
-    assert [one.url for one in scene.came].count(f"{APP}/failed") == told
+    assert [request.url for request in scene.came].count(f"{APP}/failed") == told
     scene.ask("DELETE", "/v2/workflows/runs/over?cancel=false")
     scene.queue.run_until_idle()
     runs = {run["workflowRunId"]: run for run in scene.runs()}
@@ -135,14 +135,17 @@ def test_a_callback_is_tried_as_often_as_the_run_says(scene: RunScene) -> None:
         more = {"Upstash_Retries": "1", "Upstash_Callback": APP, **named, **own}
         scene.send("r", b"call", Upstash_Workflow_CallType="toCallback", **more)
     scene.queue.run_until_idle()
-    assert [one.max_retries for one in scene.queue.messages(kind="callback")] == [5, 2]
+    assert [message.max_retries for message in scene.queue.messages(kind="callback")] == [5, 2]
     scene.queue.destinations.respond(APP, 500, 500, 200)
     for mark in ({}, {"Upstash_Failure_Callback_Retries": "2"}):
         about = {name.replace("Callback", "Failure_Callback", 1): it for name, it in named.items()}
         more = {"Upstash_Retries": "0", "Upstash_Failure_Callback": f"{APP}/no", **about, **mark}
         scene.send("r", b"call", Upstash_Workflow_CallType="toCallback", **more)
     scene.queue.run_until_idle()
-    assert [one.max_retries for one in scene.queue.messages(kind="failure_callback")] == [5, 2]
+    assert [message.max_retries for message in scene.queue.messages(kind="failure_callback")] == [
+        5,
+        2,
+    ]
 
 
 def test_a_rejected_step_in_a_batch_is_a_violation(scene: RunScene) -> None:
@@ -158,7 +161,7 @@ def test_a_rejected_step_in_a_batch_is_a_violation(scene: RunScene) -> None:
         ],
     )
     assert ["error" in one for one in answers] == [False, True, True]
-    (violation,) = scene.queue._context.violations
+    (violation,) = scene.violations
     assert (violation.kind, violation.facts) == (
         "rejected_step",
         {"run_id": "r", "url": APP, "fake": "queue"},
@@ -172,7 +175,7 @@ def test_a_rejected_step_in_a_batch_is_a_violation(scene: RunScene) -> None:
 def test_a_rejected_step_with_half_a_character_can_be_reported(scene: RunScene) -> None:
     body = b'[{"destination": "\\ud800", "headers": {"Upstash-Workflow-RunId": "\\ud800"}}]'
     scene.ask("POST", "/v2/batch", body=body)
-    (violation,) = scene.queue._context.violations
+    (violation,) = scene.violations
     assert violation.text.encode()
 
 
@@ -380,9 +383,9 @@ def play_with_secrets(scene: RunScene, redacted: dict[str, str]) -> list[Any]:
     scene.queue.run_until_idle()
     for listing in ("logs", "events", "dlq", "workflows/dlq", "workflows/logs", "workflows/events"):
         shown.append(scene.ask("GET", f"/v2/{listing}"))
-    shown += [scene.ask("GET", f"/v2/messages/{one.id}") for one in scene.queue.messages()]
-    for one in scene.queue.dead_letters():
-        shown.append(scene.ask("GET", f"/v2/dlq/{one.id}"))
+    shown += [scene.ask("GET", f"/v2/messages/{message.id}") for message in scene.queue.messages()]
+    for letter in scene.queue.dead_letters():
+        shown.append(scene.ask("GET", f"/v2/dlq/{letter.id}"))
     return shown
 
 
@@ -391,7 +394,7 @@ def secrets_of(value: Any, name: str = "") -> set[str]:
     if isinstance(value, dict):
         return set().union(*(secrets_of(one, key) for key, one in value.items()))
     if isinstance(value, list):
-        return set().union(*(secrets_of(one, name) for one in value))
+        return set().union(*(secrets_of(part, name) for part in value))
     text = str(value)
     with suppress(ValueError):
         text += base64.b64decode(text, validate=True).decode("latin-1")
@@ -417,7 +420,7 @@ def test_the_redaction_of_a_run_hides_all_its_secrets_from_every_reader(
     shown = play_with_secrets(scene, {"Upstash_Redact_Fields": fields} if fields else {})
     assert set().union(*map(secrets_of, shown)) == left
     sent = [request.body + str(request.headers).encode() for request in scene.came]
-    assert any(b"hush-header" in one for one in sent)
+    assert any(b"hush-header" in body for body in sent)
     first = scene.queue.messages()[0]
     assert (first.body, first.headers.get("X-Secret")) == (b"hush-body first", "hush-header")
 
@@ -437,7 +440,7 @@ def test_a_run_ends_even_where_its_invoker_cannot_be_told() -> None:
         scene.ask("DELETE", "/v2/workflows/runs/child?cancel=false")
         assert [run["workflowState"] for run in scene.runs()] == ["RUN_SUCCESS", "RUN_STARTED"]
         assert "daily rate limit" in scene.queue.messages()[1].timeline
-        (violation,) = scene.queue._context.violations
+        (violation,) = scene.violations
         assert violation.facts == {"run_id": "parent", "url": APP, "fake": "queue"}
         assert violation.text.startswith(
             "queue: rejected the result of a run that it invoked, a step of workflow run parent at"
@@ -543,7 +546,7 @@ def test_runs_that_are_named_are_found_whatever_else_is_asked(
 
 def test_every_filter_of_runs_has_a_row() -> None:
     named = {"workflowRuns", "count", "cursor"}
-    assert OTHER_FILTERS.keys() == history._FILTERS - named
+    assert OTHER_FILTERS.keys() == workflow_runs._FILTERS - named
 
 
 DETECTING = {"Upstash-Feature-Set": "LazyFetch,InitialBody,WF_DetectTrigger"}
@@ -561,8 +564,8 @@ TRIGGERS: list[tuple[str, dict[str, str], Any]] = [
 
 
 def no_workflows(scene: RunScene) -> list[dict[str, Any]]:
-    violations = scene.queue._context.violations
-    return [one.facts for one in violations if one.kind == "no_workflow"]
+    violations = scene.violations
+    return [violation.facts for violation in violations if violation.kind == "no_workflow"]
 
 
 @pytest.mark.parametrize("status", [200, 202, 204, 299])
@@ -578,19 +581,19 @@ def test_a_trigger_of_something_else_than_a_workflow_fails_the_run(
     assert run["workflowState"] == "RUN_FAILED"
     following = run["steps"][1]
     (failed,) = following["steps"]
-    assert (failed["state"], [one["error"] for one in failed["errors"]]) == (
+    assert (failed["state"], [error["error"] for error in failed["errors"]]) == (
         "STEP_FAILED",
         [NO_WORKFLOW],
     )
     logged = scene.ask("GET", "/v2/events?state=FAILED")["events"]
-    assert [one["error"] for one in logged if one["url"] == APP][-1] == NO_WORKFLOW
+    assert [entry["error"] for entry in logged if entry["url"] == APP][-1] == NO_WORKFLOW
     assert scene.ask("GET", f"/v2/dlq/{run['dlqId']}")["error"] == NO_WORKFLOW
     assert attempts.where(url=APP)[0].state == "failed"
     (letter,) = scene.ask("GET", "/v2/workflows/dlq")["messages"]
     assert (letter["dlqId"], letter["responseStatus"]) == (run["dlqId"], status)
-    assert [one.url for one in scene.came] == ([FAILURE] if failing else [])
+    assert [request.url for request in scene.came] == ([FAILURE] if failing else [])
     assert "detected a non-workflow destination" in scene.queue.messages(url=APP)[0].timeline
-    (violation,) = scene.queue._context.violations
+    (violation,) = scene.violations
     facts = {"run_id": run["workflowRunId"], "url": APP, "fake": "queue"}
     assert (violation.kind, violation.facts) == ("no_workflow", facts)
     assert violation.text.startswith(f"queue: {APP} is not a workflow: it answered {status} ")
@@ -700,7 +703,7 @@ def test_runs_that_invoke_one_too_many_fail(
     assert len(rejected) == 1
     letters = scene.ask("GET", "/v2/workflows/dlq")["messages"]
     assert {letter["error"] for letter in letters} == set(rejected)
-    assert [one.url for one in scene.came if one.url != APP] == [FAILURE]
+    assert [request.url for request in scene.came if request.url != APP] == [FAILURE]
     # A run that is retried may do something else.
     scene.answer = lambda request: 200
     (last,) = [letter for letter in letters if letter["workflowRunId"] == "r+"]
@@ -736,7 +739,7 @@ def test_a_run_with_too_large_results_fails(
     scene.queue.deliver_due()
     (run,) = scene.runs()
     assert run["workflowState"] == "RUN_FAILED"
-    assert [one.url for one in scene.came if one.url == FAILURE] == [FAILURE]
+    assert [request.url for request in scene.came if request.url == FAILURE] == [FAILURE]
 
 
 JSON = st.recursive(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -10,11 +11,13 @@ import pytest
 
 from pytest_fakecloud import Cloud, Response
 from pytest_fakecloud.kv.table.registry import COMMANDS
+from pytest_fakecloud.reporting import report
 from pytest_fakecloud.reporting.calls import Lookups, lookups_of
 from pytest_fakecloud.reporting.model import Finding
 from pytest_fakecloud.reporting.report import _BLOCKING, _WAITING, ObservedTest, find, report_of
 from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.reporting.wording import sentence
+from tests.notations import complete
 
 from ..shown import linked
 from .cases import HOOK, Scene, answered, commands, found, kinds, logs, query
@@ -135,11 +138,15 @@ def test_a_second_of_a_clock_that_stood_still_is_said(
 
 
 def test_every_route_and_command_that_may_wait_is_known(cloud: Cloud) -> None:
+    report_file = Path(report.__file__)
     fakes = (cloud.kv_server(), cloud.vector_index(), cloud.broker(), cloud.queue())
     routes = {route.name for fake in fakes for route in fake._app.routes() if route.lingers}
+    complete(report_file, (f"_WAITING: {route!r}" for route in routes - _WAITING))
     assert routes == _WAITING
     blocking = {spec.name for spec in COMMANDS.values() if "blocking" in spec.flags}
-    assert blocking - _BLOCKING == {"XREAD", "XREADGROUP"}
+    # The option BLOCK says if these wait.
+    missing = blocking - _BLOCKING - {"XREAD", "XREADGROUP"}
+    complete(report_file, (f"_BLOCKING: {name!r}" for name in missing))
 
 
 # -- rejections without an error -------------------------------------------------------------------

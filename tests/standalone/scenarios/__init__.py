@@ -59,7 +59,7 @@ class ControlPlayer(RequestPlayer):
                 self.compare(found.get("result", found), json.loads(reply), part=False)
         elif line.startswith("lists "):
             items = self.get(f"/fakes/{line[6:]}")["items"]
-            assert [one["id"] for one in items] == shlex.split(reply.replace("none", "")), items
+            assert [item["id"] for item in items] == shlex.split(reply.replace("none", "")), items
         elif call := _CALL.fullmatch(line):
             self.call(*call.groups(), reply)
         else:
@@ -91,7 +91,7 @@ class ControlPlayer(RequestPlayer):
         answer = self.app.answer(Request(method, f"/__control__{raw}", sent, body))
         assert isinstance(answer, Answer)
         assert isinstance(answer.body, bytes)
-        assert not [one for one in self.cloud.violations() if one.kind == "bug"]
+        assert not [violation for violation in self.cloud.violations() if violation.kind == "bug"]
         return Reply(answer.status, dict(answer.headers), answer.body)
 
 

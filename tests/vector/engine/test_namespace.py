@@ -91,8 +91,8 @@ def test_holes_of_one_kind_of_vectors_are_closed(dimension: int | None) -> None:
         assert space.delete(str(number))
     assert len(space.stored) < 8
     left = [one for _, one in space.scan()]
-    assert [one.id for one in left] == ["6", "7"]
-    assert [one.sparse is None for one in left] == [dimension is not None] * 2
+    assert [vector.id for vector in left] == ["6", "7"]
+    assert [vector.sparse is None for vector in left] == [dimension is not None] * 2
 
 
 def test_slots_are_never_used_again() -> None:

@@ -18,8 +18,8 @@ from ..arguments import (
     choice,
     find_database,
     is_first,
-    options,
     parse_milliseconds,
+    parse_options,
     readable,
     running,
     subcommand_error,
@@ -149,7 +149,7 @@ def _check_overlap(pairs: Iterable[tuple[bytes, bytes]], described: str) -> None
 
 def _tracking_options(session: Session, args: Args) -> TrackingOptions:
     wanted = TrackingOptions()
-    for word, values in options(args, 1, running(session).option_sizes):
+    for word, values in parse_options(args, 1, running(session).option_sizes):
         if word == b"REDIRECT":
             if wanted.redirect:
                 raise CommandError(errors.SECOND_REDIRECT)
@@ -241,7 +241,7 @@ def client_kill(session: Session, args: Args) -> Reply:
     words = [b"ADDR", args[0], b"SKIPME", b"no"] if by_address else args
     filters: list[Filter] = []
     skip_me = True
-    for word, (value,) in options(words, 0, running(session).option_sizes):
+    for word, (value,) in parse_options(words, 0, running(session).option_sizes):
         if word == b"SKIPME":
             skip_me = is_first(value, b"YES", b"NO")
         else:
@@ -379,7 +379,7 @@ def hello(session: Session, args: Args) -> Reply:
     if args:
         version = parse_int(args[0], 2, 3, errors.PROTO_NOT_INTEGER, errors.NOPROTO)
     user, name = session.user, session.name
-    for word, values in options(args, 1, running(session).option_sizes, errors.hello_syntax):
+    for word, values in parse_options(args, 1, running(session).option_sizes, errors.hello_syntax):
         if word == b"AUTH":
             user = _log_in(session, decoded(values[0]), values[1], b"HELLO")
         else:

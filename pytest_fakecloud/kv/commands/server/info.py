@@ -21,7 +21,7 @@ from ...table.registry import Args, command
 from ...table.syntax import I64_MIN, decoded, parse_int
 from ...table.versions import MODULE_VERSIONS
 from ...values.measures import ENTRY, usage
-from ..arguments import options, readable, running, subcommand_error
+from ..arguments import parse_options, readable, running, subcommand_error
 
 
 def script_memory(engine: KVEngine) -> tuple[int, int]:
@@ -222,7 +222,7 @@ def memory_usage(session: Session, args: Args) -> Reply:
     vendor raises a number below the minimum instead of rejecting it.
     """
     least = I64_MIN if session.engine.dialect == "vendor" else 0
-    for _, (samples,) in options(args, 1, running(session).option_sizes):
+    for _, (samples,) in parse_options(args, 1, running(session).option_sizes):
         parse_int(samples, least, outside=errors.SYNTAX)
     value = session.db.find(args[0])
     return None if value is None else usage(args[0], value)

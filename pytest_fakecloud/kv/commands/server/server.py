@@ -38,7 +38,7 @@ from ...table.registry import COMMANDS, Args, command, variant
 from ...table.syntax import decoded, encoded, parse_float, parse_int
 from ...table.versions import MODULE_VERSIONS, rdb_version
 from ...values.measures import EMPTY, joined, mixed, value_digest
-from ..arguments import choice, options, running
+from ..arguments import choice, parse_options, running
 from ..keys import encoding, reference_count
 
 # -- databases, time and parameters --------------------------------------------------------------
@@ -215,7 +215,7 @@ def failover(session: Session, args: Args) -> Reply:
     """Fail over to a replica; always returns an error, because there are no replicas."""
     if len(args) == 1 and args[0].upper() == b"ABORT":
         raise CommandError(errors.NO_FAILOVER)
-    for word, values in options(args, 0, {b"TIMEOUT": 1, b"TO": 2, b"FORCE": 0}):
+    for word, values in parse_options(args, 0, {b"TIMEOUT": 1, b"TO": 2, b"FORCE": 0}):
         if word == b"TIMEOUT":
             parse_int(values[0], 1, outside=errors.FAILOVER_TIMEOUT)
         if word == b"TO":
@@ -254,7 +254,7 @@ def migrate(session: Session, args: Args) -> Reply:
     """Move keys to another server; returns NOKEY if none of the keys exist, otherwise an error."""
     # Like Redis, check the options first, then the timeout, then the database.
     keys = [args[2]]
-    for word, values in options(args, 5, running(session).option_sizes):
+    for word, values in parse_options(args, 5, running(session).option_sizes):
         if word == b"KEYS":
             if args[2]:
                 raise CommandError(errors.MIGRATE_KEYS)

@@ -29,8 +29,8 @@ from ..arguments import (
     existing,
     get_or_empty,
     length,
-    options,
     parse_milliseconds,
+    parse_options,
     running,
     subcommand_error,
     try_or_wait,
@@ -267,7 +267,7 @@ def xsetid(session: Session, args: Args) -> Reply:
     """Set the last ID, the number of added entries and the highest deleted ID of a stream."""
     last_id = parse_id(args[1])
     entries_added, max_deleted_id = None, 0
-    for word, (value,) in options(args, 2, running(session).option_sizes):
+    for word, (value,) in parse_options(args, 2, running(session).option_sizes):
         if word == b"ENTRIESADDED":
             entries_added = parse_int(value, 0, outside=errors.XSETID_ENTRIES_NEGATIVE)
         else:
@@ -382,7 +382,7 @@ variant("XLEN", "Return the number of entries in a stream.", kind=StreamValue)(l
 def xrange(session: Session, args: Args, *, reverse: bool) -> Reply:
     low, high = parse_interval(args[2], args[1]) if reverse else parse_interval(args[1], args[2])
     count: int | None = None
-    for _, (value,) in options(args, 3, running(session).option_sizes):
+    for _, (value,) in parse_options(args, 3, running(session).option_sizes):
         count = max(parse_int(value), 0)
     stream = session.db.get(args[0], StreamValue)
     if stream is None:
@@ -409,7 +409,7 @@ def read_words(session: Session, args: Args, *, grouped: bool) -> ReadWords:
     """Parse the arguments of XREAD or, with ``grouped``, of XREADGROUP."""
     words, has_group = ReadWords([], []), False
     sizes = {b"BLOCK": 1, b"COUNT": 1, b"STREAMS": REST, b"GROUP": 2, b"NOACK": 0}
-    for word, values in options(args, 0, sizes):
+    for word, values in parse_options(args, 0, sizes):
         if word == b"BLOCK":
             words.block_ms = parse_milliseconds(session, values[0])
         elif word == b"COUNT":

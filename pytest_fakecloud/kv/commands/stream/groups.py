@@ -24,7 +24,14 @@ from ...values.stream import (
     advance,
     format_id,
 )
-from ..arguments import existing, get_or_empty, options, running, subcommand_error, try_or_wait
+from ..arguments import (
+    existing,
+    get_or_empty,
+    parse_options,
+    running,
+    subcommand_error,
+    try_or_wait,
+)
 from .entries import (
     ReadWords,
     entries_reply,
@@ -63,7 +70,7 @@ def _group_words(session: Session, args: Args) -> tuple[bool, int]:
     """Return whether MKSTREAM is given, and the number of ENTRIESREAD."""
     mkstream, entries_read = False, UNKNOWN_ENTRIES_READ
     sizes = running(session).option_sizes
-    for word, values in options(args, 3, sizes, subcommand_error(session).text):
+    for word, values in parse_options(args, 3, sizes, subcommand_error(session).text):
         if word == b"MKSTREAM":
             mkstream = True
         else:
@@ -338,7 +345,7 @@ def _claim_number(text: bytes, command_name: str, what: str) -> int:
 
 def _parse_claim(session: Session, args: Args, at: int) -> _Claim:
     claim, sizes = _Claim(), running(session).option_sizes
-    for word, values in options(args, at, sizes, errors.unrecognized_claim_option):
+    for word, values in parse_options(args, at, sizes, errors.unrecognized_claim_option):
         if word == b"FORCE":
             claim.force = True
         elif word == b"JUSTID":
@@ -408,7 +415,7 @@ def xautoclaim(session: Session, args: Args) -> Reply:
     min_idle = max(_claim_number(args[3], "XAUTOCLAIM", "min-idle-time"), 0)
     start = parse_start(args[4])
     count, claim = 100, _Claim()
-    for word, values in options(args, 5, running(session).option_sizes):
+    for word, values in parse_options(args, 5, running(session).option_sizes):
         if word == b"COUNT":
             count = parse_int(values[0], 1, _MAX_AUTOCLAIM_COUNT, errors.XAUTOCLAIM_COUNT)
         else:

@@ -32,34 +32,34 @@ def test_every_subcommand_is_described(run: Run, container: str) -> None:
 def least(sequence: Sequence[Argument]) -> list[str]:
     """Return the names of the words of the shortest command line, without the command's name."""
     found: list[str] = []
-    for one in sequence:
-        if one.optional:
+    for argument in sequence:
+        if argument.optional:
             continue
-        if one.token:
-            found.append(one.token)
-        if one.kind == "oneof":
-            found += min((least([inner]) for inner in one.inner), key=len)
-        elif one.kind == "block":
-            found += least(one.inner)
-        elif one.kind == "string":
-            found.append(one.name)
+        if argument.token:
+            found.append(argument.token)
+        if argument.kind == "oneof":
+            found += min((least([inner]) for inner in argument.inner), key=len)
+        elif argument.kind == "block":
+            found += least(argument.inner)
+        elif argument.kind == "string":
+            found.append(argument.name)
     return found
 
 
 def literals(sequence: Sequence[Argument]) -> Iterator[str]:
     """Yield all literal words."""
-    for one in sequence:
-        if one.token:
-            yield one.token
-        yield from literals(one.inner)
+    for argument in sequence:
+        if argument.token:
+            yield argument.token
+        yield from literals(argument.inner)
 
 
 def goes_on(sequence: Sequence[Argument]) -> bool:
     """Return whether a command line can have more words than the shortest one."""
     lengths = [
-        one.optional or one.multiple or goes_on(one.inner)
-        or (one.kind == "oneof" and len({len(least([inner])) for inner in one.inner}) > 1)
-        for one in sequence
+        argument.optional or argument.multiple or goes_on(argument.inner)
+        or (argument.kind == "oneof" and len({len(least([inner])) for inner in argument.inner}) > 1)
+        for argument in sequence
     ]  # fmt: skip
     return any(lengths)
 
@@ -103,7 +103,7 @@ def test_the_notation_is_read_as_it_is_written() -> None:
         return f"[{text}]" if one.optional else text
 
     for name, spec in COMMANDS.items():
-        again = " ".join(written(one) for one in arguments(spec))
+        again = " ".join(written(argument) for argument in arguments(spec))
         assert re.sub(r"\s*([|()\[\]])\s*", r"\1", again) == re.sub(
             r"\s*([|()\[\]])\s*", r"\1", synopsis(row_of(name).arguments)
         )

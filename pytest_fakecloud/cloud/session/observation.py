@@ -1,0 +1,108 @@
+"""What a run records of a test for its report, besides the journal of the fakes."""
+
+from __future__ import annotations
+
+import sys
+from time import process_time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ...core.timers import monotonic
+from ..cloud import Cloud
+from .options import RunOptions
+
+if TYPE_CHECKING:
+    from ...reporting.applications import Listener, ServedRequest
+
+try:
+    import resource
+except ImportError:  # Windows has no ``resource`` module.
+    resource = None  # type: ignore[assignment]
+
+_FRAMEWORKS = frozenset({"flask", "django.core.signals", "starlette.testclient", "httpx"})
+"""Modules of frameworks whose requests are observed (see ``reporting.applications``)."""
+
+
+class Observation:
+    """Records, for the report of one test, the source lines of its calls, their times, and the requests
+    that the application serves, until it is closed.
+    """
+
+    def __init__(self, options: RunOptions, item: pytest.Item) -> None:
+        self._options = options
+        self._item = item
+        self._listener: Listener | None = None
+        self._cloud: Cloud | None = None
+        """The cloud whose calls are observed."""
+
+    def observe(self, cloud: Cloud) -> None:
+        """Record from now on. Can be repeated, because frameworks may have been imported since."""
+        options = self._options
+        has_report = options.journal_when != "never" or options.timelines is not None
+        if cloud is not self._cloud:
+            self._cloud = cloud
+            recorded = cloud._context.recorder.shared
+            recorded.find_site = None
+            if options.wants_call_sites(self._item):
+                from ...process.call_sites import call_site
+
+                recorded.find_site = call_site
+            if has_report and recorded.find_lines is None:
+                from ...process.lines import Lines
+
+                recorded.find_lines = Lines()
+            if options.timelines is not None:
+                from ...reporting.replay import record_times
+
+                record_times(cloud)
+        if self._listener is None and has_report and not _FRAMEWORKS.isdisjoint(sys.modules):
+            from ...reporting.applications import Listener
+
+            self._listener = Listener()
+        if self._listener is not None:
+            self._listener.listen(cloud)
+
+    def served(self, cloud: Cloud) -> list[ServedRequest]:
+        """Return the requests served during the test that used a cloud."""
+        listener = self._listener
+        return list(listener.served) if listener is not None and listener.cloud is cloud else []
+
+    def close(self) -> None:
+        """Record no more requests, and remove what was wrapped in frameworks."""
+        if self._listener is not None:
+            self._listener.listen(None)
+            self._listener.close()
+
+
+MINIMUM_WAIT_SECONDS = 0.04
+"""Minimum average wait that counts as sleep. Shorter waits are waits for the CPU."""
+_OF_THREAD = getattr(resource, "RUSAGE_THREAD", getattr(resource, "RUSAGE_SELF", 0))
+
+
+def _figures() -> tuple[float, float, int]:
+    """Return real seconds (even if tools change the process's time), CPU seconds, and how often
+    this thread was given the CPU (0 if unknown).
+    """
+    turns = 0
+    if resource is not None:
+        usage = resource.getrusage(_OF_THREAD)
+        turns = usage.ru_nvcsw + usage.ru_nivcsw
+    return monotonic(), process_time(), turns
+
+
+class SleepMeter:
+    """Measures how long the code of a test sleeps, from the creation of the meter on."""
+
+    def __init__(self) -> None:
+        self._began = _figures()
+
+    def seconds(self) -> float:
+        """Return the seconds slept since the start. Waits for the CPU on a busy machine are frequent
+        and short, so only a long average wait counts as sleep.
+        """
+        real_s, busy_s, turns = (
+            now - began for now, began in zip(_figures(), self._began, strict=True)
+        )
+        idle_s = real_s - busy_s
+        return idle_s if turns > 0 and idle_s / turns >= MINIMUM_WAIT_SECONDS else 0.0

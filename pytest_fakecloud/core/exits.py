@@ -1,0 +1,69 @@
+"""Functions that undo changes, called even if some of them raise or a signal interrupts them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import ParamSpec
+
+P = ParamSpec("P")
+
+
+def call_all(functions: Iterable[Callable[[], object]]) -> None:
+    """Call all functions even if some raise, then raise the first exception."""
+    first: BaseException | None = None
+    for function in functions:
+        try:
+            function()
+        except BaseException as error:
+            if first is None:
+                first = error
+    if first is not None:
+        raise first
+
+
+class Exits:
+    """Functions that close what was opened or undo what was changed, the latest first.
+
+    Like ``contextlib.ExitStack``, except that an interruption loses no function. A handler of a
+    signal (Ctrl+C, pytest-timeout) can raise an exception where any function written in Python
+    begins, also in one that a ``finally`` calls. ``ExitStack.close()`` removes a function before it
+    calls it, so an interrupted function would never be called again, and a lock or a patch of the
+    process would stay. Here a function stays registered until it has returned. So register it before
+    its change is made, and let it be one that can be repeated.
+
+    The owner of the exits repeats ``close()`` if it raises; ``exiting()`` does this for a block.
+    """
+
+    def __init__(self) -> None:
+        self._functions: list[Callable[[], object]] = []
+
+    def callback(self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Register a function to be called with these arguments."""
+        self._functions.append(partial(function, *args, **kwargs))
+
+    def close(self) -> None:
+        """Call the functions even if some raise, then raise the first exception."""
+        call_all([partial(self._call, function) for function in reversed(self._functions)])
+
+    def _call(self, function: Callable[[], object]) -> None:
+        function()
+        self._functions.remove(function)
+
+
+@contextmanager
+def exiting() -> Iterator[Exits]:
+    """Return new exits for a with-block, which are closed at its end, also if a signal interrupts it."""
+    # Not a class with __exit__(): if a signal's handler raises an exception before that method has
+    # begun, nothing would call it again. A generator is closed when nothing refers to it.
+    exits = Exits()
+    try:
+        yield exits
+    finally:
+        try:
+            exits.close()
+        except BaseException:
+            # A signal's handler may have interrupted a function, which can be repeated.
+            exits.close()
+            raise

@@ -1,0 +1,104 @@
+"""Finds the endpoint of a request among the routes of a service."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import takewhile
+from typing import Any, NamedTuple, TypeAlias
+
+
+class Route(NamedTuple):
+    """One endpoint: the methods and the path pattern that it fakes.
+
+    ``methods`` is a string of names (``"GET POST"``). ``pattern`` consists of literal segments and
+    parameters: ``{name}`` is one non-empty raw segment; ``{name*}``, allowed only at the end, is
+    the raw rest of the path including slashes (possibly empty). ``name`` identifies the route in
+    faults and in the journal. ``lingers`` marks an endpoint that may wait or stream; requests to it
+    always use the socket. ``endpoint`` takes the app and the request.
+    """
+
+    methods: str
+    pattern: str
+    name: str
+    endpoint: Callable[[Any, Any], object]
+    lingers: bool = False
+
+    @property
+    def allowed(self) -> frozenset[str]:
+        return frozenset(self.methods.split())
+
+
+RouteMatch: TypeAlias = tuple[Route, dict[str, str]] | frozenset[str] | None
+"""A route and its raw parameters; the path's methods if another one was asked for; or None."""
+
+
+_Candidate: TypeAlias = tuple[Route, frozenset[str]]
+"""A route and its methods."""
+_INDEXED = 2
+"""Number of leading segments by which routes are indexed."""
+
+
+class RouteTable:
+    """All routes of a service. The first matching route wins, but routes with a literal first
+    segment precede routes that begin with a parameter.
+    """
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self.routes = tuple(routes)
+        self._by_head = _index(self.routes)
+
+    def find(self, method: str, path: str) -> RouteMatch:
+        segments = tuple(path.split("/", _INDEXED + 1)[1 : _INDEXED + 1])
+        while segments and segments not in self._by_head:
+            segments = segments[:-1]
+        others: frozenset[str] = frozenset()
+        for route, allowed in self._by_head[segments]:
+            match = _shape(route.pattern).fullmatch(path)
+            if match is not None:
+                if method in allowed:
+                    return route, match.groupdict("")
+                others |= allowed
+        return others or None
+
+    def nearest(self, method: str, path: str) -> str:
+        """Return the known routes most similar to a request, for reports."""
+        shapes = [f"{m} {route.pattern}" for route in self.routes for m in sorted(route.allowed)]
+        # Compare only the beginning of a long path, because the time grows with its length.
+        near = difflib.get_close_matches(f"{method} {path[:200]}", shapes, n=3, cutoff=0.4)
+        return ", ".join(near or shapes[:3])
+
+
+def _index(routes: Sequence[Route]) -> Mapping[tuple[str, ...], Sequence[_Candidate]]:
+    """Return the routes that may match a path, by the path's first literal segments."""
+    by_own: dict[tuple[str, ...], list[int]] = {(): []}
+    for number, route in enumerate(routes):
+        segments = route.pattern.split("/")[1 : _INDEXED + 1]
+        head = tuple(takewhile(lambda segment: not segment.startswith("{"), segments))
+        by_own.setdefault(head, []).append(number)
+    index = {}
+    for head in by_own:
+        starts = [head[:length] for length in range(1, len(head) + 1)]
+        literal = sorted(number for start in starts for number in by_own.get(start, ()))
+        ordered = [routes[number] for number in (*literal, *by_own[()])]
+        index[head] = [(route, route.allowed) for route in ordered]
+    return index
+
+
+@lru_cache(maxsize=1024)
+def _shape(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern to a regular expression, which is twice as fast as splitting the path."""
+    if pattern == "/":
+        return re.compile("/")
+    expression, optional = "", "/?"
+    for segment in pattern.strip("/").split("/"):
+        if segment.endswith("*}"):
+            tail = f"/(?P<{segment[1:-2]}>.*)"
+            expression, optional = (f"{expression}(?:{tail})?" if expression else tail), ""
+        elif segment.startswith("{"):
+            expression += f"/(?P<{segment[1:-1]}>[^/]+)"
+        else:
+            expression += "/" + re.escape(segment)
+    return re.compile(expression + optional, re.DOTALL)

@@ -1,0 +1,150 @@
+"""Kinds of commands that reports and explorations distinguish, derived from the command table.
+
+A new command belongs to the kinds that its row implies: by its group, its flags, the flags of its keys,
+its arguments and its effects. Some kinds follow the names of commands, as those of Redis do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .registry import COMMANDS, CommandSpec
+
+_COLLECTIONS = frozenset({"list", "set", "sorted-set"})
+"""Groups of commands whose elements clients add and pop."""
+_WITH_FIELDS = frozenset({"hash", "set", "sorted-set", "geo", "array"})
+"""Groups of commands whose fields, members and indexes do not depend on each other."""
+
+
+def _all(condition: Callable[[CommandSpec], bool]) -> frozenset[str]:
+    return frozenset(name for name, spec in COMMANDS.items() if condition(spec))
+
+
+def _flags(spec: CommandSpec, index: int = 0) -> frozenset[str]:
+    """Return the flags of the key at an index of a command's key specs; none if there is no such key."""
+    return frozenset(spec.keys[index].flags) if index < len(spec.keys) else frozenset()
+
+
+def _stores(spec: CommandSpec) -> bool:
+    """Return whether a command stores data that its client sends."""
+    return spec.write and "denyoom" in spec.flags and bool(spec.keys) and not spec.derives
+
+
+# -- reads -----------------------------------------------------------------------------------------
+
+READS = _all(lambda spec: spec.readonly and bool(spec.keys) and spec.group != "scripting")
+"""Commands that read keys."""
+COUNTS = _all(lambda spec: spec.readonly and spec.name.endswith(("CARD", "COUNT", "LEN")))
+"""Commands that return a number of elements, by their names."""
+SCRIPTS = _all(lambda spec: "no_mandatory_keys" in spec.flags and not spec.readonly)
+"""Commands that run scripts and functions that may write."""
+
+# -- what a repetition does ------------------------------------------------------------------------
+
+OVERWRITES = _all(lambda spec: spec.effects.repetition == "overwrites")
+"""Commands whose effect does not depend on the data that they overwrite or delete."""
+ADDS_AGAIN = _all(lambda spec: spec.effects.repetition == "again")
+"""Commands that change the data again each time they are repeated."""
+TAKES = _all(
+    lambda spec: (
+        len(spec.keys) == 1 and {"access", "delete"} <= _flags(spec) and spec.group in _COLLECTIONS
+    )
+)
+"""Commands that take an element away, which another client then cannot take."""
+MOVES = _all(
+    lambda spec: {"access", "delete"} <= _flags(spec) and {"RW", "insert"} <= _flags(spec, 1)
+)
+"""Commands that move an element from their first key to the second."""
+REPEATABLE = _all(
+    lambda spec: (
+        spec.write
+        and any(key.writes for key in spec.keys)
+        and not spec.derives
+        and spec.effects.repetition in ("", "overwrites")
+        and spec.name not in TAKES | MOVES
+    )
+)
+"""Commands that change nothing when they are repeated."""
+
+# -- additions -------------------------------------------------------------------------------------
+
+IF_NEW = _all(lambda spec: _stores(spec) and spec.name.endswith("NX"))
+"""Commands that only write what does not exist, by their names."""
+ADDS = _all(
+    lambda spec: _stores(spec) and spec.group in _COLLECTIONS and spec.synopsis.endswith(" ...]")
+)
+"""Commands that add any number of elements to a key."""
+APPENDS = _all(lambda spec: spec.effects.repetition == "again" and spec.synopsis.endswith(" ...]"))
+"""Commands that add elements beside those that a key has."""
+CREATES = _all(
+    lambda spec: (
+        _stores(spec)
+        and spec.name in REPEATABLE
+        and spec.group in ("string", "hash", "set", "sorted-set")
+    )
+)
+"""Commands that can create a key, a field or a member, and need not change an existing one."""
+SCORES = _all(
+    lambda spec: (
+        _stores(spec) and spec.group in ("sorted-set", "geo") and spec.field_words is not None
+    )
+)
+"""Commands that give a member of a sorted set a score."""
+EXPIRIES = _all(lambda spec: spec.group == "generic" and spec.effects.ttl_unit is not None)
+"""Commands that only set the TTL of a key."""
+
+# -- removals --------------------------------------------------------------------------------------
+
+DELETIONS = _all(
+    lambda spec: (
+        spec.name in OVERWRITES and spec.group in ("generic", "string") and "delete" in _flags(spec)
+    )
+)
+"""Commands that delete keys unconditionally."""
+REMOVALS = _all(
+    lambda spec: (
+        {"RW", "delete"} == _flags(spec)
+        and (spec.field_words is not None or spec.synopsis.endswith(" element"))
+    )
+)
+"""Commands that remove the fields, members or elements that their words name."""
+CLAIMS = _all(lambda spec: "min-idle-time" in spec.synopsis)
+"""Commands that look for entries which a consumer of a stream has read and not acknowledged."""
+FINISHES = _all(
+    lambda spec: (
+        spec.group == "stream"
+        and spec.keys != ()
+        and spec.keys[0].writes
+        and spec.synopsis.endswith("id [id ...]")
+    )
+)
+"""Commands that acknowledge or delete entries of a stream."""
+CONSUMES = TAKES | FINISHES
+"""Commands that take elements or entries for good."""
+OF_QUEUES = CLAIMS | _all(
+    lambda spec: (
+        spec.name in CONSUMES | MOVES
+        or (spec.group in ("list", "stream") and _flags(spec) == {"RW", "delete"})
+        or (spec.group == "stream" and spec.write and _flags(spec) == {"RO", "access"})
+    )
+)
+"""Commands that take certain elements from a list or a stream, whatever others append to it."""
+
+# -- fields ----------------------------------------------------------------------------------------
+
+_NOT_ONLY_FIELDS = frozenset({
+    "ZRANK", "ZREVRANK", "GEORADIUSBYMEMBER", "GEORADIUSBYMEMBER_RO", "ARSEEK",
+})  # fmt: skip
+"""Commands that depend on other members than those they name, or do not access the index at all."""
+FIELDS = {
+    name: spec.field_words
+    for name, spec in COMMANDS.items()
+    if spec.field_words is not None and spec.group in _WITH_FIELDS and name not in _NOT_ONLY_FIELDS
+}
+"""The words of each command that are the fields, members or indexes which it accesses."""
+
+
+def leading_options(name: str) -> frozenset[str]:
+    """Return the options directly after the key of a command; none for the name of a route."""
+    spec = COMMANDS.get(name)
+    return frozenset() if spec is None else spec.leading_options

@@ -1,0 +1,139 @@
+"""The queue's HTTP app.
+
+Decided here: an empty response to a successful request is an empty JSON object if clients parse it,
+otherwise an empty body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import Any, ClassVar
+
+from ...core.field_types import MESSAGE_ID, METHOD, TEXT, URL
+from ...core.matching import Field
+from ...http.app import App
+from ...http.messages import Answer, Request, bearer_token, same
+from ...http.routing import Route
+from .. import errors
+from ..engine.engine import Engine
+from ..views import DESTINATION, LABEL, NAME
+from ..wire.values import as_text, first_setting, read_labels
+from .bulk_actions import BulkActionRoutes
+from .chat import ChatRoutes
+from .dead_letters import DeadLetterRoutes
+from .family import RouteFamily
+from .flow_control import FlowControlRoutes
+from .keys import KeyRoutes
+from .logs import LogRoutes
+from .messages import MessageRoutes
+from .queues import QueueRoutes
+from .requests import destination_of
+from .schedules import ScheduleRoutes
+from .url_groups import UrlGroupRoutes
+from .v1 import V1Routes
+from .workflow_dead_letters import WorkflowDeadLetterRoutes
+from .workflow_events import HOOKS, WorkflowEventRoutes
+from .workflow_runs import WorkflowRunRoutes
+
+_FAMILIES: tuple[type[RouteFamily], ...] = (
+    V1Routes,
+    ScheduleRoutes,
+    QueueRoutes,
+    UrlGroupRoutes,
+    FlowControlRoutes,
+    DeadLetterRoutes,
+    LogRoutes,
+    BulkActionRoutes,
+    WorkflowRunRoutes,
+    WorkflowEventRoutes,
+    WorkflowDeadLetterRoutes,
+    MessageRoutes,
+    KeyRoutes,
+    ChatRoutes,
+)
+_CHANGING = frozenset({"rotate_keys", "rotate_keys_v1"})
+"""Endpoints that accept GET but that the read-only token must not use."""
+
+
+class QueueApp(App):
+    """The HTTP app of a queue. ``read_only_token`` authenticates ``GET`` requests only."""
+
+    service = "queue"
+    fact_fields: ClassVar[Mapping[str, Field]] = {
+        "url": Field(DESTINATION),
+        "destination": Field(DESTINATION),
+        "label": Field(LABEL, several=True),
+        "queue": Field(NAME),
+        **{name: Field(TEXT) for name in ("dlq", "event", "id", "key", "name", "run")},
+    }
+    event_kinds: ClassVar[frozenset[str]] = frozenset(("attempt",))
+    event_fields: ClassVar[Mapping[str, Field]] = {
+        **dict.fromkeys(
+            ("number", "status", "message_kind", "error", "fault", "faults", "note", "exception",
+             "traceback", "where", "sent", "sent_type", "sent_headers", "answer", "answer_type",
+             "location", "logged", "not_json", "signature"),
+            Field(),
+        ),
+        **dict.fromkeys(("message_id", "about"), Field(MESSAGE_ID)),
+        "run": Field(TEXT),
+        "url": Field(URL),
+        "method": Field(METHOD),
+    }  # fmt: skip
+
+    def __init__(self, engine: Engine, read_only_token: str) -> None:
+        self.engine = engine
+        self.read_only_token = read_only_token
+
+    @classmethod
+    def routes(cls) -> list[Route]:
+        return [_route_of(family, route) for family in _FAMILIES for route in family.routes()]
+
+    def authenticate(self, request: Request) -> object:
+        if request.path.startswith(HOOKS):
+            return None
+        token = bearer_token(request.fields.get("authorization"))
+        if token is None:
+            token = request.query("qstash_token")
+        if same(token, self.token):
+            return token
+        if not same(token, self.read_only_token):
+            raise errors.unauthorized()
+        if request.method not in ("GET", "HEAD") or request.route in _CHANGING:
+            raise errors.read_only()
+        return token
+
+    def wrong_method(self, request: Request, allowed: frozenset[str]) -> Answer:
+        # Respond with plain text, unlike for all other errors (observed).
+        return Answer(
+            b"Method Not Allowed",
+            405,
+            [("Allow", ", ".join(sorted(allowed)))],
+            "text/plain; charset=utf-8",
+        )
+
+    def facts(self, request: Request) -> dict[str, Any]:
+        """Return the path parameters and, for a publish request, its ``url`` and ``label``."""
+        facts: dict[str, Any] = dict(request.params)
+        if "destination" in request.params:
+            destination, settings = destination_of(request)
+            facts["url"] = facts["destination"] = as_text(destination)
+            label = first_setting([*request.headers.pairs, *settings], "label")
+            facts["label"] = [] if label is None else [*read_labels(label)]
+        return facts
+
+
+def _route_of(family: type[RouteFamily], route: Route) -> Route:
+    """Return the route of a family with an endpoint of the app, which takes the engine's lock and counts
+    the request if the burst limit applies to it.
+    """
+
+    def endpoint(app: QueueApp, request: Request) -> object:
+        engine = app.engine
+        with nullcontext() if route.lingers else engine.lock:
+            if engine.limits.burst is not None and route.name not in errors.WITHOUT_BURST_LIMIT:
+                engine.quota.count_request(engine.clock.now_us())
+            result = route.endpoint(family(engine), request)
+        return Answer() if result is None else result
+
+    return route._replace(endpoint=endpoint)

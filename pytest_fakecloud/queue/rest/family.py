@@ -1,0 +1,22 @@
+"""The base class of the families of endpoints, of which each module here has one."""
+
+from __future__ import annotations
+
+from ...http.routing import Route
+from ..engine.engine import Engine
+
+
+class RouteFamily:
+    """The routes of one family of endpoints, which are called with the engine's lock held.
+
+    An endpoint whose route ``lingers`` is called without the lock, because it may take long. One that
+    returns None responds with an empty body. Each request has its own instance.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.runs = engine.workflow
+
+    @classmethod
+    def routes(cls) -> list[Route]:
+        raise NotImplementedError

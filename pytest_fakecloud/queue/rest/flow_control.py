@@ -1,0 +1,99 @@
+"""Endpoints for flow control: its keys and the parallelism of all messages."""
+
+from __future__ import annotations
+
+from ...http.messages import Request
+from ...http.routing import Route
+from ..engine.admission import FlowKey
+from ..errors import bad_request
+from ..model import SECOND
+from ..wire.values import LONGEST_PERIOD_US, read_flag, read_integer
+from .family import RouteFamily
+from .requests import query_of
+
+
+class FlowControlRoutes(RouteFamily):
+    """Endpoints that show, pause, pin and reset flow-control keys."""
+
+    @classmethod
+    def routes(cls) -> list[Route]:
+        return [
+            Route("GET", "/v2/flowControl", "list_flow_controls", cls.list_flow_controls),
+            Route("GET", "/v2/flowControl/{key}", "get_flow_control", cls.get_flow_control),
+            Route("POST", "/v2/flowControl/{key}/pause", "pause_flow", cls.set_paused),
+            Route("POST", "/v2/flowControl/{key}/resume", "resume_flow", cls.set_paused),
+            Route("POST", "/v2/flowControl/{key}/pin", "pin_flow", cls.pin),
+            Route("POST", "/v2/flowControl/{key}/unpin", "unpin_flow", cls.unpin),
+            Route("POST", "/v2/flowControl/{key}/resetRate", "reset_rate", cls.reset_rate),
+            Route("POST", "/v2/flowControl/{key}/reset", "reset_flow", cls.reset),
+            Route("GET", "/v2/globalParallelism", "global_parallelism", cls.global_parallelism),
+        ]
+
+    def list_flow_controls(self, request: Request) -> object:
+        text = request.query("search") or ""
+        keys = self.engine.flow_keys
+        return [self.engine.flow_record(key) for name, key in keys.items() if text in name]
+
+    def get_flow_control(self, request: Request) -> object:
+        return self.engine.flow_record(self.engine.existing_flow_key(request.segment("key")))
+
+    def set_paused(self, request: Request) -> None:
+        engine = self.engine
+        key = engine.get_or_create_flow_key(request.segment("key"), engine.clock.now_us())
+        key.paused = request.route == "pause_flow"
+        if key.paused:
+            engine.recall_admitted(key)
+        # This also plans or cancels the timer that opens the key.
+        engine.start_waiting_for_flow(key)
+
+    def pin(self, request: Request) -> None:
+        numbers: dict[str, int | None] = {"parallelism": None, "rate": None, "period": None}
+        for name, value in query_of(request):
+            if name not in numbers:
+                raise bad_request(f"unknown setting {name!r}, expected {', '.join(numbers)}")
+            numbers[name] = read_integer(value, name, least=1)
+        parallelism, rate, period = numbers.values()
+        if period is not None and period * SECOND > LONGEST_PERIOD_US:
+            raise bad_request("invalid period: it must be from 1 to 604800 seconds")
+        if parallelism is None and rate is None:
+            raise bad_request("invalid pin: pass parallelism, rate, or both")
+        if period is not None and rate is None:
+            raise bad_request("invalid pin: a period needs a rate")
+        now = self.engine.clock.now_us()
+        key = self.engine.get_or_create_flow_key(request.segment("key"), now)
+        key.pin(now, parallelism, rate, (period or 1) * SECOND)
+        self._begin_period(key)
+
+    def _begin_period(self, key: FlowKey) -> None:
+        # Recall messages that have not started, because they count in the new period.
+        self.engine.recall_admitted(key)
+        self.engine.start_waiting_for_flow(key)
+
+    def unpin(self, request: Request) -> None:
+        flags = {"parallelism": False, "rate": False}
+        for name, value in query_of(request):
+            if name not in flags:
+                raise bad_request(f"unknown setting {name!r}, expected {', '.join(flags)}")
+            flags[name] = read_flag(value, name)
+        key = self.engine.existing_flow_key(request.segment("key"))
+        key.pinned_parallelism &= not flags["parallelism"]
+        key.pinned_rate &= not flags["rate"]
+
+    def reset(self, request: Request) -> None:
+        key = self.engine.existing_flow_key(request.segment("key"))
+        self.engine.recall_admitted(key)
+        # From now on, the deliveries in flight do not count (vendor's changelog).
+        key.active.clear()
+        self.reset_rate(request)
+
+    def reset_rate(self, request: Request) -> None:
+        engine = self.engine
+        key = engine.existing_flow_key(request.segment("key"))
+        key.restart_period(engine.clock.now_us())
+        self._begin_period(key)
+
+    def global_parallelism(self, request: Request) -> object:
+        return {
+            "parallelismMax": self.engine.limits.parallelism or 0,
+            "parallelismCount": len(self.engine.active),
+        }

@@ -1,0 +1,27 @@
+"""Endpoints for the keys that sign deliveries."""
+
+from __future__ import annotations
+
+from ...http.messages import Request
+from ...http.routing import Route
+from .family import RouteFamily
+
+
+class KeyRoutes(RouteFamily):
+    """Endpoints that show and rotate the signing keys."""
+
+    @classmethod
+    def routes(cls) -> list[Route]:
+        return [
+            Route("GET", "/v2/keys", "get_keys", cls.get_keys),
+            Route("POST GET", "/v2/keys/rotate", "rotate_keys", cls.rotate_keys),
+            Route("GET", "/v1/keys", "get_keys_v1", cls.get_keys),
+            Route("POST GET", "/v1/keys/rotate", "rotate_keys_v1", cls.rotate_keys),
+        ]
+
+    def get_keys(self, request: Request) -> object:
+        return {"current": self.engine.keys.current, "next": self.engine.keys.next}
+
+    def rotate_keys(self, request: Request) -> object:
+        self.engine.rotate_keys()
+        return self.get_keys(request)

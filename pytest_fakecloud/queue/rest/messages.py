@@ -1,0 +1,183 @@
+"""Endpoints for publishing and for messages.
+
+Decided here: publish requests, batches and new schedules return 200, as in the vendor's OpenAPI
+file, although other pages say 201, and 202 for a duplicate. ``/v1`` returns 201. A batch returns 200
+even if some items are rejected, except that a step of a finished workflow run rejects the whole
+batch (400).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...http.messages import Answer, Request
+from ...http.routing import Route
+from .. import errors
+from ..engine.engine import Engine
+from ..engine.publishing import Published
+from ..errors import QueueError, bad_request
+from ..model import HeaderList, Message
+from ..wire import records
+from ..wire.values import as_text, as_wire, check_name, first_setting, json_headers
+from ..workflow.runs import report_rejected_step
+from .bulk_requests import bulk_filters, cancelled_record, has_id_field, lists_ids
+from .family import RouteFamily
+from .requests import caller_of, destination_of, field_of, json_array
+from .schedules import SCHEDULES
+
+
+class MessageRoutes(RouteFamily):
+    """Endpoints that publish, and endpoints for published messages."""
+
+    @classmethod
+    def routes(cls) -> list[Route]:
+        return [
+            Route("POST", "/v2/publish/{destination*}", "publish", cls.publish),
+            Route("POST", "/v2/enqueue/{queue}/{destination*}", "enqueue", cls.enqueue),
+            Route("POST", "/v2/batch", "batch", cls.batch),
+            Route("DELETE", "/v2/messages", "cancel_messages", cls.cancel_messages),
+            Route("GET", "/v2/messages/{id}", "get_message", cls.get_message),
+            Route("DELETE", "/v2/messages/{id}", "cancel_message", cls.cancel_message),
+            Route("POST", "/v2/messages/{id}/retry", "retry_message", cls.retry_message),
+            *(
+                Route("POST", f"{base}/{{destination*}}", "create_schedule", cls.create_schedule)
+                for base in SCHEDULES
+            ),
+            Route("GET", "/v1/messages/{id}", "get_message_v1", cls.get_message),
+        ]
+
+    def publish(self, request: Request, **options: Any) -> Answer:
+        return self._published_answer(publish(self.engine, request, **options))
+
+    def enqueue(self, request: Request) -> Answer:
+        name = check_name(request.segment("queue"), "queue name")
+        return self.publish(request, queue_name=name)
+
+    def create_schedule(self, request: Request) -> Answer:
+        return self.publish(request, schedule_only=True)
+
+    def batch(self, request: Request) -> Answer:
+        limit = self.engine.limits.batch_size
+        if len(request.body) > limit:
+            raise errors.quota("maxBatchSize", limit, status=413)
+        items = json_array(request)
+        # No run can finish between two items, because the lock is held for the whole batch.
+        self.runs.check_steps(map(_headers_of, items))
+        answers = [self._batch_item(item, number, request) for number, item in enumerate(items, 1)]
+        return Answer(answers, 200, self.engine.quota.daily_headers())
+
+    def _batch_item(self, item: Any, number: int, request: Request) -> object:
+        try:
+            destination, headers, body, queue = read_batch_item(item)
+            result = self.engine.publish(
+                destination, headers, body, caller_ip=caller_of(request), queue_name=queue
+            )
+        except QueueError as error:
+            run_id = _run_id_of(item)
+            if run_id is not None:
+                url, what = _shown(item.get("destination")), f"item {number} of a batch"
+                report_rejected_step(self.engine.report, what, run_id, url, error)
+            return records.error_record(error)
+        return self._published_answer(result).body
+
+    def _published_answer(self, result: Published) -> Answer:
+        status = 202 if result.duplicate else 200
+        if result.schedule_id is not None:
+            again = {"deduplicated": True} if result.duplicate else {}
+            return Answer({"scheduleId": result.schedule_id, **again}, status)
+        if result.group:
+            body: object = [records.accepted_record(accepted) for accepted in result.accepted]
+        else:
+            body = records.accepted_record(result.accepted[0])
+        limited = self.engine.limits.daily_messages is not None
+        return Answer(body, status, self.engine.quota.daily_headers() if limited else ())
+
+    def get_message(self, request: Request) -> object:
+        return records.message_record(self.engine.message(request.segment("id")))
+
+    def cancel_message(self, request: Request) -> Answer:
+        return Answer({"cancelled": self.engine.cancel(request.segment("id"))}, 202)
+
+    def retry_message(self, request: Request) -> object:
+        self.engine.retry_now(request.segment("id"))
+        return {}
+
+    def cancel_messages(self, request: Request) -> Answer:
+        pairs, asynchronous = bulk_filters(request, "messageIds", keep_empty=True)
+        chosen = records.read_filters(pairs, records.FOR_MESSAGES, most=2**62)
+        if chosen.empty and has_id_field(request, "messageIds"):
+            return Answer({"cancelled": 0}, 202)
+        # The service ignores the deprecated count.
+        messages = [
+            message
+            for message in self._candidates(chosen)
+            if chosen.matches(message, message.created_us, {})
+        ]
+        filters = records.filters_by_name(pairs)
+        if lists_ids(filters):
+            return Answer({"cancelled": self.engine.cancel_all(messages)}, 202)
+        ids = [message.id for message in messages]
+        action = self.engine.bulk_actions.cancel("qstash", filters, ids, asynchronous=asynchronous)
+        return Answer(cancelled_record(action, asynchronous=asynchronous), 202)
+
+    def _candidates(self, chosen: records.Filters) -> list[Message]:
+        ids = chosen.fields.get("messageIds") or chosen.fields.get("messageId")
+        pending = self.engine.pending
+        if ids is None:
+            return list(pending.values())
+        tasks = dict.fromkeys(
+            task for message_id in ids for task in self.engine.task_ids(message_id)
+        )
+        return [pending[task] for task in tasks if task in pending]
+
+
+def publish(engine: Engine, request: Request, **options: Any) -> Published:
+    """Publish to the destination in a request's path, with the settings in its headers and its query."""
+    destination, settings = destination_of(request)
+    return engine.publish(
+        destination,
+        request.headers.pairs,
+        request.body,
+        query=settings,
+        caller_ip=caller_of(request),
+        **options,
+    )
+
+
+def read_batch_item(item: Any) -> tuple[str, HeaderList, bytes, str | None]:
+    """Return destination, headers, body and queue of a batch item; raise a 400 error if malformed."""
+    if not isinstance(item, dict):
+        raise bad_request("invalid batch item: expected an object")
+    # An empty destination is rejected like that of any other request.
+    destination = field_of(item, "batch item", "destination", str) or ""
+    headers = field_of(item, "batch item", "headers", dict) or {}
+    body = field_of(item, "batch item", "body", str) or ""
+    queue = field_of(item, "batch item", "queue", str)
+    if queue:
+        check_name(queue, "queue name")
+    data = body.encode("utf-8", "surrogatepass")
+    return as_wire(destination), json_headers(headers), data, queue or None
+
+
+def _run_id_of(item: Any) -> str | None:
+    # Check the types of all parts, because a rejected item may contain anything.
+    headers = item.get("headers") if isinstance(item, dict) else None
+    if not isinstance(headers, dict):
+        return None
+    run_id = first_setting(headers.items(), "workflow-runid")
+    if isinstance(run_id, list):
+        run_id = run_id[0] if run_id else None
+    return _shown(run_id) if run_id else None
+
+
+def _shown(value: object) -> str:
+    # Encode and decode the string, because reports cannot encode lone surrogates.
+    return as_text(as_wire(str(value)))
+
+
+def _headers_of(item: Any) -> HeaderList:
+    # Ignore a malformed item here. It is rejected later, without the rest of the batch.
+    try:
+        return read_batch_item(item)[1]
+    except QueueError:
+        return []

@@ -1,0 +1,86 @@
+"""Endpoints for URL groups, which the API calls topics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...http.messages import Request
+from ...http.routing import Route
+from ..errors import bad_request
+from ..model import HeaderList
+from ..wire import records
+from ..wire.headers import read_given
+from ..wire.values import as_wire, json_headers
+from .family import RouteFamily
+from .requests import field_of, json_object
+
+
+class UrlGroupRoutes(RouteFamily):
+    """Endpoints that change URL groups and their endpoints."""
+
+    @classmethod
+    def routes(cls) -> list[Route]:
+        return [
+            Route("GET", "/v2/topics", "list_groups", cls.list_groups),
+            Route("GET", "/v2/topics/{name}", "get_group", cls.get_group),
+            Route("DELETE", "/v2/topics/{name}", "delete_group", cls.delete_group),
+            Route("PATCH", "/v2/topics/{name}", "change_group", cls.change_group),
+            Route("POST", "/v2/topics/{name}/endpoints", "add_endpoints", cls.add_endpoints),
+            Route(
+                "DELETE", "/v2/topics/{name}/endpoints", "remove_endpoints", cls.remove_endpoints
+            ),
+        ]
+
+    def list_groups(self, request: Request) -> object:
+        return [records.group_record(group) for group in self.engine.url_groups.by_name.values()]
+
+    def get_group(self, request: Request) -> object:
+        return records.group_record(self.engine.url_groups.get(request.segment("name")))
+
+    def delete_group(self, request: Request) -> None:
+        group = self.engine.url_groups.find(request.segment("name"))
+        if group is not None:
+            self.engine.url_groups.remove(group)
+
+    def change_group(self, request: Request) -> None:
+        headers = field_of(json_object(request), "topic", "headers", dict, required=True)
+        defaults: HeaderList = []
+        for name, value in json_headers(headers):
+            is_own = name.lower().startswith(("upstash-", "service-", "content-type"))
+            defaults.append((name if is_own else f"Upstash-Forward-{name}", value))
+        read_given(defaults)  # Raises an error for an invalid setting.
+        group = self.engine.url_groups.get(request.segment("name"))
+        group.headers = defaults
+        group.updated_us = self.engine.clock.now_us()
+
+    def add_endpoints(self, request: Request) -> None:
+        endpoints = [
+            (
+                as_wire(field_of(endpoint, "endpoint", "url", str, required=True)),
+                endpoint.get("name") or None,
+            )
+            for endpoint in _endpoints_of(request)
+        ]
+        now = self.engine.clock.now_us()
+        self.engine.url_groups.add_all(request.segment("name"), endpoints, now)
+
+    def remove_endpoints(self, request: Request) -> None:
+        endpoints = _endpoints_of(request)
+        for item in endpoints:
+            if item.get("url") is None and item.get("name") is None:
+                raise bad_request("invalid endpoint: pass url or name")
+            if item.get("url") is not None:
+                item["url"] = as_wire(item["url"])
+        group = self.engine.url_groups.get(request.segment("name"))
+        self.engine.url_groups.remove_endpoints(group, endpoints, self.engine.clock.now_us())
+
+
+def _endpoints_of(request: Request) -> list[dict[str, Any]]:
+    """Return the endpoints in a body; raise a 400 error unless they are a list of objects."""
+    endpoints = json_object(request).get("endpoints")
+    if not isinstance(endpoints, list) or not all(isinstance(item, dict) for item in endpoints):
+        raise bad_request("invalid body: endpoints must be an array of objects")
+    for item in endpoints:
+        field_of(item, "endpoint", "url", str)
+        field_of(item, "endpoint", "name", str)
+    return endpoints

@@ -1,0 +1,166 @@
+"""Endpoints of API version 1.
+
+Version 1, ``/v1/...``, uses the same data as version 2. Specification: ``PUT /v1/endpoints/<id>``
+changes the URL of later messages only. Version 1 has no failure callbacks. Its other endpoints are
+taken from the vendor's documentation of version 1 and from its Terraform client.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...http.messages import Answer, Request
+from ...http.routing import Route
+from ..errors import bad_request, not_found
+from ..model import SECOND
+from ..wire import records
+from ..wire.headers import check_url
+from ..wire.values import as_text, as_wire, check_name, without_none
+from .family import RouteFamily
+from .messages import publish
+from .requests import destination_of, json_object
+
+OK = {"status": "ok"}
+_DOCUMENTED = {
+    "maxTopics": 20,
+    "maxEndpointsPerTopic": 100,
+    "maxSchedules": 100,
+    "maxRequestsPerDay": 500_000,
+    "maxDelay": 30 * 86_400,
+}
+"""The limits in the documentation of version 1, which are shown if the plan has none."""
+
+
+class V1Routes(RouteFamily):
+    """Endpoints of ``/v1``."""
+
+    @classmethod
+    def routes(cls) -> list[Route]:
+        return [
+            Route("POST", "/v1/publish/{destination*}", "publish_v1", cls.publish),
+            Route("GET", "/v1/endpoints", "list_endpoints_v1", cls.list_endpoints),
+            Route("POST", "/v1/endpoints", "create_endpoint_v1", cls.create_endpoint),
+            Route("GET", "/v1/endpoints/{id}", "get_endpoint_v1", cls.get_endpoint),
+            Route("PUT", "/v1/endpoints/{id}", "change_endpoint_v1", cls.change_endpoint),
+            Route("DELETE", "/v1/endpoints/{id}", "delete_endpoint_v1", cls.delete_endpoint),
+            Route("GET", "/v1/topics", "list_topics_v1", cls.list_topics),
+            Route("POST", "/v1/topics", "create_topic_v1", cls.create_topic),
+            Route("GET", "/v1/topics/{name}", "get_topic_v1", cls.get_topic),
+            Route("PUT", "/v1/topics/{name}", "rename_topic_v1", cls.rename_topic),
+            Route("DELETE", "/v1/topics/{name}", "delete_topic_v1", cls.delete_topic),
+            Route("DELETE", "/v1/messages/{id}", "cancel_message_v1", cls.cancel_message),
+            Route("GET", "/v1/messages/{id}/tasks", "list_tasks_v1", cls.list_tasks),
+            Route("GET", "/v1/tasks/{id}", "get_task_v1", cls.get_task),
+            Route("GET", "/v1/quota", "quota_v1", cls.quota),
+        ]
+
+    def publish(self, request: Request) -> Answer:
+        result = publish(self.engine, request, api="v1")
+        if result.schedule_id is not None:
+            return Answer({"scheduleId": result.schedule_id}, 201)
+        if not result.accepted:
+            topic = as_text(destination_of(request)[0])
+            raise bad_request(f"invalid destination: topic {topic} has no endpoints")
+        message_id = result.accepted[0].message_id
+        message = self.engine.messages.get(message_id)
+        body: dict[str, object] = {"messageId": message.public_id if message else message_id}
+        if result.duplicate:
+            return Answer(body | {"deduplicated": True}, 202)
+        return Answer(body, 201)
+
+    def list_endpoints(self, request: Request) -> object:
+        groups = self.engine.url_groups.by_name.values()
+        return [
+            records.endpoint_record(group, endpoint)
+            for group in groups
+            for endpoint in group.endpoints
+        ]
+
+    def create_endpoint(self, request: Request) -> object:
+        body = json_object(request, required=True)
+        url = as_wire(_text(body, "url"))
+        by_id = body.get("topicId") is not None
+        if by_id == (body.get("topicName") is not None):
+            raise bad_request("invalid endpoint: pass one of topicId and topicName")
+        check_url(url, "endpoint")
+        groups, now = self.engine.url_groups, self.engine.clock.now_us()
+        if by_id:
+            group = groups.get(_text(body, "topicId"))
+        else:
+            group = groups.create(_text(body, "topicName"), now)
+        return records.endpoint_record(group, groups.add(group, url, None, now, by_id=by_id))
+
+    def get_endpoint(self, request: Request) -> object:
+        return records.endpoint_record(*self.engine.url_groups.endpoint(request.segment("id")))
+
+    def change_endpoint(self, request: Request) -> object:
+        group, endpoint = self.engine.url_groups.endpoint(request.segment("id"))
+        url = as_wire(_text(json_object(request, required=True), "url"))
+        group.change(endpoint, check_url(url, "endpoint"), endpoint.name)
+        group.updated_us = self.engine.clock.now_us()
+        return records.endpoint_record(group, endpoint)
+
+    def delete_endpoint(self, request: Request) -> object:
+        group, endpoint = self.engine.url_groups.endpoint(request.segment("id"))
+        group.remove(endpoint)
+        group.updated_us = self.engine.clock.now_us()
+        return OK
+
+    def list_topics(self, request: Request) -> object:
+        return [records.topic_record(group) for group in self.engine.url_groups.by_name.values()]
+
+    def create_topic(self, request: Request) -> object:
+        name = check_name(_text(json_object(request, required=True), "name"), "topic name")
+        if name in self.engine.url_groups.by_name:
+            raise bad_request(f"invalid topic name: {name!r} is already in use")
+        return records.topic_record(self.engine.url_groups.create(name, self.engine.clock.now_us()))
+
+    def get_topic(self, request: Request) -> object:
+        return records.topic_record(self.engine.url_groups.get(request.segment("name")))
+
+    def rename_topic(self, request: Request) -> object:
+        group = self.engine.url_groups.get(request.segment("name"))
+        name = _text(json_object(request, required=True), "name")
+        self.engine.url_groups.rename(group, name, self.engine.clock.now_us())
+        return records.topic_record(group)
+
+    def delete_topic(self, request: Request) -> object:
+        self.engine.url_groups.remove(self.engine.url_groups.get(request.segment("name")))
+        return OK
+
+    def cancel_message(self, request: Request) -> Answer:
+        self.engine.cancel(request.segment("id"))
+        return Answer({"status": "accepted"}, 202)
+
+    def list_tasks(self, request: Request) -> object:
+        now = self.engine.clock.now_us()
+        tasks = self.engine.tasks(request.segment("id"))
+        return [records.task_record(message, now) for message in tasks]
+
+    def get_task(self, request: Request) -> object:
+        task_id = request.segment("id")
+        message = self.engine.messages.get("msg_" + task_id.removeprefix("task_"))
+        if message is None or not task_id.startswith("task_"):
+            raise not_found("task", task_id)
+        return records.task_record(message, self.engine.clock.now_us())
+
+    def quota(self, request: Request) -> object:
+        limits = self.engine.limits
+        return _DOCUMENTED | without_none(
+            maxTopics=limits.groups,
+            maxEndpointsPerTopic=limits.endpoints_per_group,
+            maxMessageSize=limits.message_size,
+            maxRetries=limits.retries,
+            maxSchedules=limits.schedules,
+            maxRequestsPerDay=limits.daily_messages,
+            retention=limits.retention_us // SECOND,
+            timeout=limits.timeout_us // SECOND,
+            maxDelay=None if limits.delay_us is None else limits.delay_us // SECOND,
+        )
+
+
+def _text(body: dict[str, Any], name: str) -> str:
+    value = body.get(name)
+    if not isinstance(value, str) or not value:
+        raise bad_request(f"invalid body: {name} must be a non-empty string")
+    return value

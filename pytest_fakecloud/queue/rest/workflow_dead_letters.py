@@ -1,0 +1,144 @@
+"""Endpoints for the dead letters of workflow runs.
+
+Source: the official clients' code and the vendor's documentation. Decided here: ``resume`` and
+``restart`` create a new run and remove the dead letter. Settings in the request replace those of the
+old run, also for later steps. The sources disagree about the type of
+``workflowCreatedAt`` in their responses: it is a number of milliseconds, as everywhere else, although
+the types of the JavaScript client say that it is a string. ``DELETE .../callback/<id>`` cancels a
+pending failure callback, or deletes the dead letter of a failed one.
+"""
+
+from __future__ import annotations
+
+from ...http.messages import Request
+from ...http.routing import Route
+from ..errors import bad_request, not_found
+from ..model import Message
+from ..wire import records
+from ..wire.headers import read_given
+from ..wire.values import as_text, unprefixed, without_none
+from ..workflow.model import WorkflowRun
+from .bulk_requests import bulk_filters, has_id_field, recorded_action
+from .family import RouteFamily
+from .requests import query_of
+
+_OVERRIDES = ("retries", "retry-delay", "flow-control-", "label", "delay", "failure-callback")
+"""Prefixes of the settings that can be given when a run is resumed or restarted."""
+
+
+class WorkflowDeadLetterRoutes(RouteFamily):
+    """Endpoints that resume, restart and delete failed workflow runs."""
+
+    @classmethod
+    def routes(cls) -> list[Route]:
+        dlq = "/v2/workflows/dlq"
+        return [
+            Route("POST", f"{dlq}/resume", "resume_workflow_runs", cls.start_again),
+            Route("POST", f"{dlq}/resume/{{id}}", "resume_workflow_runs", cls.start_again),
+            Route("POST", f"{dlq}/restart", "restart_workflow_runs", cls.start_again),
+            Route("POST", f"{dlq}/restart/{{id}}", "restart_workflow_runs", cls.start_again),
+            Route("POST", f"{dlq}/callback/{{id}}", "retry_failure_function", cls.retry_failure),
+            Route("DELETE", f"{dlq}/callback/{{id}}", "give_up_failure", cls.give_up_failure),
+            Route("GET", dlq, "list_workflow_dead_letters", cls.list_dead_letters),
+            Route("DELETE", dlq, "delete_workflow_dead_letters", cls.delete_dead_letters),
+            Route("GET", f"{dlq}/{{id}}", "get_workflow_dead_letter", cls.get_dead_letter),
+            Route("DELETE", f"{dlq}/{{id}}", "delete_workflow_dead_letters", cls.delete_one),
+        ]
+
+    def list_dead_letters(self, request: Request) -> object:
+        letters, cursor = self._letters(query_of(request), request)
+        messages = [records.dead_letter_record(self.engine, letter) for letter in letters]
+        return {"messages": messages} | without_none(cursor=cursor)
+
+    def get_dead_letter(self, request: Request) -> object:
+        return records.dead_letter_record(self.engine, self._letter(request.segment("id")))
+
+    def delete_one(self, request: Request) -> object:
+        return {"deleted": self.engine.delete_dead_letters([self._letter(request.segment("id"))])}
+
+    def delete_dead_letters(self, request: Request) -> object:
+        pairs, asynchronous = bulk_filters(request, "dlqIds")
+        letters, cursor = self._letters(pairs, request)
+        count = self.engine.delete_dead_letters(letters)
+        action = recorded_action(
+            self.engine, "delete", "workflow", count, pairs, asynchronous=asynchronous
+        )
+        return {"deleted": count} | action | without_none(cursor=cursor)
+
+    def start_again(self, request: Request) -> object:
+        resumes = request.route == "resume_workflow_runs"
+        start = self.runs.resume if resumes else self.runs.restart
+        overrides = read_given(
+            pair
+            for pair in request.headers.pairs
+            if (unprefixed(pair[0]) or "").startswith(_OVERRIDES)
+        )
+        single = "id" in request.params
+        pairs: list[tuple[str, str]] = []
+        asynchronous = False
+        if single:
+            letters, cursor = [self._letter(request.segment("id"))], None
+        else:
+            pairs, asynchronous = bulk_filters(request, "dlqIds")
+            letters, cursor = self._letters(pairs, request)
+        # If the daily limit has no room for all selected runs, or the first message of one of them
+        # has been forgotten, start none of them.
+        engine = self.engine
+        engine.quota.check_room(len(letters))
+        for letter in letters:
+            if not resumes or not self.runs.can_resume(letter):
+                self.runs.first_message(letter)
+        runs = []
+        for letter in letters:
+            runs.append(start(letter, overrides))
+            engine.delete_dead_letters([letter])
+        if single:
+            return _created(runs[0])
+        kind = "resume" if resumes else "restart"
+        action = recorded_action(
+            engine, kind, "workflow", len(runs), pairs, asynchronous=asynchronous
+        )
+        started = {"workflowRuns": [_created(run) for run in runs]}
+        return started | action | without_none(cursor=cursor)
+
+    def retry_failure(self, request: Request) -> object:
+        run, failure = self._failure_of(request)
+        if failure is None or failure.state != "FAILED":
+            raise bad_request(f"workflow run {as_text(run.id)} has no failed failure callback")
+        self.engine.retry_dead_letters([failure])
+        return _created(run)
+
+    def give_up_failure(self, request: Request) -> object:
+        run, failure = self._failure_of(request)
+        if failure is None or not (failure.pending or failure.state == "FAILED"):
+            raise bad_request(f"workflow run {as_text(run.id)} has no failure callback to cancel")
+        if failure.state == "FAILED":
+            self.engine.dead_letters.pop(failure.dlq_id or "", None)
+            run.failure_message_id = None
+        else:
+            self.engine.cancel_all([failure])
+        return {"deleted": 1}
+
+    def _failure_of(self, request: Request) -> tuple[WorkflowRun, Message | None]:
+        run = self.runs.require_run_of(self._letter(request.segment("id")))
+        return run, self.runs.failure_callback(run)
+
+    def _letter(self, dlq_id: str) -> Message:
+        letter = self.engine.dead_letter(dlq_id)
+        if letter.workflow is None:
+            raise not_found("dlq message", dlq_id)
+        return letter
+
+    def _letters(
+        self, pairs: list[tuple[str, str]], request: Request
+    ) -> tuple[list[Message], str | None]:
+        filters = [pair for pair in pairs if pair[1] and pair[0] != "source"]
+        chosen = records.read_filters(filters, records.FOR_DEAD_LETTERS)
+        if chosen.empty and has_id_field(request, "dlqIds"):
+            return [], None
+        chosen.fields["source"] = ["workflow"]
+        return self.engine.select_dead_letters(chosen)
+
+
+def _created(run: WorkflowRun) -> dict[str, object]:
+    return {"workflowRunId": run.id, "workflowCreatedAt": run.created_ms}

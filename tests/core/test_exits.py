@@ -1,0 +1,49 @@
+"""Functions that undo changes: all are called, and an interrupted one is called again."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from pytest_fakecloud.core.exits import call_all, exiting
+
+
+class Empty(Exception):
+    """An exception that is false."""
+
+    def __len__(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("first", [ValueError("1"), Empty("1"), KeyboardInterrupt("1")])
+def test_all_functions_are_called_and_the_first_exception_is_raised(first: BaseException) -> None:
+    called: list[str] = []
+
+    def failing(error: BaseException) -> None:
+        called.append(str(error))
+        raise error
+
+    with pytest.raises(type(first), match="1"):
+        call_all(functools.partial(failing, error) for error in (first, ValueError("2")))
+    assert called == ["1", "2"]
+
+
+def test_exits_call_the_latest_function_first_and_repeat_an_interrupted_one() -> None:
+    called: list[str] = []
+
+    def interrupted() -> None:
+        called.append("interrupted")
+        if called.count("interrupted") == 1:
+            raise KeyboardInterrupt
+
+    def block() -> None:
+        with exiting() as exits:
+            exits.callback(called.append, "first")
+            exits.callback(interrupted)
+            exits.callback(called.append, "last")
+            called.append("block")
+
+    with pytest.raises(KeyboardInterrupt):
+        block()
+    assert called == ["block", "last", "interrupted", "first", "interrupted"]

@@ -1,0 +1,49 @@
+"""What a repetition of each command changes, compared with the command table."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from pytest_fakecloud.kv.engine import engine
+from pytest_fakecloud.kv.errors import CommandError
+from pytest_fakecloud.kv.table import kinds
+from pytest_fakecloud.kv.table.registry import EVERYTHING
+from tests.kv.conftest import argv
+from tests.kv.test_growth import GROWTH, Filled
+from tests.notations import complete
+
+TABLE_FILE = Path(engine.__file__).parents[1] / "table" / "commands.txt"
+LINES = dict.fromkeys(line for lines in GROWTH.values() for line in lines)
+"""Lines of ``tests/kv/commands.txt``, of which the last command is repeated."""
+
+
+def test_rows_declare_that_a_repetition_changes_data() -> None:
+    filled = Filled(30, dialect="vendor")
+    state = filled.engine.snapshot()
+    changing: dict[str, str] = {}
+    for line in LINES:
+        *before, repeated = line.split(" ; ")
+        words = argv((repeated,))
+        spec = EVERYTHING.resolve(words)
+        # Indexes cannot be dumped.
+        if spec.name not in kinds.REPEATABLE or spec.group in ("search", "vector"):
+            continue
+        keys = [words[at] for at, _ in spec.key_positions(words)]
+        with suppress(CommandError):  # The repeated command of RENAME has no source any more.
+            for command in (*before, repeated):
+                filled.run(command)
+            first = _dumps(filled, keys)
+            filled.run(repeated)
+            if _dumps(filled, keys) != first:
+                changing[spec.name] = line
+        filled.engine.restore(state)
+    complete(
+        TABLE_FILE,
+        (f"the effect again or varies to {name} (see {line})" for name, line in changing.items()),
+    )
+
+
+def _dumps(filled: Filled, keys: list[bytes]) -> object:
+    execute, tester = filled.engine.execute, filled.tester
+    return [(execute(tester, [b"DUMP", key]), execute(tester, [b"PTTL", key])) for key in keys]
