@@ -372,7 +372,8 @@ export class Trace {
     const {row} = one, wait = one.index ? gapText(this.rows[one.index - 1].row.at_us, row.at_us) : "";
     this.pane.replaceChildren(el("div", {class: "trace-pane-body"},
       el("div", {class: "trace-pane-head"},
-        el("h3", {}, row.text.what),
+        // A long text scrolls, which the keyboard must reach.
+        el("h3", {tabindex: row.text.what.length > 250 ? 0 : null}, row.text.what),
         el("button", {type: "button", "aria-label": "Close the details", onclick: () => { this.select(null); this.list.focus({preventScroll: true}); }}, "✕")),
       el("p", {class: "soft"}, [`${this.options.numbered ? "row " : "#"}${one.label}`, endsOf(one), `${isoDay(row.at_us)} ${clockTime(row.at_us)} UTC`, row.took_us > 0 ? `took ${lasted(row.took_us)}` : "", wait].filter(Boolean).join(" · ")),
       one.failed ? el("p", {class: "trace-bad"}, `${count(one.failed, "item")} of this request failed.`) : null,
