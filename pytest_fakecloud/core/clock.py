@@ -549,8 +549,8 @@ class Timekeeper:
                 listener()
         return timer
 
-    def planned(self, most: int) -> tuple[int, list[Timer]]:
-        """Return how many timers are planned, and the first ``most`` of them in order."""
+    def planned(self, most: int | None = None) -> tuple[int, list[Timer]]:
+        """Return how many timers are planned, and the first ``most`` of them (None: all) in order."""
         with self._lock:
             planned = [
                 timed for lane in self._lanes.values() for timed in lane if not timed[2].cancelled

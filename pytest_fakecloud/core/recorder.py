@@ -309,7 +309,8 @@ class Recorder:
         return call
 
     def answered(self, call: Call) -> None:
-        """Update the size of a call after its outcome was recorded, and call the listeners."""
+        """Record the end of a call after its outcome: its time and size; call the listeners."""
+        call.ended_us = self._now_us()
         large = self.shared.large
         if len(call.response_body) > LIGHT or (large and call in large):
             self._update_size(call)
@@ -332,7 +333,14 @@ class Recorder:
         shorten(call, read_facts=False)
 
     def add_event(
-        self, kind: str, text: str, /, *, at_us: int | None = None, **data: object
+        self,
+        kind: str,
+        text: str,
+        /,
+        *,
+        at_us: int | None = None,
+        ended_us: int | None = None,
+        **data: object,
     ) -> Event:
         at_us = self._now_us() if at_us is None else at_us
         names, values = tuple(data), [*data.values()]
@@ -341,7 +349,9 @@ class Recorder:
             values.pop()
         service, fake = self._service, self.fake
         return self._append(
-            lambda number: Event(number, at_us, service, fake, kind, text, names, tuple(values))
+            lambda number: Event(
+                number, at_us, service, fake, kind, text, names, tuple(values), ended_us
+            )
         )
 
     def record_action(

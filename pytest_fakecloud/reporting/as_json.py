@@ -44,7 +44,7 @@ _BEFORE, _AFTER = 2, 8
 """Number of source lines before and after a call that are shown with it."""
 _COPIED = (
     "number", "began", "ended", "at_us", "kind", "actor", "peer", "service", "operation", "status",
-    "outcome", "ok", "cause", "depth", "attempt",
+    "outcome", "ok", "cause", "depth", "attempt", "took_us",
 )  # fmt: skip
 """Fields of a row that its JSON contains unchanged."""
 _LEFT_OUT = {"traceback", "exception", "sent", "sent_headers", "answer"}

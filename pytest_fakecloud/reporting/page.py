@@ -140,7 +140,7 @@ def file_name(name: str) -> str:
     return f"{cleaned[:130]}-{digest}"
 
 
-_SCRIPTS = ("elements.js", "copying.js", "trace.js", "page.js")
+_SCRIPTS = ("elements.js", "spans.js", "copying.js", "trace.js", "page.js")
 """The modules of a page, each after those that it imports."""
 
 

@@ -257,8 +257,13 @@ def _row_for(source: Entry) -> ReportRow:
     """Return the row of a journal entry as if the entry was an event inside its fake."""
     return ReportRow(
         source.number, source.at_us, kind="event", actor=source.fake, peer=source.fake,
-        operation="", service=source.service, began=source.number,
+        operation="", service=source.service, began=source.number, took_us=_took_us(source),
     )  # fmt: skip
+
+
+def _took_us(source: Entry | ServedRequest) -> int | None:
+    """Return a duration; None if it is not known. A reset of the clock does not make it negative."""
+    return None if source.ended_us is None else max(0, source.ended_us - source.at_us)
 
 
 def _served_rows(
@@ -289,6 +294,7 @@ def _served_rows(
             operation=masked.target, status=request.status, ok=ok, entry=masked,
             outcome="answered" if request.status is not None else "",
             began=request.began, ended=request.ended if is_alone else 0,
+            took_us=_took_us(request),
             same=(masked.target, masked.body, request.status, masked.raised),
         ))  # fmt: skip
     return request_rows

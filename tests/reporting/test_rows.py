@@ -18,7 +18,9 @@ from qstash import Receiver
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.queue.fake import Queue
+from pytest_fakecloud.reporting.as_json import row_json
 from pytest_fakecloud.reporting.calls import lookups_of
+from pytest_fakecloud.reporting.rows import rows as report_rows
 from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.reporting.wording import sentence
 
@@ -426,3 +428,20 @@ def test_a_refused_delivery_names_its_error_once(cloud: Cloud) -> None:
         "ConnectionRefusedError: https://app.example.com refuses connections",
         "",
     )
+
+
+# -- durations ---------------------------------------------------------------------------------------
+
+
+def test_rows_have_durations_on_the_clock_of_the_cloud(cloud: Cloud) -> None:
+    kv, queue = cloud.kv_server(), cloud.queue()
+    kv.faults.call(lambda: cloud.clock.advance("3s"), times=1)
+    kv.client().get("slow")
+    kv.client().get("fast")
+    queue.destinations.respond(URL, 200, after="2s")
+    deliver(queue, URL)
+    found_rows = report_rows(cloud)
+    assert [row.took_us for row in found_rows if row.operation == "GET"] == [3_000_000, 0]
+    (attempt,) = (row for row in found_rows if row.kind == "attempt")
+    assert attempt.took_us == 2_000_000
+    assert row_json(attempt, (), lookups_of(cloud, cloud.journal.entries))["took_us"] == 2_000_000

@@ -230,8 +230,13 @@ def test_the_pane_shows_the_row_and_leads_to_the_others(opened: Opened) -> None:
     assert page.url.endswith("#row-4")
     assert "This row changed no data." in pane.inner_text()
     page.evaluate("location.hash = '#row-7'")
-    pane.get_by_text("Attempts of msg_1").wait_for()
-    pane.get_by_role("button", name="1: 500").click()
+    pane.get_by_text("Waterfall").wait_for()
+    second = "delivery at +30 s"
+    assert second in pane.locator(".spans button[aria-current]").inner_text()
+    assert pane.locator(".spans .span-words").all_inner_texts() == [
+        "delivery at 0 failed", f"retry wait at 0 for 30 s, {second}",
+    ]  # fmt: skip
+    pane.get_by_role("button", name="attempt 1 500").click()
     assert page.url.endswith("#row-6")
     page.keyboard.press("Escape")
     assert not pane.is_visible()
@@ -664,7 +669,7 @@ def test_the_page_of_a_cloud_is_shown_in_light_and_dark(
     heads = tab.locator(".trace-head").all_inner_texts()
     assert heads[:4] == ["test", "client", "kv_server", "broker"]
     tab.get_by_role("option").filter(has_text="attempt 2").first.click()
-    assert tab.locator(".trace-attempts li").count() == 2
+    assert tab.locator(".span-bar.kind-delivery").count() == 2
     folder = os.environ.get("PYTEST_FAKECLOUD_SCREENSHOTS")
     if folder:
         tab.evaluate("scrollTo(0, 0)")

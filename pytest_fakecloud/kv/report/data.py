@@ -246,7 +246,7 @@ def keys(fake: KVServer, page_query: PageQuery) -> View:
     A search looks through the keys and their values. A search that contains ``*``, ``?`` or ``[`` is
     a glob pattern for the keys, as in SCAN. With ``view=tree``,
     the page lists only the keys directly in the namespace ``under`` (default: the root), and
-    ``folders`` lists the namespaces one level below it (separated by ``:``) with numbers of keys.
+    ``folders`` lists the namespaces one level below it (separated by ``:``) with their keys and memory.
     """
     with fake._engine.lock:
         every = _keys(fake)
@@ -258,7 +258,7 @@ def keys(fake: KVServer, page_query: PageQuery) -> View:
             page_query = page_query._replace(search="")
         folders: list[View] | None = None
         if page_query.filters.get("view") == "tree":
-            matching, folders = _in_namespace(matching, page_query.filters.get("under", ""))
+            matching, folders = _in_namespace(every, matching, page_query.filters.get("under", ""))
         page = page_of(
             matching,
             page_query,
@@ -271,18 +271,31 @@ def keys(fake: KVServer, page_query: PageQuery) -> View:
     return page | {"total": total} | ({} if folders is None else {"folders": folders})
 
 
-def _in_namespace(entries: Sequence[_Key], under: str) -> tuple[list[_Key], list[View]]:
+def _in_namespace(
+    keys: _InMemory | _OnServer, entries: Sequence[_Key], under: str
+) -> tuple[list[_Key], list[View]]:
+    """Return the keys directly in a namespace, and the namespaces one level below it."""
     prefix = under.encode("utf-8", "surrogatepass")
-    direct, folders = [], Counter[bytes]()
+    direct: list[_Key] = []
+    folders: dict[bytes, list[_Key]] = {}
     for entry in entries:
         if entry.name.startswith(prefix):
             first, colon, _ = entry.name[len(prefix) :].partition(b":")
             if colon:
-                folders[prefix + first + colon] += 1
+                folders.setdefault(prefix + first + colon, []).append(entry)
             else:
                 direct.append(entry)
-    named = sorted(folders.items())[:MOST_FOLDERS]
-    return direct, [{"name": _text(name), "keys": many} for name, many in named]
+    return direct, [
+        {"name": _text(name), "keys": len(inside), "bytes": _memory(keys, inside)}
+        for name, inside in sorted(folders.items())[:MOST_FOLDERS]
+    ]
+
+
+def _memory(keys: _InMemory | _OnServer, entries: Iterable[_Key]) -> int | None:
+    """Return the memory that keys use in bytes; None if a real server has them."""
+    if isinstance(keys, _OnServer):
+        return None
+    return sum(keys.size(entry.name, entry.value) for entry in entries)
 
 
 def _fields(keys: _InMemory | _OnServer) -> dict[str, Callable[[_Key], Any]]:

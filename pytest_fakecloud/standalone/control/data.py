@@ -96,13 +96,19 @@ class DataRoutes:
 
         ``?search=`` finds text, ``?sort=`` orders by a field (``-`` before it: descending),
         ``?limit=`` is at most 500, ``?after=`` and ``?before=`` take the ``next`` and ``previous``
-        cursors of another page. Each list has its own filters.
+        cursors of another page. Each list has its own filters. Pages of ``vectors`` with
+        ``?points=all`` have the places of all vectors that match, on a plane, with the values of the
+        metadata field ``?colour=``.
         """
         fake, listing = self._listing(request)
         return listing.page(fake, _page_query(request, listing))
 
     def item(self, request: Request) -> object:
-        """Return one item of a list in full. The elements of a key's value are paged."""
+        """Return one item of a list in full. The elements of a key's value are paged.
+
+        A workflow run has its ``steps``, each with spans of time (``kind``, ``start``, ``end``,
+        ``failed``), and a consumer group has its ``lag_over_time`` by partition.
+        """
         fake, listing = self._listing(request)
         if listing.item is None:
             raise NotFound(

@@ -30,13 +30,20 @@ function tree(found, page) {
   return [el("div", {class: "choice", role: "group", "aria-label": "view"}, [["", "List"], ["tree", "Namespaces"]].map(([value, text]) =>
     el("button", {type: "button", class: "facet", "aria-pressed": String(value === view), "data-key": `view ${text}`, onclick: () => page.change({view: value})}, text))), view === "tree" ? folders(found, page) : null];
 }
+// Shows the memory of a folder, and its share of the largest one as a bar.
+function withMemory(memory, share, folder) {
+  const [text, bar] = folder.querySelectorAll(":scope > details > summary > :is(.soft, .share)");
+  text.textContent = memory == null ? "" : bytes(memory);
+  bar.firstChild.style.width = `${100 * share}%`;
+  return folder;
+}
 // A folder loads what is in it when it is opened, and stays open while its number of keys does.
 function folders({folders: inner, items, matching}, page, under = "") {
-  const all = (name) => link(page.base, {search: name.replace(/[*?[\]\\]/g, "\\$&") + "*"}), known = page.folders ??= new Map();
+  const all = (name) => link(page.base, {search: name.replace(/[*?[\]\\]/g, "\\$&") + "*"}), known = page.folders ??= new Map(), most = Math.max(1, ...inner.map((folder) => folder.bytes ?? folder.keys));
   const once = (name, make) => known.get(name) ?? (known.set(name, make()), known.get(name));
-  return el("ul", {class: "folders"}, inner.toSorted((one, other) => one.name.localeCompare(other.name, "en", {numeric: true})).map(({name, keys: many}) => once(`${many} ${name}`, () => el("li", {}, el("details", {"data-key": name, ontoggle: async ({target}) => {
+  return el("ul", {class: "folders"}, inner.toSorted((one, other) => one.name.localeCompare(other.name, "en", {numeric: true})).map(({name, keys: many, bytes: memory}) => withMemory(memory, (memory ?? many) / most, once(`${many} ${name}`, () => el("li", {}, el("details", {"data-key": name, ontoggle: async ({target}) => {
     if (target.open && target.children.length === 1) target.append(folders(await list(page.fake, "keys", {view: "tree", under: name, limit: 500}), page, name));
-  }}, el("summary", {}, el("span", {class: "mono"}, name.slice(under.length)), el("span", {class: "many"}, number(many)), " ", el("a", {href: all(name), "aria-label": `List all of ${name}`}, "List all")))))),
+  }}, el("summary", {}, el("span", {class: "mono"}, name.slice(under.length)), el("span", {class: "many"}, number(many)), el("span", {class: "soft"}), el("span", {class: "share", "aria-hidden": "true"}, el("i")), " ", el("a", {href: all(name), "aria-label": `List all of ${name}`}, "List all"))))))),
   under ? items.map((one) => el("li", {}, el("a", {class: "mono", href: page.address(one.id)}, one.key.slice(under.length)))) : null,
   under && matching > items.length ? el("li", {}, el("a", {href: all(under)}, `${number(matching - items.length)} more`)) : null);
 }

@@ -7,7 +7,7 @@ import {border} from "./elements.js";
 const LIMIT = 100;
 
 // `spec` is {list, noun, columns, row, detail, hasItem, filters, facet, tools, empty, bulk, key}:
-// `row` returns the cells of an item, `detail` the content of the panel beside the list.
+// `always` are parameters of each request, `row` returns the cells of an item, `detail` the content of the panel beside the list.
 export class ListPage {
   constructor(fake, tab, spec) {
     Object.assign(this, {fake, tab, spec, turn: 0, chosen: new Set(), drawn: {}});
@@ -65,7 +65,7 @@ export class ListPage {
     const turn = ++this.turn, {id, spec} = this;
     if (spec.needs && !this.values[spec.needs]) { this.counted.textContent = ""; redraw(this.body, spec.empty(this)); return; }
     let page;
-    try { page = await list(this.fake, spec.list, {limit: LIMIT, ...this.values}); }
+    try { page = await list(this.fake, spec.list, {limit: LIMIT, ...spec.always, ...this.values}); }
     catch (error) { if (turn === this.turn && error.status) { this.drawn.list = this.counted.textContent = ""; redraw(this.body, empty("Nothing is shown.", error.message)); } throw error; }
     if (turn !== this.turn) return;
     this.page = page;
