@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..cloud.services import report_part
 from ..core.calls import Arguments, Call
-from ..core.errors import listed, report_hook_failure
+from ..core.errors import listed
 from ..core.recorder import Look, SharedRecords, place_at
 from .applications import ServedRequest
 from .asserted import (
@@ -144,8 +145,7 @@ class _Builder:
         for look in looks:
             part = report_part(getattr(self._fakes.get(look.fake), "fixture", ""), "accesses")
             if part is not None:
-                with report_hook_failure("", lambda line: None):
-                    yield from part.sought(self._fakes[look.fake], look.method, look.arguments)
+                yield from part.sought(self._fakes[look.fake], look.method, look.arguments)
 
     def _shown(self, look: Look) -> str:
         return self._lookups.mask.text(
@@ -298,14 +298,15 @@ class _Builder:
 
 
 def _uses_of(row: ReportRow, lookups: Lookups) -> Iterator[Use]:
-    """Yield the accesses of a row. A part that cannot read its entry contributes none."""
+    """Yield the accesses of a row."""
     services = dict.fromkeys((row.service, row.delivery.service if row.delivery else row.service))
     order = executed_at(row.entry) if isinstance(row.entry, Call) else row.number
     accesses: list[Access] = []
     for service in services:
         part = report_part(service, "accesses")
         if part is not None:
-            with report_hook_failure("", lambda line: None):
+            # The body may be malformed, such as that of a rejected request.
+            with suppress(ValueError, LookupError, TypeError, AttributeError):
                 accesses += part.accesses(row, lookups)
     for access in accesses:
         is_delivery = row.kind == "attempt" and not access.writes

@@ -35,7 +35,7 @@ class HistoryLine:
 
 def headline(history: History, rows: Mapping[int, ReportRow], lookups: Lookups) -> str:
     """Return what a history says in one sentence, for lists of failed tests."""
-    writes = [row for row in history.rows if row.step == 0]
+    writes = [row for row in history.rows if row.step == 0 and row.access.writes]
     if not writes:
         return f"{_start(history)}, which nothing has written"
     last = writes[-1]
@@ -52,9 +52,9 @@ def headline(history: History, rows: Mapping[int, ReportRow], lookups: Lookups) 
     parts_named = {row.access.part for row in related}
     part = f" {last.access.part}" if last.access.part and len(parts_named) == 1 else ""
     source = f"; {source_of(last.where)}" if last.where else ""
-    what = f"{name}{part}: {', then '.join(parts)}{source}"
+    what = f"{f'{name}{part}'.strip()}: {', then '.join(parts)}{source}"
     if history.unwritten:
-        return f"{_start(history)}, which nothing has written; the last write: {what}"
+        return f"{_start(history)}, which nothing has written; the last writes: {what}"
     return what
 
 
