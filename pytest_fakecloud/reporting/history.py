@@ -104,6 +104,7 @@ class _Builder:
 
     def start(self, statements: Sequence[FailedStatement]) -> HistoryStart | None:
         looks = list(self._records.looks)
+        codes = {code for places in self._places.values() for code, _ in places}
         for statement in statements:
             chosen: list[Look] = []
             numbers: tuple[int, ...] = ()
@@ -117,8 +118,6 @@ class _Builder:
                 shown = tuple(dict.fromkeys(map(self._shown, chosen)))
                 kind: StartKind = "looked" if chosen else "called"
                 return HistoryStart(kind, _unique(sought), statement.place, shown, numbers)
-        codes = {code for places in self._places.values() for code, _ in places}
-        for statement in statements:
             group = changing(statement, codes)
             numbers = self._made_from(group)
             if sought := list(self._compared(numbers)):
@@ -171,7 +170,8 @@ class _Builder:
                     if use.access.succeeded is not False
                     and use.access.subject.kind in _WITH_PARTS}  # fmt: skip
             for use in writes[-_OF_SUBJECT:]:
-                rows.append(self._row(use, 0, is_read=use in read.values()))
+                is_read = use in read.values() and start.kind != "last_call"
+                rows.append(self._row(use, 0, is_read=is_read))
         rows = _first_uses(rows)
         unwritten = not rows
         if unwritten:

@@ -55,7 +55,7 @@ def headline(history: History, rows: Mapping[int, ReportRow], lookups: Lookups) 
     what = f"{f'{name}{part}'.strip()}: {', then '.join(parts)}{source}"
     if history.unwritten:
         return f"{_start(history)}, which nothing has written; the last writes: {what}"
-    return what
+    return f"last call: {what}" if history.start.kind == "last_call" else what
 
 
 def _is_value(row: HistoryRow) -> bool:
