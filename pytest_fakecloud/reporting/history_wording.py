@@ -35,6 +35,10 @@ class HistoryLine:
 
 def headline(history: History, rows: Mapping[int, ReportRow], lookups: Lookups) -> str:
     """Return what a history says in one sentence, for lists of failed tests."""
+    return lookups.mask.text(_headline(history, rows, lookups))
+
+
+def _headline(history: History, rows: Mapping[int, ReportRow], lookups: Lookups) -> str:
     writes = [row for row in history.rows if row.step == 0 and row.access.writes]
     if not writes:
         return f"{_start(history)}, which nothing has written"
@@ -70,7 +74,8 @@ def lines(history: History, rows: Mapping[int, ReportRow], lookups: Lookups) -> 
         access, by = row.access, who(row.cause, rows, lookups)
         origin = "" if row.origin is None else _origin(row.origin, lookups)
         source = source_of(row.where)
-        line = HistoryLine(row, access.what, access.result, by, origin, source)
+        texts = (access.what, access.result, by, origin, source)
+        line = HistoryLine(row, *map(lookups.mask.text, texts))
         last = described[-1] if described else None
         if last is not None and replace(last, row=row, times=1) == line:
             described[-1] = replace(last, row=row, times=last.times + 1)
