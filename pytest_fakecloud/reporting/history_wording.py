@@ -74,8 +74,10 @@ def lines(history: History, rows: Mapping[int, ReportRow], lookups: Lookups) -> 
         access, by = row.access, who(row.cause, rows, lookups)
         origin = "" if row.origin is None else _origin(row.origin, lookups)
         source = source_of(row.where)
-        texts = (access.what, access.result, by, origin, source)
-        line = HistoryLine(row, *map(lookups.mask.text, texts))
+        mask = lookups.mask.text
+        line = HistoryLine(
+            row, mask(access.what), mask(access.result), mask(by), mask(origin), mask(source)
+        )
         last = described[-1] if described else None
         if last is not None and replace(last, row=row, times=1) == line:
             described[-1] = replace(last, row=row, times=last.times + 1)
