@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import linecache
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from inspect import getattr_static
@@ -77,13 +77,16 @@ def failed_statements(raised: BaseException | None) -> Iterator[FailedStatement]
     for error in chain_of(raised):
         frames = [(frame, line) for frame, line in walk_tb(error.__traceback__)
                   if not is_library(frame.f_code.co_filename) and not is_own(frame)]  # fmt: skip
+        inner: set[CodeType] = set()
         for frame, line in reversed(frames):
-            statement = _failed_statement(frame, line)
+            statement = _failed_statement(frame, line, inner)
             if statement is not None:
                 yield statement
+            # A statement around it calls this function, whose other lines are no closer.
+            inner.add(frame.f_code)
 
 
-def _failed_statement(frame: FrameType, line: int) -> FailedStatement | None:
+def _failed_statement(frame: FrameType, line: int, inner: Set[CodeType]) -> FailedStatement | None:
     file = frame.f_code.co_filename
     tree = _tree(file)
     path = [] if tree is None else list(_path_to(tree, line))
@@ -93,7 +96,7 @@ def _failed_statement(frame: FrameType, line: int) -> FailedStatement | None:
     function = next((node for node in reversed(path) if isinstance(node, _FUNCTIONS)), tree)
     assert function is not None
     span = _span(file, statement)
-    groups = [Group((span,), _called(frame, _expressions(statement)))]
+    groups = [Group((span,), _called(frame, _expressions(statement)) - inner)]
     names, seen = _names(statement), {span}
     compared = _compared(statement)
     for _ in range(_LEVELS):
@@ -107,7 +110,7 @@ def _failed_statement(frame: FrameType, line: int) -> FailedStatement | None:
         nodes = [spans[found] for found in fresh]
         compared |= frozenset[str]().union(*map(_compared, nodes))
         called = frozenset[CodeType]().union(*(_called(frame, _expressions(n)) for n in nodes))
-        groups.append(Group(tuple(fresh), called))
+        groups.append(Group(tuple(fresh), called - inner))
         names = set[str]().union(*map(_names, nodes))
     repeats = any(isinstance(node, _REPEATING) for node in ast.walk(statement))
     place = Place(file, line, frame.f_code.co_name)
@@ -214,11 +217,12 @@ def _node_of(tree: ast.Module, code: CodeType) -> ast.AST | None:
 
 def _changes(function: ast.AST, names: frozenset[str]) -> Iterator[ast.stmt]:
     """Yield the statements of a function that change an object with one of the names."""
-    for statement in ast.walk(function):
-        if isinstance(statement, ast.stmt) and not isinstance(statement, _FUNCTIONS):
-            changed = {_changed(node) for node in _expressions(statement)}
-            if changed & names:
-                yield statement
+    for child in ast.iter_child_nodes(function):
+        if isinstance(child, _FUNCTIONS):
+            continue  # It has code of its own.
+        if isinstance(child, ast.stmt) and names & set(map(_changed, _expressions(child))):
+            yield child
+        yield from _changes(child, names)
 
 
 def _changed(node: ast.AST) -> str:

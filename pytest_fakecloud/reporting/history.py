@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..cloud.services import report_part
 from ..core.calls import Arguments, Call
-from ..core.errors import listed, report_hook_failure
+from ..core.errors import listed
 from ..core.recorder import Look, SharedRecords, place_at
 from .applications import ServedRequest
 from .asserted import (
@@ -103,6 +104,7 @@ class _Builder:
 
     def start(self, statements: Sequence[FailedStatement]) -> HistoryStart | None:
         looks = list(self._records.looks)
+        codes = {code for places in self._places.values() for code, _ in places}
         for statement in statements:
             chosen: list[Look] = []
             numbers: tuple[int, ...] = ()
@@ -116,8 +118,6 @@ class _Builder:
                 shown = tuple(dict.fromkeys(map(self._shown, chosen)))
                 kind: StartKind = "looked" if chosen else "called"
                 return HistoryStart(kind, _unique(sought), statement.place, shown, numbers)
-        codes = {code for places in self._places.values() for code, _ in places}
-        for statement in statements:
             group = changing(statement, codes)
             numbers = self._made_from(group)
             if sought := list(self._compared(numbers)):
@@ -144,8 +144,7 @@ class _Builder:
         for look in looks:
             part = report_part(getattr(self._fakes.get(look.fake), "fixture", ""), "accesses")
             if part is not None:
-                with report_hook_failure("", lambda line: None):
-                    yield from part.sought(self._fakes[look.fake], look.method, look.arguments)
+                yield from part.sought(self._fakes[look.fake], look.method, look.arguments)
 
     def _shown(self, look: Look) -> str:
         return self._lookups.mask.text(
@@ -171,7 +170,8 @@ class _Builder:
                     if use.access.succeeded is not False
                     and use.access.subject.kind in _WITH_PARTS}  # fmt: skip
             for use in writes[-_OF_SUBJECT:]:
-                rows.append(self._row(use, 0, is_read=use in read.values()))
+                is_read = use in read.values() and start.kind != "last_call"
+                rows.append(self._row(use, 0, is_read=is_read))
         rows = _first_uses(rows)
         unwritten = not rows
         if unwritten:
@@ -298,14 +298,15 @@ class _Builder:
 
 
 def _uses_of(row: ReportRow, lookups: Lookups) -> Iterator[Use]:
-    """Yield the accesses of a row. A part that cannot read its entry contributes none."""
+    """Yield the accesses of a row."""
     services = dict.fromkeys((row.service, row.delivery.service if row.delivery else row.service))
     order = executed_at(row.entry) if isinstance(row.entry, Call) else row.number
     accesses: list[Access] = []
     for service in services:
         part = report_part(service, "accesses")
         if part is not None:
-            with report_hook_failure("", lambda line: None):
+            # The body may be malformed, such as that of a rejected request.
+            with suppress(ValueError, LookupError, TypeError, AttributeError):
                 accesses += part.accesses(row, lookups)
     for access in accesses:
         is_delivery = row.kind == "attempt" and not access.writes

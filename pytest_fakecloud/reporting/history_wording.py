@@ -35,7 +35,11 @@ class HistoryLine:
 
 def headline(history: History, rows: Mapping[int, ReportRow], lookups: Lookups) -> str:
     """Return what a history says in one sentence, for lists of failed tests."""
-    writes = [row for row in history.rows if row.step == 0]
+    return lookups.mask.text(_headline(history, rows, lookups))
+
+
+def _headline(history: History, rows: Mapping[int, ReportRow], lookups: Lookups) -> str:
+    writes = [row for row in history.rows if row.step == 0 and row.access.writes]
     if not writes:
         return f"{_start(history)}, which nothing has written"
     last = writes[-1]
@@ -52,10 +56,10 @@ def headline(history: History, rows: Mapping[int, ReportRow], lookups: Lookups) 
     parts_named = {row.access.part for row in related}
     part = f" {last.access.part}" if last.access.part and len(parts_named) == 1 else ""
     source = f"; {source_of(last.where)}" if last.where else ""
-    what = f"{name}{part}: {', then '.join(parts)}{source}"
+    what = f"{f'{name}{part}'.strip()}: {', then '.join(parts)}{source}"
     if history.unwritten:
-        return f"{_start(history)}, which nothing has written; the last write: {what}"
-    return what
+        return f"{_start(history)}, which nothing has written; the last writes: {what}"
+    return f"last call: {what}" if history.start.kind == "last_call" else what
 
 
 def _is_value(row: HistoryRow) -> bool:
@@ -70,7 +74,10 @@ def lines(history: History, rows: Mapping[int, ReportRow], lookups: Lookups) -> 
         access, by = row.access, who(row.cause, rows, lookups)
         origin = "" if row.origin is None else _origin(row.origin, lookups)
         source = source_of(row.where)
-        line = HistoryLine(row, access.what, access.result, by, origin, source)
+        mask = lookups.mask.text
+        line = HistoryLine(
+            row, mask(access.what), mask(access.result), mask(by), mask(origin), mask(source)
+        )
         last = described[-1] if described else None
         if last is not None and replace(last, row=row, times=1) == line:
             described[-1] = replace(last, row=row, times=last.times + 1)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from ..cloud.base import BaseCloud
 from ..core.calls import Call, Event
-from ..core.errors import counted, listed
+from ..core.errors import counted, cut, listed
 from ..core.timers import clock_time, to_datetime
 from .calls import Lookups
 from .history_wording import gap_texts, left_out_text, start_text
@@ -167,10 +167,15 @@ class _Writer:
         texts = _wrapped(start_text(history), "  ", self._width)
         texts += list(filter(None, [left_out_text(history)]))
         sources: set[str] = set()
+        answers: set[str] = set()
         for line in history_lines(history, rows, self._lookups):
             lead = f"{_stamp(line.row)} {'  ' * line.row.step}"
             mark = " <== read" if line.row.is_read and line.row.step == 0 else ""
-            answer = f" <-- {line.answer}" if line.answer else ""
+            result = line.answer
+            if len(result) > LONG and result in answers:
+                result = f"{result.partition(',')[0]} (as above)"
+            answers.add(result)
+            answer = f" <-- {result}" if result else ""
             answer += f" (x{line.times})" if line.times > 1 else ""
             by = f" by {line.by}" if line.by else ""
             indent = " " * (len(lead) + 2)
@@ -178,7 +183,7 @@ class _Writer:
             if line.origin:
                 texts += _wrapped(f"{indent}from {line.origin}", f"{indent}  ", self._width, 3)
             if line.source and line.source not in sources:
-                texts += _wrapped(f"{indent}{line.source}", f"{indent}  ", self._width, 2)
+                texts.append(cut(f"{indent}{line.source}", self._width - 1))
             sources.add(line.source)
         for text in gap_texts(history):
             texts += _wrapped(text, "  ", self._width)
@@ -559,12 +564,14 @@ def without_untouched(every: Sequence[FoldedRow], touched: Collection[int]) -> l
         if library is None or len(rows) < _RUN:
             lines += run
             continue
+        calls = counted(len(rows), "call" if all(row.kind == "call" for row in rows) else "row")
+        if library:
+            lines.append(FoldedRow(rows, summary=f"{library}: {calls}"))
+            continue
         names = Counter(f"{row.peer} {row.operation}" for row in rows)
         texts = [f"{name} (x{times})" if times > 1 else name for name, times in names.items()]
-        what = f"{library}: " if library else ""
-        calls = counted(len(rows), "call" if all(row.kind == "call" for row in rows) else "row")
-        others = "" if library else " that the history does not touch"
-        lines.append(FoldedRow(rows, summary=f"{what}{calls}{others}: {listed(texts, 6)}"))
+        summary = f"{calls} that the history does not touch: {listed(texts, 6)}"
+        lines.append(FoldedRow(rows, summary=summary))
     return lines
 
 

@@ -9,6 +9,7 @@ import pytest
 from ..harness import QUIET, quiet_but
 
 FINDING = "lock:7 was set with NX and has no TTL"
+HISTORY = "last call: lock:7: SET lock:7 1 NX; "
 LOCKED = """
 def test_lock(kv_server):
     with kv_server.client() as redis:
@@ -23,17 +24,17 @@ def tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     pytester.makepyfile(LOCKED)
 
 
-def test_junit_has_the_finding_and_the_report(pytester: pytest.Pytester) -> None:
+def test_junit_has_the_history_and_the_report(pytester: pytest.Pytester) -> None:
     pytester.runpytest(*quiet_but("junitxml"), "--junitxml=junit.xml", "--color=yes")
     [failure] = ET.parse(pytester.path / "junit.xml").iter("failure")
-    assert FINDING in failure.attrib["message"]
+    assert HISTORY in failure.attrib["message"]
     assert failure.text is not None
     assert "SET lock:7 1 NX" in failure.text
     assert FINDING in failure.text
     assert "#x1B" not in failure.text, "colours are for the terminal"
 
 
-def test_an_annotation_has_the_first_finding_below_the_assertion(pytester: pytest.Pytester) -> None:
+def test_an_annotation_has_the_history_below_the_assertion(pytester: pytest.Pytester) -> None:
     """A plugin that annotates failures reads the message of the exception from each report."""
     pytester.makeconftest(
         """
@@ -43,7 +44,7 @@ def test_an_annotation_has_the_first_finding_below_the_assertion(pytester: pytes
         """
     )
     result = pytester.runpytest(*QUIET, "-s")
-    result.stdout.re_match_lines_random([f"^kv_server: {FINDING}"])
+    result.stdout.re_match_lines_random([f"^{HISTORY}"])
     result.stdout.fnmatch_lines(["*::error::*assert*is None*"])
 
 

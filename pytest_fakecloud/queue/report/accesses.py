@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from ...core.calls import Action, Arguments, Call, Event
-from ...core.errors import report_hook_failure
+from ...core.errors import ContractError
 from ...reporting.calls import Lookups, error_of, has_full_answer
 from ...reporting.model import Access, ReportRow, ReportSubject, Sought
 from ...reporting.values import compact, items_of, parsed, readable, shortened
@@ -72,6 +73,8 @@ def _of_delivery(row: ReportRow, event: Event, lookups: Lookups) -> Iterator[Acc
         f"delivery of {lookups.short(data.get('message_id', ''))}" if words is None else words.what
     )
     result = str(row.status or data.get("error") or "no answer") if words is None else words.answer
+    if words is not None and words.note:
+        result = shortened(f"{result}, {words.note}", 200)
     exchange = lookups.attempts.get(data.get("began") or 0)
     body = exchange.body if exchange is not None else str(data.get("sent") or "").encode()
     value = callback_report(body) or parsed(body) or body.decode("utf-8", "replace")
@@ -108,7 +111,7 @@ def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
     positional, named = arguments
     ids: list[str] = []
     kind = "schedule" if method == "schedules" else "message"
-    with report_hook_failure("", lambda line: None):
+    with suppress(ContractError):  # such as a message that does not exist
         if method.startswith("assert_"):
             url = {"url": positional[0]} if positional and positional[0] is not None else {}
             fields = {
