@@ -169,6 +169,14 @@ class PriorityTrials:
 
 
 @dataclass
+class States:
+    """The distinct states that runs have reached, and the number of the run of the last new one."""
+
+    count: int = 0
+    last_new: int = 0
+
+
+@dataclass
 class Tally:
     """Numbers of the schedules that a search has tried; ``all_...`` are the numbers that exist."""
 
@@ -189,6 +197,9 @@ class Tally:
     drawn: int = 0
     """Random schedules and stored failures, including runs with random priorities."""
     priority_trials: PriorityTrials = field(default_factory=PriorityTrials)
+    guided: int = 0
+    """Schedules that add an event to a run that reached a new state."""
+    states: States = field(default_factory=States)
     coverage: Coverage = field(default_factory=Coverage)
     only_schedule: Schedule | None = None
     """The only schedule to run, if the caller passed one."""
@@ -205,7 +216,7 @@ class Tally:
     @property
     def tried(self) -> int:
         """The number of runs, without the undisturbed one."""
-        return self.orders + self.singles + self.pairs + self.drawn
+        return self.orders + self.singles + self.pairs + self.guided + self.drawn
 
 
 def _has_overlap(trial: Trial) -> bool:
