@@ -200,7 +200,9 @@ def _search(player: Player, budget: SearchBudget, seed: int | str, processes: in
     player.world.note_unwritten(undisturbed)
     if processes > 1:
         player.tally.alone = _why_alone(undisturbed)
-    with contextlib.closing(Ahead(player, 1 if player.tally.alone else processes)) as player.ahead:
+    if processes == 1 or player.tally.alone:
+        processes = 0  # This process runs the schedules itself.
+    with contextlib.closing(Ahead(player, processes)) as player.ahead:
         broken = Explorer(player, undisturbed, budget, seed).search()
     if broken is None and not player.tally.has_promise and player.tally.anomalies:
         player.is_last = True

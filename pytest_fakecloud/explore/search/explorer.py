@@ -35,9 +35,10 @@ from ..schedule import (
     Kind,
     Schedule,
 )
-from ..trial import Point, Redundant, Trial
+from ..trial import Point, Trial
+from .ahead import Job
 from .candidates import Pairs, RandomTrials, Singles, delayed_again, likelihood, paused_again
-from .dpor import Interleavings
+from .dpor import Branch, Interleavings
 from .guided import Frontier
 from .player import PartialSearch, Player, SearchBudget
 
@@ -55,6 +56,8 @@ _GUIDED = 3.0
 """Weight of the schedules that extend runs, relative to one search for interleavings."""
 _BEFORE_GUIDED = 5
 """Number of rounds of the second phase before them, so that a small budget has all single events."""
+_GUIDED_AHEAD = 4
+"""Number of schedules that extend runs, which are chosen together."""
 _FIRST_SINGLES = 1.5
 """Weight of the likely single events, relative to all other searches of the first phase."""
 _SPARE_FOR_SINGLES = 1.25
@@ -203,45 +206,44 @@ class Explorer:
         self, *, late: bool, moves_time: bool = False, head_start: float = 0.0
     ) -> PartialSearch:
         self._tally.unfinished_order_searches += 1
-        trials = self._run_interleavings(Interleavings(late=late, moves_time=moves_time))
-        return PartialSearch(trials, head_start=head_start)
+        tree = Interleavings(Branch(late=late, moves_time=moves_time))
+        return PartialSearch(self._run_interleavings(tree), head_start=head_start)
 
-    def _run_interleavings(self, strategy: Interleavings) -> Iterator[Trial | None]:
+    def _run_interleavings(self, tree: Interleavings) -> Iterator[Trial | None]:
         tally = self._tally
-        while strategy.next():
-            try:
-                trial = self._player.play(Schedule(), strategy=strategy)
-            except Redundant as end:
-                strategy.learn(end.trial, was_redundant=True)
+        for branch in self._player.ahead.below(tree):
+            played = self._player.play_planned(Job(Schedule(), plan=branch))
+            tree.learn(branch, played.lesson)
+            if played.is_redundant:
                 yield None
                 continue
-            strategy.learn(trial, was_redundant=False)
-            self._has_timers = self._has_timers or trial.has_timers
+            self._has_timers = self._has_timers or played.trial.has_timers
             tally.orders += 1
-            yield trial
+            yield played.trial
         tally.unfinished_order_searches -= 1
         # Each interleaving runs with the random numbers of the undisturbed run.
         is_one_of_many = self._player.varies_numbers
-        tally.has_all_orders = strategy.is_exact and not tally.coverage.notes and not is_one_of_many
-        late = "late" in strategy.places
-        has_all_times = strategy.moves_time or not self._has_timers
+        tally.has_all_orders = tree.is_exact and not tally.coverage.notes and not is_one_of_many
+        late, moves_time = tree.root.late, tree.root.moves_time
+        has_all_times = moves_time or not self._has_timers
         if tally.has_all_orders and (late or "late" not in self._kinds):
             tally.is_complete = has_all_times or "jump" not in self._kinds
             if has_all_times:
                 tally.is_exhaustive = True
-                if late or strategy.moves_time:
-                    tally.orders = strategy.trials
+                if late or moves_time:
+                    tally.orders = tree.trials
 
     # -- events ----------------------------------------------------------------------------------
 
     def _run_singles(self, schedules: Iterable[Schedule]) -> Iterator[Trial]:
-        for schedule in self._player.ahead.through(schedules, notes=True):
-            varied = self._player.varied(schedule)
-            trial = self._player.play_planned(varied, notes=True)
-            if varied != schedule and schedule[0] not in trial.fired and trial.broken is None:
+        jobs = (Job(schedule, notes=True) for schedule in schedules)
+        for job in self._player.ahead.through(jobs):
+            varied = job._replace(schedule=self._player.varied(job.schedule))
+            trial = self._player.play_planned(varied).trial
+            if varied != job and job.schedule[0] not in trial.fired and trial.broken is None:
                 # Other random numbers have led the code past the point of the event.
                 self._tally.drawn += 1
-                trial = self._player.play(schedule, notes=True)
+                trial = self._player.play(job.schedule, notes=True)
             self._tally.singles += 1
             self._trials_of_singles.append(trial.without_details())
             self._frontier.learn(trial, self._tally.tried)
@@ -274,20 +276,29 @@ class Explorer:
     def _run_guided(self) -> Iterator[Trial | None]:
         """Run schedules that add an event to a run in a state that it was the first to reach."""
         tally = self._tally
-        while (schedule := self._frontier.next()) is not None or tally.singles < tally.all_singles:
-            if schedule is None or schedule in self._player.outcomes:
+        while jobs := self._guided_jobs() or tally.singles < tally.all_singles:
+            if jobs is True:
                 yield None
                 continue
-            tally.guided += 1
-            trial = self._player.play(schedule, notes=True)
-            self._frontier.learn(trial, tally.tried)
-            yield trial
+            for job in self._player.ahead.through(jobs):
+                if job.schedule not in self._player.outcomes:
+                    tally.guided += 1
+                    trial = self._player.play_planned(job).trial
+                    self._frontier.learn(trial, tally.tried)
+                    yield trial
+
+    def _guided_jobs(self) -> list[Job]:
+        """Return the next schedules that extend runs, which several processes can run together."""
+        schedules = iter(self._frontier.next, None)
+        new = (schedule for schedule in schedules if schedule not in self._player.outcomes)
+        return [Job(schedule, notes=True) for schedule in itertools.islice(new, _GUIDED_AHEAD)]
 
     def _run_pairs(self, schedules: Iterable[Schedule]) -> Iterator[Trial]:
-        for schedule in self._player.ahead.through(schedules, notes=True):
-            if schedule not in self._player.outcomes:
+        jobs = (Job(schedule, notes=True) for schedule in schedules)
+        for job in self._player.ahead.through(jobs):
+            if job.schedule not in self._player.outcomes:
                 self._tally.pairs += 1
-                trial = self._player.play_planned(schedule, notes=True)
+                trial = self._player.play_planned(job).trial
                 self._frontier.learn(trial, self._tally.tried)
                 yield trial
 

@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from ...core.errors import ContractError, breaks_a_check, broken_promise, ends_the_test, shown
 from ...core.field_types import check_returned
@@ -24,10 +24,7 @@ from ..simulation.strands import without_library_frames
 from ..trial import History, Point, Redundant, Strategy, Trial, TrialPlan
 from ..trust import Trust
 from ..world import World
-from .ahead import Ahead
-
-if TYPE_CHECKING:
-    from .candidates import Priorities
+from .ahead import Ahead, Job, Played, perform
 
 
 @dataclass(frozen=True)
@@ -138,6 +135,13 @@ class Coverage:
         return kinds | {"numbers"} if self.draws_numbers else kinds
 
 
+class PriorityRun(NamedTuple):
+    """The numbers of decisions and of strands in a run with random priorities."""
+
+    decisions: int
+    strands: int
+
+
 @dataclass
 class PriorityTrials:
     """The runs with random priorities, and the probability that they have found a bug."""
@@ -149,13 +153,13 @@ class PriorityTrials:
     _strands: int = 1
     _decisions: int = 1
 
-    def add(self, trial: Priorities, *, is_counted: bool) -> None:
+    def add(self, depth: int, most_decisions: int, run: PriorityRun, *, is_counted: bool) -> None:
         """Add a run, which counts for the probability if it chose at all places and had no events."""
-        self.most_decisions = max(self.most_decisions, trial.decisions)
+        self.most_decisions = max(self.most_decisions, run.decisions)
         if is_counted:
-            self._trials[trial.depth, trial.most_decisions] += 1
-            self._strands = max(self._strands, len(trial.priorities))
-            self._decisions = max(self._decisions, trial.decisions)
+            self._trials[depth, most_decisions] += 1
+            self._strands = max(self._strands, run.strands)
+            self._decisions = max(self._decisions, run.decisions)
 
     @property
     def likely(self) -> dict[int, float]:
@@ -258,7 +262,7 @@ class Player:
     def __post_init__(self) -> None:
         self.forget_shown: Callable[[], object] = lambda: None
         """Makes pytest forget what it has collected about the undisturbed run."""
-        self.ahead = Ahead(self, 1)
+        self.ahead = Ahead(self, 0)
 
     def play(
         self,
@@ -335,14 +339,16 @@ class Player:
         self.tally.coverage.add(trial)
         return trial
 
-    def play_planned(self, schedule: Schedule, *, notes: bool = False) -> Trial:
-        """Return the run of a schedule, which another process may have played already."""
-        trial = self.ahead.take(schedule, notes=notes)
-        if trial is None:
-            return self.play(schedule, notes=notes)
-        self.outcomes[schedule] = None
-        self.tally.coverage.add(trial)
-        return trial
+    def play_planned(self, job: Job) -> Played:
+        """Return the run of a job, which another process may have played already."""
+        played = self.ahead.take(job)
+        if played is None:
+            return perform(self, job)
+        if not played.is_redundant:
+            if job.plan is None:
+                self.outcomes[job.schedule] = None
+            self.tally.coverage.add(played.trial)
+        return played
 
     def findings(self) -> object:
         """Return a value that changes if a run shows something that no run has shown before."""
@@ -356,7 +362,7 @@ class Player:
 
     def after_fork(self) -> None:
         """Prepare a forked process, in which the threads and sockets of its parent are missing."""
-        self.ahead = Ahead(self, 1)
+        self.ahead = Ahead(self, 0)
         # The child shares the position in a captured file of the parent, which reports the runs.
         sys.stdout = sys.stderr = io.StringIO()
         self.subject.threads.after_fork()
