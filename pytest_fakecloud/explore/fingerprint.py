@@ -32,6 +32,8 @@ _VARYING = re.compile(
     r"|(?P<name>(?=[\w-]*\d)[\w-]{15,})"
 )
 """A date, a time since the Unix epoch, or an ID such as a UUID, a token or that of a stream's entry."""
+_LARGE = 100_000
+"""Number of characters above which data is read only once in a run, because runs have many steps."""
 _UNITS_US = {10: 1_000_000, 13: 1_000, 16: 1}
 """Microseconds of the last digit of a time, by its number of digits."""
 _HISTORIES = frozenset({"attempts", "generation"})
@@ -51,10 +53,13 @@ class Fingerprints:
         """The fingerprints of those that differ from before."""
         self._data = 0
         """All parts combined; 0 for data that is as it was before."""
-        self._written: set[_Subject] = set()
+        # Dictionaries, because the order of a set's members depends on the process.
+        self._written: dict[_Subject, None] = {}
         """What was written since the last fingerprint."""
-        self._timed: set[_Subject] = set()
+        self._timed: dict[_Subject, None] = {}
         """Data that may look different at another time."""
+        self._large: set[_Subject] = set()
+        """Data that takes too long to read after each step, of which further changes do not count."""
         self._at_us = fakes.now_us()
         self._names: dict[str, str] = {}
         self._calls: Counter[str] = Counter()
@@ -67,7 +72,7 @@ class Fingerprints:
                 for subject in self._subjects(touch):
                     if subject not in self._before:
                         self._before[subject] = self._text(subject)
-                    self._written.add(subject)
+                    self._written[subject] = None
 
     def take(self, strand: str, place: str = "") -> int:
         """Return the fingerprint at a point of a strand."""
@@ -77,7 +82,8 @@ class Fingerprints:
         if self._written:
             before = self._data
             for subject in self._written:
-                self._read(subject)
+                if subject not in self._large:
+                    self._read(subject)
             self._written.clear()
             if self._data != before:
                 self._calls.clear()
@@ -107,20 +113,27 @@ class Fingerprints:
         return *written, *((fake, kind, text_of(key)) for key in keyspace.values)
 
     def _text(self, subject: _Subject) -> str:
+        """Return the content of a subject, and note if it is large."""
+        text = self._content(subject)
+        if len(text) > _LARGE:
+            self._large.add(subject)
+        return text
+
+    def _content(self, subject: _Subject) -> str:
         """Return the content of a key or a fake; of a key with a TTL, only that it has one."""
         fake, kind, name = subject
         keyspace = self._fakes.keyspaces.get((fake, kind))
         if keyspace is None:
-            self._timed.add(subject)
+            self._timed[subject] = None
             return repr(_without_histories(state_of(self._fakes.by_name[fake])))
         key = name.encode()
         value, deadline_ms = keyspace.values.get(key), keyspace.expires.get(key)
         if value is None:
             return ""
-        content = repr(value if type(value) is bytes else _content(value))
+        content = repr(value if type(value) is bytes else _plain(value))
         if deadline_ms is None:
             return content
-        self._timed.add(subject)
+        self._timed[subject] = None
         return "" if deadline_ms * 1000 <= self._at_us else f"{content} with a TTL"
 
     def _name(self, match: re.Match[str]) -> str:
@@ -142,7 +155,7 @@ def _without_histories(state: State) -> object:
     ]
 
 
-def _content(value: Any) -> object:
+def _plain(value: Any) -> object:
     """Return the content of a key without the order of fields and members, which says nothing."""
     content = python_value(value)
     if isinstance(content, set):

@@ -87,6 +87,17 @@ def test_a_write_of_all_keys_is_part_of_the_fingerprint(cloud: Cloud, kv: KVServ
     assert fingerprints.take("client", "wake") != before
 
 
+def test_data_that_is_too_large_to_read_after_each_step_is_read_once(
+    cloud: Cloud, kv: KVServer
+) -> None:
+    kv.execute("SET", "a", "x" * 200_000)
+    fingerprints = Fingerprints(Fakes(cloud))
+    before = fingerprints.take("client", "wake")
+    fingerprints.note([Touch(kv.name, KEYS, "a", True)])
+    kv.execute("SET", "a", "y")
+    assert fingerprints.take("client", "wake") == before
+
+
 def test_who_holds_an_entry_of_a_stream_is_part_of_the_fingerprint(
     cloud: Cloud, kv: KVServer
 ) -> None:
