@@ -1,4 +1,4 @@
-"""Bugs of three and four events: the search finds each, guided by states, and accuses no correction."""
+"""Bugs of several events: the search finds each, guided by states, and accuses no correction."""
 
 from __future__ import annotations
 

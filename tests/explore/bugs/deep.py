@@ -1,4 +1,4 @@
-"""Applications with bugs of three and four events: retries, poison messages, redrives, compensations.
+"""Applications with bugs of several events: retries, poison messages, redrives, compensations.
 
 No single event breaks them, and few pairs do, because each failure must meet what the last one left.
 """
@@ -392,4 +392,4 @@ DEEP: tuple[Make, ...] = (
     resumed_import,
     escalated_twice,
 )
-"""The applications; each bug needs three or four events."""
+"""The applications. Most bugs need three or four events; those of leases and of redrives need two."""
