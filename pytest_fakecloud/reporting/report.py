@@ -51,7 +51,7 @@ def report_of(
     unfinished_findings: list[Finding] = []
     with report_hook_failure("the lookups failed", failures.append):
         lookups = lookups_of(cloud, list(cloud.journal.entries), mask)
-    test_data = ObservedTest(cloud, lookups, idle_s, raised, served)
+    test_data = ObservedTest(cloud, lookups, idle_s, raised)
     with report_hook_failure("the findings failed", failures.append):
         findings = find(test_data)
     with report_hook_failure("the calls cannot be shown", failures.append):
@@ -282,14 +282,13 @@ def _as_known(entry: Entry) -> Entry:
 @dataclass
 class ObservedTest:
     """A test as the detectors see it: the open fakes of its cloud, the journal, the wall-clock time in
-    seconds that it waited, its exception, and the requests to the application.
+    seconds that it waited, and its exception.
     """
 
     cloud: BaseCloud
     lookups: Lookups
     idle_s: float | None = None
     raised: BaseException | None = None
-    served: Sequence[ServedRequest] = ()
     commands: dict[object, list[Any]] = field(default_factory=dict, init=False)
     """The commands of key-value servers and of their databases (see `history()`)."""
 

@@ -26,7 +26,7 @@ from .history_wording import gap_texts, left_out_text, start_text
 from .history_wording import lines as history_lines
 from .model import IN_FULL, Finding, History, HistoryRow, Report, ReportRow, ScriptSource, Summary
 from .report import report_of
-from .values import CONTROLS, NUMBER, PIPELINED, printable
+from .values import CONTROLS, NUMBER, printable
 from .wording import describe, effect, sentence
 
 WIDTH = 80
@@ -233,7 +233,7 @@ class _Writer:
         is_known = len(whole) > LONG and whole in self._shown_texts
         self._shown_texts.add(whole)
         below = [] if is_known else list(words.below)
-        marks = self._add_marks(line, below)
+        marks = "".join(f" [{mark}]" for mark in self._marks_of(line))
         head = f"{_stamp(row)} {'  ' * row.depth}{_ends(row)} {words.what}{_times(line)}{marks}"
         parts = [head, f"<-- {words.answer}"] if words.answer else [head]
         parts[-1] += " (as above)" if is_known else ""
@@ -272,18 +272,6 @@ class _Writer:
 
     def _marks_of(self, line: FoldedRow) -> list[int]:
         return [mark for row in line.rows for mark in self._marks.get(row.number, ())]
-
-    def _add_marks(self, line: FoldedRow, below: list[str]) -> str:
-        """Add marks to the lines of the commands that they are about, and return the others."""
-        marks = ""
-        for number in self._marks_of(line):
-            mark = f" [{number}]"
-            index = self._report.findings[number - 1].values.get("line")
-            if index is not None and index < min(len(below), PIPELINED):
-                below[index] += mark
-            else:
-                marks += mark
-        return marks
 
     def _first_lines(self, parts: Sequence[str], indent: str) -> list[str]:
         """Return the head of a row and its other parts, such as the answer: in one line if they fit."""
