@@ -367,11 +367,13 @@ class Recorder:
             (self.fake, self._service, number, at_us, kind, place, call, details)
         )
 
-    def note_look(self, method: str, place: CodePlace, arguments: Arguments) -> None:
-        """Record a look of the test at the fake's data, for the report of a failing test."""
+    def note_look(
+        self, method: str, place: CodePlace, arguments: Arguments, fake: str = ""
+    ) -> None:
+        """Record a look of the test at a fake's data, for the report of a failing test."""
         entries = (self._parent or self).entries
         number = entries[-1].number if entries else 0
-        self.shared.looks.append(Look(self.fake, method, place, arguments, number))
+        self.shared.looks.append(Look(fake or self.fake, method, place, arguments, number))
 
     def reserve(self) -> int:
         """Reserve the next number for something that begins now but is recorded when it ends."""

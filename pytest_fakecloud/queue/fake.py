@@ -101,7 +101,7 @@ class Queue(QueueActions, Fake):
         recorder = weakref.proxy(context.recorder)
         violations = DeliveryViolations(name, context.violations, context.clock)
         self._sender = Sender(
-            Destinations(raise_exceptions=config.raise_exceptions, recorder=recorder),
+            Destinations(raise_exceptions=config.raise_exceptions, recorder=recorder, name=name),
             unstubbed=config.unstubbed,
             report=violations.report_unstubbed,
             report_raised=violations.report_raised,

@@ -123,7 +123,6 @@ def write(report: Report, path: Path) -> Path:
 def _finding(finding: Finding, text: str) -> dict[str, Any]:
     return {
         "kind": finding.kind,
-        "severity": finding.severity,
         "fake": finding.fake,
         "rows": list(finding.rows),
         "subjects": [asdict(subject) for subject in finding.subjects],

@@ -7,7 +7,7 @@ only the renderers (`text`, `page`, `as_json`) call it. The types of its results
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -19,7 +19,7 @@ from .calls import Lookups
 APPLICATION = "application"
 CLIENT = "client"
 TEST = "test"
-VERSION = 1
+VERSION = 2
 """The version of the JSON form. It increases when a field is removed, renamed or redefined."""
 
 Kind: TypeAlias = Literal["call", "attempt", "request", "event", "action"]
@@ -28,13 +28,6 @@ Kind: TypeAlias = Literal["call", "attempt", "request", "event", "action"]
 ``call``: a request to a fake. ``attempt``: a delivery by a queue. ``request``: a request to the
 application. ``event``: an event inside a fake. ``action``: an action of the test on a fake.
 """
-Severity: TypeAlias = Literal["cause", "hint", "context"]
-"""The severity of a finding.
-
-A ``cause`` explains a wrong result, a ``hint`` often does, ``context`` is expected in many tests.
-"""
-WEIGHT: Mapping[Severity, int] = {"cause": 0, "hint": 1, "context": 2}
-"""The order in which findings are shown."""
 IN_FULL = 3
 """Number of findings that are shown in full; the others have a line each."""
 
@@ -129,7 +122,6 @@ class Finding:
     rows: tuple[int, ...] = ()
     subjects: tuple[ReportSubject, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
-    severity: Severity = "cause"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,13 +149,14 @@ class Sought:
     subject: ReportSubject
     part: str = ""
 
-    def covers(self, access: Access) -> bool:
-        wanted, subject = self.subject, access.subject
-        return (
-            (wanted.kind, wanted.fake) == (subject.kind, subject.fake)
-            and (subject.name in (wanted.name, "*") or _matches(wanted.name, subject.name))
-            and (not self.part or access.part in ("", self.part))
+    def has(self, subject: ReportSubject) -> bool:
+        wanted = self.subject
+        return (wanted.kind, wanted.fake) == (subject.kind, subject.fake) and (
+            subject.name in (wanted.name, "*") or _matches(wanted.name, subject.name)
         )
+
+    def covers(self, access: Access) -> bool:
+        return self.has(access.subject) and (not self.part or access.part in ("", self.part))
 
 
 def _matches(pattern: str, name: str) -> bool:
@@ -231,8 +224,7 @@ class History:
     """The writes of the data that a failing statement compared, and of what they were made from.
 
     ``left_out`` is the number of further writes. If nothing wrote the data (``unwritten``), the rows
-    are the last writes of the test. A finding that is about one of the ``subjects``
-    concerns the failure.
+    are the last writes of the test.
     """
 
     start: HistoryStart
@@ -241,9 +233,19 @@ class History:
     left_out: int = 0
     unwritten: bool = False
 
+    def has(self, subjects: Iterable[ReportSubject]) -> bool:
+        """Return whether data is part of the history: the statement compared it, or it was written."""
+        own = {row.access.subject for row in self.rows}
+        return any(
+            subject in own or any(sought.has(subject) for sought in self.start.sought)
+            for subject in subjects
+        )
+
     @property
-    def subjects(self) -> frozenset[ReportSubject]:
-        return frozenset(row.access.subject for row in self.rows)
+    def calls(self) -> frozenset[int]:
+        """The numbers of the rows of this history, and of those that its values were read in."""
+        own = {number for row in self.rows for number in (row.number, row.origin_row) if number}
+        return frozenset(own | set(self.start.rows))
 
 
 @dataclass(frozen=True, slots=True)

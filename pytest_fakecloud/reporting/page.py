@@ -292,7 +292,7 @@ def _findings(
         if marked and index > IN_FULL:
             brief = mark + html.escape(shortened(first, 80))
             text = f"<details><summary>{brief}</summary>{text}</details>"
-        yield f'<li class="{html.escape(finding["severity"])}">{text}</li>'
+        yield f"<li>{text}</li>"
     yield "</ul></section>"
 
 

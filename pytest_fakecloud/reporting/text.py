@@ -24,19 +24,9 @@ from ..core.timers import clock_time, to_datetime
 from .calls import Lookups
 from .history_wording import gap_texts, left_out_text, start_text
 from .history_wording import lines as history_lines
-from .model import (
-    IN_FULL,
-    Finding,
-    History,
-    HistoryRow,
-    Report,
-    ReportRow,
-    ScriptSource,
-    Severity,
-    Summary,
-)
+from .model import IN_FULL, Finding, History, HistoryRow, Report, ReportRow, ScriptSource, Summary
 from .report import report_of
-from .values import CONTROLS, NUMBER, PIPELINED, printable
+from .values import CONTROLS, NUMBER, printable
 from .wording import describe, effect, sentence
 
 WIDTH = 80
@@ -50,10 +40,10 @@ _STAMP = len("12:00:00.000 ")
 
 
 class TextLine(NamedTuple):
-    """One line of a report, with the severity of the finding that it states or proves, if any."""
+    """One line of a report; ``marked`` if it belongs to the history, or states or proves a finding."""
 
     text: str
-    severity: Severity | None = None
+    marked: bool = False
 
 
 def section(cloud: BaseCloud, *, width: int = WIDTH) -> str:
@@ -72,7 +62,7 @@ def lines_of(report: Report, *, link: str = "", width: int = WIDTH) -> list[Text
     ``link`` is the path of the page, ``width`` the width of the terminal in columns.
     """
     lines = _Writer(report, max(40, min(width, WIDEST))).lines(link)
-    return [TextLine(printable(line.text), line.severity) for line in lines]
+    return [TextLine(printable(line.text), line.marked) for line in lines]
 
 
 def wrapped(hint: str, width: int) -> list[str]:
@@ -112,11 +102,6 @@ class _Writer:
         for mark, finding in enumerate(report.findings, 1):
             for number in [number for number in finding.rows if number in shown][:1]:
                 self._marks.setdefault(number, []).append(mark)
-        self._told = {
-            (number, finding.values.get("raised"))
-            for finding in report.findings[:IN_FULL]
-            for number in finding.rows
-        }
         self._shown_texts: set[str] = set()
         self._shown_scripts: set[str] = set()
         self._last_place = ""
@@ -149,7 +134,7 @@ class _Writer:
         ]
         for finding in report.violations:
             texts = _wrapped(violation(finding, self._lookups), "    ", width)
-            ends += [TextLine(line, "cause") for line in texts]
+            ends += [TextLine(line, True) for line in texts]
         return [
             *history,
             *map(TextLine, lines),
@@ -187,7 +172,7 @@ class _Writer:
             sources.add(line.source)
         for text in gap_texts(history):
             texts += _wrapped(text, "  ", self._width)
-        return [*(TextLine(self._lookups.mask.text(text), "cause") for text in texts), TextLine("")]
+        return [*(TextLine(self._lookups.mask.text(text), True) for text in texts), TextLine("")]
 
     def _listed(
         self, title: str, findings: Sequence[Finding], *, marked: bool = False
@@ -200,9 +185,7 @@ class _Writer:
             number = f"[{mark}] " if mark in numbered else ""
             most = 1 if marked and mark > IN_FULL else None
             text = f"{lead} {number}{sentence(finding, self._lookups)}"
-            lines += [
-                TextLine(line, finding.severity) for line in _wrapped(text, "  ", self._width, most)
-            ]
+            lines += [TextLine(line, marked) for line in _wrapped(text, "  ", self._width, most)]
         return lines if findings else []
 
     def _timeline(self, today: date) -> Iterator[TextLine]:
@@ -228,9 +211,8 @@ class _Writer:
                 day = at.date()
                 yield TextLine(f"-- {day} --")
             head, note = self._entry(line, nests)
-            marks = self._marks_of(line)
-            severity = self._report.findings[marks[0] - 1].severity if marks else None
-            yield from (TextLine(head_line, severity) for head_line in head)
+            marked = bool(self._marks_of(line))
+            yield from (TextLine(head_line, marked) for head_line in head)
             if nests:
                 # The note follows the nested rows, because it results from them.
                 held_back.append((line.row.depth, note))
@@ -251,7 +233,7 @@ class _Writer:
         is_known = len(whole) > LONG and whole in self._shown_texts
         self._shown_texts.add(whole)
         below = [] if is_known else list(words.below)
-        marks = self._add_marks(line, below)
+        marks = "".join(f" [{mark}]" for mark in self._marks_of(line))
         head = f"{_stamp(row)} {'  ' * row.depth}{_ends(row)} {words.what}{_times(line)}{marks}"
         parts = [head, f"<-- {words.answer}"] if words.answer else [head]
         parts[-1] += " (as above)" if is_known else ""
@@ -266,10 +248,6 @@ class _Writer:
         """Return the description of a line's row, with the effects of events that it caused."""
         row = line.row
         words = describe(row, self._lookups, line.rows[-1])
-        # A finding that is shown in full tells the exception.
-        remarks = [remark for remark in words.remarks if (row.number, remark) not in self._told]
-        note = "" if (row.number, words.note) in self._told else words.note
-        words = replace(words, remarks=remarks, note=note)
         call = row.entry if isinstance(row.entry, Call) else None
         effects = list(filter(None, (effect(event, call, self._lookups) for event in line.effects)))
         if row.actor == row.peer:
@@ -294,18 +272,6 @@ class _Writer:
 
     def _marks_of(self, line: FoldedRow) -> list[int]:
         return [mark for row in line.rows for mark in self._marks.get(row.number, ())]
-
-    def _add_marks(self, line: FoldedRow, below: list[str]) -> str:
-        """Add marks to the lines of the commands that they are about, and return the others."""
-        marks = ""
-        for number in self._marks_of(line):
-            mark = f" [{number}]"
-            index = self._report.findings[number - 1].values.get("line")
-            if index is not None and index < min(len(below), PIPELINED):
-                below[index] += mark
-            else:
-                marks += mark
-        return marks
 
     def _first_lines(self, parts: Sequence[str], indent: str) -> list[str]:
         """Return the head of a row and its other parts, such as the answer: in one line if they fit."""

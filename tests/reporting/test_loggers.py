@@ -8,12 +8,12 @@ import pytest
 
 from ..harness import QUIET, quiet_but
 
-FINDING = "lock:7 was set with NX and has no TTL"
-HISTORY = "last call: lock:7: SET lock:7 1 NX; "
+FINDING = "EX 1800000 of lock:7 is 21 d"
+HISTORY = "last call: lock:7: SET lock:7 1 NX EX 1800000; "
 LOCKED = """
 def test_lock(kv_server):
     with kv_server.client() as redis:
-        redis.set("lock:7", "1", nx=True)
+        redis.set("lock:7", "1", ex=1_800_000, nx=True)
     assert redis is None
 """
 
@@ -29,7 +29,7 @@ def test_junit_has_the_history_and_the_report(pytester: pytest.Pytester) -> None
     [failure] = ET.parse(pytester.path / "junit.xml").iter("failure")
     assert HISTORY in failure.attrib["message"]
     assert failure.text is not None
-    assert "SET lock:7 1 NX" in failure.text
+    assert "SET lock:7 1 NX EX 1800000" in failure.text
     assert FINDING in failure.text
     assert "#x1B" not in failure.text, "colours are for the terminal"
 
@@ -57,7 +57,7 @@ def test_colours_say_which_lines_matter(
     shown = pytester.runpytest(*quiet_but("xdist"), "--color=yes", *workers).stdout.lines
     red = [line for line in shown if line.startswith("\x1b[31m\x1b[1m")]
     assert any(FINDING in line for line in red)
-    assert any("SET lock:7 1 NX [1]" in line for line in red)
+    assert any("SET lock:7 1 NX EX 1800000 [1]" in line for line in red)
     assert not any("kv_server http://" in line for line in red)
 
 

@@ -54,14 +54,14 @@ def report(*rows: dict[str, Any], **more: Any) -> dict[str, Any]:
         for port, name in enumerate(("kv", "queue"), 8000)
     ]
     return {
-        "version": 1, "test": "test_shop.py::test_total", "failure": FAILURE, "seed": 1,
+        "version": 2, "test": "test_shop.py::test_total", "failure": FAILURE, "seed": 1,
         "clock": {"mode": "frozen", "now": "2026-03-01T12:00:00.000000Z", "now_us": NOON},
         "fakes": fakes, "findings": [], "unfinished": [], "violations": [], "rows": list(rows), **more,
     }  # fmt: skip
 
 
-def finding(text: str, *rows: int, severity: str = "cause") -> dict[str, Any]:
-    return {"kind": "a", "severity": severity, "fake": "kv", "rows": list(rows), "subjects": [],
+def finding(text: str, *rows: int) -> dict[str, Any]:
+    return {"kind": "a", "fake": "kv", "rows": list(rows), "subjects": [],
             "values": {}, "text": text}  # fmt: skip
 
 
@@ -92,7 +92,7 @@ def test_the_document_starts_with_the_assertion_and_the_findings() -> None:
         "<b>E assert 4 == 3</b>\ntest_shop.py:7: AssertionError</pre>"
     )
     link = (
-        '<li class="cause"><b>▲1</b> this SET wrote over row 4<br>'
+        "<li><b>▲1</b> this SET wrote over row 4<br>"
         '<a href="#row-5">row 5: application → kv SET total 4</a> '
         "(called at shop.py:7 from shop.py:31) · "
         '<a href="#row-4">row 4</a></li>'

@@ -11,8 +11,6 @@ from ...reporting.model import Access, ReportRow, ReportSubject, Sought
 from ...reporting.values import parsed, shortened
 from .wording import event_text, summary
 
-_OFFSETS = ("auto commit", "commit", "offsets set", "reset")
-"""Events that store the offsets of a group."""
 _MEMBERS = ("leave", "rebalance", "expire", "crash", "lost")
 """Events that change which member receives records; that of a join is followed by a rebalance."""
 

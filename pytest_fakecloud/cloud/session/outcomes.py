@@ -198,8 +198,8 @@ def finish(run: Run) -> None:
 
 NO_REPORT = "the report of the fakes could not be made"
 _SECTION = "fakecloud"
-_COLOURS = {"cause": {"red": True, "bold": True}, "hint": {"yellow": True}}
-"""The colours of lines about findings; pytest has those of a cause for lines of an exception."""
+_MARKED = {"red": True, "bold": True}
+"""The colour of marked lines, which pytest has for lines of an exception."""
 
 
 def report_on(
@@ -268,10 +268,7 @@ def colour(report: pytest.TestReport, markup: Callable[..., str]) -> None:
     because files must not contain colours.
     """
     lines = report.fakecloud_lines
-    text = "\n".join(
-        markup(line, **_COLOURS[severity]) if severity in _COLOURS else line
-        for line, severity in lines
-    )
+    text = "\n".join(markup(line, **_MARKED) if marked else line for line, marked in lines)
     failure: Any = report.longrepr
     if hasattr(failure, "sections"):
         failure.sections = [
@@ -366,7 +363,7 @@ def _lines(phase: _Phase, cloud: Cloud, name: str) -> list[TextLine]:
     for hint in hints:
         # Tools search for the first line of a hint, so only the indented lines are wrapped.
         texts = wrapped(hint, width) if hint.startswith(" ") else [hint]
-        lines += [TextLine(text, "cause") for text in texts]
+        lines += [TextLine(text, True) for text in texts]
     # An error can have a context manager in which the fakes hold the data that it is about.
     scene: Any = getattr(type(phase.raised), "_fakecloud_scene", None)
     failed = report_hook_failure(NO_REPORT, lambda text: lines.append(TextLine(text)))

@@ -352,7 +352,6 @@ class _Story:
         sentences = filter(None, (reason(trial.broken), cause_text(cause, trial)))
         finding = {
             "kind": "broken_promise",
-            "severity": "cause",
             "fake": "",
             "rows": [] if number is None else [number],
             "subjects": [],

@@ -73,8 +73,9 @@ def _of_delivery(row: ReportRow, event: Event, lookups: Lookups) -> Iterator[Acc
         f"delivery of {lookups.short(data.get('message_id', ''))}" if words is None else words.what
     )
     result = str(row.status or data.get("error") or "no answer") if words is None else words.answer
-    if words is not None and words.note:
-        result = shortened(f"{result}, {words.note}", 200)
+    raised = [words.note] if words is not None and words.note else data.get("logged") or ()
+    if raised:
+        result = shortened(f"{result}, {raised[0]}", 300)
     exchange = lookups.attempts.get(data.get("began") or 0)
     body = exchange.body if exchange is not None else str(data.get("sent") or "").encode()
     value = callback_report(body) or parsed(body) or body.decode("utf-8", "replace")
@@ -118,6 +119,10 @@ def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
                 name: value for name, value in named.items() if name not in ("times", "within")
             }
             found = fake.messages(**url, **fields)
+        elif method == "deliveries":
+            routes = fake.destinations.routes()
+            found = [delivery for route in routes if route.prefix == positional[0]
+                     for delivery in route.deliveries]  # fmt: skip
         else:
             found = getattr(fake, method)(*positional, **named)
         views = [found] if method == "message" else list(found)

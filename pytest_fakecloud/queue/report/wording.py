@@ -398,46 +398,8 @@ _WRONG_SIGNATURE = {
 
 
 SENTENCES: Sentences = {
-    "error_accepted": "{url:raw} answered {about:id} with {status}, as this callback says, and [run?the "
-    "workflow run went on: context.call() returns such an answer and does not raise, so check its "
-    "status|its handler went on with {made:list}]",
-    "error_in_body": "this delivery was answered {status} with {body:json}[is_tuple? (only some "
-    "frameworks read a status from a tuple)]: the queue takes any 2xx as success and does not retry",
-    "repetition_rejected": "attempt {first:raw} was handled, but its answer was lost; this one was "
-    "answered {status}, which the queue takes for a failure",
-    "read_again": "an earlier delivery of workflow run {run:raw} got another answer to this read: "
-    "code outside of steps runs again at each delivery",
-    "went_on_after_step": "this delivery sent a second step ({steps:list}): the client ends a delivery "
-    "after each step with an exception, which the application must not catch",
-    "effect_outside_steps": "{write} ran in {times:raw} deliveries of workflow run {run:raw}, also "
-    "where no step ran: code outside of steps runs again at each delivery",
-    "made_again": "this delivery of workflow run {run:raw} used {now}, an earlier one {before}, and no "
-    "step had returned either: a value made outside of steps is made again at each delivery",
-    "no_waiter": "the event {event} woke no workflow run[others?; runs wait for {others:list}, which "
-    "nothing notified|: a run waited for it only later]",
-    "deduplicated": "[several?one message of this request was deduplicated as {message:id}|this publish "
-    "created no message: [by_content?its content is that of {message:id}|it was deduplicated as "
-    "{message:id}[body_differs?, whose body differs]]]",
-    "redirected": "{message:id} was answered {status}; the queue does not follow redirects and counts "
-    "only 200 to 299 as delivered",
-    "header_not_forwarded": "the destination does not receive {headers:list} of this request: the "
-    "queue forwards headers whose names begin with Upstash-Forward-",
-    "scheduled_twice": "this request created a second schedule ({second:id}) with the destination, "
-    "cron ({cron:raw}) and body of {first:id}: pass a schedule id (Upstash-Schedule-Id), with which a "
-    "request replaces the schedule",
-    "base64_not_decoded": "the handler of callback {message:id} used {field:raw} without decoding its "
-    "Base64: {value}",
-    "error_logged": "{message:id} was answered {status} although its handler logged an exception, so it "
-    "is not retried",
-    "raised_after_answer": "{message:id} was answered {status} before its handler raised, so it is not "
-    "retried",
-    "failed_with_exception": "{url:raw} answered {message:id} with {status}: {raised:raw}",
     "unlikely_duration": "the {setting:raw} {given:raw} is {means:raw}",
     "wrong_signature": _wrong_signature,
-    "signature_valid": "{message:id} was rejected with {status} although its signature is valid: signed "
-    "with the current key for sub {url:raw}[elsewhere? (the application is called at {called:raw})] and "
-    "a body of {size} bytes with the hash {hash:raw}; one of these differs in the application's check, "
-    "unless it rejects the request for another reason",
     "message_waits": "{line:raw}",
     "dead_letter": "{line:raw}",
     "schedule_waits": "{line:raw}",
