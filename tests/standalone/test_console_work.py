@@ -206,15 +206,17 @@ def test_a_command_is_completed_explained_and_its_reply_typed(page: Any, server:
     assert page.input_value("#command") == "INCR h"
     server.ask("POST", "/fakes/kv_server/faults", {"kind": "drop", "args": [], "times": 1})
     run("GET dropped", "Injected fault: drop")
-    page.evaluate(
-        """() => {
-            const data = new DataTransfer();
-            data.setData("text", "SET pasted 7\\n\\nGET pasted\\nINCR pasted\\n");
-            document.getElementById("command").dispatchEvent(
-                new ClipboardEvent("paste", {clipboardData: data, bubbles: true}));
-        }"""
-    )
-    page.locator(".log .entry:first-child", has_text="(integer) 8").wait_for()
+    # Several lines are run one after the other, and come back together.
+    several = "SET pasted 7\n\nGET pasted\nINCR pasted"
+    run(several, "(integer) 8")
+    page.keyboard.press("ArrowUp")
+    assert page.input_value("#command") == several
+    page.fill("#command", "PING")
+    page.keyboard.press("Shift+Enter")
+    page.keyboard.type("GET 'never closed")
+    page.keyboard.press("Enter")
+    page.locator("#hint", has_text="is not closed").wait_for()
+    assert kv(server, "GET", "pasted") == "8"
     # The replies stay while the page is open, each with its command and its time.
     at(page, "fake/kv_server/keys")
     at(page, "fake/kv_server/commands", ".log .entry")

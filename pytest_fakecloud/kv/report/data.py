@@ -420,7 +420,7 @@ def _length(value: Any) -> int:
 
 def _preview(value: Any) -> str:
     if isinstance(value, bytes | bytearray):
-        shown = _text(bytes(value[: 4 * PREVIEW]))
+        shown = bytes(value[: 4 * PREVIEW]).decode("utf-8", "backslashreplace")
     elif isinstance(value, HashValue):
         fields = itertools.islice(value.fields.items(), 3)
         shown = ", ".join(
@@ -482,8 +482,10 @@ def _groups(keys: _InMemory | _OnServer, entry: _Key) -> list[View]:
             {
                 "name": _text(consumer.name),
                 "pending": pending[consumer.name],
-                "idle_ms": consumer.idle_ms,
-                "inactive_ms": consumer.inactive_ms,
+                "seen": _before(keys, consumer.idle_ms),
+                "active": None
+                if consumer.inactive_ms is None
+                else _before(keys, consumer.inactive_ms),
             }
             for consumer in group.consumers
         ]
@@ -497,6 +499,10 @@ def _groups(keys: _InMemory | _OnServer, entry: _Key) -> list[View]:
             }
         )
     return views
+
+
+def _before(keys: _InMemory | _OnServer, idle_ms: int) -> str:
+    return to_datetime((keys.now_ms - idle_ms) * 1000).isoformat()
 
 
 def _content(value: Any, page_query: PageQuery) -> View:
@@ -599,7 +605,6 @@ def _pending_row(keys: _InMemory | _OnServer, record: _Received) -> View:
     names = (record.key.name, record.group)
     entry_id = _text(format_id(record.pending.entry_id))
     fields = keys.stream_entry(record.key, record.pending.entry_id)
-    delivered_ms = keys.now_ms - record.pending.idle_ms
     return {
         "id": " ".join([*(quote_from_bytes(name, safe="") for name in names), entry_id]),
         "entry": entry_id,
@@ -608,7 +613,7 @@ def _pending_row(keys: _InMemory | _OnServer, record: _Received) -> View:
         "is_text": all(isinstance(word(name), str) for name in names),
         "consumer": _text(record.pending.consumer),
         "idle_ms": record.pending.idle_ms,
-        "delivered": to_datetime(delivered_ms * 1000).isoformat(),
+        "delivered": _before(keys, record.pending.idle_ms),
         "deliveries": record.pending.deliveries,
         "preview": "" if fields is None else _json(fields)[:PREVIEW],
     }

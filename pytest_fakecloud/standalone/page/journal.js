@@ -21,8 +21,10 @@ export const catchUp = oneAtATime(async () => {
   if (!journal.loaded) await first();
   else if (behind) {
     behind = false;
-    try { entries.cover(await ask("GET", "/journal?after=" + entries.cursor)); }
-    catch (error) { behind = true; throw error; }
+    try {
+      const {latest} = await ask("GET", "/state");
+      for (let after = entries.cursor; after < latest; after += PART) entries.cover(await ask("GET", `/journal?after=${after}&limit=${PART}`));
+    } catch (error) { behind = true; throw error; }
   }
   tell();
 });
@@ -37,7 +39,7 @@ async function first() {
   older(from).catch(() => {}).then(() => { journal.older = false; tell(); });
 }
 async function older(until) {
-  for (let after; until > 0; until = after) {
+  for (let after; until > entries.floor; until = after) {
     after = Math.max(0, until - PART);
     entries.merge(await ask("GET", `/journal?after=${after}&limit=${until - after}`));
     tell();
