@@ -31,7 +31,7 @@ export const catchUp = oneAtATime(async () => {
 // The newest rows come first, then the older ones in parts, so that a part does not block the page.
 async function first() {
   const {latest} = await ask("GET", "/state"), from = Math.max(0, latest - NEWEST);
-  entries.cover(await ask("GET", "/journal?after=" + from));
+  entries.cover(await ask("GET", `/journal?after=${from}&limit=${PART}`));
   journal.loaded = true;
   behind = false;
   if (!from) return;
