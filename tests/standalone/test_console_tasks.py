@@ -241,9 +241,6 @@ LISTS = (
 
 
 def test_a_phone_shows_the_first_row_of_each_list(page: Any, server: Server) -> None:
-    kv(server, "XADD", "stream", "1-1", "item", "kettle")
-    kv(server, "XGROUP", "CREATE", "stream", "readers", "0")
-    kv(server, "XREADGROUP", "GROUP", "readers", "ada", "STREAMS", "stream", ">")
     sent(server, "queue", "/v2/enqueue/ordered/http://127.0.0.1:9/x")
     fill_all(server)
     page.set_viewport_size(PHONE)

@@ -913,6 +913,10 @@ def fill_all(server: Server) -> None:
     """Add data to every fake, with retries, lag, a query, a run, a fault and a violation."""
     kv(server, "SET", "a-key-that-is-long:" + "x" * 80, "1", "EX", "60")
     kv(server, "HSET", "h", "field", "y" * 200)
+    kv(server, "XADD", "stream", "1-1", "item", "kettle")
+    kv(server, "XGROUP", "CREATE", "stream", "readers", "0")
+    kv(server, "XREADGROUP", "GROUP", "readers", "ada", "STREAMS", "stream", ">")
+    sent(server, "kv_server", "/set/bytes/%ff%00/")
     # More than a page of keys, so that the list has a pager.
     kv(server, "MSET", *(word for number in range(101) for word in (f"many:{number}", "1")))
     kv(server, "SEARCH.CREATE", "i", "ON", "HASH", "PREFIX", "1", "h", "SCHEMA", "field", "TEXT")
@@ -939,7 +943,9 @@ def fill_all(server: Server) -> None:
 
 PLACES = (
     "connect", "find?search=h", "activity", "activity/@", "time", "violations", "snapshots",
-    "fake/kv_server/keys", "fake/kv_server/keys/h", "fake/kv_server/commands",
+    "fake/kv_server/keys", "fake/kv_server/keys/h", "fake/kv_server/keys/stream",
+    "fake/kv_server/keys/bytes", "fake/kv_server/commands", "fake/kv_server/pending",
+    "fake/kv_server/pending/@",
     "fake/kv_server/indexes/i", "fake/kv_server/faults", "fake/kv_server/request",
     "fake/vector_index/vectors/v1", "fake/vector_index/namespaces",
     "fake/broker/topics/orders", "fake/broker/records/0-0?topic=orders",

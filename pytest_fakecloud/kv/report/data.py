@@ -346,7 +346,8 @@ def _text(data: bytes) -> str:
 def keys(fake: KVServer, page_query: PageQuery) -> View:
     """Return a page of keys in alphabetical order, with type, TTL, size and the start of the value.
 
-    A search looks through the keys and their values. A search that contains ``*``, ``?`` or ``[`` is
+    A search looks through the keys and their values, of which ``preview`` shows the part found. A
+    search that contains ``*``, ``?`` or ``[`` is
     a glob pattern for the keys, as in SCAN. With ``view=tree``,
     the page lists only the keys directly in the namespace ``under`` (default: the root), and
     ``folders`` lists the namespaces one level below it (separated by ``:``) with numbers of keys.
@@ -366,7 +367,7 @@ def keys(fake: KVServer, page_query: PageQuery) -> View:
             matching,
             page_query,
             sort_key=lambda entry: (entry.name.decode("latin-1"),),
-            show=lambda entry: _row(every, entry),
+            show=lambda entry: _row_found(every, entry, page_query.search),
             text=_searchable,
             facet=("type", lambda entry: entry.type),
             values=_fields(every),
@@ -407,6 +408,17 @@ def _fields(keys: _InMemory | _OnServer) -> dict[str, Callable[[_Key], Any]]:
 
 def _row(keys: _InMemory | _OnServer, entry: _Key) -> View:
     return {name: read(entry) for name, read in _fields(keys).items()}
+
+
+def _row_found(keys: _InMemory | _OnServer, entry: _Key, search: str) -> View:
+    """Return a row whose preview shows what a search found, if the beginning of the value does not."""
+    row = _row(keys, entry)
+    needle = search.casefold()
+    if needle and needle not in f"{row['key']}\n{row['preview']}".casefold():
+        text = _searchable(entry)
+        start = max(0, text.casefold().find(needle) - PREVIEW // 4)
+        row["preview"] = "…" + text[start : start + PREVIEW]
+    return row
 
 
 def _length(value: Any) -> int:
