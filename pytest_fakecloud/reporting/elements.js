@@ -17,7 +17,8 @@ export const fold = (title, content, open = false) => el("details", {open}, el("
 // Returns the entry of a table that has this name, but nothing that every object inherits, such as `constructor`.
 export const own = (table, name) => Object.hasOwn(table, name) ? table[name] : undefined;
 export const number = (value) => Number(value).toLocaleString("en-US");
-export const count = (many, what) => `${number(many)} ${what}${many === 1 ? "" : what.endsWith("x") ? "es" : "s"}`;
+export const plural = (what) => /[^aeiou]y$/.test(what) ? `${what.slice(0, -1)}ies` : `${what}${what.endsWith("x") ? "es" : "s"}`;
+export const count = (many, what) => `${number(many)} ${many === 1 ? what : plural(what)}`;
 
 // Return the two ends of a long name, because names often differ only at the end.
 export function shortName(name) { return name.length > 32 ? `${name.slice(0, 16)}…${name.slice(-12)}` : name; }

@@ -125,7 +125,18 @@ def test_keys_and_values_that_are_no_text_are_shown_and_found_by_id(lists: Lists
     (row,) = lists.get("kv_server/lists/keys")["items"]
     assert (row["id"], row["is_text"]) == ("%FF%2F%20%25", False)
     found = lists.get(f"kv_server/lists/keys/{row['id']}")
-    assert (found["value"], found["is_editable"]) == ("\ufffd", False)
+    assert (found["value"], found["is_editable"], found["hex"]) == ("\ufffd", False, "fe")
+
+
+def test_binary_elements_have_their_digits(lists: Lists) -> None:
+    kv = lists.cloud.kv_server()
+    kv.execute("HSET", "h", "field", b"\xff\x00", b"\xfe", "text")
+    assert lists.get("kv_server/lists/keys/h")["elements"]["items"] == [
+        {"field": "field", "value": "\ufffd\x00", "hex": {"value": "ff00"}},
+        {"field": "\ufffd", "value": "text", "hex": {"field": "fe"}},
+    ]
+    kv.execute("SADD", "s", b"\xfd", "a")
+    assert lists.get("kv_server/lists/keys/s", search="a")["elements"]["items"] == [{"member": "a"}]
 
 
 # -- vectors ---------------------------------------------------------------------------------------

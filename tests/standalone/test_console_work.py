@@ -206,15 +206,17 @@ def test_a_command_is_completed_explained_and_its_reply_typed(page: Any, server:
     assert page.input_value("#command") == "INCR h"
     server.ask("POST", "/fakes/kv_server/faults", {"kind": "drop", "args": [], "times": 1})
     run("GET dropped", "Injected fault: drop")
-    page.evaluate(
-        """() => {
-            const data = new DataTransfer();
-            data.setData("text", "SET pasted 7\\n\\nGET pasted\\nINCR pasted\\n");
-            document.getElementById("command").dispatchEvent(
-                new ClipboardEvent("paste", {clipboardData: data, bubbles: true}));
-        }"""
-    )
-    page.locator(".log .entry:first-child", has_text="(integer) 8").wait_for()
+    # Several lines are run one after the other, and come back together.
+    several = "SET pasted 7\n\nGET pasted\nINCR pasted"
+    run(several, "(integer) 8")
+    page.keyboard.press("ArrowUp")
+    assert page.input_value("#command") == several
+    page.fill("#command", "PING")
+    page.keyboard.press("Shift+Enter")
+    page.keyboard.type("GET 'never closed")
+    page.keyboard.press("Enter")
+    page.locator("#hint", has_text="is not closed").wait_for()
+    assert kv(server, "GET", "pasted") == "8"
     # The replies stay while the page is open, each with its command and its time.
     at(page, "fake/kv_server/keys")
     at(page, "fake/kv_server/commands", ".log .entry")
@@ -393,7 +395,7 @@ def test_a_column_is_sorted_by_its_head(page: Any, server: Server) -> None:
     def order(head: str, mark: str) -> str:
         page.click(f"th button:text-matches('^{head}')")
         page.locator(f"th[aria-sort] button:text-is('{head} {mark}')").wait_for()
-        return "".join(page.locator("table.rows td:first-child").all_inner_texts())
+        return "".join(page.locator("table.rows tbody a").all_inner_texts())
 
     clicks = {"TTL ↑": "bcad", "TTL ↓": "dacb", "size ↑": "abcd", "key ↑": "abcd", "key ↓": "dcba"}
     assert {shown: order(*shown.split()) for shown in clicks} == clicks
@@ -923,6 +925,10 @@ def fill_all(server: Server) -> None:
     """Add data to every fake, with retries, lag, a query, a run, a fault and a violation."""
     kv(server, "SET", "a-key-that-is-long:" + "x" * 80, "1", "EX", "60")
     kv(server, "HSET", "h", "field", "y" * 200)
+    kv(server, "XADD", "stream", "1-1", "item", "kettle")
+    kv(server, "XGROUP", "CREATE", "stream", "readers", "0")
+    kv(server, "XREADGROUP", "GROUP", "readers", "ada", "STREAMS", "stream", ">")
+    sent(server, "kv_server", "/set/bytes/%ff%00/")
     # More than a page of keys, so that the list has a pager.
     kv(server, "MSET", *(word for number in range(101) for word in (f"many:{number}", "1")))
     kv(server, "SEARCH.CREATE", "i", "ON", "HASH", "PREFIX", "1", "h", "SCHEMA", "field", "TEXT")
@@ -949,7 +955,9 @@ def fill_all(server: Server) -> None:
 
 PLACES = (
     "connect", "find?search=h", "activity", "activity/@", "time", "violations", "snapshots",
-    "fake/kv_server/keys", "fake/kv_server/keys/h", "fake/kv_server/commands",
+    "fake/kv_server/keys", "fake/kv_server/keys/h", "fake/kv_server/keys/stream",
+    "fake/kv_server/keys/bytes", "fake/kv_server/commands", "fake/kv_server/pending",
+    "fake/kv_server/pending/@",
     "fake/kv_server/indexes/i", "fake/kv_server/faults", "fake/kv_server/request",
     "fake/vector_index/vectors/v1", "fake/vector_index/namespaces",
     "fake/broker/topics/orders", "fake/broker/records/0-0?topic=orders",

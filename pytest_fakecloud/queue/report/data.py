@@ -248,9 +248,10 @@ def _message_row(message: Message) -> View:
 
 
 def _filter(page_query: PageQuery) -> Callable[[Message], bool]:
-    """Return a predicate that applies all filters except ``state``."""
+    """Return a predicate that applies the filters ``_FILTERS``."""
     since, until = page_query.time_us("since"), page_query.time_us("until")
     label, status, url = (page_query.filters.get(name, "") for name in ("label", "status", "url"))
+    origin = [page_query.filters.get(name, "") for name in _ORIGIN]
 
     def fits(message: Message) -> bool:
         outcome = message.last_outcome
@@ -262,19 +263,35 @@ def _filter(page_query: PageQuery) -> Callable[[Message], bool]:
             # "5xx" is every status from 500 to 599.
             and status in ("", last, f"{last[:1]}xx" if last else "")
             and url in as_text(message.url)
+            and all(
+                expected in ("", name)
+                for expected, name in zip(origin, _origin(message), strict=True)
+            )
         )
 
     return fits
 
 
-_FILTERS = ("state", "since", "until", "label", "status", "url")
+_ORIGIN = ("queue", "group", "schedule", "flow")
+"""The filters for the names that `_origin()` returns."""
+
+
+def _origin(message: Message) -> tuple[str | None, ...]:
+    """Return the queue, the URL group, the schedule and the flow-control key of a message."""
+    flow = message.settings.flow
+    group, key = message.topic_name, None if flow is None else flow.key
+    return message.queue_name, group, message.schedule_id, key
+
+
+_FILTERS = ("since", "until", "label", "status", "url", *_ORIGIN)
 
 
 def _messages(fake: Queue, page_query: PageQuery, *, kinds: Iterable[str]) -> View:
     """Return a page of messages, newest first.
 
     Filters are ``state``, ``label``, ``url`` (a substring), ``status`` of the last response
-    (``503`` or ``5xx``), and ``since`` and ``until`` for the time of publishing.
+    (``503`` or ``5xx``), ``since`` and ``until`` for the time of publishing, and the names of a
+    ``queue``, a URL ``group``, a ``schedule`` and a ``flow``-control key.
     """
     engine = fake._engine
     with engine.lock:
@@ -379,14 +396,18 @@ def _dead_letters(engine: Any) -> list[DeadLetterView]:
 
 @_locked
 def dead_letters(engine: Any, page_query: PageQuery) -> View:
-    """Return a page of dead letters, the one that failed last first."""
+    """Return a page of dead letters, the one that failed last first.
+
+    The filters are those of messages, except for ``state``.
+    """
+    letters, fits = _dead_letters(engine), _filter(page_query)
 
     def show(letter: DeadLetterView) -> View:
         row = _message_row(letter.message._record)
         return row | {"id": letter.id, "message": letter.message._id, "at": letter.at.isoformat()}
 
-    return page_of(
-        _dead_letters(engine),
+    page = page_of(
+        (letter for letter in letters if fits(letter.message._record)),
         page_query,
         sort_key=lambda letter: (
             -round(letter.at.timestamp() * 1e6),
@@ -396,6 +417,7 @@ def dead_letters(engine: Any, page_query: PageQuery) -> View:
         show=show,
         text=lambda letter: f"{letter.id} {_text_of(letter.message._record)}",
     )
+    return page | {"total": len(letters)}
 
 
 def retry_dead_letter(fake: Queue, id: str) -> MessageView:
@@ -669,12 +691,12 @@ def counts(engine: Any) -> dict[str, Any]:
 
 
 LISTS = {
-    "messages": Listing(partial(_messages, kinds=("message",)), message, _FILTERS),
-    "dead-letters": Listing(dead_letters),
+    "messages": Listing(partial(_messages, kinds=("message",)), message, ("state", *_FILTERS)),
+    "dead-letters": Listing(dead_letters, filters=_FILTERS),
     "schedules": Listing(schedules),
     "runs": Listing(runs, run, ("state",)),
     "callbacks": Listing(
-        partial(_messages, kinds=("callback", "failure_callback")), message, _FILTERS
+        partial(_messages, kinds=("callback", "failure_callback")), message, ("state", *_FILTERS)
     ),
     "queues": Listing(queues),
     "url-groups": Listing(url_groups),

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from ..api import ControlApp
 
 _MOVES: Mapping[str, tuple[str, ...]] = {
-    "freeze": (), "resume": (), "advance": ("by",), "move_to": ("to",), "advance_to_next": (),
+    "freeze": (), "resume": (), "stop": (),
+    "advance": ("by",), "move_to": ("to",), "advance_to_next": (),
 }  # fmt: skip
 """Actions of the clock, each with the fields that it requires."""
 _MOST_DUE = 200
@@ -83,12 +84,19 @@ Opener: TypeAlias = "Callable[[Mapping[str, Any]], AbstractContextManager[Contro
 
 
 def clock_view(cloud: Cloud) -> shapes.ClockData:
-    """Return the time and the mode of a cloud's clock, and when the next event is due."""
-    clock, due = cloud.clock, cloud.clock.next_due()
+    """Return the time and the mode of a cloud's clock, when the next event is due, and its move."""
+    clock, due, move = cloud.clock, cloud.clock.next_due(), cloud._context.clock.move
     return {
         "now": clock.now().isoformat(),
         "mode": clock.mode,
         "next_due": None if due is None else due.isoformat(),
+        "move": None
+        if move is None
+        else {
+            "since": to_datetime(move.since_us).isoformat(),
+            "until": to_datetime(move.until_us).isoformat(),
+            "events": move.events,
+        },
     }
 
 
@@ -142,14 +150,15 @@ class CloudRoutes:
         ]
 
     def get_clock(self, request: Request) -> shapes.ClockData:
-        """Return the clock's time and mode, and when the next event is due."""
+        """Return the clock's time and mode, when the next event is due, and the move in progress."""
         return clock_view(self._cloud)
 
     def move_clock(self, request: Request) -> shapes.Moved:
         """Freeze, resume or move the clock.
 
-        ``{"action": "freeze"|"resume"|"advance"|"move_to"|"advance_to_next"}``, with ``"by"`` (a
-        duration) for ``advance`` or ``"to"`` (a time) for ``move_to``.
+        ``{"action": "freeze"|"resume"|"advance"|"move_to"|"advance_to_next"|"stop"}``, with ``"by"``
+        (a duration) for ``advance`` or ``"to"`` (a time) for ``move_to``. ``stop`` ends the move of
+        another request after the event in progress; that request returns the time that was reached.
         """
         body = fields(request)
         action = body.get("action")
@@ -159,6 +168,10 @@ class CloudRoutes:
         if body.keys() != {"action", *required}:
             form = {"action": action, **dict.fromkeys(required, "…")}
             raise Refused(422, f"pass {json.dumps(form, ensure_ascii=False)}, got {body!r}")
+        if action == "stop":
+            if (move := self._cloud._context.clock.move) is not None:
+                move.stopped = True
+            return {**clock_view(self._cloud), "fired": []}
         with contract(400):
             fired = getattr(self._cloud.clock, action)(*(body[name] for name in required)) or []
         return {

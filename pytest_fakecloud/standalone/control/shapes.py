@@ -36,12 +36,21 @@ class Ready(TypedDict):
     loading: NotRequired[str]
 
 
+class MoveData(TypedDict):
+    """A move of the clock in progress, and the number of events that became due so far."""
+
+    since: str
+    until: str
+    events: int
+
+
 class ClockData(TypedDict):
-    """The time of a cloud, ISO 8601 with an offset, and when the next event is due."""
+    """The time of a cloud, ISO 8601 with an offset; when the next event is due; a move in progress."""
 
     now: str
     mode: Mode
     next_due: str | None
+    move: MoveData | None
 
 
 class Moved(ClockData):
@@ -336,7 +345,7 @@ Raised = TypedDict("Raised", {"raise": FailureData})
 
 
 class _Move(TypedDict):
-    action: Literal["freeze", "resume", "advance_to_next"]
+    action: Literal["freeze", "resume", "advance_to_next", "stop"]
 
 
 class _Advance(TypedDict):

@@ -1,6 +1,6 @@
 // Pages of a queue: messages, dead letters, schedules, workflow runs, queues, URL groups, flow control.
 
-import {about, act, both, code, copyButton, count, done, el, empty, facts, fine, form, head, json, laidOut, link, micros, move, number, own, pill, room, short, soft, say, span, table, title, tools, when, words} from "./dom.js";
+import {about, act, both, code, copyButton, count, done, el, empty, facts, fine, form, head, json, laidOut, link, micros, moment, move, number, own, pill, room, say, short, soft, span, table, title, tools, when, words} from "./dom.js";
 import {ask, item, list, path, sendWell} from "./api.js";
 import {lasted, shortName, withoutScheme} from "./elements.js";
 import {spansElement} from "./spans.js";
@@ -47,7 +47,7 @@ const messageRow = (one) => [when(one.created), state(one), address(one), `${one
 function messageDetail(one, page) {
   const {fake} = page, name = one.public_id, pending = one.state === "pending";
   return [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)),
-    facts({state: state(one), id: el("span", {class: "mono"}, name), published: both(one.created) + " UTC", "next attempt": next(one), about: one.about && el("a", {href: at(fake, "messages", one.about)}, one.about), run: one.run && el("a", {href: at(fake, "runs", one.run)}, one.run), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), ...linked(fake, one.settings)}),
+    facts({state: state(one), id: el("span", {class: "mono"}, name), published: moment(one.created), "next attempt": one.next ? moment(one.next) : next(one), about: one.about && el("a", {href: at(fake, "messages", one.about)}, one.about), run: one.run && el("a", {href: at(fake, "runs", one.run)}, one.run), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), ...linked(fake, one.settings)}),
     tools(pending && one.next ? act("Deliver now", `Deliver ${name} now`, () => ask("POST", path(fake, `/messages/${encodeURIComponent(one.id)}/deliver`), {})) : null,
       pending ? act("Cancel…", `Cancel ${name}`, () => sendWell(fake, "DELETE", `/v2/messages/${encodeURIComponent(name)}`), {question: "Cancel this message? It will not be delivered."}) : null,
       one.dlq_id ? act("Retry", `Retry ${name}`, () => retryOne(fake, one.dlq_id)) : one.state === "dead_lettered" ? soft("Its dead letter has ended, so it cannot be retried.") : null,
@@ -85,8 +85,9 @@ const messages = {
   list: "messages", noun: "message", facet: "state", hasItem: true, key: (one) => one.id, columns: messageColumns, kept: ["message", "state", "to", "body"], fields: ["created", "state", "url", "attempts", "status", "next", "preview"], row: messageRow, searchNote: "Search id, URL, label, body",
   tools: (fake) => publish(fake), detail: messageDetail,
   moreFilters: true, filters: [{name: "since", label: "published since (UTC)", type: "datetime-local"}, {name: "until", label: "published before (UTC)", type: "datetime-local"},
-    {name: "status", label: "status of the last answer", note: "503 or 5xx"}, {name: "label", label: "label", note: "mail"}, {name: "url", label: "part of the URL", note: "/hook"}],
-  bulk: [{text: "Cancel…", work: (fake, ids) => sendWell(fake, "DELETE", "/v2/messages" + several("messageIds", ids)), question: (many) => `Cancel ${count(many, "message")}? Those that are still pending will not be delivered.`}],
+    {name: "status", label: "status of the last answer", note: "503 or 5xx"}, {name: "label", label: "label", note: "mail"}, {name: "url", label: "part of the URL", note: "/hook"},
+    {name: "queue", label: "queue", list: "queues"}, {name: "group", label: "URL group", list: "url-groups"}, {name: "schedule", label: "schedule", list: "schedules"}, {name: "flow", label: "flow-control key", list: "flow-control"}],
+  bulk: [{text: "Cancel", work: (fake, ids) => sendWell(fake, "DELETE", "/v2/messages" + several("messageIds", ids)), applies: (one) => one.state === "pending", note: "Those that are still pending will not be delivered."}],
   empty: () => empty("No messages yet.", "A message appears when your application publishes one. Publish one above to try.", "Deliveries go to loopback addresses; for others start the server with --forward https://app.example=http://127.0.0.1:3000."),
 };
 const callbacks = {
@@ -106,9 +107,10 @@ const discard = (fake, ids) => sendWell(fake, "DELETE", "/v2/dlq" + several("dlq
 const letters = {
   list: "dead-letters", noun: "dead letter", item: letterWithAnswer, key: (one) => one.id, columns: ["since", "to", "attempts", "last answer", "body"], kept: ["since", "to", "last answer", "body"], fields: ["at", "url", "attempts", "status", "preview"],
   row: (one) => [when(one.at), address(one), number(one.attempts), status(one), short(one.preview, 60)],
-  bulk: [{text: "Retry", work: retry}, {text: "Delete…", work: discard, question: (many) => `Delete ${count(many, "dead letter")}? They cannot be retried afterwards.`}],
+  moreFilters: true, filters: messages.filters, searchNote: messages.searchNote,
+  bulk: [{text: "Retry", work: retry}, {text: "Delete", work: discard, note: "They cannot be retried afterwards."}],
   empty: () => empty("No dead letters.", "A message appears here when it runs out of retries. Retry it once its destination works."),
-  detail: (one, page) => [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)), facts({since: both(one.at) + " UTC", attempts: number(one.attempts), "last answer": status(one), message: el("a", {href: at(page.fake, "messages", one.message)}, one.message), id: el("span", {class: "mono"}, one.id)}),
+  detail: (one, page) => [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)), facts({since: moment(one.at), attempts: number(one.attempts), "last answer": status(one), message: el("a", {href: at(page.fake, "messages", one.message)}, one.message), id: el("span", {class: "mono"}, one.id)}),
     tools(act("Retry", `Retry ${one.id}`, () => retryOne(page.fake, one.id)), act("Delete…", `Delete ${one.id}`, async () => { await discard(page.fake, [one.id]); location.hash = page.address(); }, {question: "Delete this dead letter?"})),
     one.last ? attemptPart(one.last) : null, head("Body"), code(laidOut(one.preview), "body"), el("p", {}, el("a", {href: at(page.fake, "messages", one.message)}, "Show the message with its attempts and answers"))],
 };
@@ -128,10 +130,10 @@ const schedules = {
   empty: () => empty("No schedules yet.", "Create one above. A schedule publishes a message at each time of its cron expression, as the clock moves."),
   detail: (one, page) => {
     const where = `/v2/schedules/${encodeURIComponent(one.id)}`, {fake} = page;
-    return [title(one.id), facts({state: running(one), cron: el("span", {class: "mono"}, one.cron), to: one.destination, "last run": one.last_run ? both(one.last_run) : "none yet", error: one.error && el("span", {class: "bad"}, one.error)}),
-      tools(act("Run now", `Run ${one.id} now`, () => ask("POST", path(fake, `/schedules/${encodeURIComponent(one.id)}/run`), {})), pausing(one, one.id, fake, where),
+    return [title(one.id), facts({state: running(one), cron: el("span", {class: "mono"}, one.cron), to: one.destination, "last run": one.last_run ? moment(one.last_run) : "none yet", error: one.error && el("span", {class: "bad"}, one.error)}),
+      tools(itsMessages(fake, "schedule", one.id), act("Run now", `Run ${one.id} now`, () => ask("POST", path(fake, `/schedules/${encodeURIComponent(one.id)}/run`), {})), pausing(one, one.id, fake, where),
         act("Delete…", `Delete ${one.id}`, async () => { await sendWell(fake, "DELETE", where); location.hash = page.address(); }, {question: `Delete the schedule ${one.id}?`})),
-      head("Next runs"), el("ul", {}, one.next.map((run) => el("li", {class: "mono"}, both(run), " UTC"))), head("Body"), ...body(one, "body")];
+      head("Next runs"), el("ul", {}, one.next.map((run) => el("li", {}, moment(run)))), head("Body"), ...body(one, "body")];
   },
 };
 
@@ -146,7 +148,7 @@ const runs = {
   detail: (one, {fake}) => {
     const {record} = one, outputs = new Map(record.steps.flatMap((group) => group.steps).filter(({out}) => out !== undefined).map((step) => [step.messageId, step]));
     const again = (text, where) => act(text, `${text} ${one.id}`, async () => { const [made] = [await sendWell(fake, "POST", `/v2/workflows/dlq/${where}/${encodeURIComponent(one.dlq_id)}`)].flat(); location.hash = at(fake, "runs", made.workflowRunId); say(`${text}: this is the new run.`, "good"); });
-    return [title(withoutScheme(one.url)), facts({state: state(one), [one.state === "failed" ? "error" : "now"]: doing(one), run: el("span", {class: "mono"}, one.id), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), started: both(one.created) + " UTC", took: one.completed ? span(micros(one.completed) - micros(one.created)) : "", label: record.label}),
+    return [title(withoutScheme(one.url)), facts({state: state(one), [one.state === "failed" ? "error" : "now"]: doing(one), run: el("span", {class: "mono"}, one.id), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), started: moment(one.created), took: one.completed ? span(micros(one.completed) - micros(one.created)) : "", label: record.label}),
       one.violations.map(({kind, text}) => el("div", {class: "banner bad"}, el("b", {}, `${words(kind)}: the run may not continue.`), el("p", {}, text))),
       one.steps.filter(({event, wait_ends: ends}) => event && ends).map(({event, wait_ends: ends}) => form(`Waits for the event ${event}`, "Notify", [{name: "data", label: `event data, as JSON; without it the wait ends at ${both(ends)}`, note: '{"clicked": true}', wide: true}],
         async ({data}) => { if (data) json(data, "The event data"); await sendWell(fake, "POST", `/v2/notify/${encodeURIComponent(event)}`, data); return done("Notified."); })),
@@ -181,6 +183,8 @@ function stepRow(step, {out, callResponseStatus: answered}, fake) {
 }
 
 // -- queues, URL groups, flow control --
+// A link to the messages of a queue, a URL group, a schedule or a flow-control key.
+const itsMessages = (fake, filter, name) => el("a", {class: "button", href: link(["fake", fake.name, "messages"], {[filter]: name})}, "Its messages");
 const held = (fake, ids) => ids.length ? el("ol", {}, ids.map((id) => el("li", {}, el("a", {class: "mono", href: at(fake, "messages", id)}, id)))) : soft("No messages are waiting.");
 const queues = {
   list: "queues", noun: "queue", key: (one) => one.name, columns: ["queue", "state", "parallelism", "messages"], fields: ["name", "paused", "parallelism", "lag"],
@@ -190,7 +194,7 @@ const queues = {
   detail: (one, page) => {
     const where = `/v2/queues/${encodeURIComponent(one.name)}`;
     return [title(one.name), facts({state: running(one), parallelism: number(one.parallelism), messages: number(one.lag)}),
-      tools(pausing(one, one.name, page.fake, where),
+      tools(itsMessages(page.fake, "queue", one.name), pausing(one, one.name, page.fake, where),
         act("Delete…", `Delete ${one.name}`, async () => { await sendWell(page.fake, "DELETE", where); location.hash = page.address(); }, {question: `Delete the queue ${one.name}?`})), head("Waiting, in order"), held(page.fake, one.waiting)];
   },
 };
@@ -201,7 +205,7 @@ const groups = {
     async ({group, url, name}) => { await sendWell(fake, "POST", `/v2/topics/${encodeURIComponent(group)}/endpoints`, {endpoints: [{url, ...(name ? {name} : {})}]}); return done("Added."); }, {open: false}),
   empty: () => empty("No URL groups yet.", "A message that is published to a group goes to each of its endpoints. Add the first endpoint above."),
   detail: (one, page) => [title(one.name), table("endpoints", ["name", "URL", ""], one.endpoints, (each) => [each.name ?? "", each.url, act("Remove", `Remove ${each.url}`, () => sendWell(page.fake, "DELETE", `/v2/topics/${encodeURIComponent(one.name)}/endpoints`, {endpoints: [each.name ? {name: each.name} : {url: each.url}]}))]),
-    tools(act("Delete group…", `Delete ${one.name}`, async () => { await sendWell(page.fake, "DELETE", `/v2/topics/${encodeURIComponent(one.name)}`); location.hash = page.address(); }, {question: `Delete the URL group ${one.name}?`}))],
+    tools(itsMessages(page.fake, "group", one.name), act("Delete group…", `Delete ${one.name}`, async () => { await sendWell(page.fake, "DELETE", `/v2/topics/${encodeURIComponent(one.name)}`); location.hash = page.address(); }, {question: `Delete the URL group ${one.name}?`}))],
 };
 const flow = {
   list: "flow-control", noun: "key", key: (one) => one.key, columns: ["key", "state", "waiting", "parallelism", "rate"], fields: ["key", "paused", "waits", "active", "started"],
@@ -210,7 +214,7 @@ const flow = {
   detail: (one, page) => {
     const where = `/v2/flowControl/${encodeURIComponent(one.key)}`;
     return [title(one.key), facts({state: running(one), running: `${one.active} of ${one.parallelism ?? "∞"}`, "this period": one.rate == null ? "no rate limit" : `${one.started} of ${one.rate} in ${one.period} s`, pinned: one.pinned ? "yes" : ""}),
-      tools(pausing(one, one.key, page.fake, where),
+      tools(itsMessages(page.fake, "flow", one.key), pausing(one, one.key, page.fake, where),
         act("Reset rate", `Reset the rate of ${one.key}`, () => sendWell(page.fake, "POST", where + "/resetRate"))), head(`${count(one.waits, "message")} waiting`), held(page.fake, one.waiting)];
   },
 };
