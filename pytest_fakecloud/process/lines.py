@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-import threading
 from types import FrameType
 
 from ..core.recorder import CallLines, CodePlace
@@ -25,10 +24,10 @@ _PACKAGE = os.path.dirname(os.path.dirname(__file__))
 
 
 class Lines:
-    """Returns the lines that make the current call.
+    """Returns the lines that make the current call, if it comes from code of this thread.
 
-    A call has lines if code that may be the application's is on the stack of a single thread, outside
-    of an event loop. That thread makes the call, or waits for code that does, such as a delivery.
+    A call over a socket is served in another thread than its client's. It has no lines here: to walk
+    the stack of a running thread at each call has crashed CPython 3.11.
     """
 
     def __init__(self) -> None:
@@ -39,12 +38,7 @@ class Lines:
         self._libraries = (_PACKAGE, "<", *folders)
 
     def __call__(self) -> CallLines | None:
-        callers = []
-        own = threading.get_ident()
-        for ident, top in sys._current_frames().items():
-            if lines := self._lines(sys._getframe(1) if ident == own else top):
-                callers.append(lines)
-        return callers[0] if len(callers) == 1 else None
+        return self._lines(sys._getframe(1))
 
     def _lines(self, frame: FrameType | None) -> CallLines | None:
         places: list[CodePlace] = []
