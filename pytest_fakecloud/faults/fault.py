@@ -186,6 +186,17 @@ class Fault:
         """Do not require that the fault fires."""
         self._must_fire = False
 
+    def _applies_to(self, request: Request) -> bool:
+        """Return whether the fault applies to requests like this: unless it names commands, it skips
+        those with which a client sets up its connection (decided here).
+        """
+        names_commands = (
+            "command" in self._facts
+            or "words" in self._facts
+            or self._route not in (None, request.call.route)
+        )
+        return names_commands or not request.is_handshake
+
     def _matches(self, request: Any) -> bool:
         """Return whether the fault matches; raise ``ContractError`` if a predicate raises."""
         try:

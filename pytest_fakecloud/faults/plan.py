@@ -5,6 +5,9 @@ level by level: faults that delay it or call the test's code, that break the con
 engine, that damage the response, and that respond instead of the endpoint. Faults of the same level
 apply in the order they were added, so ``respond(503, times=1)`` followed by ``respond(429)`` gives
 one 503 and then 429s.
+
+Over the Redis protocol, a request is a command. A fault skips the commands of a client's handshake
+(``Request.is_handshake``) unless it names commands.
 """
 
 from __future__ import annotations
@@ -356,7 +359,9 @@ class FaultPlan:
 
     def _apply(self, faults: Sequence[Fault], request: Request, serve: Serve) -> AnyResponse:
         for index, fault in enumerate(faults):
-            if not fault._applied_by_service and fault._fires(request):
+            if fault._applied_by_service or not fault._applies_to(request):
+                continue
+            if fault._fires(request):
                 return fault._apply(
                     request, partial(self._apply, faults[index + 1 :], request, serve)
                 )

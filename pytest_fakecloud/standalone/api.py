@@ -156,9 +156,9 @@ class ControlApp(App):
                 )
         return rejection
 
-    def answer(self, request: Request) -> AnyResponse:
+    def exchange(self, *steps: Any, **options: Any) -> AnyResponse:
         """Answer a request, and protect the response from pages of other sites with headers."""
-        return _guarded(super().answer(request))
+        return _guarded(super().exchange(*steps, **options))
 
     def find_endpoint(self, request: Request) -> Endpoint:
         # Scripts may still have the paths from the time when fakes were called handles.
