@@ -19,7 +19,7 @@ from .acl import tester
 from .algorithms.glob import matcher
 from .engine.engine import KVEngine
 from .errors import CommandError
-from .races import Between, Place
+from .interruptions import Between, Place
 from .reply import (
     Blocked,
     KVReply,

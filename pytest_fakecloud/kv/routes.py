@@ -28,8 +28,8 @@ from . import errors
 from .command_fields import COMMAND_FIELDS, facts_of
 from .engine.engine import KVEngine
 from .errors import CommandError, RestError, as_reply
+from .interruptions import Arrival, CommandSender, Interruptions
 from .model import TURN_SECONDS, CommandLimits
-from .races import Arrival, CommandSender, Interruptions
 from .reply import EACH_BYTE, STREAMED, Reply, resp_parts, size_of, to_json, to_resp
 from .settings import KVConfig
 from .table.registry import COMMANDS

@@ -40,8 +40,8 @@ from ..engine.engine import KVEngine
 from ..engine.sessions import RUN_IN_TRANSACTION, Session, Waiter
 from ..engine.statistics import without_secrets
 from ..errors import CommandError, as_reply
+from ..interruptions import Arrival, CommandSender
 from ..model import TURN_SECONDS
-from ..races import Arrival, CommandSender
 from ..reply import (
     NIL_ARRAY,
     NO_REPLY,
