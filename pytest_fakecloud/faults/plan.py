@@ -294,13 +294,13 @@ class FaultPlan:
         description: str,
         matchers: Mapping[str, Any],
         respond: Respond,
-        order: int = REPLACE,
+        level: int = REPLACE,
     ) -> Fault:
-        return self._add(Fault(self, kind, description, matchers, respond, order))
+        return self._add(Fault(self, kind, description, matchers, respond, level))
 
     def _add(self, fault: Fault) -> Fault:
         with self._lock:
-            self._activate(sorted((*self._active, fault), key=lambda fault: fault._order))
+            self._activate(sorted((*self._active, fault), key=lambda fault: fault._level))
             self._all.append(fault)
         self._update_refusing()
         # The caller is behind the methods of this class and of a service's subclass.
@@ -344,27 +344,29 @@ class FaultPlan:
         subject's ``call`` has ``facts``, ``route``, ``method``, ``path`` and ``fault``.
         """
         for fault in self._active:
-            if fault.kind == kind and fits(fault) and fault._fires(subject):
+            if fault.kind == kind and fits(fault) and fault._fire_on(subject):
                 return fault
         return None
 
-    def _run(self, request: Request, serve: Serve) -> AnyResponse:
-        """Return the response to a request from the active faults or ``serve()``."""
+    def _intercept(self, request: Request, serve: Serve) -> AnyResponse:
+        """Return the response to a request from the active faults or ``serve()``: the interceptor of
+        the app's chain.
+        """
         try:
-            return self._apply(self._active, request, serve)
+            return self._pass(self._active, request, serve)
         finally:
             recorder = self._recorder()
             if recorder is not None:
                 end_faults(request.call, recorder.reserve())
 
-    def _apply(self, faults: Sequence[Fault], request: Request, serve: Serve) -> AnyResponse:
+    def _pass(self, faults: Sequence[Fault], request: Request, serve: Serve) -> AnyResponse:
+        """Return the response of the first of these faults that fires, around that of the later ones."""
         for index, fault in enumerate(faults):
-            if fault._applied_by_service or not fault._applies_to(request):
+            if fault._is_of_service or not fault._applies_to(request):
                 continue
-            if fault._fires(request):
-                return fault._apply(
-                    request, partial(self._apply, faults[index + 1 :], request, serve)
-                )
+            if fault._fire_on(request):
+                later = partial(self._pass, faults[index + 1 :], request, serve)
+                return fault._respond_to(request, later)
         return serve()
 
     def _retire(self, fault: Fault) -> None:
@@ -375,7 +377,7 @@ class FaultPlan:
         self._active = tuple(faults)
         app, leave = self._answers.app, self._leave
         if self._active and leave is None and app is not None:
-            self._leave = app.chain.add(FAULTS, self._run)
+            self._leave = app.chain.add(FAULTS, self._intercept)
         elif leave is not None and not self._active:
             self._leave = None
             leave()
