@@ -134,7 +134,7 @@ class Fault:
         }
         if self._route is None:
             return Query(self._facts, fields, "fault")
-        app = self._plan._answers.app
+        app = self._plan._app()
         names = CallNames(tuple if app is None else app.words)
         fields["route"] = Field(names, NamesOf, parts=NamesOf.each_command)
         return Query({"route": self._route, **self._facts}, fields, "fault")

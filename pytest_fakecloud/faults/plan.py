@@ -17,6 +17,7 @@ import itertools
 import re
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import FrameType, MappingProxyType
@@ -33,7 +34,7 @@ from ..core.settings import SWITCH, choice, number, optional, whole
 from ..core.timers import Duration, Signal, duration_us, monotonic
 from ..http.app import FAULTS, App
 from ..http.messages import AnyResponse, Effect, HeaderPairs, Request, Serve
-from .answers import AnswerMaker, Step, lost, truncated
+from .answers import AnswerMaker, Step, lost, no_app, truncated
 from .fault import (
     CUT,
     REPLACE,
@@ -89,6 +90,8 @@ class FaultPlan:
         self._clock = clock
         self._gate: Callable[[bool], None] | None = None
         """Makes the fake stop (True) or start (False) listening; None if it has no server."""
+        self._app: Callable[[], App | None] = no_app
+        """Returns the app to whose requests the faults apply. It has the plan: do not keep it alive."""
         self._answers = AnswerMaker()
         self._lock = threading.Lock()
         self._gate_lock = threading.Lock()
@@ -274,7 +277,7 @@ class FaultPlan:
         with self._lock:
             active = self._active
             self._activate(())  # Leave the chain of the former app, if there is one.
-            self._answers.app = app
+            self._app = self._answers.app = weakref.ref(app)
             app.faults = self
             self._activate(active)
 
@@ -324,7 +327,7 @@ class FaultPlan:
             recorder.record_action(kind, code_place(caller), recorder.reserve(), None, data)
 
     def _recorder(self) -> Recorder | None:
-        return getattr(self._answers.app, "recorder", None)
+        return getattr(self._app(), "recorder", None)
 
     def _pause(self, seconds: float) -> None:
         """Wait for the given real seconds, or until the fake closes."""
@@ -375,7 +378,7 @@ class FaultPlan:
     def _activate(self, faults: Iterable[Fault]) -> None:
         """Set the faults that can fire. The app's chain contains the plan only while there are any."""
         self._active = tuple(faults)
-        app, leave = self._answers.app, self._leave
+        app, leave = self._app(), self._leave
         if self._active and leave is None and app is not None:
             self._leave = app.chain.add(FAULTS, self._intercept)
         elif leave is not None and not self._active:

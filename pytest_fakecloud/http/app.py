@@ -6,7 +6,7 @@ Its pipeline records a request, authenticates it, applies faults, calls the endp
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from functools import cached_property, partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias
@@ -37,7 +37,7 @@ Interceptor: TypeAlias = Callable[[Request, Serve], AnyResponse]
 response of the next interceptors and the endpoint. It returns this response, changed or not, or another
 one without calling ``proceed()``.
 """
-EXPLORATION, FAULTS = range(2)
+EXPLORATION, FAULTS, ERRORS = range(3)
 """The positions in a chain, from the first that an exchange reaches to the last."""
 
 
@@ -116,7 +116,7 @@ class App:
     clock: Timekeeper
     recorder: Recorder
     violations: Violations
-    faults: Any = ()
+    faults: Sized = ()
     """The ``FaultPlan`` of the fake. Empty while no fault can fire."""
     name: str = ""
     token: str = ""
