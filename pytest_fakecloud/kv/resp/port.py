@@ -176,7 +176,6 @@ class PortConnection:
     def __init__(self, engine: KVEngine, app: KVApp, connection: Connection) -> None:
         self.engine = engine
         self.app = app
-        self._unchecked_size = app.command_limits.unchecked_size
         self.connection = connection
         host, at = connection.address[:2]
         self.client = (host, at)
@@ -458,7 +457,7 @@ class PortConnection:
         """Return the reply of a command, or its wait if it is blocked."""
         self._executing = self._thread
         try:
-            if size > self._unchecked_size:
+            if self.app.command_limits.must_check(size):
                 self._check_limits(argv)
             reply = execute(self.session, argv)
         except CommandError as error:
