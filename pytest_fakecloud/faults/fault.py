@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 from ..core.calls import CallNames, NamesOf, field_of
 from ..core.errors import ContractError, brief, counted, shortfall, shown
 from ..core.field_types import discard_awaitable, positional_parameters
+from ..core.frames import is_own, stack_of
 from ..core.matching import Field, Query, Question, check_fields
-from ..core.recorder import is_own, stack_of
 from ..core.settings import optional, whole
 from ..http.messages import Answer, AnyResponse, Effect, HeaderPairs, Request, Serve
 from .answers import Response

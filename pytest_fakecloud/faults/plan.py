@@ -27,11 +27,13 @@ from ..core.calls import end_faults
 from ..core.clock import Timekeeper
 from ..core.errors import ContractError, shown
 from ..core.field_types import check_function
+from ..core.frames import code_place, is_own
 from ..core.ids import RandomStream
 from ..core.matching import Field
-from ..core.recorder import Recorder, code_place, is_own
+from ..core.recorder import Recorder
 from ..core.settings import SWITCH, choice, number, optional, whole
-from ..core.timers import Duration, Signal, duration_us, monotonic
+from ..core.signals import Signal
+from ..core.timers import Duration, duration_us, monotonic
 from ..http.app import FAULTS, App
 from ..http.messages import AnyResponse, Effect, HeaderPairs, Request, Serve
 from .answers import AnswerMaker, Step, lost, no_app, truncated

@@ -17,7 +17,7 @@ from ..core.calls import Call, CutBytes, Headers, record_cut
 from ..core.errors import ContractError, ServiceError, formatted, raised_by_test, shown
 from ..core.matching import Field
 from ..core.recorder import Recorder
-from ..core.timers import Registry
+from ..core.registry import Registry
 from ..core.violations import Violations, shortened
 from .messages import OUTCOME_OF_EFFECT, Answer, AnyResponse, Effect, Request, Serve, Stream
 from .routing import Route, RouteTable

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from ..core.errors import ContractError, brief, counted
 from ..core.matching import Condition, Query, Question
-from ..core.timers import Registry
+from ..core.registry import Registry
 from .command_fields import COMMAND, COMMAND_FIELDS, HANDSHAKE, command_name, facts_of
 
 Place: TypeAlias = "int | tuple[Condition[str], Condition[str]] | None"

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from pytest_fakecloud.core.arguments import arguments_shown
 from pytest_fakecloud.core.calls import KEEP_BYTES, Call, Event, Headers, weight_of
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.field_types import TEXT, URL
+from pytest_fakecloud.core.frames import code_place, place_at
 from pytest_fakecloud.core.journal import Journal
 from pytest_fakecloud.core.matching import Field
-from pytest_fakecloud.core.recorder import CallSite, Recorder, arguments_shown, code_place, place_at
+from pytest_fakecloud.core.recorder import CallSite, Recorder
 
 from ..harness import error_of, in_threads
 

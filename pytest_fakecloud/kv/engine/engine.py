@@ -15,7 +15,7 @@ from ...core.budget import UNBOUNDED, OverBudget, of_thread
 from ...core.clock import Timekeeper
 from ...core.errors import ContractError
 from ...core.ids import Ids
-from ...core.timers import Registry
+from ...core.registry import Registry
 from .. import errors
 from ..acl import AclUser, RestToken
 from ..errors import CommandError, as_reply

@@ -32,7 +32,7 @@ from ..table.syntax import encoded
 from .keyspace import Keyspace
 
 if TYPE_CHECKING:
-    from ...core.timers import Signal
+    from ...core.signals import Signal
     from .engine import KVEngine
 
 
