@@ -312,7 +312,7 @@ class Recorder:
         for large_call in over_limit:
             shorten(large_call)
 
-    def cut(self, call: Call) -> None:
+    def shorten(self, call: Call) -> None:
         """Cut a large call to its beginning and drop its facts."""
         with self.shared.lock:
             if call not in self.shared.large:

@@ -301,7 +301,7 @@ class App:
         except ServiceError as error:
             if error.status == 401:
                 # The journal keeps only the beginning of a request without valid credentials.
-                self.recorder.cut(request.call)
+                self.recorder.shorten(request.call)
             raise
         return self.chain.run(request, partial(self._serve, request, endpoint))
 

@@ -428,11 +428,11 @@ def test_clearing_takes_the_weight_along(cloud: Both) -> None:
 
 def test_a_call_of_a_stranger_keeps_a_beginning(cloud: Both) -> None:
     call = finished(cloud, b"a" * 50_000, status=401)
-    cloud.cut(call)
+    cloud.shorten(call)
     assert call.cut == {"facts": 50_000, "request_body": 50_000}
     assert call.facts == {}
     small = finished(cloud, b"small", status=401)
-    cloud.cut(small)
+    cloud.shorten(small)
     assert small.facts["command"] == ["PUT"]
 
 
@@ -494,7 +494,7 @@ def test_what_the_rest_of_a_cut_call_decides_is_decided(cut: Both) -> None:
 
 
 def test_a_name_that_may_be_a_lost_command_is_not_denied(cloud: Both) -> None:
-    cloud.cut(finished(cloud, b"a" * 50_000, status=401))
+    cloud.shorten(finished(cloud, b"a" * 50_000, status=401))
     with pytest.raises(ContractError, match=r"cannot tell whether <Call 1 .* is 'SET'"):
         cloud.assert_not_called("SET")
     cloud.assert_not_called("/set")
