@@ -98,7 +98,7 @@ _PART_NAMES = {
         "core.calls": "Headers",
         "core.timers": "Fired",
         "explore.trial": "Operation",
-        "kv.races": "Between",
+        "kv.interruptions": "Between",
         "queue.delivery.routes": "DestinationRoute",
     }.items()
     for name in names.split()

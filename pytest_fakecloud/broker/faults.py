@@ -40,8 +40,8 @@ class PartialProduceFault(ServiceFault):
         self._keep = keep
 
     @property
-    def _applied(self) -> dict[str, str]:
-        return {**super()._applied, "keep": str(self._keep)}
+    def _entry(self) -> dict[str, str]:
+        return {**super()._entry, "keep": str(self._keep)}
 
     @property
     def _shortfall(self) -> str:

@@ -41,6 +41,7 @@ from .model import (
 
 if TYPE_CHECKING:
     from .fake import BrokerEngine
+    from .typed import BrokerFaultPlan
 
 SUCCESS = {"result": "Success", "status": 200}
 POLL_TIMEOUT_MS = 1000
@@ -63,6 +64,8 @@ class BrokerApp(App):
          "reason", "cause", "keeps", "until_us", "idle"),
         Field(),
     )  # fmt: skip
+
+    faults: BrokerFaultPlan
 
     def __init__(self, engine: BrokerEngine, username: str) -> None:
         self.engine = engine

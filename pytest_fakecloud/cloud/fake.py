@@ -11,17 +11,20 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, Unpack, cast
 
+from ..core.arguments import arguments_shown
 from ..core.calls import Call
 from ..core.clock import Clock, Mode, Timekeeper
 from ..core.errors import ContractError, ends_the_test, shown
 from ..core.exits import Exits
 from ..core.field_types import FLAG, TEXT, URL, check_function
+from ..core.frames import CodePlace, code_place, is_own
 from ..core.ids import Ids, new_token
 from ..core.journal import Journal, Results
 from ..core.matching import Field
-from ..core.recorder import CodePlace, Recorder, arguments_shown, code_place, is_own
+from ..core.recorder import Recorder
+from ..core.registry import Registry
 from ..core.settings import DeliveryMode, FakeConfig, read
-from ..core.timers import Instant, Registry
+from ..core.timers import Instant
 from ..core.violations import Allowances, Violation, Violations, new_violation
 from ..faults.plan import FaultPlan
 from ..http.app import App

@@ -45,8 +45,8 @@ Outcome: TypeAlias = Literal[
     "altered", "answered", "broken off", "dropped", "hung", "lost", "open", "refused", "streamed",
     "truncated",
 ]  # fmt: skip
-"""The outcome of a call: ``"open"`` until its response is complete, ``"altered"`` if a fault replaced
-the body of the endpoint's response.
+"""The outcome of a call: ``"open"`` until its response is complete, ``"altered"`` if the endpoint
+responded and a fault changed the body, ``"answered"`` also if a fault responded instead of the endpoint.
 """
 
 
@@ -163,7 +163,9 @@ class Call:
     ``description``, ``function``, ``moment``, ``keep``), ``violation`` is the reason why a strict test
     fails, ``note`` the diagnosis shown in reports, ``outcome`` how the response ended (``"open"``
     until it is complete, ``"answered"``, ``"dropped"``, ``"lost"``, …). ``reached`` is True if the
-    endpoint handled the request, even if a fault then changed the response. ``cut`` maps the fields
+    endpoint carried out the request, even if a fault then changed the response; False if a fault, or
+    missing credentials, kept it from the endpoint, or the endpoint rejected it with an error. A command
+    that the key-value engine ran is carried out, also if its reply is an error. ``cut`` maps the fields
     and facts that the journal has cut to their full sizes.
     """
 

@@ -20,7 +20,9 @@ from math import floor
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 from .errors import ContractError, shown
+from .registry import Registry
 from .settings import number
+from .signals import Signal
 from .timers import (
     LANES,
     LAST_US,
@@ -31,8 +33,6 @@ from .timers import (
     Instant,
     Lane,
     Planned,
-    Registry,
-    Signal,
     Timer,
     duration_us,
     instant_us,

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import json
-import os
-import re
 import threading
-import traceback
 import weakref
 from bisect import bisect_right
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from operator import attrgetter
-from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
+from .arguments import arguments_shown
 from .calls import (
     CALL_FIELDS,
     EVENT_FIELDS,
@@ -37,22 +32,16 @@ from .calls import (
     shorten,
     weight_of,
 )
-from .errors import brief, cut, report_failure, shown
+from .errors import report_failure
 from .field_types import either
+from .frames import CodePlace, place_at
 from .matching import Field
-from .timers import Registry
+from .registry import Registry
 
 if TYPE_CHECKING:
     from .clock import Reads
 
 E = TypeVar("E", Call, Event)
-_PACKAGE = f"{__package__.partition('.')[0]}."
-Place: TypeAlias = dict[str, str | int]
-"""A file, a line and a function."""
-CodePlace: TypeAlias = tuple[CodeType, int]
-"""A function's code and the index of an instruction in it. Finding its line takes longer than the
-call of a fake's method, so only reports do that.
-"""
 _names_of_data: dict[tuple[str, ...], tuple[str, ...]] = {}
 """The names of the details of events, each combination once."""
 _ACTIONS = 1_000
@@ -324,7 +313,7 @@ class Recorder:
         for large_call in over_limit:
             shorten(large_call)
 
-    def cut(self, call: Call) -> None:
+    def shorten(self, call: Call) -> None:
         """Cut a large call to its beginning and drop its facts."""
         with self.shared.lock:
             if call not in self.shared.large:
@@ -531,139 +520,11 @@ def _action(recorded: tuple[Any, ...]) -> Action:
     return action
 
 
-def code_place(frame: FrameType) -> CodePlace:
-    return frame.f_code, frame.f_lasti
-
-
-def place_at(place: CodePlace) -> Place:
-    code, index = place
-    line = next((n for start, end, n in code.co_lines() if start <= index < end), None)
-    return {
-        "file": code.co_filename, "line": line or code.co_firstlineno, "function": code.co_name
-    }  # fmt: skip
-
-
 def details_of(call: Arguments, texts: list[str] | None, message: object) -> dict[str, object]:
     """Return the data of an action. ``texts`` are its arguments if some could have changed since."""
     ids = {"message_id": message} if isinstance(message, str) else {}
     return {"arguments": arguments_shown(*call) if texts is None else texts, **ids}
 
 
-def arguments_shown(positional: Sequence[Any], named: Mapping[str, Any]) -> list[str]:
-    return [
-        *(shown(value, _argument) for value in positional),
-        *(
-            f"{name}={shown(value, _names_of if name == 'headers' else _argument)}"
-            for name, value in named.items()
-        ),
-    ]
-
-
-def _names_of(headers: Any) -> str:
-    """Format headers without their values, which may be secrets."""
-    return _argument([*headers] if headers else headers)
-
-
-_SHOWN = 60
-"""Maximum number of characters of a number or a text in an argument."""
-_BRACKETS: Mapping[type, tuple[str, str]] = {
-    dict: ("{", "}"), list: ("[", "]"), tuple: ("(", ")"), set: ("{", "}")
-}  # fmt: skip
-
-
-def _argument(value: Any, levels: int = 3) -> str:
-    """Format an argument in a few characters, in a time that does not depend on its size. Containers
-    are shown down to a number of levels. Other threads may change them meanwhile.
-    """
-    if isinstance(value, str | bytes):
-        return cut(repr(value[: _SHOWN + 1]), _SHOWN)
-    if value is None or isinstance(value, int | float):
-        return brief(value, _SHOWN)
-    kind: type = type(value)
-    bases = [kind] if kind in _BRACKETS else [b for b in _BRACKETS if issubclass(kind, b)]
-    if not bases:
-        return kind.__name__
-    base = bases[0]
-    if not value:
-        return repr(base())
-    if len(value) > 10 or not levels:
-        return f"{kind.__name__} of {len(value)}"
-    if base is dict:
-        parts = [
-            f"{_argument(k, levels - 1)}: {_argument(v, levels - 1)}"
-            for k, v in list(value.items())
-        ]
-    else:
-        parts = [_argument(item, levels - 1) for item in list(value)]
-    opening, closing = _BRACKETS[base]
-    if kind is tuple and len(parts) == 1:
-        closing = ",)"
-    name = "" if kind is base else kind.__name__
-    return cut(f"{name}{opening}{', '.join(parts)}{closing}")
-
-
-def stack_of(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
-
-
-def is_own(frame: FrameType) -> bool:
-    """Return whether a frame belongs to this package."""
-    name = frame.f_globals.get("__name__")
-    return isinstance(name, str) and name.startswith(_PACKAGE)
-
-
 _number_of = attrgetter("number")
 _NUMBER = 2  # the position of an action's number among what ``record_action()`` has recorded
-_MAX_LINE_LENGTH = 80  # of a source line that is shown
-_MAX_VALUE_LENGTH = 60  # of a value shown next to a source line
-_LINKS = r"\n\s*For (?:more|further) information .*"
-"""Lines in which httpx and pydantic refer to their documentation."""
-
-
-def raised_text(exception: BaseException, did: str = "the handler raised") -> str:
-    """Describe a handler's exception in a text that begins with ``did``, with the last source line
-    in the test or the application, unless it is long or repeats the exception.
-    """
-    from .libraries import is_library
-
-    message = re.sub(_LINKS, "", str(exception))
-    text = f"{did} {type(exception).__name__}{message and f': {message}'}"
-    trace = exception.__traceback__
-    calls = list(zip(traceback.extract_tb(trace), traceback.walk_tb(trace), strict=True))
-    if not calls:
-        return text
-    own = [call for call in calls if not is_library(call[0].filename)]
-    last, (frame, _) = (own or calls)[-1]
-    line, source = last.line or "", ""
-    if own and 0 < len(line) <= _MAX_LINE_LENGTH and not line.startswith("raise "):
-        source = f": {line}"
-        # The exception names only the key or index, so show what was indexed.
-        if isinstance(exception, LookupError):
-            source += _indexed_values(frame.f_locals, line)
-    text += f" ({os.path.basename(last.filename)}:{last.lineno} in {last.name}{source})"
-    handled = exception.__context__
-    if handled is None or handled is exception.__cause__ or exception.__suppress_context__:
-        return text
-    places = [
-        frame
-        for frame in traceback.extract_tb(handled.__traceback__)
-        if not is_library(frame.filename)
-    ]
-    place = f" ({os.path.basename(places[-1].filename)}:{places[-1].lineno})" if places else ""
-    return f"{text} while handling {type(handled).__name__}{place}"
-
-
-def _indexed_values(names: Mapping[str, object], line: str) -> str:
-    """Return the short dicts and lists that are indexed in a line, which may lack a key or item."""
-    texts = []
-    for name in dict.fromkeys(re.findall(r"\b([A-Za-z_]\w*)\[", line)):
-        value = names.get(name)
-        if type(value) not in (dict, list):
-            continue
-        with suppress(TypeError, ValueError, RecursionError):
-            text = json.dumps(value, ensure_ascii=False)
-            if len(text) <= _MAX_VALUE_LENGTH:
-                texts.append(f"; {name} is {text}")
-    return "".join(texts)

@@ -1,4 +1,4 @@
-"""Durations and times, the timers that a clock fires, and objects that threads share.
+"""Durations and times, the timers that a clock fires, and how a clock waits for its deliveries.
 
 ``monotonic()`` is a clock that tools for the process's time do not move.
 """
@@ -18,9 +18,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from time import time as _imported_time
-from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from .errors import ContractError, counted, shown
+from .signals import Signal
 
 Duration: TypeAlias = timedelta | float | str
 """A duration: a ``timedelta``, a number of seconds, or a string such as ``"1d2h"`` or ``"200ms"``."""
@@ -235,68 +236,6 @@ class Timer:
 
 Planned: TypeAlias = tuple[int, int, Timer]
 """An entry of a heap: the due time and the sequence number of a timer, and the timer."""
-
-
-class Signal:
-    """Wakes sleeping calls: at ``notify()``, when the clock moves, and at ``close()``."""
-
-    # Not a ``threading.Condition``, whose methods are written in Python: a signal's handler that
-    # raises inside them leaves its lock taken. No lock is held during a sleep.
-    __slots__ = ("__weakref__", "_lock", "_sleepers", "closed", "version")
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._sleepers: dict[object, None] = {}
-        """A taken lock for each sleeping call, in the order of their beginning."""
-        self.version = 0
-        """A number that increases with each notification."""
-        self.closed = False
-
-    def notify(self) -> None:
-        with self._lock:
-            self.version += 1
-            while self._sleepers:
-                sleeper: Any = self._sleepers.popitem()[0]
-                sleeper.release()
-
-    def close(self) -> None:
-        """End every current and future wait."""
-        self.closed = True
-        self.notify()
-
-    def sleep(self, seen: int, seconds: float) -> None:
-        """Sleep until ``version`` exceeds ``seen``, but at most ``seconds`` real seconds."""
-        sleeper = threading.Lock()
-        sleeper.acquire()
-        try:
-            with self._lock:
-                if self.version != seen or self.closed:
-                    return
-                self._sleepers[sleeper] = None
-            sleeper.acquire(timeout=seconds)
-        finally:
-            self._sleepers.pop(sleeper, None)
-
-
-_registering = threading.Lock()
-"""Protects all registries. Most of them never change, so they have no locks of their own."""
-
-
-class Registry(Generic[T]):
-    """Registered objects in ``items``, over which other threads may iterate during changes."""
-
-    items: tuple[T, ...] = ()
-
-    def add(self, item: T) -> Callable[[], None]:
-        """Register an object; return a function that removes it and can be called repeatedly."""
-        with _registering:
-            self.items = (*self.items, item)
-        return functools.partial(self.remove, item)
-
-    def remove(self, item: T) -> None:
-        """Remove this very object, if it is registered."""
-        with _registering:
-            self.items = tuple([other for other in self.items if other is not item])
 
 
 def weakly(method: Callable[P, T]) -> Callable[P, T]:

@@ -29,9 +29,9 @@ from typing import Any, Literal
 from ..cloud.base import BaseCloud
 from ..core.errors import ContractError, shown
 from ..core.exits import Exits, exiting
+from ..core.frames import is_own, stack_of
 from ..core.libraries import is_library
-from ..core.recorder import is_own, stack_of
-from ..core.timers import Signal
+from ..core.signals import Signal
 from ..process.clocks import (
     RealClock,
     clocks_of,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import weakref
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
@@ -151,25 +150,25 @@ name.
 """
 
 
+def no_app() -> App | None:
+    """Return the app of faults that belong to none yet."""
+    return None
+
+
 class AnswerMaker:
-    """Checks and encodes the responses that a test defines; without ``app`` only bytes and text."""
+    """Checks and encodes the responses that a test defines, in the formats of the app that ``app()``
+    returns; without an app only bytes and text.
+    """
 
-    _app: Callable[[], App | None] = staticmethod(lambda: None)
-
-    @property
-    def app(self) -> App | None:
-        """The app whose formats the responses have. It has the faults, so it is not kept alive."""
-        return self._app()
-
-    @app.setter
-    def app(self, app: App) -> None:
-        self._app = weakref.ref(app)
+    def __init__(self, app: Callable[[], App | None] = no_app) -> None:
+        self.app = app
 
     def render(self, error: ServiceError) -> Answer:
         """Return an error in the service's format, for faults with a status but no body."""
-        if self.app is None:
+        app = self.app()
+        if app is None:
             return Answer(f"{error.message}\n".encode(), error.status, error.headers, "text/plain")
-        return self.encoded(self.app.render_error(error))
+        return self.encoded(app.render_error(error))
 
     def responder(
         self,
@@ -224,10 +223,11 @@ class AnswerMaker:
         return _encodable(body).encode() if isinstance(body, str) else self._as_json(body)
 
     def _as_json(self, body: object) -> bytes:
-        if self.app is None:
+        app = self.app()
+        if app is None:
             raise ContractError(f"the faults of this fake can only send bytes, got {shown(body)}")
         try:
-            return self.app.dump(body)
+            return app.dump(body)
         except (TypeError, ValueError, RecursionError) as error:
             raise ContractError(
                 f"the body {shown(body):.80} cannot be sent as JSON ({error}): pass bytes, a string "

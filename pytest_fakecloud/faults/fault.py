@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 from ..core.calls import CallNames, NamesOf, field_of
 from ..core.errors import ContractError, brief, counted, shortfall, shown
 from ..core.field_types import discard_awaitable, positional_parameters
+from ..core.frames import is_own, stack_of
 from ..core.matching import Field, Query, Question, check_fields
-from ..core.recorder import is_own, stack_of
 from ..core.settings import optional, whole
 from ..http.messages import Answer, AnyResponse, Effect, HeaderPairs, Request, Serve
 from .answers import Response
@@ -45,7 +45,7 @@ class Fault:
     """A description of the fault's effect."""
     hits: int
     """The number of times that the fault has fired."""
-    _applied_by_service: ClassVar[bool] = False
+    _is_of_service: ClassVar[bool] = False
     """Whether the service applies the fault itself, so that requests skip it."""
     _must_fire: bool = True
     """Whether the fault must be used as often as planned."""
@@ -61,13 +61,13 @@ class Fault:
         description: str,
         matchers: Mapping[str, Any],
         respond: Respond = lambda serve: serve(),
-        order: int = REPLACE,
+        level: int = REPLACE,
     ) -> None:
         self.kind = kind
         self.description = description
         self.hits = 0
         self._plan = plan
-        self._order = order
+        self._level = level
         self._respond = respond
         self._seen = 0
         self._written: Mapping[str, Any] | None = None
@@ -134,7 +134,7 @@ class Fault:
         }
         if self._route is None:
             return Query(self._facts, fields, "fault")
-        app = self._plan._answers.app
+        app = self._plan._app()
         names = CallNames(tuple if app is None else app.words)
         fields["route"] = Field(names, NamesOf, parts=NamesOf.each_command)
         return Query({"route": self._route, **self._facts}, fields, "fault")
@@ -169,7 +169,7 @@ class Fault:
         return shortfall(self._deed, self._used, self._planned)
 
     @property
-    def _applied(self) -> dict[str, str]:
+    def _entry(self) -> dict[str, str]:
         """The entry that is added to ``faults`` of a call when the fault fires on it."""
         return {"kind": self.kind, "description": self.description}
 
@@ -186,6 +186,17 @@ class Fault:
         """Do not require that the fault fires."""
         self._must_fire = False
 
+    def _applies_to(self, request: Request) -> bool:
+        """Return whether the fault applies to requests like this: unless it names commands, it skips
+        those with which a client sets up its connection (decided here).
+        """
+        names_commands = (
+            "command" in self._facts
+            or "words" in self._facts
+            or self._route not in (None, request.call.route)
+        )
+        return names_commands or not request.is_handshake
+
     def _matches(self, request: Any) -> bool:
         """Return whether the fault matches; raise ``ContractError`` if a predicate raises."""
         try:
@@ -196,11 +207,20 @@ class Fault:
         except ContractError as error:
             raise ContractError(f"a predicate of {shown(self)} failed: {error}") from error
 
-    def _fires(self, request: Any) -> bool:
-        """Count a matching request; return whether the fault fires on it."""
+    def _fire_on(self, request: Any) -> bool:
+        """Fire on a matching request if it is the fault's turn, and record this in the request's call;
+        return whether the fault has fired. The caller then applies its effect.
+        """
         # Call the predicate without the lock, because it is the test's code and may read the plan.
-        if not self.active or not self._matches(request):
+        if not self.active or not self._matches(request) or not self._count():
             return False
+        call = request.call
+        call.fault = self.description if call.fault is None else f"{call.fault}, {self.description}"
+        call.faults = (*call.faults, self._entry)
+        return True
+
+    def _count(self) -> bool:
+        """Count a matching request; if the fault fires on it, count a hit and return True."""
         with self._plan._lock:
             if not self.active:
                 return False
@@ -210,16 +230,13 @@ class Fault:
             self.hits += 1
             if not self.active:
                 self._plan._retire(self)
-        call = request.call
-        call.fault = self.description if call.fault is None else f"{call.fault}, {self.description}"
-        call.faults = (*call.faults, self._applied)
-        return True
+            return True
 
     def _decide(self) -> bool:
         """Return whether to fire. Called for each matching request, with the plan's lock held."""
         return True
 
-    def _apply(self, request: Request, serve: Serve) -> AnyResponse:
+    def _respond_to(self, request: Request, serve: Serve) -> AnyResponse:
         """Return the response to a request on which the fault fires."""
         return self._respond(serve)
 
@@ -227,7 +244,7 @@ class Fault:
 class ServiceFault(Fault):
     """A fault of a service's own kind, which the service applies with ``FaultPlan._claim()``."""
 
-    _applied_by_service = True
+    _is_of_service = True
 
     @property
     def _fields(self) -> Mapping[str, Field]:
@@ -314,7 +331,7 @@ class RateLimitFault(Fault):
         self._requests += 1
         return self._requests > self._limit
 
-    def _apply(self, request: Request, serve: Serve) -> AnyResponse:
+    def _respond_to(self, request: Request, serve: Serve) -> AnyResponse:
         seconds = str(max(1, math.ceil((self._end_us - self._plan._clock.now_us()) / 1_000_000)))
         limit = ("RateLimit-Limit", str(self._limit)), ("RateLimit-Remaining", "0")
         headers = [("Retry-After", seconds), *limit, ("RateLimit-Reset", seconds)]
@@ -332,16 +349,16 @@ class CallFault(Fault):
         matchers: Mapping[str, Any],
     ) -> None:
         self._name = getattr(function, "__name__", type(function).__name__)
-        super().__init__(plan, "call", f"call {self._name} {moment}", matchers, order=WAIT)
+        super().__init__(plan, "call", f"call {self._name} {moment}", matchers, level=WAIT)
         self._function = function
         self._moment = moment
         self._takes_request = bool(positional_parameters(function))
 
     @property
-    def _applied(self) -> dict[str, str]:
-        return {**super()._applied, "function": self._name, "moment": self._moment}
+    def _entry(self) -> dict[str, str]:
+        return {**super()._entry, "function": self._name, "moment": self._moment}
 
-    def _apply(self, request: Request, serve: Serve) -> AnyResponse:
+    def _respond_to(self, request: Request, serve: Serve) -> AnyResponse:
         if self._moment == "before":
             replacement = self._run(request)
             return serve() if replacement is None else replacement

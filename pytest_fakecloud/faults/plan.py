@@ -5,6 +5,9 @@ level by level: faults that delay it or call the test's code, that break the con
 engine, that damage the response, and that respond instead of the endpoint. Faults of the same level
 apply in the order they were added, so ``respond(503, times=1)`` followed by ``respond(429)`` gives
 one 503 and then 429s.
+
+Over the Redis protocol, a request is a command. A fault skips the commands of a client's handshake
+(``Request.is_handshake``) unless it names commands.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import itertools
 import re
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import FrameType, MappingProxyType
@@ -23,14 +27,16 @@ from ..core.calls import end_faults
 from ..core.clock import Timekeeper
 from ..core.errors import ContractError, shown
 from ..core.field_types import check_function
+from ..core.frames import code_place, is_own
 from ..core.ids import RandomStream
 from ..core.matching import Field
-from ..core.recorder import Recorder, code_place, is_own
+from ..core.recorder import Recorder
 from ..core.settings import SWITCH, choice, number, optional, whole
-from ..core.timers import Duration, Signal, duration_us, monotonic
+from ..core.signals import Signal
+from ..core.timers import Duration, duration_us, monotonic
 from ..http.app import FAULTS, App
 from ..http.messages import AnyResponse, Effect, HeaderPairs, Request, Serve
-from .answers import AnswerMaker, Step, lost, truncated
+from .answers import AnswerMaker, Step, lost, no_app, truncated
 from .fault import (
     CUT,
     REPLACE,
@@ -86,6 +92,8 @@ class FaultPlan:
         self._clock = clock
         self._gate: Callable[[bool], None] | None = None
         """Makes the fake stop (True) or start (False) listening; None if it has no server."""
+        self._app: Callable[[], App | None] = no_app
+        """Returns the app to whose requests the faults apply. It has the plan: do not keep it alive."""
         self._answers = AnswerMaker()
         self._lock = threading.Lock()
         self._gate_lock = threading.Lock()
@@ -271,7 +279,7 @@ class FaultPlan:
         with self._lock:
             active = self._active
             self._activate(())  # Leave the chain of the former app, if there is one.
-            self._answers.app = app
+            self._app = self._answers.app = weakref.ref(app)
             app.faults = self
             self._activate(active)
 
@@ -291,13 +299,13 @@ class FaultPlan:
         description: str,
         matchers: Mapping[str, Any],
         respond: Respond,
-        order: int = REPLACE,
+        level: int = REPLACE,
     ) -> Fault:
-        return self._add(Fault(self, kind, description, matchers, respond, order))
+        return self._add(Fault(self, kind, description, matchers, respond, level))
 
     def _add(self, fault: Fault) -> Fault:
         with self._lock:
-            self._activate(sorted((*self._active, fault), key=lambda fault: fault._order))
+            self._activate(sorted((*self._active, fault), key=lambda fault: fault._level))
             self._all.append(fault)
         self._update_refusing()
         # The caller is behind the methods of this class and of a service's subclass.
@@ -321,7 +329,7 @@ class FaultPlan:
             recorder.record_action(kind, code_place(caller), recorder.reserve(), None, data)
 
     def _recorder(self) -> Recorder | None:
-        return getattr(self._answers.app, "recorder", None)
+        return getattr(self._app(), "recorder", None)
 
     def _pause(self, seconds: float) -> None:
         """Wait for the given real seconds, or until the fake closes."""
@@ -341,25 +349,29 @@ class FaultPlan:
         subject's ``call`` has ``facts``, ``route``, ``method``, ``path`` and ``fault``.
         """
         for fault in self._active:
-            if fault.kind == kind and fits(fault) and fault._fires(subject):
+            if fault.kind == kind and fits(fault) and fault._fire_on(subject):
                 return fault
         return None
 
-    def _run(self, request: Request, serve: Serve) -> AnyResponse:
-        """Return the response to a request from the active faults or ``serve()``."""
+    def _intercept(self, request: Request, serve: Serve) -> AnyResponse:
+        """Return the response to a request from the active faults or ``serve()``: the interceptor of
+        the app's chain.
+        """
         try:
-            return self._apply(self._active, request, serve)
+            return self._pass(self._active, request, serve)
         finally:
             recorder = self._recorder()
             if recorder is not None:
                 end_faults(request.call, recorder.reserve())
 
-    def _apply(self, faults: Sequence[Fault], request: Request, serve: Serve) -> AnyResponse:
+    def _pass(self, faults: Sequence[Fault], request: Request, serve: Serve) -> AnyResponse:
+        """Return the response of the first of these faults that fires, around that of the later ones."""
         for index, fault in enumerate(faults):
-            if not fault._applied_by_service and fault._fires(request):
-                return fault._apply(
-                    request, partial(self._apply, faults[index + 1 :], request, serve)
-                )
+            if fault._is_of_service or not fault._applies_to(request):
+                continue
+            if fault._fire_on(request):
+                later = partial(self._pass, faults[index + 1 :], request, serve)
+                return fault._respond_to(request, later)
         return serve()
 
     def _retire(self, fault: Fault) -> None:
@@ -368,9 +380,9 @@ class FaultPlan:
     def _activate(self, faults: Iterable[Fault]) -> None:
         """Set the faults that can fire. The app's chain contains the plan only while there are any."""
         self._active = tuple(faults)
-        app, leave = self._answers.app, self._leave
+        app, leave = self._app(), self._leave
         if self._active and leave is None and app is not None:
-            self._leave = app.chain.add(FAULTS, self._run)
+            self._leave = app.chain.add(FAULTS, self._intercept)
         elif leave is not None and not self._active:
             self._leave = None
             leave()

@@ -6,18 +6,18 @@ Its pipeline records a request, authenticates it, applies faults, calls the endp
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from functools import cached_property, partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias
 
 import orjson
 
-from ..core.calls import Call, Headers, record_cut
+from ..core.calls import Call, CutBytes, Headers, record_cut
 from ..core.errors import ContractError, ServiceError, formatted, raised_by_test, shown
 from ..core.matching import Field
 from ..core.recorder import Recorder
-from ..core.timers import Registry
+from ..core.registry import Registry
 from ..core.violations import Violations, shortened
 from .messages import OUTCOME_OF_EFFECT, Answer, AnyResponse, Effect, Request, Serve, Stream
 from .routing import Route, RouteTable
@@ -37,7 +37,7 @@ Interceptor: TypeAlias = Callable[[Request, Serve], AnyResponse]
 response of the next interceptors and the endpoint. It returns this response, changed or not, or another
 one without calling ``proceed()``.
 """
-EXPLORATION, FAULTS = range(2)
+EXPLORATION, FAULTS, ERRORS = range(3)
 """The positions in a chain, from the first that an exchange reaches to the last."""
 
 
@@ -53,8 +53,9 @@ def run_interceptors(
 class Chain:
     """The interceptors of one app around each authenticated exchange, in the order of their positions.
 
-    An exchange is a REST call, or a command over the Redis protocol. Its ``Request`` has the client,
-    the bytes and the identity, and ``request.call`` is its record in the journal::
+    An exchange is a REST call, or a command over the Redis protocol, of which AUTH and HELLO pass the
+    chain before their client is authenticated. Its ``Request`` has the client, the bytes and the
+    identity, and ``request.call`` is its record in the journal::
 
         remove = app.chain.add(FAULTS, lambda request, proceed: proceed())
     """
@@ -72,19 +73,25 @@ class Chain:
         return self._members.add((position, interceptor))
 
     def run(self, request: Request, serve: Serve) -> AnyResponse:
-        """Return the response of the chain around ``serve()``; set ``request.altered``."""
-        served: list[object] = []
+        """Return the response of the chain around ``serve()``; set ``request.altered`` if the endpoint
+        responded and an interceptor changed the body.
+        """
+        interceptors = [interceptor for _, interceptor in self.members]
+        if not interceptors:
+            return serve()
+        endpoint_bodies: list[object] = []
+        """The body of each of the endpoint's responses; an interceptor may call it several times."""
 
         def serve_and_note() -> AnyResponse:
             response = serve()
             if isinstance(response, Answer):
-                served.append(response.body)
+                endpoint_bodies.append(response.body)
             return response
 
-        interceptors = [interceptor for _, interceptor in self.members]
         response = run_interceptors(interceptors, request, serve_and_note)
-        if isinstance(response, Answer) and served:
-            request.altered = response.body not in served
+        # Compare values, because an interceptor may change the body in place, or copy the answer.
+        if isinstance(response, Answer) and endpoint_bodies:
+            request.altered = response.body not in endpoint_bodies
         return response
 
 
@@ -109,7 +116,7 @@ class App:
     clock: Timekeeper
     recorder: Recorder
     violations: Violations
-    faults: Any = ()
+    faults: Sized = ()
     """The ``FaultPlan`` of the fake. Empty while no fault can fire."""
     name: str = ""
     token: str = ""
@@ -205,40 +212,76 @@ class App:
             return error
         return None
 
-    def answer(self, request: Request) -> AnyResponse:
-        """Process one request through the whole pipeline, and record it."""
+    def answer(self, request: Request, *, in_client: bool = False) -> AnyResponse:
+        """Process a REST request through the whole pipeline; see ``exchange()`` for ``in_client``."""
         endpoint = self.find_endpoint(request)
+        admit = partial(self._admit, request, endpoint)
+        return self._exchange_request(request, admit, in_client=in_client)
+
+    def reject(self, request: Request, error: ServiceError) -> AnyResponse:
+        """Respond with the error of ``rejection()``, and record what has been read of the request."""
+
+        def raise_error() -> NoReturn:
+            length = int(request.fields.get("content-length", "0"))
+            if length != len(request.body):
+                record_cut(request.call, dict.fromkeys(("facts", "request_body"), length))
+            raise error
+
+        return self._exchange_request(request, raise_error)
+
+    def _exchange_request(
+        self, request: Request, admit: Serve, *, in_client: bool = False
+    ) -> AnyResponse:
+        """Exchange a request whose endpoint has been found; ``admit()`` is behind the guards."""
+        return self.exchange(
+            partial(self._open_call, request),
+            lambda request: run_interceptors(self.guards.items, request, admit),
+            lambda error: self._response_of(self.render_error(error)),
+            in_client=in_client,
+        )
+
+    def exchange(
+        self,
+        open_call: Callable[[int], Request],
+        serve: Callable[[Request], AnyResponse],
+        render_error: Callable[[ServiceError], AnyResponse],
+        *,
+        in_client: bool = False,
+    ) -> AnyResponse:
+        """Record a call, and return the response of ``serve()``. Requests over REST and commands over
+        the Redis protocol both take this way.
+
+        ``open_call()`` records the request at a time. ``render_error()`` makes a response of a
+        ``ServiceError``; any other exception is reported, and its response is a 500. With
+        ``in_client``, the client's code runs in this thread, so exceptions such as those of Ctrl-C
+        and ``pytest.fail()``, which are no ``Exception``, are raised in it.
+        """
         failure: BaseException | None = None
         try:
             # Fire due timers first, so that their entries precede the request in the journal.
             at_us = self.clock.settle()
         except BaseException as error:
             at_us, failure = self.clock.now_us(), error
-        self._open_call(request, at_us)
-        response: AnyResponse
-        unauthenticated = False
+        request = open_call(at_us)
         try:
             if failure is not None:
                 raise failure
-            admit = partial(self._admit, request, endpoint)
-            response = run_interceptors(self.guards.items, request, admit)
+            response = serve(request)
         except ServiceError as error:
-            response = self._response_of(self.render_error(error))
-            unauthenticated = error.status == 401 and request.principal is None
-        except Exception as error:
-            response = self._failed(request, error)
-        except BaseException:
-            # Without an outcome, the call would count as in progress forever.
-            request.call.outcome = "broken off"
-            self.recorder.answered(request.call)
-            raise
+            response = render_error(error)
+        except BaseException as error:
+            if in_client and not isinstance(error, Exception):
+                # Without an outcome, the call would count as in progress forever.
+                request.call.outcome = "broken off"
+                self.recorder.answered(request.call)
+                raise
+            self.report_bug(request, error)
+            request.altered = False
+            response = render_error(ServiceError(500, f"internal error: {shown(error)}"))
         self._record(request, response)
-        if unauthenticated:
-            # The journal keeps only the beginning of a request without valid credentials.
-            self.recorder.cut(request.call)
         return response
 
-    def _open_call(self, request: Request, at_us: int) -> None:
+    def _open_call(self, request: Request, at_us: int) -> Request:
         request.call = self.recorder.open_call(
             request.method,
             request.target,
@@ -249,20 +292,24 @@ class App:
             route=request.route,
             read_facts=self._facts_of,
         )
+        return request
 
     def _admit(self, request: Request, endpoint: Endpoint) -> AnyResponse:
         """Authenticate a request; return the response of the chain around its endpoint."""
-        if request.rejection is not None:
-            length = request.fields.get("content-length", "0")
-            record_cut(request.call, dict.fromkeys(("facts", "request_body"), int(length)))
-            raise request.rejection
-        request.principal = self.authenticate(request)
+        try:
+            request.principal = self.authenticate(request)
+        except ServiceError as error:
+            if error.status == 401:
+                # The journal keeps only the beginning of a request without valid credentials.
+                self.recorder.shorten(request.call)
+            raise
         return self.chain.run(request, partial(self._serve, request, endpoint))
 
     def _serve(self, request: Request, endpoint: Endpoint) -> AnyResponse:
         """Return the response of the endpoint, at the end of the chain."""
         try:
             result = endpoint(request)
+            # Without a route, the endpoint is ``no_endpoint()``, which carries out nothing.
             request.call.reached = bool(request.route)
         except ServiceError as error:
             result = self.render_error(error)
@@ -322,18 +369,6 @@ class App:
         request.call.outcome = "broken off"
         self.report_bug(request, error)
 
-    def broken_off(self, request: Request, error: BaseException) -> AnyResponse:
-        """Report an exception that no endpoint raised, such as ``pytest.fail()``; return a 500."""
-        response = self._failed(request, error)
-        self._record(request, response)
-        return response
-
-    def _failed(self, request: Request, error: BaseException) -> AnyResponse:
-        self.report_bug(request, error)
-        return self._response_of(
-            self.render_error(ServiceError(500, f"internal error: {shown(error)}"))
-        )
-
     def report_bug(self, request: Request, error: BaseException) -> None:
         """Report an exception while a request was handled: a bug, or an error in a callback."""
         call = request.call
@@ -390,8 +425,12 @@ class App:
             if response.headers:
                 call.response_headers = Headers(tuple(response.headers))
             body: bytes = response.body  # type: ignore[assignment]
-            # Copy a short result of orjson, which allocates at least 4 KB, because the journal keeps it.
-            call.response_body = b"%b" % body if len(body) < 4096 else body
+            if isinstance(body, CutBytes):
+                record_cut(call, {"response_body": body.size})
+                call.response_body = body
+            else:
+                # Copy a short result of orjson, which allocates at least 4 KB: the journal keeps it.
+                call.response_body = b"%b" % body if len(body) < 4096 else body
             call.outcome = "altered" if request.altered else "answered"
         elif isinstance(response, Stream):
             call.status = response.status

@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError, print_error
 from ..core.exits import call_all
+from ..core.signals import Signal
 from ..core.threads import DaemonThread, WorkerPool, place_of
-from ..core.timers import Signal, give_way, monotonic
+from ..core.timers import give_way, monotonic
 from .app import App
 from .messages import BODY_LIMIT
 from .ports import BACKLOG, PortAllocator, listen, reserved

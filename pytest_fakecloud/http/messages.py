@@ -19,7 +19,7 @@ from urllib.parse import unquote_to_bytes
 import httptools
 
 from ..core.calls import Call, Headers, Outcome
-from ..core.errors import ContractError, ServiceError, shown
+from ..core.errors import ContractError, shown
 
 HeaderPairs: TypeAlias = Sequence[tuple[str, str]]
 JSON_TYPE = "application/json"
@@ -35,13 +35,13 @@ class Request:
     its two parts. ``headers`` is a case-insensitive mapping, ``fields`` maps lower-case header names
     to first values. ``client`` is the peer's address, ``principal`` the result of authentication.
     ``route`` is the name of the matched endpoint, ``params`` are the raw parameters in its path.
-    ``call`` is the request's entry in the journal. ``rejection`` is the error for missing or wrong
-    credentials if the body was not read. ``altered`` is True if an interceptor has changed the body
-    of the endpoint's response.
+    ``call`` is the request's entry in the journal. ``altered`` is True if the endpoint
+    made a response and an interceptor changed its body; not if an interceptor responded instead.
+    ``is_handshake`` is True for a command with which client libraries set up or end a connection.
     """
 
-    rejection: ServiceError | None = None
     altered = False
+    is_handshake = False
 
     def __init__(
         self,
@@ -308,13 +308,11 @@ class Message(Request):
 
     ``version`` is ``"1.0"`` or ``"1.1"``, ``keep_alive`` is True if the connection stays open after
     the response, ``expects`` is True while the client waits for a ``100 Continue``.
-    ``authenticated`` is True once the credentials of a request with an incomplete body were checked.
     """
 
     version: str
     keep_alive: bool
     expects: bool
-    authenticated = False
 
 
 class RequestReader:

@@ -20,6 +20,7 @@ from functools import partial
 from time import gmtime, time
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..core.errors import ServiceError
 from ..core.timers import monotonic
 from .messages import (
     Answer,
@@ -293,16 +294,33 @@ class Watch:
 
 DRAIN_SECONDS = 0.2
 """Seconds that a client gets to read the response to invalid data before its connection closes."""
+HANG_SECONDS = 60.0
+"""Maximum seconds for which the ``hang()`` fault keeps a connection open."""
+
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
 SHORT_BODY = 16 * 1024
 """Maximum bytes of a body that is read, and recorded, of a request without valid credentials."""
 SHORT_BODY_SECONDS = 0.2
 """Seconds to wait for the next bytes of such a body."""
 UNREAD_SECONDS = 5.0
 """Maximum seconds for which a client may send a body after the response to its head."""
-HANG_SECONDS = 60.0
-"""Maximum seconds for which the ``hang()`` fault keeps a connection open."""
 
-_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+class CheckedHead:
+    """The head of a request whose body is incomplete, with the error for its credentials, if any.
+
+    Decided here: of a client without valid credentials, a body is read only to record it: a short one,
+    as long as its bytes arrive without a pause. Otherwise the response is sent without the body, and
+    the connection ends. A request that passes the check is authenticated when it is complete.
+    """
+
+    def __init__(self, app: Any, message: Message) -> None:
+        self.message = message
+        self.error: ServiceError | None = app.rejection(message)
+        length = int(message.fields.get("content-length", SHORT_BODY + 1))
+        is_short = length <= SHORT_BODY and not message.expects
+        self.reads_body = self.error is None or is_short
 
 
 class HTTPHandler:
@@ -315,6 +333,8 @@ class HTTPHandler:
         limit = connection.mount.body_limit
         self.reader = RequestReader(connection.address, body_limit=limit)
         self.close = self.reader.close
+        self._head: CheckedHead | None = None
+        """The head of the latest request whose body did not arrive with it."""
 
     def serve(self, begun: bytes = b"") -> None:
         """Serve HTTP until either side closes. ``begun`` was read already, to detect the protocol."""
@@ -337,33 +357,29 @@ class HTTPHandler:
         reader = self.reader
         while reader.messages:
             message = reader.messages.popleft()
-            message.rejection = None  # The body has been read after all.
             if message.expects:
                 self.sock.sendall(_CONTINUE)
-            if not self._answer(message) or not message.keep_alive:
+            goes_on = self._answer(message)
+            self._head = None
+            if not goes_on or not message.keep_alive:
                 return False
         if reader.refusal is not None:
             self._refuse(reader.refusal)
             return False
         pending = reader.pending
-        if pending is not None and not pending.authenticated:
-            self._authenticate(pending)
-            if pending.rejection is not None and not self._is_short(pending):
+        if pending is not None and self._head_of(pending) is None:
+            self._head = CheckedHead(self.app, pending)
+            if not self._head.reads_body:
                 return self._answer_early(pending)
             if pending.expects:
                 pending.expects = False
                 self.sock.sendall(_CONTINUE)
         return True
 
-    def _authenticate(self, message: Message) -> None:
-        """Check the credentials of a request before its body is read."""
-        message.authenticated = True
-        message.rejection = self.app.rejection(message)
-
-    def _is_short(self, message: Message) -> bool:
-        """Return whether a body without credentials is short enough to be recorded."""
-        length = int(message.fields.get("content-length", SHORT_BODY + 1))
-        return length <= SHORT_BODY and not message.expects
+    def _head_of(self, message: Message) -> CheckedHead | None:
+        """Return the checked head of a request, if its body did not arrive with it."""
+        head = self._head
+        return head if head is not None and head.message is message else None
 
     def _answer_early(self, message: Message) -> bool:
         """Respond to a request without reading its body, and let the client read the response; return
@@ -378,8 +394,11 @@ class HTTPHandler:
     def _receive(self) -> bytes:
         """Return the next bytes; wait only briefly for a body of a request without credentials."""
         pending = self.reader.pending
-        if pending is None or pending.rejection is None:
-            return self.sock.recv(16_384 if pending is None else 1_048_576)
+        if pending is None:
+            return self.sock.recv(16_384)
+        checked = self._head_of(pending)
+        if checked is None or checked.error is None:
+            return self.sock.recv(1_048_576)
         self.sock.settimeout(SHORT_BODY_SECONDS)
         try:
             return self.sock.recv(SHORT_BODY)
@@ -394,14 +413,12 @@ class HTTPHandler:
         if not self.connection.enter(message):
             return False
         try:
+            checked = self._head_of(message)
             response: AnyResponse
-            try:
+            if checked is None or checked.error is None:
                 response = self.app.answer(message)
-            except Exception:
-                raise
-            except BaseException as error:
-                # Respond even if a callback called pytest.fail(): the violation fails the test.
-                response = self.app.broken_off(message, error)
+            else:
+                response = self.app.reject(message, checked.error)
             if isinstance(response, Stream):
                 return self.connection.stream(partial(self._stream, message, response))
         finally:

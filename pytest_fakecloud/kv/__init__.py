@@ -13,7 +13,7 @@ The modules and folders of each line import only from the lines above::
     commands/                a module or folder per group; @command binds functions to the table
     redis/                   a real server as the engine
     routes.py resp/          HTTP, and the Redis protocol
-    fake.py                  KVServer, with races.py
+    fake.py                  KVServer, with interruptions.py
 
 A command is a function that takes the session and the arguments after the command name
 (docs/contributing/recipes.md lists what else a new command needs)::

@@ -123,9 +123,9 @@ COMMAND_FIELDS: Mapping[str, Field] = {
     "index": Field(TEXT, several=True, optional=False, parts=_each_line(_indexes_of)),
 }
 """The fields that commands can be filtered by, in calls, faults and interruptions."""
-_PREPARING = frozenset(
-    ("HELLO", "AUTH", "CLIENT", "SELECT", "QUIT", "RESET", "MULTI", "DISCARD", "UNWATCH")
-)
+HANDSHAKE = frozenset({"AUTH", "CLIENT", "HELLO", "QUIT", "RESET", "SELECT"})
+"""Commands that client libraries send by themselves when they open or close a connection."""
+_PREPARING = HANDSHAKE | {"MULTI", "DISCARD", "UNWATCH"}
 
 
 def only_prepares(call: Call) -> bool:

@@ -12,14 +12,14 @@ from urllib.parse import quote
 from ..cloud.fake import Aio, Context, Snapshot, action, look, perform, secrets_of
 from ..core.errors import ContractError, did_you_mean, importing, listed
 from ..core.field_types import check_function
+from ..core.frames import code_place
 from ..core.ids import new_token
 from ..core.matching import Condition
-from ..core.recorder import code_place
 from .acl import tester
 from .algorithms.glob import matcher
 from .engine.engine import KVEngine
 from .errors import CommandError
-from .races import Between, Place
+from .interruptions import Between, Place
 from .reply import (
     Blocked,
     KVReply,

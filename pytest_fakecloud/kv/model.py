@@ -44,9 +44,12 @@ class CommandLimits:
         ]
         self._used: dict[tuple[int, int], int] = {}
         """Number of commands in the latest period of each width, by its width and its number."""
-        largest = sys.maxsize if self._max_size is None else self._max_size
-        self.unchecked_size = -1 if self._windows else largest
-        """Size of a request that needs no check: decoding only shortens its commands."""
+        self._unchecked_size = sys.maxsize if self._max_size is None else self._max_size
+
+    def must_check(self, size: int) -> bool:
+        """Return whether ``check()`` must be called for the commands of a request of this size."""
+        # Decoding only shortens commands, so those of a short request are within the limit.
+        return bool(self._windows) or size > self._unchecked_size
 
     def check(self, line: list[bytes]) -> None:
         """Count a command, even if it is too large; raise ``CommandError`` if it exceeds a limit."""

@@ -28,8 +28,8 @@ from . import errors
 from .command_fields import COMMAND_FIELDS, facts_of
 from .engine.engine import KVEngine
 from .errors import CommandError, RestError, as_reply
+from .interruptions import Arrival, CommandSender, Interruptions
 from .model import TURN_SECONDS, CommandLimits
-from .races import Arrival, CommandSender, Interruptions
 from .reply import EACH_BYTE, STREAMED, Reply, resp_parts, size_of, to_json, to_resp
 from .settings import KVConfig
 from .table.registry import COMMANDS
@@ -166,14 +166,10 @@ class KVApp(App):
         try:
             if self.interruptions:
                 self._run_interruptions(request, [line])
-            if len(request.body) + len(request.target) > self.command_limits.unchecked_size:
+            if self.command_limits.must_check(len(request.body) + len(request.target)):
                 self.command_limits.check(line)
             session = self._session(request)
-            try:
-                reply = self.engine.execute(session, line)
-            finally:
-                if session.queue is not None:
-                    self.engine.abandon(session)
+            reply = self.engine.execute(session, line)
             self.command_limits.check_reply(size_of(reply))
         except CommandError as error:
             return response_format.error(self.with_int_text(error))
@@ -186,11 +182,7 @@ class KVApp(App):
         response_format = format_of(request)
         lines = self._checked_lines(request)
         session = self._session(request)
-        try:
-            replies, size = self._run_each(session, lines, request)
-        finally:
-            if session.queue is not None:
-                self.engine.abandon(session)
+        replies, size = self._run_each(session, lines, request)
         self._check_replies(size)
         self.with_int_text(replies)
         return response_format.replies(replies, size, self._headers(request))
@@ -210,7 +202,7 @@ class KVApp(App):
         size = 0
         execute, limits = self.engine.execute, self.command_limits
         interruptions, listeners = self.interruptions, self.interruptions.listeners.items
-        is_limited = len(request.body) + len(request.target) > limits.unchecked_size
+        is_limited = limits.must_check(len(request.body) + len(request.target))
         turn_ends = monotonic() + TURN_SECONDS
         for line in lines:
             if monotonic() > turn_ends:
@@ -254,9 +246,6 @@ class KVApp(App):
             replies = self._transaction(session, lines)
         except CommandError as error:
             return response_format.error(self.with_int_text(error))
-        finally:
-            if session.queue is not None:
-                self.engine.abandon(session)
         size = size_of(replies)
         self._check_replies(size)
         self.with_int_text(replies)
@@ -366,6 +355,10 @@ class KVApp(App):
             self.interruptions.before(sender, line, arrival)
 
     def _session(self, request: Request) -> Any:
+        """Open a session for a request. The engine does not refer to it, so it need not be ended, not
+        even in a transaction: commands that the engine remembers a session for, such as WATCH and
+        SUBSCRIBE, are not available over REST.
+        """
         address = "127.0.0.1:0"
         if request.client is not None:
             address = f"{request.client[0]}:{request.client[1]}"

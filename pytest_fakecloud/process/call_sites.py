@@ -26,8 +26,9 @@ from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
+from ..core.frames import code_place, is_own, stack_of
 from ..core.libraries import is_library
-from ..core.recorder import CallSite, code_place, is_own, stack_of
+from ..core.recorder import CallSite
 from .clocks import module_of
 
 _NOT_CLIENTS = sys.stdlib_module_names | {

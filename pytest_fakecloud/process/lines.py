@@ -12,7 +12,8 @@ import sys
 import sysconfig
 from types import FrameType
 
-from ..core.recorder import CallLines, CodePlace
+from ..core.frames import CodePlace
+from ..core.recorder import CallLines
 
 _MOST = 6
 """Maximum number of lines to keep for a call."""

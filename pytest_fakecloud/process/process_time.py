@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from ..core.clock import Timekeeper
 from ..core.errors import ContractError, importing
 from ..core.exits import Exits, exiting
-from ..core.recorder import stack_of
+from ..core.frames import stack_of
 from ..core.timers import monotonic
 from .clocks import is_infrastructure, module_of
 

@@ -102,7 +102,7 @@ class Shortcut:
         if mount is None:
             raise NoAnswer("the fake is gone")
         request.body = body
-        response = mount.app.answer(request)
+        response = mount.app.answer(request, in_client=True)
         if not isinstance(response, Answer):
             raise NoAnswer("Remote end closed connection without response")
         payload = response.body

@@ -25,7 +25,8 @@ from ..core.errors import (
     raised_by_test,
     report_failure,
 )
-from ..core.recorder import Recorder, raised_text
+from ..core.raised import raised_text
+from ..core.recorder import Recorder
 from ..core.timers import clock_time, to_datetime
 from ..core.violations import Violations
 from .engine.engine import Engine

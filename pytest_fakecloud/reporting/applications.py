@@ -20,7 +20,7 @@ from traceback import walk_stack
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ..core.recorder import raised_text
+from ..core.raised import raised_text
 from ..process.replace import Replacement, replace
 
 if TYPE_CHECKING:

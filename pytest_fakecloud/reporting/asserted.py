@@ -19,8 +19,8 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple
 
 from ..core.errors import chain_of
+from ..core.frames import CodePlace, is_own, place_at
 from ..core.libraries import is_library
-from ..core.recorder import CodePlace, is_own, place_at
 from .model import Place
 
 _LEVELS = 4

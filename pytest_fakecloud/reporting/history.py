@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..cloud.services import report_part
 from ..core.calls import Arguments, Call
 from ..core.errors import listed
-from ..core.recorder import Look, SharedRecords, place_at
+from ..core.frames import place_at
+from ..core.recorder import Look, SharedRecords
 from .applications import ServedRequest
 from .asserted import (
     FailedStatement,

@@ -17,7 +17,8 @@ from ..cloud.base import BaseCloud, closed_addresses
 from ..cloud.services import report_part
 from ..core.calls import Action, Call, Entry, Event, faults_ended
 from ..core.errors import describe_error
-from ..core.recorder import CallLines, CallSite, place_at
+from ..core.frames import place_at
+from ..core.recorder import CallLines, CallSite
 from .applications import ServedRequest
 from .calls import SEVERAL, Lookups, has_full_answer, records_of
 from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, ReportRow, ReportSubject

@@ -21,7 +21,7 @@ from ..core.ids import new_token
 from ..core.recorder import Recorder
 from ..core.violations import Violation, Violations, shortened
 from ..faults.fault import setting_over
-from ..http.app import FAULTS, App, Endpoint
+from ..http.app import ERRORS, App, Endpoint
 from ..http.messages import Answer, AnyResponse, Effect, Request, Serve, bearer_token, same
 from ..http.routing import Route, RouteTable
 from .addresses import TOKEN_VARIABLE, URL_VARIABLE, Hosts
@@ -104,7 +104,7 @@ class ControlApp(App):
         # Keep no entries: an open console sends requests every two seconds, possibly for weeks.
         recorder.keep = 0
         self.attach(clock=cloud._context.clock, recorder=recorder, violations=_Bugs(cloud, log_bug))
-        self.chain.add(FAULTS, self._convert_errors)
+        self.chain.add(ERRORS, self._convert_errors)
         self.loading = ""
         """The progress of the initial load as a string; empty when nothing is being loaded."""
         self.url = ""
@@ -156,9 +156,9 @@ class ControlApp(App):
                 )
         return rejection
 
-    def answer(self, request: Request) -> AnyResponse:
+    def exchange(self, *steps: Any, **options: Any) -> AnyResponse:
         """Answer a request, and protect the response from pages of other sites with headers."""
-        return _guarded(super().answer(request))
+        return _guarded(super().exchange(*steps, **options))
 
     def find_endpoint(self, request: Request) -> Endpoint:
         # Scripts may still have the paths from the time when fakes were called handles.

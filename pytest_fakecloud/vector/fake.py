@@ -21,10 +21,10 @@ from ..cloud.fake import Aio, Context, action, look, perform
 from ..core.calls import Call, field_of
 from ..core.errors import SHOWN, ContractError, brief, unknown_name
 from ..core.field_types import ABSENT, FLAG, MAPPING, TEXT, FieldType, OneOf, WholeNumber
+from ..core.frames import code_place
 from ..core.ids import new_token
 from ..core.journal import Journal, Results, expect, results_of
 from ..core.matching import Condition, Field, Query
-from ..core.recorder import code_place
 from ..http.messages import decode_segment
 from ..similarity.dense import Floats
 from . import QUERIES, UPSERTS

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from pytest_fakecloud.core.arguments import arguments_shown
 from pytest_fakecloud.core.calls import KEEP_BYTES, Call, Event, Headers, weight_of
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.field_types import TEXT, URL
+from pytest_fakecloud.core.frames import code_place, place_at
 from pytest_fakecloud.core.journal import Journal
 from pytest_fakecloud.core.matching import Field
-from pytest_fakecloud.core.recorder import CallSite, Recorder, arguments_shown, code_place, place_at
+from pytest_fakecloud.core.recorder import CallSite, Recorder
 
 from ..harness import error_of, in_threads
 
@@ -426,11 +428,11 @@ def test_clearing_takes_the_weight_along(cloud: Both) -> None:
 
 def test_a_call_of_a_stranger_keeps_a_beginning(cloud: Both) -> None:
     call = finished(cloud, b"a" * 50_000, status=401)
-    cloud.cut(call)
+    cloud.shorten(call)
     assert call.cut == {"facts": 50_000, "request_body": 50_000}
     assert call.facts == {}
     small = finished(cloud, b"small", status=401)
-    cloud.cut(small)
+    cloud.shorten(small)
     assert small.facts["command"] == ["PUT"]
 
 
@@ -492,7 +494,7 @@ def test_what_the_rest_of_a_cut_call_decides_is_decided(cut: Both) -> None:
 
 
 def test_a_name_that_may_be_a_lost_command_is_not_denied(cloud: Both) -> None:
-    cloud.cut(finished(cloud, b"a" * 50_000, status=401))
+    cloud.shorten(finished(cloud, b"a" * 50_000, status=401))
     with pytest.raises(ContractError, match=r"cannot tell whether <Call 1 .* is 'SET'"):
         cloud.assert_not_called("SET")
     cloud.assert_not_called("/set")

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from pytest_fakecloud.core import timers
 from pytest_fakecloud.core.clock import Clock, Timekeeper
-from pytest_fakecloud.core.timers import Fired, Lane, Occupied, Registry, instant_us, to_datetime
+from pytest_fakecloud.core.registry import Registry
+from pytest_fakecloud.core.timers import Fired, Lane, Occupied, instant_us, to_datetime
 
 from ..harness import error_of, in_threads
 from .test_clock import UNDER_WAY

@@ -18,7 +18,8 @@ import pytest
 import time_machine
 
 from pytest_fakecloud.core.clock import Timekeeper
-from pytest_fakecloud.core.timers import Signal, instant_us, monotonic
+from pytest_fakecloud.core.signals import Signal
+from pytest_fakecloud.core.timers import instant_us, monotonic
 
 from ..harness import error_of, wait_until
 

@@ -50,4 +50,4 @@ def sent(plan: FaultPlan, answer: AnyResponse | None = None) -> Any:
     """Return the response to another request."""
     request = Request("GET", "/x")
     request.call = Call(1, 0, "demo", "demo", "GET", "/x")
-    return plan._run(request, lambda: Answer(b"fine") if answer is None else answer)
+    return plan._intercept(request, lambda: Answer(b"fine") if answer is None else answer)

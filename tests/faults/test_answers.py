@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +26,7 @@ def maker(**app: Any) -> AnswerMaker:
     made = AnswerMaker()
     if app:
         _apps.append(type("AnApp", (), {name: staticmethod(one) for name, one in app.items()}))
-        made.app = _apps[-1]
+        made.app = weakref.ref(_apps[-1])
     return made
 
 

@@ -437,6 +437,27 @@ def test_pytest_fail_in_a_call_reaches_the_test(demo: Demo, client: httpx.Client
     assert "not like this" in demo.context.violations[0].text
 
 
+def test_listeners_hear_once_of_the_answer_to_a_call_that_pytest_fail_ends(
+    demo: Demo, client: httpx.Client
+) -> None:
+    outcomes: list[str] = []
+    remove = demo.context.journal._recorder.shared.listeners.add(
+        lambda entry: outcomes.append(entry.outcome if isinstance(entry, Call) else entry.kind)
+    )
+    demo.faults.call(lambda: pytest.fail("not like this"), times=1)
+    assert statuses(client, 1) == [500]
+    remove()
+    assert outcomes == ["open", "answered"]
+    demo.context.violations.clear()
+
+
+def test_pytest_fail_reaches_a_client_in_the_same_thread(demo: Demo) -> None:
+    demo.faults.call(lambda: pytest.fail("not like this"), times=1)
+    with pytest.raises(pytest.fail.Exception, match="not like this"):
+        demo.app.answer(Request("GET", "/echo/x"), in_client=True)
+    assert demo.journal.calls().only().outcome == "broken off"
+
+
 def test_advancing_inside_a_call_is_an_error_only_inside_an_advance(demo: Demo) -> None:
     demo.clock.freeze()
     demo.faults.call(lambda: demo.clock.advance(1))

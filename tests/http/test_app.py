@@ -24,7 +24,8 @@ from pytest_fakecloud.http.messages import (
     asks_to_close,
 )
 
-from ..demo import Demo
+from ..demo import Demo, Raw
+from ..harness import wait_until
 
 
 def ask(demo: Demo, method: str, target: str, **options: Any) -> Answer:
@@ -382,6 +383,28 @@ def test_what_strangers_send_is_not_kept_whole(demo: Demo) -> None:
     for call in demo.journal.calls():
         assert call.cut == {"facts": 500_000, "request_body": 500_000}
         assert weight_of(call) < 10_000
+
+
+def test_a_short_body_without_credentials_is_recorded_and_authenticated_once(
+    demo: Demo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[str] = []
+    authenticate = demo.app.authenticate
+
+    def noting(request: Request) -> object:
+        checked.append(request.target)
+        return authenticate(request)
+
+    monkeypatch.setattr(demo.app, "authenticate", noting)
+    head = b"POST /echo/a HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer wrong\r\n"
+    with Raw(demo.mount.address) as raw:
+        raw.send(head + b"Content-Length: 4\r\n\r\nbo")
+        wait_until(lambda: checked == ["/echo/a"])
+        raw.send(b"dy")
+        assert raw.reply().status == 401
+    assert checked == ["/echo/a"]
+    call = demo.journal.calls().only()
+    assert (call.status, call.request_body, call.cut) == (401, b"body", {})
 
 
 def test_large_bodies_are_kept_until_there_are_too_many(demo: Demo) -> None:

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 import pytest_fakecloud
-from pytest_fakecloud.core.recorder import raised_text
+from pytest_fakecloud.core.raised import raised_text
 from pytest_fakecloud.queue.attempt_reports import span, unfinished_lines, waiting_text
 from pytest_fakecloud.queue.delivery.routes import Response
 

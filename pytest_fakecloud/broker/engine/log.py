@@ -17,7 +17,7 @@ from itertools import accumulate, repeat
 from struct import unpack_from
 from typing import NamedTuple
 
-from ...core.timers import Signal
+from ...core.signals import Signal
 from .. import errors
 from ..model import Header, Metadata, ProducerRecord, Record
 

@@ -23,7 +23,8 @@ from operator import attrgetter
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from ...core.clock import Timekeeper
-from ...core.timers import Lane, Signal, Timer
+from ...core.signals import Signal
+from ...core.timers import Lane, Timer
 from .. import errors
 from ..model import (
     ConsumerConfig,

@@ -23,8 +23,8 @@ from ...core.errors import (
     ends_the_test,
     report_hook_failure,
 )
+from ...core.frames import is_own
 from ...core.libraries import is_library
-from ...core.recorder import is_own
 from ...core.violations import Violation, with_allowance
 from ..base import undelivered
 from ..cloud import Cloud

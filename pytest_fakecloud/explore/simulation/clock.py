@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from ...core.accesses import READS_CLOCK, Touch
 from ...core.errors import ContractError
-from ...core.timers import Signal
+from ...core.signals import Signal
 from ...kv.accesses import touch_of_key
 from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
 from ..schedule import CLOCK, DELAY, DELAYS, DUE, EDGE, JUMPS, PAUSES, TICKS, Disturbance, Kind

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 
 from ...core.accesses import READS_CLOCK
 from ...core.errors import broken_promise
+from ...core.frames import stack_of
 from ...core.libraries import is_library
-from ...core.recorder import stack_of
 from ..fakes import Fakes
 from .clock import TrialClock
 from .connections import Connections, MemoryLink, wait_for_news

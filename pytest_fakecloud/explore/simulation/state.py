@@ -17,7 +17,7 @@ from typing import Any
 from ...core.accesses import ALL, Touch
 from ...core.calls import Call
 from ...core.errors import ContractError, breaks_a_check
-from ...core.recorder import stack_of
+from ...core.frames import stack_of
 from ...process.clocks import INFRASTRUCTURE, module_of
 from ...queue.accesses import touches_of_delivery
 from ..fakes import Fakes

@@ -15,8 +15,8 @@ from random import Random
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from ...core.frames import stack_of
 from ...core.libraries import is_library
-from ...core.recorder import stack_of
 from ..trial import DueDelivery, Line, Operation, Place
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from ...core.budget import UNBOUNDED, OverBudget, of_thread
 from ...core.clock import Timekeeper
 from ...core.errors import ContractError
 from ...core.ids import Ids
-from ...core.timers import Registry
+from ...core.registry import Registry
 from .. import errors
 from ..acl import AclUser, RestToken
 from ..errors import CommandError, as_reply
@@ -185,24 +185,24 @@ class KVEngine:
 
     def execute(self, session: Session, argv: list[bytes]) -> Reply:
         """Run a client's command line, or queue it in a transaction; raise ``CommandError``."""
-        if session.db.indexes is not None:
-            self.index_ahead(session, argv)
+        self.index_ahead(session, argv)
+        run = partial(self.execute_locked, session, argv)
+        return self.in_turn(argv, run, partial(self.run_during_script, session, argv))
 
-        def run(has_lock: bool) -> Reply:
-            execute = self.execute_locked if has_lock else self.run_during_script
-            return execute(session, argv)
-
-        return self._in_turn(argv, run)
-
-    def _in_turn(self, argv: list[bytes], run: Callable[[bool], T]) -> T:
-        """Return ``run(True)``, called with the lock held, or ``run(False)``, called without it if the
-        line may run during the script that holds it.
+    def in_turn(
+        self, argv: list[bytes], run: Callable[[], T], run_during_script: Callable[[], T]
+    ) -> T:
+        """Return ``run()``, called with the lock held once it is free; or ``run_during_script()``,
+        called without it, if the line may run during the script that holds it.
         """
         # A signal's handler can raise between acquire() and the next instruction, so the lock is
-        # taken inside the block that releases it.
+        # taken inside the block that releases it. Whether that has happened, only the lock knows:
+        # ask it like threading.Condition does.
         is_outer = not self.lock._is_owned()  # type: ignore[attr-defined]
         try:
-            return run(not is_outer or self.lock.acquire(False) or self.wait_for_turn(argv))
+            if is_outer and not self.lock.acquire(False) and not self._wait_for_turn(argv):
+                return run_during_script()
+            return run()
         except CommandError:
             raise
         except BaseException:
@@ -224,7 +224,7 @@ class KVEngine:
                 keyspace.mend()
 
     def execute_locked(self, session: Session, argv: list[bytes]) -> Reply:
-        """Do what ``execute()`` does once it holds the lock; the caller holds it."""
+        """Run a line, or queue it; raise ``CommandError``. The caller holds the lock."""
         spec = self._admit(session, argv)
         if spec is None:
             return QUEUED
@@ -308,18 +308,16 @@ class KVEngine:
         if indexes is None or inside or len(argv) < 2 or name not in _SEARCHES:
             return
 
-        def is_done(has_lock: bool) -> bool:
-            if not has_lock:
-                return True
+        def is_done() -> bool:
             self.update_time()
             return indexes.catch_up(session.db, argv[1], whole=name == b"SEARCH.WAITINDEXING")
 
-        while not self._in_turn(argv, is_done):
+        while not self.in_turn(argv, is_done, lambda: True):
             if session.closing or (session.has_left is not None and session.has_left()):
                 raise CommandError(errors.CLIENT_LEFT)
             self.give_way()
 
-    def wait_for_turn(self, argv: list[bytes]) -> bool:
+    def _wait_for_turn(self, argv: list[bytes]) -> bool:
         """Wait for the lock; return False if the line runs without it, during a script."""
         thread = threading.get_ident()
         try:

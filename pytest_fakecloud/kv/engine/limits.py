@@ -185,12 +185,10 @@ class Capacity:
         """The sizes of all keys; None without a limit on their sum."""
         self._keys_only = limits.max_record_size is None and limits.max_data_size is None
         self._longest_key = sys.maxsize if limits.max_key_size is None else limits.max_key_size
-        self.unchecked_size = self._longest_key if self._keys_only else -1
-        """Size of a command's only key up to which the command needs no check."""
 
     def check(self, db: Keyspace, spec: CommandSpec, argv: list[bytes]) -> None:
         """Raise ``CommandError`` if a write command would exceed a limit."""
-        if max(map(len, argv)) <= self.unchecked_size:
+        if self._keys_only and max(map(len, argv)) <= self._longest_key:
             return  # Every key is within the limit, and there are no other limits.
         keys = [(at, key) for at, key in spec.key_positions(argv) if key.writes]
         for at, _ in keys:

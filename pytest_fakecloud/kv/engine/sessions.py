@@ -1,7 +1,7 @@
 """The clients of a server: their sessions and users, and those that wait.
 
 A client waits because its command blocks (BLPOP), because commands are delayed (CLIENT PAUSE), or
-because another client's script holds the engine's lock (``KVEngine.wait_for_turn()``).
+because another client's script holds the engine's lock (``KVEngine.in_turn()``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..table.syntax import encoded
 from .keyspace import Keyspace
 
 if TYPE_CHECKING:
-    from ...core.timers import Signal
+    from ...core.signals import Signal
     from .engine import KVEngine
 
 

@@ -3,15 +3,17 @@
 The first bytes of a connection determine its protocol (specification). A connection with the Redis
 protocol has a session, a thread that reads and runs its commands in order, and an outbox for
 replies and pushes. As for a REST request, every command has a call in the journal and can be
-affected by faults:
+affected by faults (decided here):
 
+- As over REST, a command passes the chain of interceptors only if its client is authenticated. Before
+  that, AUTH, HELLO, QUIT and RESET pass it; any other command is rejected without.
+- Faults skip the commands of a handshake, which clients send by themselves, unless they name them.
 - ``respond(status, body)`` sends an error. If the body is ``{"result": …}``, it sends a reply with
   this result. In a transaction, the error acts like an error of the server: EXEC answers EXECABORT.
 - No fault can change the bytes of a reply; one that does raises ``ContractError``.
 - No fault can deliver a command twice, because clients repeat a command only over a new connection.
-
-Decided here: ``drop``, ``lose_response``, ``truncate``, ``hang`` and ``down`` affect a connection as
-they affect an HTTP connection, and ``delay`` and ``call`` work as they do for HTTP.
+- ``drop``, ``lose_response``, ``truncate``, ``hang`` and ``down`` affect a connection as they affect an
+  HTTP connection, and ``delay`` and ``call`` work as they do for HTTP.
 """
 
 from __future__ import annotations
@@ -25,21 +27,21 @@ from functools import partial
 from typing import Any
 
 from ...core.calls import LIGHT, NO_HEADERS, Call, CutBytes, record_cut
-from ...core.errors import ContractError
+from ...core.errors import ContractError, ServiceError
 from ...core.timers import monotonic
 from ...http.hub import Mount
-from ...http.messages import OUTCOME_OF_EFFECT, Answer, AnyResponse, Request, Stream
+from ...http.messages import Answer, AnyResponse, Effect, Request, Stream
 from ...http.ports import is_free
 from ...http.server import Connection, HTTPHandler
 from .. import errors
 from ..acl import ANONYMOUS
-from ..command_fields import facts_of
+from ..command_fields import HANDSHAKE, facts_of
 from ..engine.engine import KVEngine
-from ..engine.sessions import RUN_IN_TRANSACTION, Waiter
+from ..engine.sessions import RUN_IN_TRANSACTION, Session, Waiter
 from ..engine.statistics import without_secrets
 from ..errors import CommandError, as_reply
+from ..interruptions import Arrival, CommandSender
 from ..model import TURN_SECONDS
-from ..races import Arrival, CommandSender
 from ..reply import (
     NIL_ARRAY,
     NO_REPLY,
@@ -86,6 +88,7 @@ _TLS = b"\x16\x03"
 """The first bytes of a TLS connection."""
 _OF_BROWSERS = frozenset({b"POST", b"HOST:"})
 """The first words of lines of HTTP requests, at which a real server closes the connection."""
+_HANDSHAKE = frozenset({name.encode() for name in HANDSHAKE})
 _UNCOUNTED = frozenset({"connection", "transactions"})
 """Groups of commands that do not count towards the daily limit, because REST has none of them."""
 
@@ -173,7 +176,6 @@ class PortConnection:
     def __init__(self, engine: KVEngine, app: KVApp, connection: Connection) -> None:
         self.engine = engine
         self.app = app
-        self._unchecked_size = app.command_limits.unchecked_size
         self.connection = connection
         host, at = connection.address[:2]
         self.client = (host, at)
@@ -206,6 +208,12 @@ class PortConnection:
         """The connection's own thread, which runs its commands."""
         self._executing: int | None = None
         """The thread that is running a command of this connection, or None."""
+        self._replies_at_once = True
+        """Whether the reply of the running command is put into the outbox as soon as it is encoded,
+        under the engine's lock, so that later pushes follow it. Not if an interceptor may replace it.
+        """
+        self._has_replied = False
+        """Whether the reply of the running command is in the outbox."""
         self._gone = False
         """Whether the client has closed its side while its command was blocked."""
         app.clients.add(self)
@@ -287,43 +295,16 @@ class PortConnection:
         if argv[0].upper() in _OF_BROWSERS:
             app.refused(400, "a line of an HTTP request in place of a Redis command")
             return False
-        failure: BaseException | None = None
-        try:
-            # Fire due timers first, so that their entries precede the command in the journal.
-            at_us = app.clock.settle()
-        except BaseException as error:
-            at_us, failure = app.clock.now_us(), error
         size = sum(map(len, argv))
-        call = self._open_call(argv, at_us, size)
-        try:
-            if failure is not None:
-                raise failure
-            if self.engine.pauses.delays_end_us:
-                self.wait_for_pause(argv)
-            if self.signal.closed:
-                # The connection was closed while the command waited, before it reached the engine.
-                call.outcome = "dropped"
-                return False
-            if app.chain.members:
-                return self._run_in_chain(argv, call, size) and not session.closing
-            call.status, body = self.perform(argv, size, True)
-            call.response_body = body
-            call.reached = True
-            if body.__class__ is CutBytes:
-                record_cut(call, {"response_body": body.size})
-            call.outcome = "answered"
-        except BaseException as error:
-            # Also catch pytest.fail() in a callback: pytest does not see exceptions in this thread.
-            app.report_bug(self._request_of(call), error)
-            call.status, call.outcome = 500, "answered"
-            session.abort_transaction()
-            text = f"ERR internal error: {error!r}".encode()
-            self.outbox.put(to_resp(CommandError(text)))
-        finally:
-            app.recorder.answered(call)
-        return not session.closing
+        self._has_replied = False
+        response = app.exchange(
+            partial(self._open_call, argv, size),
+            partial(self._serve, argv, size),
+            self._render_error,
+        )
+        return self._deliver(response) and not session.closing
 
-    def _open_call(self, argv: list[bytes], at_us: int, size: int) -> Call:
+    def _open_call(self, argv: list[bytes], size: int, at_us: int) -> Request:
         """Record a command without its secrets, and only the beginning of a large one."""
         line = without_secrets(argv)
         cut: list[str] = []
@@ -334,47 +315,66 @@ class PortConnection:
             )
             cut = ["request_body", *(name for name in whole if whole[name] != shown[name])]
             line = lines[1]
-        call = self.app.recorder.open_call(
-            "RESP",
-            "/",
-            body=json_of(line),
+        request = Request("RESP", "/", NO_HEADERS, json_of(line), self.client)
+        request.principal = self.session.user
+        request.is_handshake = argv[0].upper() in _HANDSHAKE
+        request.call = self.app.recorder.open_call(
+            request.method,
+            request.target,
+            body=request.body,
             at_us=at_us,
             client=self.client,
             route="database-port",
             read_facts=facts_reader(self.session.db.index),
         )
-        record_cut(call, dict.fromkeys(cut, size))
-        return call
-
-    def _run_in_chain(self, argv: list[bytes], call: Call, size: int) -> bool:
-        request = self._request_of(call)
-        request.principal = self.session.user
-        mode = self.session.reply_mode
-        response = self.app.chain.run(request, partial(self._run_unfaulted, argv, call, size))
-        if isinstance(response, Answer) and response.content_type != RESP_TYPE:
-            response = self._injected(argv, response, mode)
-        elif request.altered:
-            raise ContractError(
-                f"the fault {call.fault} changes the bytes of a reply of the Redis protocol, after "
-                "which the client would wait for the rest or misread later replies: limit the "
-                "fault to REST requests with route=, or use truncate"
-            )
-        return self._deliver(call, response, request.altered)
-
-    def _request_of(self, call: Call) -> Request:
-        request = Request(call.method, call.target, NO_HEADERS, call.request_body, self.client)
-        request.call = call
+        record_cut(request.call, dict.fromkeys(cut, size))
         return request
 
-    def _run_unfaulted(self, argv: list[bytes], call: Call, size: int) -> AnyResponse:
+    def _serve(self, argv: list[bytes], size: int, request: Request) -> AnyResponse:
+        """Return the response of the chain around the engine."""
+        if self.engine.pauses.delays_end_us:
+            self.wait_for_pause(argv)
+        if self.signal.closed:
+            # The connection was closed while the command waited, before it reached the engine.
+            return Effect("drop")
+        chain = self.app.chain
+        self._replies_at_once = not chain.members
+        if not self._is_admitted(argv):
+            return self.perform(argv, size)
+        mode = self.session.reply_mode
+        response = chain.run(request, partial(self._run_unfaulted, argv, size, request.call))
+        if isinstance(response, Answer) and response.content_type != RESP_TYPE:
+            return self._injected(argv, response, mode)
+        if request.altered:
+            raise ContractError(
+                f"the fault {request.call.fault} changes the bytes of a reply of the Redis protocol, "
+                "after which the client would wait for the rest or misread later replies: limit the "
+                "fault to REST requests with route=, or use truncate"
+            )
+        return response
+
+    def _is_admitted(self, argv: list[bytes]) -> bool:
+        """Return whether a command passes the chain: the client is authenticated, or need not be."""
+        if self.session.user is not ANONYMOUS:
+            return True
+        spec = self.engine.table.find(argv)
+        return spec is not None and "no_auth" in spec.flags
+
+    def _render_error(self, error: ServiceError) -> Answer:
+        """Return an internal error as a reply. It also makes a transaction fail."""
+        self.session.abort_transaction()
+        text = f"ERR {error.message}".encode("utf-8", "replace")
+        return Answer(to_resp(CommandError(text)), error.status, (), RESP_TYPE)
+
+    def _run_unfaulted(self, argv: list[bytes], size: int, call: Call) -> AnyResponse:
         if call.reached:
             raise ContractError(
                 "a command cannot arrive twice over one connection of the Redis protocol: use "
                 "lose_response, so that the client sends it again over a new connection"
             )
-        status, data = self.perform(argv, size, False)
+        answer = self.perform(argv, size)
         call.reached = True
-        return Answer(data, status, (), RESP_TYPE)
+        return answer
 
     def _injected(self, argv: list[bytes], answer: Answer, mode: str) -> Answer:
         """Return a fault's response as a reply, and change a transaction as a real server would.
@@ -407,15 +407,13 @@ class PortConnection:
         data = to_resp(reply, session.resp) if mode == "on" else b""
         return Answer(data, answer.status, (), RESP_TYPE)
 
-    def _deliver(self, call: Call, response: AnyResponse, altered: bool) -> bool:
+    def _deliver(self, response: AnyResponse) -> bool:
         """Send a response or apply a fault's effect; return False if the connection must be closed."""
         assert not isinstance(response, Stream)
         if isinstance(response, Answer):
-            call.status, call.outcome = response.status, "altered" if altered else "answered"
-            call.response_body = as_resp(response, self.session.resp)
-            self.outbox.put(call.response_body)
+            if not self._has_replied:
+                self.outbox.put(as_resp(response, self.session.resp))
             return True
-        call.outcome = OUTCOME_OF_EFFECT[response.kind]
         if response.kind == "truncate" and response.answer is not None:
             self.outbox.put(as_resp(response.answer, self.session.resp)[: response.keep])
         with contextlib.suppress(OSError):  # The client may have closed its side already.
@@ -426,46 +424,49 @@ class PortConnection:
             self.connection.reset_when_closed()
         return False
 
-    def perform(self, argv: list[bytes], size: int, put: bool) -> tuple[int, bytes]:
-        """Run a command that has about ``size`` bytes; return an HTTP status and the reply, of a
-        large one only the beginning.
-
-        With ``put``, add the reply to the outbox, before later pushes: under the engine's lock,
-        except for a command that runs during a script, and the error of a search.
-        """
+    def perform(self, argv: list[bytes], size: int) -> Answer:
+        """Run a command that has about ``size`` bytes; return its reply."""
         engine, session = self.engine, self.session
         if self.app.interruptions:
             arrival: Arrival = "alone" if session.queue is None else "queued"
             self.app.interruptions.before(CommandSender(self.client), argv, arrival)
         mode = session.reply_mode
-        if session.db.indexes is not None:
-            try:
-                engine.index_ahead(session, argv)
-            except CommandError as error:
-                return self._encode_reply(argv, mode, put, as_reply(error))
-        has_lock = engine.lock.acquire(False) or engine.wait_for_turn(argv)
         try:
-            self._executing = self._thread
-            try:
-                if size > self._unchecked_size:
-                    self._check_limits(argv)
-                if has_lock:
-                    reply = engine.execute_locked(session, argv)
-                else:
-                    reply = engine.run_during_script(session, argv)
-            except CommandError as error:
-                reply = as_reply(error)
-            finally:
-                self._executing = None
-            if reply.__class__ is not Blocked:
-                return self._encode_reply(argv, mode, put, reply)
-            waiter = engine.block(session, reply)
-        finally:
-            if has_lock:
-                engine.lock.release()
-        reply = self._wait(waiter)
+            engine.index_ahead(session, argv)
+        except CommandError as error:
+            return self._encode_reply(argv, mode, as_reply(error))
+        execute = partial(self._execute, argv, size, mode)
+        answer = engine.in_turn(
+            argv,
+            partial(execute, engine.execute_locked),
+            partial(execute, engine.run_during_script),
+        )
+        if isinstance(answer, Answer):
+            return answer
+        reply = self._wait(answer)
         with engine.lock:
-            return self._encode_reply(argv, mode, put, reply)
+            return self._encode_reply(argv, mode, reply)
+
+    def _execute(
+        self,
+        argv: list[bytes],
+        size: int,
+        mode: str,
+        execute: Callable[[Session, list[bytes]], Reply],
+    ) -> Answer | Waiter:
+        """Return the reply of a command, or its wait if it is blocked."""
+        self._executing = self._thread
+        try:
+            if self.app.command_limits.must_check(size):
+                self._check_limits(argv)
+            reply = execute(self.session, argv)
+        except CommandError as error:
+            reply = as_reply(error)
+        finally:
+            self._executing = None
+        if reply.__class__ is Blocked:
+            return self.engine.block(self.session, reply)
+        return self._encode_reply(argv, mode, reply)
 
     def _check_limits(self, argv: list[bytes]) -> None:
         """Raise ``CommandError`` if a limit forbids a command."""
@@ -481,9 +482,7 @@ class PortConnection:
             session.abort_transaction()
             raise
 
-    def _encode_reply(
-        self, argv: list[bytes], mode: str, put: bool, reply: Reply
-    ) -> tuple[int, bytes]:
+    def _encode_reply(self, argv: list[bytes], mode: str, reply: Reply) -> Answer:
         session = self.session
         if (
             reply.__class__ in _PLAIN
@@ -491,10 +490,7 @@ class PortConnection:
             and session.reply_mode == "on"
             and not (self._confirmations or self._messages or self._after_reply)
         ):
-            data = to_resp(reply, session.resp)
-            if put:
-                self.outbox.put(data)
-            return 200, data
+            return self._reply(to_resp(reply, session.resp))
         reply = self.app.with_int_text(reply)
         reply = self._with_messages(reply)
         size = size_of(reply)
@@ -502,8 +498,8 @@ class PortConnection:
             self.app.command_limits.check_reply(size)
         except CommandError as error:
             reply, size = as_reply(error), 0
-        if put and size > LARGE and session.reply_mode == "on":
-            return 200, self._put_large(reply)
+        if self._replies_at_once and size > LARGE and session.reply_mode == "on":
+            return Answer(self._put_large(reply), 200, (), RESP_TYPE)
         data = to_resp(reply, session.resp)
         if mode == "skip" and session.reply_mode == "skip":
             if [word.upper() for word in argv[:2]] != [b"CLIENT", b"REPLY"]:
@@ -512,9 +508,13 @@ class PortConnection:
         elif session.reply_mode == "off":
             data = b""
         data += self._take_after_reply()
-        if put and data:
+        return self._reply(data, 400 if isinstance(reply, CommandError) else 200)
+
+    def _reply(self, data: bytes, status: int = 200) -> Answer:
+        if self._replies_at_once:
             self.outbox.put(data)
-        return 400 if isinstance(reply, CommandError) else 200, data
+            self._has_replied = True
+        return Answer(data, status, (), RESP_TYPE)
 
     def _with_messages(self, reply: Reply) -> Reply:
         """Return the reply to EXEC with the confirmations in place of the replies to SUBSCRIBE.
@@ -542,6 +542,7 @@ class PortConnection:
         parts = resp_parts(reply, self.session.resp)
         for part in (*parts, self._take_after_reply()):
             self.outbox.put(part)
+        self._has_replied = True
         beginning = b"".join(part[:SHOWN_BYTES] for part in parts[:SHOWN_BYTES])
         return CutBytes.of(beginning[:SHOWN_BYTES], sum(map(len, parts)))
 

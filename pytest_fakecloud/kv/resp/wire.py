@@ -50,15 +50,15 @@ class ProtocolFault(Exception):
         self.text = f"ERR Protocol error: {reason}".encode()
 
 
-def protocol_of(begun: bytes) -> Literal["native", "http", "inline"] | None:
+def protocol_of(begun: bytes) -> Literal["redis", "http"] | None:
     """Return the protocol of a connection, given its first bytes, or None if it is still open."""
     if begun[:1] == b"*":
-        return "native"
+        return "redis"
     end = begun.find(b"\n")
     if end < 0:
-        return "inline" if len(begun) > LINE_LIMIT or b"\0" in begun else None
+        return "redis" if len(begun) > LINE_LIMIT or b"\0" in begun else None
     line = begun[:end].rstrip(b"\r")
-    return "http" if line[-9:-1] == b" HTTP/1." and line[-1:].isdigit() else "inline"
+    return "http" if line[-9:-1] == b" HTTP/1." and line[-1:].isdigit() else "redis"
 
 
 class CommandReader:

@@ -21,8 +21,9 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from ...core.errors import FakecloudError
+from ...core.signals import Signal
 from ...core.threads import DaemonThread
-from ...core.timers import Signal, monotonic
+from ...core.timers import monotonic
 from ..model import Delivery, HeaderList, Outcome
 from ..wire.values import as_text
 

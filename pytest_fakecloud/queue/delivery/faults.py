@@ -195,8 +195,9 @@ class QueueFaults(FaultPlan):
         whole(0).read("limit", limit)
         if matchers.get("route") is None:
             limited: Iterable[str] = _PUBLISHING
-            if kind == "burst" and self._answers.app is not None:
-                limited = sorted({*self._answers.app.words()} - WITHOUT_BURST_LIMIT)
+            app = self._app()
+            if kind == "burst" and app is not None:
+                limited = sorted({*app.words()} - WITHOUT_BURST_LIMIT)
             matchers = {**matchers, "route": re.compile(rf"\A(?:{'|'.join(limited)})\Z")}
 
         def respond(serve: Serve) -> Answer:

@@ -17,9 +17,9 @@ from ...core.calls import Headers
 from ...core.clock import in_thread
 from ...core.errors import ContractError, brief, broken_promise, shortfall, shown
 from ...core.field_types import JSON, MESSAGE_ID, METHOD, TEXT, URL, Shaped, is_pattern
+from ...core.frames import code_place, is_own
 from ...core.journal import Results, results_of
 from ...core.matching import HEADERS, Field, ItemFields, Question
-from ...core.recorder import code_place, is_own
 from ...faults.answers import Response
 from ..model import Delivery, Outcome
 from ..views import json_of

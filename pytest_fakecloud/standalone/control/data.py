@@ -18,7 +18,8 @@ from ...cloud.fake import Fake
 from ...cloud.services import find, imported, report_part
 from ...core.calls import Call, Entry, Event
 from ...core.errors import ContractError, unknown_name
-from ...core.timers import Signal, monotonic
+from ...core.signals import Signal
+from ...core.timers import monotonic
 from ...faults.plan import fault_kinds
 from ...http.messages import Answer, Request, Stream
 from ...http.routing import Route

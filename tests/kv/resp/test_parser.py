@@ -31,10 +31,10 @@ class TestWayIn:
     @pytest.mark.parametrize(
         ("begun", "kind"),
         [
-            (b"*", "native"), (b"*1\r\n$4", "native"), (b"GET / HTTP/1.1\r\n", "http"),
-            (b"POST /set/a HTTP/1.0\n", "http"), (b"GET key\r\n", "inline"),
-            (b"GET / HTTP/2.0\r\n", "inline"), (b"SET k ' HTTP/1.1'\r\n", "inline"),
-            (b"\r\n", "inline"), (b"GET / HTT", None), (b"P", None), (b"x" * 70_000, "inline"),
+            (b"*", "redis"), (b"*1\r\n$4", "redis"), (b"GET / HTTP/1.1\r\n", "http"),
+            (b"POST /set/a HTTP/1.0\n", "http"), (b"GET key\r\n", "redis"),
+            (b"GET / HTTP/2.0\r\n", "redis"), (b"SET k ' HTTP/1.1'\r\n", "redis"),
+            (b"\r\n", "redis"), (b"GET / HTT", None), (b"P", None), (b"x" * 70_000, "redis"),
         ],
     )  # fmt: skip
     def test_the_first_bytes_decide(self, begun: bytes, kind: str | None) -> None:

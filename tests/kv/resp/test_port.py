@@ -710,6 +710,40 @@ class TestJournalAndFaults:
         assert client.each(*lines) == replies
         assert server.keys() == []
 
+    @pytest.mark.parametrize(
+        "named", [{}, {"route": "database-port"}, {"when": lambda request: True}]
+    )
+    def test_faults_that_name_no_command_skip_the_handshake(
+        self, named: dict[str, Any], server: KVServer, connect: Connect
+    ) -> None:
+        server.faults.respond(503, times=1, **named)
+        client = connect()
+        assert client.each("CLIENT SETINFO LIB-NAME x", "SELECT 0") == [OK, OK]
+        assert client.each("MULTI", "PING") == [UNAVAILABLE, Status(b"PONG")]
+
+    @pytest.mark.parametrize(
+        "named", [{"command": "AUTH"}, {"route": "AUTH"}, {"words": ["AUTH", "*"]}]
+    )
+    def test_faults_that_name_a_command_of_the_handshake_apply_to_it(
+        self, named: dict[str, Any], server: KVServer, connect: Connect
+    ) -> None:
+        server.faults.respond(503, times=1, **named)
+        client = connect(login=False)
+        assert client("AUTH", client.password) == UNAVAILABLE
+        assert client("AUTH", client.password) == OK
+        assert [call.reached for call in server.journal.calls()] == [False, True]
+
+    def test_commands_before_authentication_use_no_fault(
+        self, server: KVServer, connect: Connect
+    ) -> None:
+        fault = server.faults.respond(503, times=1)
+        client = connect(login=False)
+        assert client("GET k") == Error(b"NOAUTH Authentication required.")
+        assert b"NOSUCH" in client("NOSUCH").text
+        assert [call.reached for call in server.journal.calls()] == [False, False]
+        assert (client("AUTH", client.password), client("GET k")) == (OK, UNAVAILABLE)
+        assert fault.hits == 1
+
     def test_an_error_instead_of_queued_discards(self, server: KVServer, client: Client) -> None:
         busy = Response(503, {"error": "BUSY wait"})
         server.faults.call(lambda: busy, "after", command="INCR", times=1)

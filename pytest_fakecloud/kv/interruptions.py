@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from ..core.errors import ContractError, brief, counted
 from ..core.matching import Condition, Query, Question
-from ..core.timers import Registry
-from .command_fields import COMMAND, COMMAND_FIELDS, command_name, facts_of
+from ..core.registry import Registry
+from .command_fields import COMMAND, COMMAND_FIELDS, HANDSHAKE, command_name, facts_of
 
 Place: TypeAlias = "int | tuple[Condition[str], Condition[str]] | None"
 """A position: a number of commands before it, two names, or None for all positions."""
@@ -18,8 +18,6 @@ Arrival: TypeAlias = Literal["alone", "pipelined", "queued"]
 transaction, which nothing can interrupt.
 """
 
-_ABOUT_CONNECTION = frozenset({"AUTH", "CLIENT", "HELLO", "QUIT", "RESET", "SELECT"})
-"""Commands that client libraries send by themselves when they open or close a connection."""
 _MOST_CLIENTS = 1000
 """Number of senders that an interruption remembers; it then forgets the one that was quiet longest."""
 _MOST_SEEN = 40
@@ -93,7 +91,7 @@ class Interruptions(list["Between"]):
         if not active or self._running:
             return
         name = command_name([word.decode("utf-8", "replace") for word in line[:2]])
-        if name.partition(" ")[0] in _ABOUT_CONNECTION:
+        if name.partition(" ")[0] in HANDSHAKE:
             return
         # Call conditions without the lock, because they are the test's code.
         matched = [interruption for interruption in active if interruption._matches(name, line)]

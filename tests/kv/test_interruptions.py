@@ -17,7 +17,7 @@ from pytest_fakecloud import Cloud
 from pytest_fakecloud.cloud.fake import Context
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.kv.fake import KVServer
-from pytest_fakecloud.kv.races import Between
+from pytest_fakecloud.kv.interruptions import Between
 from tests.harness import in_threads
 
 Send = Callable[[Sequence[list[Any]]], object]
@@ -303,7 +303,7 @@ class TestClients:
     def test_many_clients_are_forgotten(
         self, server: KVServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("pytest_fakecloud.kv.races._MOST_CLIENTS", 3)
+        monkeypatch.setattr("pytest_fakecloud.kv.interruptions._MOST_CLIENTS", 3)
         with server.between(("GET", "SET"), run=print):
             for _ in range(5):
                 httpx.get(server.url + "/get/k", headers=server.headers)

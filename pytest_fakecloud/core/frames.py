@@ -1,0 +1,39 @@
+"""Frames on the stack of a thread, and the places in code that they execute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import CodeType, FrameType
+from typing import TypeAlias
+
+_PACKAGE = f"{__package__.partition('.')[0]}."
+Place: TypeAlias = dict[str, str | int]
+"""A file, a line and a function."""
+CodePlace: TypeAlias = tuple[CodeType, int]
+"""A function's code and the index of an instruction in it. Finding its line takes longer than the
+call of a fake's method, so only reports do that.
+"""
+
+
+def code_place(frame: FrameType) -> CodePlace:
+    return frame.f_code, frame.f_lasti
+
+
+def place_at(place: CodePlace) -> Place:
+    code, index = place
+    line = next((n for start, end, n in code.co_lines() if start <= index < end), None)
+    return {
+        "file": code.co_filename, "line": line or code.co_firstlineno, "function": code.co_name
+    }  # fmt: skip
+
+
+def stack_of(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def is_own(frame: FrameType) -> bool:
+    """Return whether a frame belongs to this package."""
+    name = frame.f_globals.get("__name__")
+    return isinstance(name, str) and name.startswith(_PACKAGE)

@@ -1,0 +1,62 @@
+"""Describes the exceptions that an application's code raised."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+
+_MAX_LINE_LENGTH = 80  # of a source line that is shown
+_MAX_VALUE_LENGTH = 60  # of a value shown next to a source line
+_LINKS = r"\n\s*For (?:more|further) information .*"
+"""Lines in which httpx and pydantic refer to their documentation."""
+
+
+def raised_text(exception: BaseException, did: str = "the handler raised") -> str:
+    """Describe a handler's exception in a text that begins with ``did``, with the last source line
+    in the test or the application, unless it is long or repeats the exception.
+    """
+    from .libraries import is_library
+
+    message = re.sub(_LINKS, "", str(exception))
+    text = f"{did} {type(exception).__name__}{message and f': {message}'}"
+    trace = exception.__traceback__
+    calls = list(zip(traceback.extract_tb(trace), traceback.walk_tb(trace), strict=True))
+    if not calls:
+        return text
+    own = [call for call in calls if not is_library(call[0].filename)]
+    last, (frame, _) = (own or calls)[-1]
+    line, source = last.line or "", ""
+    if own and 0 < len(line) <= _MAX_LINE_LENGTH and not line.startswith("raise "):
+        source = f": {line}"
+        # The exception names only the key or index, so show what was indexed.
+        if isinstance(exception, LookupError):
+            source += _indexed_values(frame.f_locals, line)
+    text += f" ({os.path.basename(last.filename)}:{last.lineno} in {last.name}{source})"
+    handled = exception.__context__
+    if handled is None or handled is exception.__cause__ or exception.__suppress_context__:
+        return text
+    places = [
+        frame
+        for frame in traceback.extract_tb(handled.__traceback__)
+        if not is_library(frame.filename)
+    ]
+    place = f" ({os.path.basename(places[-1].filename)}:{places[-1].lineno})" if places else ""
+    return f"{text} while handling {type(handled).__name__}{place}"
+
+
+def _indexed_values(names: Mapping[str, object], line: str) -> str:
+    """Return the short dicts and lists that are indexed in a line, which may lack a key or item."""
+    texts = []
+    for name in dict.fromkeys(re.findall(r"\b([A-Za-z_]\w*)\[", line)):
+        value = names.get(name)
+        if type(value) not in (dict, list):
+            continue
+        with suppress(TypeError, ValueError, RecursionError):
+            text = json.dumps(value, ensure_ascii=False)
+            if len(text) <= _MAX_VALUE_LENGTH:
+                texts.append(f"; {name} is {text}")
+    return "".join(texts)
