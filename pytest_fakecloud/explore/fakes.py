@@ -199,6 +199,7 @@ class Fakes:
         self.clock = cloud._context.clock
         self.now_us = self.clock.now_us
         self.fakes = [fake for fake in cloud.fakes() if find(fake.fixture).in_process]
+        self.by_name = {fake.name: fake for fake in self.fakes}
         self.keyspaces: dict[tuple[str, str], Any] = {
             (fake.name, f"{KEY_OF_DB}{keyspace.index}"): keyspace
             for fake in self.fakes
@@ -252,7 +253,7 @@ class Fakes:
 
     def state_of(self, touch: Touch) -> object:
         """Return the value of a key, or else all data of a fake, to compare it with another run's."""
-        fake = next(fake for fake in self.fakes if fake.name == touch.fake)
+        fake = self.by_name[touch.fake]
         keyspace = self.keyspaces.get((touch.fake, touch.kind))
         if keyspace is None or touch.name == ALL:
             return state_of(fake)
