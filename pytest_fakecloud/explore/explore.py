@@ -7,7 +7,8 @@ import contextlib
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
@@ -15,8 +16,19 @@ from ..cloud.every_failure import chosen_fakes, names_of
 from ..core.errors import ContractError, brief, broken_promise, counted, shown
 from ..core.timers import Duration, duration_us
 from .anomalies import Allowed
+from .inputs import (
+    Drawing,
+    Inputs,
+    Source,
+    check_inputs,
+    distinct_inputs,
+    functions_of,
+    sources_of,
+    text_of_inputs,
+    with_inputs,
+)
 from .patches import explored
-from .programs import Runs, kinds_of, may_assert, programs_of, schedule_to_replay
+from .programs import Runs, current_replay, kinds_of, may_assert, programs_of, schedule_to_replay
 from .promises import Promises
 from .result.cause import find_cause
 from .result.exploration import BrokenPromiseError, Exploration
@@ -24,6 +36,7 @@ from .result.story import line_text, lookups_of_trial, reason
 from .schedule import KINDS, SWITCHES, Kind, Schedule
 from .search.ahead import CAN_FORK, Ahead
 from .search.explorer import Explorer, Replays, hypothesis, replay
+from .search.joint import JointShrinking
 from .search.player import Player, SearchBudget, Tally, budget_of
 from .simulation.state import Subject
 from .trial import Line, Trial
@@ -34,6 +47,8 @@ if TYPE_CHECKING:
 
 RUNS = 1_000
 """Default budget: the number of runs of one ``explore()`` call."""
+INPUTS = 25
+"""Number of drawn inputs among which the budget is divided (decided here): 40 runs each by default."""
 
 Checks = Callable[..., object] | Sequence[Callable[..., object]] | None
 """One check, a list of checks, or None."""
@@ -49,6 +64,7 @@ class ExploreOptions(TypedDict, total=False):
     budget: int | Duration
     seed: int | str | None
     schedule: str | None
+    inputs: Mapping[str, Any] | None
     processes: int | Literal["auto"]
     process_time: bool | None
     patience: Duration
@@ -69,6 +85,7 @@ def explore(
     budget: int | Duration = RUNS,
     seed: int | str | None = None,
     schedule: str | None = None,
+    inputs: Mapping[str, Any] | None = None,
     processes: int | Literal["auto"] = 1,
     process_time: bool | None = None,
     patience: Duration = "1h",
@@ -84,7 +101,7 @@ def explore(
     of the code means that this client gave up.
 
     - ``run``: the code, a function (plain or asynchronous), or several that run concurrently as
-      separate clients.
+      separate clients. ``drawn()`` and ``operations()`` are clients whose arguments and calls vary.
     - ``check``: a function that is called at the end of each run, with the ``History`` if it takes an
       argument; a promise such as ``once("key")``; or a list of them.
     - ``workers``: functions such as consumers, which start after the clients and are restarted when
@@ -95,6 +112,7 @@ def explore(
     - ``budget``: a number of runs, or wall-clock time such as ``"10s"``.
     - ``seed``: determines the random choices (default: the cloud's seed).
     - ``schedule``: the only schedule to run, as a failure prints it.
+    - ``inputs``: the only drawn inputs to run with, as a failure prints them.
     - ``processes``: the number of processes that run schedules (Linux); ``"auto"`` is one for each core
       that pytest-xdist leaves. The result does not depend on it, but what the code and the checks keep
       outside of the fakes stays in each process.
@@ -124,9 +142,13 @@ def explore(
     promises = Promises(check)
     allowed_anomalies = Allowed(allow)
     replayed = schedule_to_replay(schedule, programs)
+    sources = sources_of(programs)
+    only_inputs = _only_inputs(inputs, sources, is_replayed=replayed is not None)
     allowed = budget_of(budget)
     named_kinds = () if kinds is None else names_of("kinds", kinds)
-    asserts = bool(promises.checks) or any(may_assert(program.function) for program in programs)
+    asserts = bool(promises.checks) or any(
+        may_assert(function) for program in programs for function in functions_of(program.function)
+    )
     seed = cloud.seed if seed is None else seed
     with explored(cloud, programs, process_time=process_time, seed=seed) as world:
         subject = Subject(
@@ -140,12 +162,27 @@ def explore(
             patience_us=duration_us(patience),
             horizon_us=None if horizon is None else duration_us(horizon),
         )
-        player = Player(world, subject, setup, allowed_anomalies)
-        player.tally.has_promise = asserts
+
+        def player_for(inputs: Inputs) -> Player:
+            bound = replace(subject, programs=with_inputs(programs, inputs), inputs=inputs)
+            tally = Tally(has_promise=asserts, inputs=1 if inputs else 0)
+            return Player(world, bound, setup, allowed_anomalies, tally=tally)
+
         if replayed is not None:
+            player = player_for(only_inputs or {})
             _replay(player, replayed)
         else:
-            undisturbed = _search(player, allowed, seed, processes)
+            drawing = Drawing(seed)
+
+            def shrunk(player: Player, trial: Trial) -> tuple[Player, Trial]:
+                return JointShrinking(player, trial, player_for, sources, drawing).smallest()
+
+            search = partial(_search, seed=seed, processes=processes, shrunk=shrunk)
+            if only_inputs is None:
+                inputs_to_try = distinct_inputs(sources, drawing)
+            else:
+                inputs_to_try = iter([only_inputs])
+            player, undisturbed = _search_inputs(inputs_to_try, player_for, allowed, search)
             _check_budget(player.tally, allowed)
             _check_covered(player, named_kinds)
             promises.finish()
@@ -153,6 +190,54 @@ def explore(
             if trust and asserts:
                 player.tally.trust = examine(player, undisturbed)
     return Exploration(player.tally, named_kinds if named_kinds or replayed is not None else KINDS)
+
+
+def _only_inputs(
+    argument: Mapping[str, Any] | None, sources: Mapping[str, Source], *, is_replayed: bool
+) -> Inputs | None:
+    """Return the only inputs to run with: those of the argument, or those of ``replay_schedule``."""
+    replay = current_replay.get()
+    inputs = argument if argument is not None or replay is None else replay.inputs
+    if inputs is not None:
+        return check_inputs(inputs, sources)
+    if is_replayed and sources:
+        raise ContractError(
+            "a schedule of clients with drawn inputs needs these inputs: pass inputs= as the failure "
+            "has printed it"
+        )
+    return None
+
+
+def _search_inputs(
+    inputs: Iterator[Inputs],
+    player_for: Callable[[Inputs], Player],
+    budget: SearchBudget,
+    search: Callable[[Player, SearchBudget, Tally | None], Trial],
+) -> tuple[Player, Trial]:
+    """Search with one input after the other, and divide the budget among them.
+
+    Returns the player with the input of most calls, whose tally is that of all inputs, and its
+    undisturbed run.
+    """
+    __tracebackhide__ = True
+    first_inputs = list(itertools.islice(inputs, INPUTS))
+    total: Tally | None = None
+    searched: list[tuple[Player, Trial]] = []
+    for values in itertools.chain(first_inputs, inputs):
+        used = 0 if total is None else total.tried
+        if budget.remaining(used) <= 0:
+            break
+        player = player_for(values)
+        part = budget.for_inputs(used, len(first_inputs)) if values else budget
+        searched.append((player, search(player, part, total)))
+        if total is None:
+            total = player.tally
+        else:
+            total.merge(player.tally)
+    assert total is not None
+    player, undisturbed = max(searched, key=lambda search: len(search[1].call_lines))
+    player.tally = total
+    return player, undisturbed
 
 
 def _number_of_processes(argument: object) -> int:
@@ -192,13 +277,28 @@ def _replay(player: Player, schedule: Schedule) -> None:
     tally.drawn = 1
 
 
-def _search(player: Player, budget: SearchBudget, seed: int | str, processes: int) -> Trial:
+def _search(
+    player: Player,
+    budget: SearchBudget,
+    before: Tally | None,
+    *,
+    seed: int | str,
+    processes: int,
+    shrunk: Callable[[Player, Trial], tuple[Player, Trial]],
+) -> Trial:
     """Search for a schedule that breaks the promise; raise ``BrokenPromiseError`` if there is one.
 
-    Returns the undisturbed run.
+    ``before`` is the tally of the searches with other inputs. Returns the undisturbed run.
     """
     __tracebackhide__ = True
     undisturbed = player.play(Schedule(), notes=True, stacks=True, shows=True)
+    if player.subject.inputs:
+        if undisturbed.broken is not None and not _own_errors(undisturbed):
+            player, undisturbed = _shrunk(player, undisturbed, before, shrunk)
+            if undisturbed.fired:
+                raise _broken_schedule(player, undisturbed) from undisturbed.broken
+        elif not (undisturbed.calls or undisturbed.errors):
+            return undisturbed  # These inputs lead to no call; others may.
     _check_undisturbed(player, undisturbed)
     _check_repeats(player, undisturbed, "the second time")
     uses_other_services = any(line.call and line.call.service != "kv" for line in undisturbed.lines)
@@ -217,11 +317,13 @@ def _search(player: Player, budget: SearchBudget, seed: int | str, processes: in
         broken = Explorer(player, undisturbed, budget, seed).search()
     if broken is None and not player.tally.has_promise and player.tally.anomalies:
         player.is_last = True
-        _, schedule = next(iter(player.tally.anomalies.values()))
-        broken = player.play(Schedule.parse(schedule), stacks=True)
+        shown_anomaly = next(iter(player.tally.anomalies.values()))
+        broken = player.play(shown_anomaly.schedule, stacks=True)
     if broken is None:
         _check_repeats(player, undisturbed, "after the search")
         return undisturbed
+    if player.subject.inputs:
+        player, broken = _shrunk(player, broken, before, shrunk)
     replays = replay(player, broken)
     if replays.trial is None:
         raise ContractError(
@@ -230,6 +332,27 @@ def _search(player: Player, budget: SearchBudget, seed: int | str, processes: in
             f"{'; '.join(['Reset that state in setup=', *broken.notes])}"
         )
     raise _broken_schedule(player, replays.trial, replays) from replays.trial.broken
+
+
+def _shrunk(
+    player: Player,
+    trial: Trial,
+    before: Tally | None,
+    shrunk: Callable[[Player, Trial], tuple[Player, Trial]],
+) -> tuple[Player, Trial]:
+    """Shrink inputs and schedule of a failing run; the tally becomes that of all searches."""
+    tally = player.tally
+    if before is not None:
+        before.merge(tally)
+        tally = before
+    player, trial = shrunk(player, trial)
+    player.tally = tally
+    return player, trial
+
+
+def _own_errors(trial: Trial) -> list[tuple[str, BaseException]]:
+    """Return the exceptions of the code, by client, which are no failed assertions."""
+    return [(name, error) for name, error in trial.errors.items() if broken_promise(error) is None]
 
 
 def _why_alone(undisturbed: Trial) -> str:
@@ -256,23 +379,26 @@ def _broken_schedule(
     trial.cause = find_cause(
         trial, undisturbed, partial(player.play, stacks=True), player.world.state_of
     )
-    return BrokenPromiseError(trial, player.tally, undisturbed, replays=replays)
+    inputs = player.subject.inputs
+    return BrokenPromiseError(trial, player.tally, undisturbed, inputs=inputs, replays=replays)
 
 
 def _check_undisturbed(player: Player, trial: Trial) -> None:
     __tracebackhide__ = True
-    for name, error in trial.errors.items():
+    inputs = player.subject.inputs
+    for name, error in _own_errors(trial):
         # Raise the code's own error first, because it explains more than the broken promise.
-        if broken_promise(error) is None:
-            error.add_note(
-                f"raised by {name} in the undisturbed run, to which no event was applied: "
-                "catch it in the client if it is expected"
-            )
-            raise error
+        error.add_note(
+            f"raised by {name} in the undisturbed run, to which no event was applied: "
+            "catch it in the client if it is expected"
+        )
+        if inputs:
+            error.add_note(f"inputs: {text_of_inputs(inputs)}")
+        raise error
     if trial.broken is not None:
         again = trial if trial.is_stuck else player.play(Schedule(), keep=True, stacks=True)
         shown_trial = again if again.broken is not None else trial
-        raise BrokenPromiseError(shown_trial, player.tally) from trial.broken
+        raise BrokenPromiseError(shown_trial, player.tally, inputs=inputs) from trial.broken
     if not trial.calls:
         raise ContractError("the code made no call to any fake, so there is nothing to explore")
 

@@ -42,6 +42,7 @@ from ..process.clocks import (
 )
 from ..process.process_time import ProcessTime
 from ..process.replace import Everywhere, swap
+from .inputs import functions_of
 from .simulation.scheduler import Simulation
 from .simulation.sockets import SOCKET_METHODS, OwnLoop, Sockets
 from .simulation.strands import Crash, Strand, carried_strand, innermost
@@ -134,7 +135,8 @@ def explored(
         swap(exits, logging.getLogger("concurrent.futures"), "disabled", True)
         replacements = _Replacements(world, exits)
         for program in programs:
-            replacements.visit(program.function, _DEPTH)
+            for function in functions_of(program.function):
+                replacements.visit(function, _DEPTH)
         locks = replacements.locks.values()
         world.free_locks = [lock.free for lock in locks if not lock.locked()]
         # Threads end before the data is restored: code that catches everything may still send requests.

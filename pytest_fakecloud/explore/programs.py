@@ -42,6 +42,15 @@ def programs_of(run: Runs, workers: Runs) -> list[Program]:
 
 
 def _programs(what: str, runs: Runs, is_worker: bool) -> list[Program]:
+    named = named_functions(what, runs)
+    for name, _ in named:
+        if not isinstance(name, str) or not name or any(c in " ,./" or c.isspace() for c in name):
+            raise ContractError(f"{shown(name)} is not a valid client name: pass a single word")
+    return [Program(name, function, is_worker) for name, function in named]
+
+
+def named_functions(what: str, runs: Runs) -> list[tuple[str, Callable[[], object]]]:
+    """Return functions with their names, two of which can be equal."""
     if isinstance(runs, Mapping):
         named = list(runs.items())
     else:
@@ -51,14 +60,12 @@ def _programs(what: str, runs: Runs, is_worker: bool) -> list[Program]:
                 f"{what}={shown(runs)} is not a function: pass one without arguments, or several"
             )
         named = [(_name(function), function) for function in functions]
-    for name, function in named:
+    for _, function in named:
         if not callable(function):
             raise ContractError(
                 f"{what}={shown(function)} is not a function: pass one that needs no arguments"
             )
-        if not isinstance(name, str) or not name or any(c in " ,./" or c.isspace() for c in name):
-            raise ContractError(f"{shown(name)} is not a valid client name: pass a single word")
-    return [Program(name, function, is_worker) for name, function in named]
+    return named
 
 
 def _name(function: object) -> str:
@@ -86,7 +93,7 @@ def kinds_of(kinds: Kind | Sequence[Kind] | None) -> frozenset[Kind]:
 
 
 def schedule_to_replay(argument: str | None, programs: Sequence[Program]) -> Schedule | None:
-    """Return the only schedule to run: the given one, or that of ``replay_schedule``."""
+    """Return the only schedule to run: that of the argument, or that of ``replay_schedule``."""
     replay = current_replay.get()
     if replay is not None:
         replay.is_explored = True
@@ -123,9 +130,10 @@ _Recording: TypeAlias = AbstractContextManager[Callable[[object], None]]
 
 @dataclass(slots=True)
 class Replay:
-    """A schedule that ``replay_schedule`` makes a test run."""
+    """A schedule that ``replay_schedule`` makes a test run, with these inputs if any are drawn."""
 
     text: str
+    inputs: Mapping[str, Any] | None = None
     is_explored: bool = False
     """Whether the test has called ``explore()``."""
 
@@ -156,8 +164,8 @@ def observed(function: Callable[P, T]) -> Callable[P, T]:
     return _within(recording, function)
 
 
-def replay_schedule(text: str) -> Callable[[F], F]:
-    """Decorate a test so that ``explore`` runs only this schedule in it.
+def replay_schedule(text: str, *, inputs: Mapping[str, Any] | None = None) -> Callable[[F], F]:
+    """Decorate a test so that ``explore`` runs only this schedule in it, with these drawn inputs.
 
     The test raises ``ContractError`` if it ends without a call of ``explore``.
     """
@@ -165,7 +173,7 @@ def replay_schedule(text: str) -> Callable[[F], F]:
 
     @contextmanager
     def replaying(*_: object) -> Iterator[Callable[[object], None]]:
-        replay = Replay(text)
+        replay = Replay(text, inputs)
         token = current_replay.set(replay)
         try:
             yield lambda result: None

@@ -180,7 +180,8 @@ class History:
     of functions marked with ``observed``, ``clients`` the clients as operations. ``results`` maps
     clients and workers that returned to what they returned, ``errors`` those that gave up to their
     exception. ``crashed`` are the names of clients and workers that a crash ended. The first
-    restart of a worker ``relay`` is ``relay/2``.
+    restart of a worker ``relay`` is ``relay/2``. ``inputs`` maps clients to their drawn inputs: to a
+    dict of arguments, or to a list of operations and their arguments.
     """
 
     cloud: BaseCloud
@@ -190,6 +191,7 @@ class History:
     results: dict[str, object] = field(default_factory=dict)
     errors: dict[str, BaseException] = field(default_factory=dict)
     crashed: list[str] = field(default_factory=list)
+    inputs: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Redundant(Exception):

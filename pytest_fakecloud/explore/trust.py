@@ -18,6 +18,7 @@ from ..core.errors import ContractError, counted, did_you_mean
 from ..core.exits import exiting
 from ..kv.accesses import KEY_OF_DB, touch_of_key
 from ..process.replace import swap
+from .inputs import functions_of
 from .programs import may_assert, named_by
 from .promises import Predicate
 from .result.story import line_text, lookups_of_trial
@@ -177,7 +178,9 @@ def examine(player: Player, undisturbed: Trial) -> Trust:
             missed.append(line_text(line, lookups, with_answer=False))
     trust.unnoticed = tuple(missed)
     is_checked = bool(player.subject.promises.checks) and not any(
-        may_assert(program.function) for program in player.subject.programs
+        may_assert(function)
+        for program in player.subject.programs
+        for function in functions_of(program.function)
     )
     reads_data = any(touch not in world.unwritten for touch in world.reads.touches) or any(
         names_data(check) for check in player.subject.promises.checks

@@ -10,9 +10,9 @@ import pytest
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, KVServer
+from pytest_fakecloud.core.accesses import ALL, Touch
 from pytest_fakecloud.explore.fakes import Fakes
 from pytest_fakecloud.explore.fingerprint import Fingerprints
-from pytest_fakecloud.explore.footprint import ALL, Touch
 from pytest_fakecloud.explore.schedule import Schedule
 from pytest_fakecloud.explore.search.guided import Frontier
 from pytest_fakecloud.explore.search.player import States

@@ -14,8 +14,9 @@ from ...reporting.as_json import as_json, row_json
 from ...reporting.model import AppliedFault, ReportRow
 from ...reporting.rows import rows
 from ...reporting.values import Mask
+from ..inputs import Inputs, replay_text, text_of_inputs
 from ..search.explorer import Replays
-from ..search.player import MOST_DISTURBANCES, Tally
+from ..search.player import MOST_DISTURBANCES, Shown, Tally
 from ..trial import Conflict, Line, Trial
 from .cause import cause_text
 from .story import reason, story
@@ -39,8 +40,8 @@ class Exploration:
     allow. ``likely`` maps a number of ordered switches to the minimum probability that a bug that
     needs them was found. ``reads`` is what the promise read, ``unwritten`` the keys of it that no run
     wrote. Each of ``writes`` was left out in a run of its own; the promise did not notice
-    ``unnoticed``. ``anomalies`` are those that runs showed. ``notes`` describe unexplored code,
-    ``seconds`` is wall-clock time, ``str()`` a summary.
+    ``unnoticed``. ``inputs`` is the number of drawn inputs. ``anomalies`` are those that runs
+    showed. ``notes`` describe unexplored code, ``seconds`` is wall-clock time, ``str()`` a summary.
     """
 
     def __init__(self, tally: Tally, wanted: Sequence[str]) -> None:
@@ -64,14 +65,14 @@ class Exploration:
         self.unreached = tuple(kind for kind in missing if kind in reachable)
         self.likely = tally.priority_trials.likely
         self.notes = tuple(covered.notes)
+        self.inputs = tally.inputs
         self._alone = tally.alone
         self.reads = tally.trust.reads
         self.unwritten = tally.trust.unwritten
         self.writes, self.unnoticed = tally.trust.writes, tally.trust.unnoticed
         self._trust = tuple(tally.trust.lines())
         self.anomalies = tuple(
-            f"{anomaly}; {f'replay it with {schedule!r}' if schedule else 'in the undisturbed run'}"
-            for anomaly, schedule in tally.anomalies.values()
+            f"{shown.anomaly}; {_replay(shown)}" for shown in tally.anomalies.values()
         )
         self.seconds = tally.seconds
         self.seed = tally.seed
@@ -114,6 +115,7 @@ class BrokenPromiseError(FakecloudError, AssertionError):
 
     ``schedule`` is the schedule as a string, for ``explore(..., schedule=...)`` and
     ``replay_schedule``; it is empty for the undisturbed run. ``events`` is its number of events.
+    ``inputs`` are the drawn inputs of the clients, by name.
     ``cause`` describes the event or the conflict that broke the promise, or is empty. ``story`` lists
     what happened up to the step that broke the promise, on one clock. ``tried`` is the number of
     schedules tried before. ``runs`` are the failing run and the undisturbed run, for the report's
@@ -128,11 +130,13 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         tally: Tally,
         undisturbed: Trial | None = None,
         *,
+        inputs: Inputs | None = None,
         replays: Replays | None = None,
     ) -> None:
         self.runs = trial, undisturbed
         self.schedule = str(trial.schedule)
         self.events = len(trial.schedule)
+        self.inputs = dict(inputs or {})
         self.cause = cause_text(trial.cause, trial)
         self.story = story(trial)
         self.tried = tally.tried
@@ -144,10 +148,13 @@ class BrokenPromiseError(FakecloudError, AssertionError):
                 "; the code is not deterministic: it failed in "
                 f"{replays.failed} of {replays.total} replays"
             )
-        text += f":\ncause: {self.cause}\n" if self.cause else ":\n"
+        text += ":\n"
+        text += f"inputs: {text_of_inputs(self.inputs)}\n" if self.inputs else ""
+        text += f"cause: {self.cause}\n" if self.cause else ""
         text += self.story
-        if self.events:
-            text += f'\nreplay it with @pytest_fakecloud.replay_schedule("{self.schedule}")'
+        if self.events or self.inputs:
+            arguments = replay_text(self.schedule, self.inputs)
+            text += f"\nreplay it with @pytest_fakecloud.replay_schedule({arguments})"
         super().__init__(text)
 
     @contextmanager
@@ -209,14 +216,23 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         return f"a schedule of {counted(self.events, 'event')}, after {_summary(tally)}"
 
 
+def _replay(shown: Shown) -> str:
+    if shown.inputs:
+        return f"replay it with replay_schedule({replay_text(str(shown.schedule), shown.inputs)})"
+    return f"replay it with {str(shown.schedule)!r}" if shown.schedule else "in the undisturbed run"
+
+
 def _summary(tally: Tally) -> str:
     if tally.only_schedule is not None:
         return "the given schedule"
+    inputs = [counted(tally.inputs, "drawn input")] if tally.inputs else []
     interleavings = counted(tally.orders, "distinct interleaving")
     if tally.is_exhaustive and not tally.singles:
         which = "the only possible interleaving" if tally.orders == 1 else f"all {interleavings}"
-        return f"{which} of calls to the fakes (exhaustive) in {tally.seconds:.1f} s"
-    parts = []
+        of_inputs = "".join(f" for {text}" for text in inputs)
+        exhaustive = f"of calls to the fakes (exhaustive){of_inputs}"
+        return f"{which} {exhaustive} in {tally.seconds:.1f} s"
+    parts = inputs
     if tally.orders > 1:
         has_all = tally.has_all_orders and not tally.unfinished_order_searches
         text = f"all {interleavings}" if has_all else interleavings

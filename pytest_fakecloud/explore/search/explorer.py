@@ -24,6 +24,7 @@ from typing import Any
 
 from ...core.errors import ContractError, importing
 from ...core.timers import monotonic
+from ..inputs import functions_of
 from ..schedule import (
     AT_DELIVERIES,
     EDGE,
@@ -92,10 +93,11 @@ class Explorer:
         try:
             subject = player.subject
             functions = [
-                *(program.function for program in subject.programs),
+                *itertools.chain(*(functions_of(p.function) for p in subject.programs)),
                 *subject.promises.checks,
             ]
-            key = key_of(functions, subject.kinds, subject.disturbed)
+            inputs = repr(subject.inputs) if subject.inputs else ""
+            key = key_of(functions, subject.kinds, subject.disturbed, inputs)
             trial = stored_failure(player, key) or self._search()
             if trial is None:
                 return None
@@ -496,10 +498,13 @@ def hypothesis() -> Any:
 
 
 def key_of(
-    functions: Iterable[Callable[..., object]], kinds: Iterable[Kind], fakes: Iterable[str]
+    functions: Iterable[Callable[..., object]],
+    kinds: Iterable[Kind],
+    fakes: Iterable[str],
+    inputs: str = "",
 ) -> bytes:
     """Return the key under which failures of this code with these options are stored."""
-    parts = [*sorted(kinds), *sorted(fakes)]
+    parts = [*sorted(kinds), *sorted(fakes), inputs]
     for function in functions:
         inner = getattr(function, "func", function)
         code = getattr(inner, "__code__", None)

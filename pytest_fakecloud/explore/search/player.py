@@ -6,9 +6,9 @@ import contextlib
 import io
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...core.errors import ContractError, breaks_a_check, broken_promise, ends_the_test, shown
 from ...core.field_types import check_returned
@@ -25,6 +25,9 @@ from ..trial import History, Point, Redundant, Strategy, Trial, TrialPlan
 from ..trust import Trust
 from ..world import World
 from .ahead import Ahead, Job, Played, perform
+
+_LEAST_RUNS = 10
+"""Minimum number of runs with each of several inputs."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,14 @@ class SearchBudget:
         if self.began is None:
             return replace(self, end=used + round(self.remaining(used) * share))
         return replace(self, end=monotonic() + max(0.0, self.remaining(used)) * share)
+
+    def for_inputs(self, used: int, count: int) -> SearchBudget:
+        """Return the part for one of ``count`` inputs, after ``used`` runs with other inputs."""
+        left = self.remaining(used)
+        if self.began is None:
+            return replace(self, end=min(left, max(_LEAST_RUNS, self.end / count)))
+        now = monotonic()
+        return replace(self, end=now + min(left, (self.end - self.began) / count), began=now)
 
 
 def budget_of(argument: int | Duration) -> SearchBudget:
@@ -128,6 +139,19 @@ class Coverage:
         self.notes.update(trial.notes)
         self.draws_numbers = self.draws_numbers or trial.draws_numbers
 
+    def merge(self, other: Coverage) -> None:
+        """Add the runs of another search."""
+        for name, calls in other.calls.items():
+            least, most = self.calls.get(name, calls)
+            self.calls[name] = min(least, calls[0]), max(most, calls[1])
+        self.points.update(other.points)
+        self.attempted |= other.attempted
+        self.kinds.update(other.kinds)
+        for handler, has_succeeded in other.succeeded.items():
+            self.succeeded[handler] = self.succeeded.get(handler, False) or has_succeeded
+        self.notes.update(other.notes)
+        self.draws_numbers = self.draws_numbers or other.draws_numbers
+
     @property
     def possible(self) -> set[str]:
         """The kinds of events that were possible."""
@@ -180,6 +204,14 @@ class States:
     last_new: int = 0
 
 
+class Shown(NamedTuple):
+    """An anomaly, with the schedule and the drawn inputs of the first run that showed it."""
+
+    anomaly: Anomaly
+    schedule: Schedule
+    inputs: Mapping[str, Any]
+
+
 @dataclass
 class Tally:
     """Numbers of the schedules that a search has tried; ``all_...`` are the numbers that exist."""
@@ -214,13 +246,41 @@ class Tally:
     """Whether anything is asserted; without a promise, an anomaly breaks a run."""
     alone: str = ""
     """Why the search could not use the processes that the caller wanted."""
-    anomalies: dict[tuple[str, str], tuple[Anomaly, str]] = field(default_factory=dict)
-    """The anomalies that runs showed, by name and subject, with the schedule of the first."""
+    anomalies: dict[tuple[str, str], Shown] = field(default_factory=dict)
+    """The anomalies that runs showed, by name and subject."""
+    inputs: int = 0
+    """Number of the drawn inputs that the runs had; 0 if no client has any."""
 
     @property
     def tried(self) -> int:
         """The number of runs, without the undisturbed one."""
         return self.orders + self.singles + self.pairs + self.guided + self.drawn
+
+    def merge(self, other: Tally) -> None:
+        """Add the numbers of a search with other inputs."""
+        if other.states.last_new:
+            self.states.last_new = self.tried + other.states.last_new
+        self.states.count += other.states.count
+        self.orders += other.orders
+        self.unfinished_order_searches += other.unfinished_order_searches
+        self.has_all_orders = self.has_all_orders and other.has_all_orders
+        self.is_complete = self.is_complete and other.is_complete
+        self.is_exhaustive = self.is_exhaustive and other.is_exhaustive
+        self.singles += other.singles
+        self.all_singles += other.all_singles
+        self.pairs += other.pairs
+        both = (self.all_pairs, other.all_pairs)
+        self.all_pairs = None if both[0] is None or both[1] is None else both[0] + both[1]
+        self.drawn += other.drawn
+        self.guided += other.guided
+        # The probability holds for the input of one search only.
+        self.priority_trials = PriorityTrials()
+        self.coverage.merge(other.coverage)
+        self.seconds += other.seconds
+        self.alone = self.alone or other.alone
+        for subject, shown_anomaly in other.anomalies.items():
+            self.anomalies.setdefault(subject, shown_anomaly)
+        self.inputs += other.inputs
 
 
 def _has_overlap(trial: Trial) -> bool:
@@ -379,7 +439,8 @@ class Player:
         for anomaly in trial.anomalies:
             anomalies = self.tally.anomalies
             anomalies.setdefault(
-                (anomaly.name, anomaly.subject), (anomaly, str(Schedule(trial.fired)))
+                (anomaly.name, anomaly.subject),
+                Shown(anomaly, Schedule(trial.fired), self.subject.inputs),
             )
         reported = [
             anomaly for anomaly in trial.anomalies if self.is_last or anomaly.name not in LAST

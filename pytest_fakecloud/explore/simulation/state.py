@@ -143,6 +143,8 @@ class Subject:
     patience_us: int
     horizon_us: int | None = None
     outsiders: Outsiders = field(default_factory=Outsiders)
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    """The drawn inputs that the programs run with, by name."""
 
 
 class TrialState:
@@ -159,7 +161,7 @@ class TrialState:
         self.aside_depth = 0
         """Number of blocks of ``aside()`` that are in progress."""
         self.trial = Trial(plan.schedule, start_us=subject.fakes.now_us())
-        self.history = History(subject.fakes.cloud, str(plan.schedule))
+        self.history = History(subject.fakes.cloud, str(plan.schedule), inputs=subject.inputs)
         self._positions = itertools.count()
         self.owners: dict[int, Strand] = {}
         """The strand that uses each connection, by the client's port."""
