@@ -38,10 +38,14 @@ class Lines:
         folders = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
         self._libraries = (_PACKAGE, "<", *folders)
 
-    def __call__(self) -> CallLines | None:
+    def __call__(self, client: tuple[str, int] | None = None) -> CallLines | None:
+        """Return the lines of the current call, given the address of the client's socket."""
         callers = []
         own = threading.get_ident()
         for ident, top in sys._current_frames().items():
+            # The thread that serves a socket executes only this package: users notice its frames.
+            if ident == own and client is not None:
+                continue
             if lines := self._lines(sys._getframe(1) if ident == own else top):
                 callers.append(lines)
         return callers[0] if len(callers) == 1 else None
@@ -54,11 +58,12 @@ class Lines:
             kind = self._kinds.get(code.co_filename)
             if kind is None:
                 kind = self._find_kind(code.co_filename)
-            if kind == "application":
+            if kind == "library":
+                if not places:
+                    library = code.co_filename
+            elif kind == "application":
                 if len(places) < _MOST:
                     places.append((code, frame.f_lasti))
-            elif kind == "library":
-                library = library if places else code.co_filename
             elif kind == "runner":
                 break
             else:
