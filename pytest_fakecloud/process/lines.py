@@ -38,7 +38,8 @@ class Lines:
         folders = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
         self._libraries = (_PACKAGE, "<", *folders)
 
-    def __call__(self) -> CallLines | None:
+    def __call__(self, client: tuple[str, int] | None = None) -> CallLines | None:
+        """Return the lines of the current call, given the address of the client's socket."""
         return self._lines(sys._getframe(1))
 
     def _lines(self, frame: FrameType | None) -> CallLines | None:
@@ -49,11 +50,12 @@ class Lines:
             kind = self._kinds.get(code.co_filename)
             if kind is None:
                 kind = self._find_kind(code.co_filename)
-            if kind == "application":
+            if kind == "library":
+                if not places:
+                    library = code.co_filename
+            elif kind == "application":
                 if len(places) < _MOST:
                     places.append((code, frame.f_lasti))
-            elif kind == "library":
-                library = library if places else code.co_filename
             elif kind == "runner":
                 break
             else:

@@ -284,7 +284,7 @@ class _Builder:
         read: dict[ReportSubject, Use] = {}
         written: dict[ReportSubject, Use] = {}
         for use in self.uses:
-            if use.access.subject.kind == "key" and use.access.succeeded is not False:
+            if use.access.subject.kind in _NAMED and use.access.succeeded is not False:
                 (written if use.access.writes else read).setdefault(use.access.subject, use)
         looked = {sought.subject for sought in start.sought}
         both = [subject for subject in read if subject in written]
@@ -333,6 +333,10 @@ _WITH_PARTS = ("key", "namespace")
 """The kinds of subjects of which the failing statement may have compared a part."""
 
 
+_NAMED = ("key", "topic", "namespace")
+"""The kinds of subjects that applications name; services choose the ids of the others."""
+
+
 def _unique(sought: Iterable[Sought]) -> tuple[Sought, ...]:
     return tuple(dict.fromkeys(sought))
 
@@ -361,7 +365,8 @@ def _first_uses(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
 def _alike(subject: ReportSubject, other: ReportSubject) -> bool:
     """Return whether two names differ only in numbers and in upper and lower case."""
     names = [NUMBER.sub("#", name).casefold() for name in (subject.name, other.name)]
-    return subject != other and subject.fake == other.fake and names[0] == names[1]
+    same = (subject.kind, subject.fake) == (other.kind, other.fake) and names[0] == names[1]
+    return same and subject != other
 
 
 # -- values ----------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import httpx
 import pytest
 from upstash_redis import Redis
 
@@ -15,7 +16,7 @@ from pytest_fakecloud.reporting.report import report_of
 
 @pytest.fixture
 def cloud() -> Iterator[Cloud]:
-    with Cloud(seed=1, now="2026-03-01T12:00:00Z") as opened:
+    with Cloud(seed=1, now="2026-03-01T12:00:00Z", transport="inprocess") as opened:
         opened.journal._recorder.shared.find_lines = Lines()
         yield opened
 
@@ -174,3 +175,19 @@ def test_a_key_that_nobody_wrote(cloud: Cloud, kv: KVServer, client: Redis) -> N
     assert found.unwritten
     [gap] = found.gaps
     assert (gap.access.subject.name, gap.neighbour.name) == ("STOCK:2", "stock:1")
+
+
+def test_a_topic_that_nothing_reads_while_a_similar_one_is_read(cloud: Cloud) -> None:
+    broker = cloud.broker(topics={"orders-1": 1, "orders-2": 1})
+
+    def get(path: str) -> None:
+        headers = {**broker.headers, "Kafka-Auto-Offset-Reset": "earliest"}
+        httpx.get(f"{broker.url}/{path}", headers=headers).raise_for_status()
+
+    def fail() -> None:
+        for path in ("produce/orders-1/pen", "consume/g/i/orders-1", "produce/orders-2/ink"):
+            get(path)
+        assert broker.records("orders-1").only().value == "ink"
+
+    [gap] = history(cloud, fail).gaps
+    assert (gap.access.subject.name, gap.neighbour.name) == ("orders-2", "orders-1")
