@@ -65,16 +65,20 @@ from .vector.fake import VectorSettings as VectorSettings
 from .core.violations import Violation as Violation
 from .explore.promises import always as always
 from .explore.promises import at_most_one as at_most_one
+from .explore.inputs import drawn as drawn
 from .explore.promises import eventually as eventually
 from .explore.promises import follows as follows
+from .explore.isolation import isolated as isolated
 from .explore.promises import linearizable as linearizable
 from .explore.promises import monotonic_reads as monotonic_reads
 from .explore.promises import never as never
 from .explore.promises import nothing_lost as nothing_lost
 from .explore.programs import observed as observed
 from .explore.promises import once as once
+from .explore.inputs import operations as operations
 from .explore.programs import replay_schedule as replay_schedule
 from .explore.promises import sometimes as sometimes
+from .explore.inputs import transactions as transactions
 
 _PUBLIC_NAMES: dict[str, str]
 _PART_NAMES: dict[str, str]
