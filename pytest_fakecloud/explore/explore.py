@@ -225,7 +225,7 @@ def _search_inputs(
     searched: list[tuple[Player, Trial]] = []
     for values in itertools.chain(first_inputs, inputs):
         used = 0 if total is None else total.tried
-        if budget.remaining(used) <= 0:
+        if searched and budget.remaining(used) <= 0:
             break
         player = player_for(values)
         part = budget.for_inputs(used, len(first_inputs)) if values else budget
@@ -240,11 +240,18 @@ def _search_inputs(
     return player, undisturbed
 
 
+def _cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def _number_of_processes(argument: object) -> int:
     """Return the number of processes; for "auto", the cores for each worker of pytest-xdist."""
     if argument == "auto":
         workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-        return max(1, len(os.sched_getaffinity(0)) // workers) if CAN_FORK else 1
+        return max(1, _cores() // workers) if CAN_FORK else 1
     if isinstance(argument, int) and not isinstance(argument, bool) and argument >= 1:
         return argument
     raise ContractError(

@@ -400,7 +400,7 @@ def test_a_step_of_a_workflow_run_has_its_name(cloud: Cloud) -> None:
         queue.client().message.batch(items)
 
     found = failure(cloud, run, broken)
-    assert 'run: publish https://a.example/pay step 1 "pay" (Run)' in found.story
+    assert 'run: step 1 "pay" (Run)' in found.story
 
 
 def test_a_call_that_waits_is_answered_after_what_it_waited_for(cloud: Cloud, kv: KVServer) -> None:

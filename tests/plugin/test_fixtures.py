@@ -194,7 +194,7 @@ def test_a_run_without_fakes_loads_the_plugin_alone(
     pytester: pytest.Pytester, options: tuple[str, ...]
 ) -> None:
     pytester.makeconftest(LOADED)
-    pytester.makeini("[pytest]\nfakecloud_scope = function\nfakecloud_env = false")
+    pytester.makeini("[pytest]\nfakecloud_env = false")
     pytester.makepyfile("def test_nothing(tmp_path, request): pass")
     result = apart(pytester, *options)
     assert result.ret == 0

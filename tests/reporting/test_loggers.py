@@ -9,7 +9,7 @@ import pytest
 from ..harness import QUIET, quiet_but
 
 FINDING = "EX 1800000 of lock:7 is 21 d"
-HISTORY = "last call: lock:7: SET lock:7 1 NX EX 1800000; "
+HISTORY = "last call: lock:7: SET lock:7 1 NX EX 1800000"
 LOCKED = """
 def test_lock(kv_server):
     with kv_server.client() as redis:

@@ -99,9 +99,9 @@ class DataRoutes:
         ``?search=`` finds text, ``?sort=`` orders by a field (``-`` before it: descending),
         ``?limit=`` is at most 500, ``?after=`` and ``?before=`` take the ``next`` and ``previous``
         cursors of another page. Each list has its own filters. Pages of ``vectors`` with
-        ``?points=all`` have the places of all vectors that match, on a plane, with the values of the
-        metadata field ``?colour=``. With ``/`` at its end, the path is that of the item whose id is
-        empty.
+        the filter ``points=all`` have the places of all vectors that match, on a plane, with the values
+        of the metadata field that the filter ``colour`` names. With ``/`` at its end, the path is
+        that of the item whose id is empty.
         """
         if request.path.endswith("/"):
             return self.item(request)

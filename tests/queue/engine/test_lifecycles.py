@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
+from types import SimpleNamespace
 from typing import Any
 
 from hypothesis import HealthCheck, settings
@@ -239,7 +240,8 @@ class Lives(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         """Load what a file keeps of the engine, as a server does when it starts again."""
-        load_saved(self.engine, json.loads(json.dumps(saved(self.engine))))
+        queue: Any = SimpleNamespace(_engine=self.engine)
+        load_saved(queue, json.loads(json.dumps(saved(queue))), "saved")
 
     @invariant()
     def who_is_pending_waits_for_something(self) -> None:
