@@ -1,12 +1,13 @@
-"""Read files given by the user: only regular files of a limited size."""
+"""Read files given by the user, only regular ones of a limited size, and replace files as a whole."""
 
 from __future__ import annotations
 
 import json
 import os
 import stat
+import tempfile
 from os import PathLike
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, BinaryIO
 
 from ..core.errors import ContractError
@@ -92,3 +93,19 @@ def local_path(file: str | PathLike[str]) -> str:
 def _without_waiting(path: str, flags: int) -> int:
     # Without O_NONBLOCK, opening a named pipe would wait for a writer.
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Replace a file by a new one that only its owner can read, or leave it as it is."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Such a file has mode 0600.
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise

@@ -40,7 +40,7 @@ def to_plain(value: Any) -> Any:
         shown = {}
         for name, field in fields.items():
             plain = to_plain(getattr(value, name))
-            if field.default is MISSING or plain != to_plain(field.default()):
+            if field.default is dataclasses.MISSING or plain != to_plain(field.default()):
                 shown[name] = plain
         return shown
     if isinstance(value, Mapping):
@@ -157,7 +157,7 @@ def _instance(kind: Any, fields: Mapping[str, Field], data: Any, where: str) -> 
     for name, field in fields.items():
         if name in data:
             values[name] = from_plain(field.kind, data[name], f"{where}.{name}")
-        elif field.default is MISSING:
+        elif field.default is dataclasses.MISSING:
             raise ContractError(f"{where}: {name} is missing")
     return kind(**values)
 
@@ -177,12 +177,9 @@ def _exception(data: Any, where: str) -> BaseException:
 
 # -- declared classes ------------------------------------------------------------------------------
 
-MISSING: Any = object()
-"""The default of a field without a default."""
-
 
 class Field(typing.NamedTuple):
-    """A field of a declared class: its type, and a function that returns its default."""
+    """A field of a declared class: its type, and a function that returns its default, or ``MISSING``."""
 
     kind: Any
     default: Any
@@ -200,7 +197,9 @@ def _fields_of(kind: Any) -> Mapping[str, Field] | None:
     if issubclass(kind, tuple) and hasattr(kind, "_field_defaults"):
         defaults: Mapping[str, Any] = kind._field_defaults
         return {
-            name: Field(hint, _constant(defaults[name]) if name in defaults else MISSING)
+            name: Field(
+                hint, _constant(defaults[name]) if name in defaults else dataclasses.MISSING
+            )
             for name, hint in get_type_hints(kind).items()
         }
     return None
@@ -209,7 +208,7 @@ def _fields_of(kind: Any) -> Mapping[str, Field] | None:
 def _default(field: dataclasses.Field[Any]) -> Any:
     if field.default is not dataclasses.MISSING:
         return _constant(field.default)
-    return MISSING if field.default_factory is dataclasses.MISSING else field.default_factory
+    return field.default_factory
 
 
 def _constant(value: Any) -> Callable[[], Any]:

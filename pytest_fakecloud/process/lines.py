@@ -1,7 +1,7 @@
-"""Finds the lines that make a call, in a small part of the time that `call_sites` takes.
+"""Finds the lines of a call that skips the socket, in a small part of the time that `call_sites` takes.
 
 The first failure of a test has no exact call sites, because finding them takes longer than the call.
-So each call keeps references to the code on the stack that is probably the application's, and the
+So each such call keeps references to the code on its stack that is probably the application's, and the
 report of a failing test decides which of it is.
 """
 
@@ -38,11 +38,8 @@ class Lines:
         folders = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
         self._libraries = (_PACKAGE, "<", *folders)
 
-    def __call__(self, client: tuple[str, int] | None = None) -> CallLines | None:
-        """Return the lines of the current call, given the address of the client's socket."""
-        return self._lines(sys._getframe(1))
-
-    def _lines(self, frame: FrameType | None) -> CallLines | None:
+    def __call__(self) -> CallLines | None:
+        frame: FrameType | None = sys._getframe(1)
         places: list[CodePlace] = []
         library = ""
         while frame is not None:

@@ -82,10 +82,10 @@ class _Builder:
         self._fakes = {fake.name: fake for fake in cloud._context.fakes.items}
         self._rows = {row.number: row for row in rows}
         self._lookups = lookups
-        self._places = {number: site.places for number, site in self._records.sites.items()}
         lines = {number: application_places(call.places)
                  for number, call in self._records.lines.items()}  # fmt: skip
-        self._places = {**lines, **self._places}
+        sites = {number: site.places for number, site in self._records.sites.items()}
+        self._places = {**lines, **sites}
         uses = [use for row in rows for use in _uses_of(row, lookups)]
         uses += self._expiries(test)
         self.uses = sorted(uses, key=lambda use: (use.at_us, use.order))

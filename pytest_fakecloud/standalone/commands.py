@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shlex
-import tempfile
 import webbrowser
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 from urllib.parse import parse_qs, quote, urlsplit
 
-from ..cloud.files import read_file, read_json
+from ..cloud.files import read_file, read_json, replace_file
 from ..cloud.services import named
 from ..core.command_line import Subparsers, complain
 from ..core.errors import ContractError, ServiceError, brief, unknown_name
@@ -547,12 +546,12 @@ def _load(client: ControlClient, options: argparse.Namespace) -> CommandResult:
     _argument("value", metavar="FILE", help="an existing file is replaced"),
 )
 def _save(client: ControlClient, options: argparse.Namespace) -> CommandResult:
-    from .saving import encoded_state, write_whole
+    from .saving import encoded_state
 
     state = client.ask("GET", "/saved", within=LASTS_AT_MOST)
     data = encoded_state(state)
     try:
-        write_whole(Path(options.value), data)
+        replace_file(Path(options.value), data)
     except OSError as error:
         raise ContractError(f"cannot write {options.value}: {error.strerror}") from None
     return CommandResult({"bytes": len(data)}, f"saved {len(data):,} bytes in {options.value}")
@@ -630,25 +629,9 @@ def write_dotenv(path: Path, variables: Mapping[str, str]) -> None:
         parts.append(end)
     parts += [_assignment(name, value) + end for name, value in missing.items()]
     try:
-        _replace(path.resolve(), "".join(parts).encode("utf-8"))
+        replace_file(path.resolve(), "".join(parts).encode("utf-8"))
     except OSError as error:
         raise ContractError(f"cannot write {path}: {error.strerror}") from None
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Replace a file by a new one that only its owner can read, or leave it as it is."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Such a file has mode 0600.
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
 
 
 def _assignment(name: str, value: str) -> str:

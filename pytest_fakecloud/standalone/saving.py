@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..cloud.files import replace_file
 from ..cloud.services import find, saved_part
 from ..core.errors import ContractError
 
@@ -81,24 +81,8 @@ def restored_now(clock: Mapping[str, str]) -> datetime:
 
 
 def encoded_state(state: Mapping[str, Any]) -> bytes:
-    """Return the content of a state file as JSON with a line for each part, for comparisons."""
+    """Return the bytes of a state file, with lines that people and version control can compare."""
     return json.dumps(state, ensure_ascii=False, indent=1).encode("utf-8", "replace") + b"\n"
-
-
-def write_whole(file: Path, data: bytes) -> None:
-    """Replace a file, which only its owner can read; a crash leaves the old or the new content."""
-    part = file.with_name(f"{file.name}.{os.getpid()}.part")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        with open(descriptor, "wb") as opened:
-            opened.write(data)
-            opened.flush()
-            os.fsync(opened.fileno())
-        part.replace(file)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        raise
 
 
 @contextlib.contextmanager
@@ -136,7 +120,8 @@ class StateKeeper:
         self._log = log
         self._saving = threading.Lock()
         self._stopped = threading.Event()
-        self._content: tuple[str, bytes] | None = None
+        self._saved: dict[str, Any] | None = None
+        """The state that the file has, of which a running clock is no part."""
         self._thread = threading.Thread(
             target=self._save_at_intervals, name="fakecloud-state", daemon=True
         )
@@ -150,10 +135,10 @@ class StateKeeper:
             state = saved_state(self._cloud)
             # A running clock changes all the time, and continues without a save.
             moves = state["clock"]["at"] if self._cloud.clock.mode == "frozen" else "running"
-            content = moves, encoded_state({**state, "clock": None})
-            if content != self._content:
-                write_whole(self.file, encoded_state(state))
-                self._content, self.saved_at = content, datetime.now(UTC)
+            compared = {**state, "clock": moves}
+            if compared != self._saved:
+                replace_file(self.file, encoded_state(state))
+                self._saved, self.saved_at = compared, datetime.now(UTC)
 
     def _save_at_intervals(self) -> None:
         while not self._stopped.wait(self._interval_s):

@@ -52,12 +52,12 @@ NAP_SECONDS = 0.5
 """Longest sleep of a server in seconds: on Windows, signals are only delivered between two waits."""
 STOP_SECONDS = 0.7
 """Real seconds that a server may take to end after a signal, so that it ends within one second."""
+SAVE_SECONDS = 60.0
+"""The same for a server that saves its state."""
 VIOLATIONS = 1_000
 """Maximum number of strict-mode violations that a server keeps."""
 _MOST_REPORTS = 3
 """Maximum number of isolated clouds of which ``run`` prints a report."""
-SAVE_SECONDS = 60.0
-"""The same for a server that saves its state."""
 LOG_SECONDS = 1.0
 """Seconds between the log lines while data is loaded."""
 State: TypeAlias = tuple[Path, Mapping[str, Any]]

@@ -12,14 +12,9 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud, ContractError
+from pytest_fakecloud.cloud.files import replace_file
 from pytest_fakecloud.reporting.data import state_of
-from pytest_fakecloud.standalone.saving import (
-    StateKeeper,
-    encoded_state,
-    locked,
-    saved_state,
-    write_whole,
-)
+from pytest_fakecloud.standalone.saving import StateKeeper, encoded_state, locked, saved_state
 from pytest_fakecloud.standalone.serving import Log
 from pytest_fakecloud.standalone.state_file import checked_state, load_state
 from tests.harness import wait_until
@@ -133,9 +128,9 @@ def test_destinations_and_faults_survive_with_what_is_left_of_them(
 
 def test_a_file_is_replaced_whole_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
     file = tmp_path / "state.json"
-    write_whole(file, b"old")
+    replace_file(file, b"old")
     with pytest.raises(TypeError):
-        write_whole(file, "not bytes")  # type: ignore[arg-type]
+        replace_file(file, "not bytes")  # type: ignore[arg-type]
     assert file.read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
     if os.name == "posix":

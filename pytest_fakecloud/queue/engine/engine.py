@@ -47,7 +47,7 @@ from .url_groups import UrlGroup
 
 
 class QueueCopy(NamedTuple):
-    """A copy of all data of an engine, by the names of its attributes."""
+    """A copy of all data of an engine."""
 
     messages: dict[str, Message]
     groups_of_tasks: dict[str, list[str]]
@@ -66,26 +66,6 @@ class QueueCopy(NamedTuple):
     notified: dict[tuple[str, str], bytes]
     sequence: int
     dead_letter_count: int
-
-    def copy(self) -> QueueCopy:
-        """Return an independent copy."""
-        return self._replace(
-            messages=copies(self.messages),
-            groups_of_tasks=copies(self.groups_of_tasks),
-            in_flight=dict(self.in_flight),
-            waiting_for_slot=deque(self.waiting_for_slot),
-            flow_keys=copies(self.flow_keys),
-            url_groups=copies(self.url_groups),
-            queues=copies(self.queues),
-            schedules=copies(self.schedules),
-            dead_letters=dict(self.dead_letters),
-            deduplicated=dict(self.deduplicated),
-            usage=dict(self.usage),
-            bulk_actions=dict(self.bulk_actions),
-            runs=copies(self.runs),
-            waiters=list(self.waiters),
-            notified=dict(self.notified),
-        )
 
 
 class Engine(Publisher):
@@ -545,28 +525,39 @@ class Engine(Publisher):
             self.schedules.unplan(schedule)
         self.bulk_actions.unplan()
 
+    def _data(self) -> dict[str, tuple[object, str, Callable[[Any], Any]]]:
+        """Return the place of each field of a ``QueueCopy``: the object, its attribute, and the
+        function that copies it.
+        """
+        return {
+            "messages": (self, "messages", copies),
+            "groups_of_tasks": (self, "groups_of_tasks", copies),
+            "in_flight": (self, "in_flight", dict),
+            "waiting_for_slot": (self, "waiting_for_slot", deque),
+            "flow_keys": (self, "flow_keys", copies),
+            "url_groups": (self.url_groups, "by_name", copies),
+            "queues": (self, "queues", copies),
+            "schedules": (self.schedules, "by_id", copies),
+            "dead_letters": (self, "dead_letters", dict),
+            "deduplicated": (self, "deduplicated", dict),
+            "usage": (self.quota, "usage", dict),
+            "bulk_actions": (self.bulk_actions, "by_id", dict),
+            "runs": (self.workflow, "runs", copies),
+            "waiters": (self.workflow, "waiters", list),
+            "notified": (self.workflow, "notified", dict),
+        }
+
     def snapshot(self) -> QueueCopy:
         """Return a copy of all data, which can be restored any number of times."""
         with self.lock:
             return QueueCopy(
-                messages=self.messages,
-                groups_of_tasks=self.groups_of_tasks,
-                in_flight=self.in_flight,
-                waiting_for_slot=self.waiting_for_slot,
-                flow_keys=self.flow_keys,
-                url_groups=self.url_groups.by_name,
-                queues=self.queues,
-                schedules=self.schedules.by_id,
-                dead_letters=self.dead_letters,
-                deduplicated=self.deduplicated,
-                usage=self.quota.usage,
-                bulk_actions=self.bulk_actions.by_id,
-                runs=self.workflow.runs,
-                waiters=self.workflow.waiters,
-                notified=self.workflow.notified,
                 sequence=self._sequence,
                 dead_letter_count=self._dead_letter_count,
-            ).copy()
+                **{
+                    field: copy(getattr(owner, attribute))
+                    for field, (owner, attribute, copy) in self._data().items()
+                },
+            )
 
     def restore(self, saved: QueueCopy) -> None:
         """Restore a copy, and start the timers of its messages and schedules.
@@ -584,18 +575,11 @@ class Engine(Publisher):
     def _restore(self, saved: QueueCopy) -> None:
         with self.lock:
             self._cancel_timers()
-            data = saved.copy()
-            self.messages, self.groups_of_tasks = data.messages, data.groups_of_tasks
-            self.in_flight, self.waiting_for_slot = data.in_flight, data.waiting_for_slot
-            self.flow_keys, self.queues = data.flow_keys, data.queues
-            self.url_groups.by_name, self.schedules.by_id = data.url_groups, data.schedules
-            self.dead_letters, self.deduplicated = data.dead_letters, data.deduplicated
-            self.quota.usage, self.bulk_actions.by_id = data.usage, data.bulk_actions
-            self.workflow.runs, self.workflow.waiters = data.runs, data.waiters
-            self.workflow.notified = data.notified
+            for field, (owner, attribute, copy) in self._data().items():
+                setattr(owner, attribute, copy(getattr(saved, field)))
             # Numbers are never given twice, also after an earlier state is restored.
-            self._sequence = max(self._sequence, data.sequence)
-            self._dead_letter_count = max(self._dead_letter_count, data.dead_letter_count)
+            self._sequence = max(self._sequence, saved.sequence)
+            self._dead_letter_count = max(self._dead_letter_count, saved.dead_letter_count)
             self.active = set(self.in_flight)
             self.overtaken.clear()
             self.pending = {

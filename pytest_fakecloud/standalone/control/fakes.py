@@ -8,7 +8,6 @@ import inspect
 import itertools
 import json
 import re
-from base64 import b64encode
 from collections.abc import Mapping
 from types import MemberDescriptorType
 from typing import Any
@@ -21,6 +20,7 @@ from ...cloud.services import find
 from ...core.calls import Call, parts_of
 from ...core.errors import ContractError, shown, unknown_name
 from ...core.field_types import TOKEN
+from ...core.plain_data import bytes_to_plain
 from ...faults.fault import Fault
 from ...faults.plan import fault_kinds
 from ...http.messages import Answer, Effect, Request
@@ -310,11 +310,7 @@ def plain(value: Any, deepest: int = _DEEPEST) -> Any:
     if isinstance(value, float):
         return value if value - value == 0 else str(value)
     if isinstance(value, bytes | bytearray | memoryview):
-        data = bytes(value)
-        try:
-            return data.decode()
-        except UnicodeDecodeError:
-            return {"base64": b64encode(data).decode()}
+        return bytes_to_plain(bytes(value))
     if isinstance(value, dt.datetime):
         return value.isoformat()
     if isinstance(value, dt.timedelta):

@@ -57,10 +57,10 @@ def play(settings: dict[str, Any], lines: list[str]) -> None:
     """
     with Scene(**settings) as scene:
         _Player(scene).play(lines)
-        kept = json.loads(json.dumps(saved(scene.queue)))
+        content = json.loads(json.dumps(saved(scene.queue)))
         with Scene(**settings) as other:
-            load_saved(other.queue, kept, "saved")
-            assert saved(other.queue) == kept
+            load_saved(other.queue, content, "saved")
+            assert saved(other.queue) == content
             assert state_of(other.queue) == state_of(scene.queue)
 
 
