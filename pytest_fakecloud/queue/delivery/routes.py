@@ -30,6 +30,7 @@ from .applications import (
     CapReached,
     Deadlines,
     MissingState,
+    asyncio_is_running,
     call_asgi,
     call_wsgi,
     failed,
@@ -257,7 +258,9 @@ class WsgiRoute(DestinationRoute):
             return call_wsgi(self._to, delivery)
         # A server also calls a WSGI application outside its event loop.
         asgiref = sys.modules.get("asgiref.sync")
-        if asgiref is not None and hasattr(asgiref.AsyncToSync.executors, "current"):
+        # After async_to_sync(), the executor is None.
+        has_executor = asgiref and getattr(asgiref.AsyncToSync.executors, "current", None)
+        if asgiref is not None and has_executor and asyncio_is_running():
             # The loop runs for async_to_sync(), whose thread has the connection to Django's database.
             return asgiref.sync_to_async(call_wsgi)(self._to, delivery)
         return in_thread(call_wsgi, self._to, delivery)

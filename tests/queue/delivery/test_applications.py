@@ -218,9 +218,15 @@ def test_synchronous_code_of_asgiref_runs_in_the_thread_that_delivers(table: Tab
     assert (loop, set(threads[1::2])) == (True, own)
 
 
+@pytest.mark.parametrize("after_asgiref", [False, True])
 @pytest.mark.parametrize("library", ["asyncio", "trio", "asgiref"])
-def test_a_wsgi_application_does_not_run_in_the_loop_that_awaits(library: str) -> None:
+def test_a_wsgi_application_does_not_run_in_the_loop_that_awaits(
+    library: str, after_asgiref: bool
+) -> None:
     """With asgiref, it runs in the thread that called async_to_sync(), as Django's own code does."""
+    if after_asgiref:
+        sync = pytest.importorskip("asgiref.sync")
+        sync.async_to_sync(sync.sync_to_async(threading.current_thread))()
     threads: list[threading.Thread] = []
     loops: list[threading.Thread] = []
 
