@@ -313,11 +313,9 @@ class BaseCloud:
         Does not wait for a handler that hangs: a ``RuntimeWarning`` names it and shows its stack.
         An exception of an ``on_close`` callback is raised after everything is closed.
         """
-        if self.closed:
-            return
-        self.closed = True
-        self._context.closing = True
-        self._closed_together = self._context.fakes.items
+        if not self.closed:
+            self._closed_together = self._context.fakes.items
+        self.closed = self._context.closing = True
         try:
             self._exits.close()
         except BaseException:
