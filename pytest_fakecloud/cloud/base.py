@@ -47,7 +47,8 @@ _making_dispatchers = threading.Lock()
 
 class BaseCloud:
     """The fakes of a cloud, which share one clock and one seed; see ``cloud.Cloud``, which adds what
-    needs exploration, recordings and reports. They are two classes because these import this one.
+    needs exploration, recordings and reports. They are two classes because the modules of exploration,
+    recordings and reports import ``BaseCloud``.
 
     A context manager that closes the fakes.
 

@@ -467,6 +467,10 @@ class Fake:
         self._baseline = self.snapshot()
         self._baseline_number = self._recorder.reserve()
 
+    def _restore_baseline(self, baseline: Snapshot | None, number: int) -> None:
+        """Restore the baseline, with its number, that ``set_baseline()`` has replaced."""
+        self._baseline, self._baseline_number = baseline, number
+
     @action
     def reset(self) -> None:
         """Return to the baseline: restore its data, remove all faults, clear the journal.
