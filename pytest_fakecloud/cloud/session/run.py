@@ -247,6 +247,7 @@ class Run:
         for shared in self._shared:
             shared.return_to_baseline(item)
         if self.options.scope == "function":
+            # In a wider scope, pytest gives later tests the fakes without asking for settings again.
             self._own_settings = {}
         self._use_requested_cloud()
 
