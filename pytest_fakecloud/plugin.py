@@ -218,6 +218,22 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, Any, Any]:
+    """Let what a fixture of a wide scope starts in fakes that outlive tests stay for later tests."""
+    if fixturedef.scope == "function":
+        return (yield)
+    stash = request.config.stash
+    before = stash[_RUN].begin_fixture() if _RUN in stash else None
+    value = yield
+    # The fixture may have created the run.
+    if _RUN in stash:
+        stash[_RUN].end_fixture(fixturedef, before)
+    return value
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """Fail a passing test in its call phase for strict-mode violations."""
     if _RUN in item.config.stash:
@@ -418,8 +434,9 @@ def broker(fakecloud: Cloud) -> Broker:
 def queue(fakecloud: Cloud) -> Queue:
     """An HTTP message queue with deliveries, retries and callbacks, empty for each test.
 
-    Messages are delivered only when the test runs the queue, with ``queue.run_until_idle()``,
-    ``queue.clock.advance("24h")`` or ``queue.deliver_due()``.
+    Messages are delivered when the test runs the queue, with ``queue.run_until_idle()``,
+    ``queue.clock.advance("24h")`` or ``queue.deliver_due()``. With ``fakecloud_scope = session`` or
+    ``fakecloud_early``, they are also delivered in the background.
     """
     return cast("Queue", _fake(fakecloud, "queue"))
 

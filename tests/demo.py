@@ -16,7 +16,6 @@ from pytest_fakecloud.cloud.fake import Context, Fake
 from pytest_fakecloud.core.errors import ServiceError
 from pytest_fakecloud.core.field_types import TEXT
 from pytest_fakecloud.core.matching import Field
-from pytest_fakecloud.core.settings import FakeConfig
 from pytest_fakecloud.http.app import App
 from pytest_fakecloud.http.messages import Answer, Request, Stream
 from pytest_fakecloud.http.routing import Route
@@ -151,12 +150,15 @@ class Demo(Fake):
     service = "demo"
     fixture = "demo"
 
-    def __init__(self, context: Context | None = None, *, name: str | None = None) -> None:
-        self.context = context = context or Context.alone()
-        self._engine = Engine(context.clock)
-        self.app: DemoApp = DemoApp(self._engine)
-        super().__init__(context, self.app, FakeConfig(name=name))
+    def __init__(self, context: Context | None = None, **settings: Any) -> None:
+        self.context = context or Context.alone()
+        super().__init__(self.context, **settings)
         self._mount.on_close.append(self._engine.signal.close)
+
+    def _make_app(self) -> DemoApp:
+        self._engine = Engine(self._time)
+        self.app = DemoApp(self._engine)
+        return self.app
 
     @property
     def mount(self) -> Any:

@@ -10,7 +10,7 @@ from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, Unpack, overload
 
-from ..cloud.fake import Aio, Context, action, look
+from ..cloud.fake import Aio, action, look
 from ..core.calls import Call
 from ..core.clock import in_thread
 from ..core.errors import ContractError, brief, counted, importing, unknown_name
@@ -49,6 +49,7 @@ from .views import GROUP_FIELDS, TOPIC_FIELDS, GroupView, TopicView
 if TYPE_CHECKING:
     import httpx
 
+    from ..http.hub import Mount
     from .faults import BrokerFaults
     from .real_kafka.engine import KafkaEngine
     from .typed import BrokerFake as Fake
@@ -113,31 +114,31 @@ class Broker(Fake):
     fixture: ClassVar[str] = "broker"
 
     _settings = BrokerConfig
-
+    _config: BrokerConfig
     _app: BrokerApp
     _engine: BrokerEngine
     faults: BrokerFaults
 
-    def __init__(self, context: Context, **settings: Unpack[BrokerSettings]) -> None:
-        config = self._configure(context, BrokerConfig, settings)
+    def _make_app(self) -> BrokerApp:
+        config = self._config
         if config.engine is None:
-            self._engine = MemoryEngine(context.clock, context.ids, config, self.name)
+            self._engine = MemoryEngine(self._time, self._context.ids, config, self.name)
         else:
             with importing(f"engine={config.engine.partition('://')[0]!r}", extra="kafka"):
                 from .real_kafka.engine import KafkaEngine
-            self._engine = KafkaEngine(context.clock, config, config.engine)
-        try:
-            for topic, options in (config.topics or {}).items():
-                self._engine.topics.create(topic, topic_config(topic, options))
-            super().__init__(context, BrokerApp(self._engine, config.username), config)
-        except BaseException:
-            self._engine.close()
-            raise
-        if config.password is not None:
-            self.token = config.password
+            self._engine = KafkaEngine(self._time, config, config.engine)
+        self._exits.callback(self._engine.close)
+        for topic, options in (config.topics or {}).items():
+            self._engine.topics.create(topic, topic_config(topic, options))
+        # The journal has no events of these topics.
         self._engine.set_listener(weakly(self._recorder.add_event))
-        self._mount.on_close.append(self._engine.close)
-        self._mount.on_reset.append(self._engine.interrupt)
+        app = BrokerApp(self._engine, config.username)
+        app.token = config.password or ""
+        return app
+
+    def _prepare(self, mount: Mount) -> None:
+        super()._prepare(mount)
+        mount.on_reset.append(self._engine.interrupt)
 
     def _new_faults(self) -> BrokerFaults:
         from .faults import BrokerFaults

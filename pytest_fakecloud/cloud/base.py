@@ -47,7 +47,8 @@ _making_dispatchers = threading.Lock()
 
 class BaseCloud:
     """The fakes of a cloud, which share one clock and one seed; see ``cloud.Cloud``, which adds what
-    needs exploration, recordings and reports. They are two classes because these import this one.
+    needs exploration, recordings and reports. They are two classes because the modules of exploration,
+    recordings and reports import ``BaseCloud``.
 
     A context manager that closes the fakes.
 
@@ -313,11 +314,9 @@ class BaseCloud:
         Does not wait for a handler that hangs: a ``RuntimeWarning`` names it and shows its stack.
         An exception of an ``on_close`` callback is raised after everything is closed.
         """
-        if self.closed:
-            return
-        self.closed = True
-        self._context.closing = True
-        self._closed_together = self._context.fakes.items
+        if not self.closed:
+            self._closed_together = self._context.fakes.items
+        self.closed = self._context.closing = True
         try:
             self._exits.close()
         except BaseException:

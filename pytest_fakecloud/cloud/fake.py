@@ -15,7 +15,7 @@ from ..core.arguments import arguments_shown
 from ..core.calls import Call
 from ..core.clock import Clock, Mode, Timekeeper
 from ..core.errors import ContractError, ends_the_test, shown
-from ..core.exits import Exits
+from ..core.exits import Exits, call_all
 from ..core.field_types import FLAG, TEXT, URL, check_function
 from ..core.frames import CodePlace, code_place, is_own
 from ..core.ids import Ids, new_token
@@ -228,7 +228,6 @@ def perform(
     return result
 
 
-C = TypeVar("C", bound=FakeConfig)
 Client = TypeVar("Client")
 FAKE_FIELDS: Mapping[str, Field] = {
     **dict.fromkeys(("name", "fixture", "service", "token"), Field(TEXT)),
@@ -259,6 +258,7 @@ class Fake:
     _token_names: ClassVar[tuple[str, ...]] = ("token",)
     """The properties with the credentials that ``rotate_token()`` replaces."""
 
+    _config: FakeConfig
     _engine: Any
     name = ""
     """The name in reports and in the control API."""
@@ -273,49 +273,69 @@ class Fake:
     _baseline_number = 0
     """The journal number at which a test last set the baseline."""
 
-    def __init__(self, context: Context, app: App, config: FakeConfig | None = None) -> None:
-        config = config or FakeConfig()
+    def __init__(self, context: Context, **settings: Any) -> None:
         self._context = context
         self._exits = Exits()
-        """Functions that ``close()`` calls, the latest first: of parts, of clients and of the test."""
-        self.name = self.name or context.name_for(self.fixture, config.name)
+        """All that ends with the fake: its parts, its servers, its clients and the test's callbacks."""
+        self._given_settings = settings
+        self._config = read(self._settings, settings, self.fixture)
+        self.name = context.name_for(self.fixture, self._config.name)
         self.clock: Clock = context.public_clock
         self._time = context.clock
-        self._app = app
-        app.token = token = config.token or self._new_token()
-        _recent_tokens.append(token)
         self._recorder = Recorder(context.now_us, self.service, self.name, context.recorder)
         self.journal = Journal(self._recorder)
-        app.attach(clock=self._time, recorder=self._recorder, violations=context.violations)
-        self._mount = context.mount(app, host=config.host or "127.0.0.1", port=config.port or 0)
-        self._on_error = partial(_report_failure, context.violations, self.name)
-        self._mount.on_error.append(self._on_error)
-        self._mounts = [self._mount]
-        """All servers of the fake."""
+        self.faults = self._new_faults()
+        self._mounts: list[Mount] = []
+        """All servers of the fake, that at ``url`` first."""
         self.closed = False
-        self._connect(self._new_faults())
-        self._baseline = self._first_baseline()
+        # Reversed: stop accepting requests, close the parts, which wakes handlers, await the handlers.
         self._exits.callback(self._forget)
+        self._exits.callback(self._await_handlers)
+        try:
+            self._app = self._make_app()
+            self._open()
+            context.fakes.add(self)
+        except BaseException:
+            self.close()
+            raise
+
+    def _make_app(self) -> App:
+        """Create the parts of the fake, such as its ``_engine``, and return its app, still without a
+        server. A part that must be closed is registered in ``_exits``. Subclasses override this.
+        """
+        raise NotImplementedError
+
+    def _open(self) -> None:
+        """Serve the app. From now on, clients can connect, so everything else exists already."""
+        app, config, context = self._app, self._config, self._context
+        if not app.token:
+            app.token = config.token or self._new_token()
+            _recent_tokens.append(app.token)
         self._exits.callback(app.detach)
-        self._exits.callback(self._mount.close)
-        context.fakes.add(self)
+        app.attach(clock=self._time, recorder=self._recorder, violations=context.violations)
+        self._exits.callback(self.faults._close)
+        self.faults._attach(app, partial(_gate, self._mounts))
+        self._baseline = self._first_baseline()
+        self._exits.callback(self._stop_serving)
+        self._serve(host=config.host or "127.0.0.1", port=config.port or 0)
+
+    def _serve(self, **options: Any) -> Mount:
+        """Serve the app at another address, until the fake closes."""
+        return self._context.mount(self._app, prepare=self._prepare, **options)
+
+    def _prepare(self, mount: Mount) -> None:
+        """Add a server that does not accept connections yet. Subclasses also configure it."""
+        mount.on_error.append(partial(_report_failure, self._context.violations, self.name))
+        self._mounts.append(mount)
+
+    @property
+    def _mount(self) -> Mount:
+        """The server at ``url``."""
+        return self._mounts[0]
 
     def _new_faults(self) -> FaultPlan:
         """Return the plan for the faults of this service, still without faults."""
         return FaultPlan(self._context.ids.stream(self.name, "faults"), self._time)
-
-    def _connect(self, plan: FaultPlan) -> None:
-        """Apply the faults of a plan to the requests of this fake, until it closes."""
-        self.faults = plan
-        plan._attach(self._app, partial(_gate, self._mounts))
-        self._mount.on_close.append(plan._close)
-
-    def _configure(self, context: Context, declared: type[C], keywords: Mapping[str, Any]) -> C:
-        """Parse the constructor's keywords and choose a name if none is given."""
-        self._given_settings = keywords
-        config = read(declared, keywords, self.fixture)
-        self.name = context.name_for(self.fixture, config.name)
-        return config
 
     # -- identity --------------------------------------------------------------------------------
 
@@ -450,6 +470,10 @@ class Fake:
         self._baseline = self.snapshot()
         self._baseline_number = self._recorder.reserve()
 
+    def _restore_baseline(self, baseline: Snapshot | None, number: int) -> None:
+        """Restore the baseline, with its number, that ``set_baseline()`` has replaced."""
+        self._baseline, self._baseline_number = baseline, number
+
     @action
     def reset(self) -> None:
         """Return to the baseline: restore its data, remove all faults, clear the journal.
@@ -471,7 +495,8 @@ class Fake:
     def on_close(self, callback: Callable[[], object]) -> None:
         """Call a function when the fake closes."""
         check_function(callback, "without arguments")
-        self._exits.callback(callback)
+        # Not the function itself: it may not be repeatable, and it may close the fake.
+        self._exits.callback(_call_once, [callback])
 
     def _left_behind(self) -> list[Violation]:
         """Return the strict-mode violations that are known only at the end of a test."""
@@ -501,16 +526,27 @@ class Fake:
 
         Can be called repeatedly.
         """
-        if not self.closed:
-            self.closed = True
+        self.closed = True
+        try:
             self._exits.close()
+        except BaseException:
+            # A signal's handler may have interrupted any function, and each can be repeated.
+            self._exits.close()
+            raise
+
+    def _stop_serving(self) -> None:
+        call_all(mount.stop for mount in self._mounts)
+
+    def _await_handlers(self) -> None:
+        call_all(mount.await_handlers for mount in self._mounts)
 
     def _forget(self) -> None:
         context = self._context
         context.fakes.remove(self)
-        if not context.closing:
+        if self._mounts and not context.closing:
             context.closed_addresses[self.name] = self.fixture, self.url
             context.former_secrets |= secrets_of(self)
+            # Last, because a repetition after an interruption must not add them twice.
             context.violations += self._left_behind()
 
     def __enter__(self) -> Self:
@@ -576,6 +612,11 @@ def _report_failure(violations: Violations, name: str, error: BaseException) -> 
         violations.report_raised(ending, name, fake=name)
     else:
         violations.report_bug(error, f"{name}: the server of the fake failed", fake=name)
+
+
+def _call_once(functions: list[Callable[[], object]]) -> None:
+    if functions:
+        functions.pop()()
 
 
 def _close_client(client: Any) -> None:

@@ -37,19 +37,21 @@ class Exits:
     """
 
     def __init__(self) -> None:
-        self._functions: list[Callable[[], object]] = []
+        self._functions: dict[Callable[[], object], None] = {}
 
     def callback(self, function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
         """Register a function to be called with these arguments."""
-        self._functions.append(partial(function, *args, **kwargs))
+        self._functions[partial(function, *args, **kwargs)] = None
 
     def close(self) -> None:
         """Call the functions even if some raise, then raise the first exception."""
         call_all([partial(self._call, function) for function in reversed(self._functions)])
 
     def _call(self, function: Callable[[], object]) -> None:
-        function()
-        self._functions.remove(function)
+        # A function can close the exits itself, and another thread can close them at the same time.
+        if function in self._functions:
+            function()
+            self._functions.pop(function, None)
 
 
 @contextmanager

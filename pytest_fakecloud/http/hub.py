@@ -45,12 +45,11 @@ _ACCEPTS = 64  # maximum connections accepted from one listener before the other
 class Mount:
     """An application at an address. ``Hub.mount()`` returns it.
 
-    ``url`` has no trailing slash. The functions in ``on_close`` are called while the mount closes,
-    after its connections were shut down, so that an application can wake its waiting handlers.
-    ``reset_connections()`` and ``renew_connections()`` call the functions in ``on_reset`` for the
-    same reason. The functions in ``on_error`` receive exceptions of connections; an ``App`` turns
-    those of its endpoints into responses. ``body_limit`` is the maximum size of a request's body in
-    bytes.
+    ``url`` has no trailing slash. ``stop()`` calls the functions in ``on_close`` after it has shut the
+    connections down, so that an application can wake its waiting handlers. ``reset_connections()``
+    and ``renew_connections()`` call the functions in ``on_reset`` for the same reason. The functions
+    in ``on_error`` receive exceptions of connections; an ``App`` turns those of its endpoints into
+    responses. ``body_limit`` is the maximum size of a request's body in bytes.
     """
 
     body_limit: int = BODY_LIMIT
@@ -102,23 +101,32 @@ class Mount:
         not, a ``RuntimeWarning`` names it and shows its stack. Idle connections are closed without
         waiting. Can be called repeatedly and from any thread, including a handler's.
         """
+        try:
+            self.stop()
+        finally:
+            self.await_handlers()
+
+    def stop(self) -> None:
+        """Close the address and shut all connections down, without waiting for handlers."""
+        # Each part can be repeated, because a signal's handler can interrupt any of them.
         with self.lock:
-            if self.closed:
-                return
+            self.hub.unregister(self.listener)
             self.closed = True
-            if self._listening:
-                self.hub.unregister(self.listener)
             self.listener.close()
-            live = self._end_connections(self.live) if self.live else []
+            self._end_connections(self.live)
         self.hub.mounts.discard(self.reference)
-        if live or self.on_close:
-            self._await_handlers(live, self.on_close)
+        # If one raises, the others still wake handlers, which would otherwise wait in vain.
+        call_all(tuple(self.on_close))
+
+    def await_handlers(self) -> None:
+        """Wait for the handlers of a stopped mount, and warn of those that stay in the engine."""
+        self._warn_of_busy(list(self.live))
 
     def reset_connections(self) -> None:
         """Close all connections but keep the address. Waits like ``close()`` for busy handlers."""
         with self.lock:
             live = self._end_connections(self.live)
-        self._await_handlers(live, self.on_reset)
+        self._await_handlers(live)
 
     def renew_connections(self) -> None:
         """Close the connections with a request in progress. Idle ones stay, as at a real server that
@@ -128,7 +136,7 @@ class Mount:
         with self.lock:
             busy = self._end_connections(self.live.intersection(busy))
         if busy:
-            self._await_handlers(busy, self.on_reset)
+            self._await_handlers(busy)
 
     def refuse(self) -> None:
         """Close all connections and stop listening until ``accept()`` is called, but keep the port."""
@@ -206,14 +214,16 @@ class Mount:
             connection.end()
         return ended
 
-    def _await_handlers(self, ended: list[Connection], callbacks: list[Callable[[], None]]) -> None:
-        """Call the callbacks, which wake handlers, and warn of handlers that stay in the engine."""
+    def _await_handlers(self, ended: list[Connection]) -> None:
+        """Wake the handlers of ended connections, and warn of those that stay in the engine."""
         try:
-            # If one raises, the others still wake handlers, which would otherwise wait in vain.
-            call_all(tuple(callbacks))
+            call_all(tuple(self.on_reset))
         finally:
-            for connection in self._still_busy(ended) if ended else ():
-                warnings.warn(_describe_busy(connection), RuntimeWarning, stacklevel=4)
+            self._warn_of_busy(ended)
+
+    def _warn_of_busy(self, ended: list[Connection]) -> None:
+        for connection in self._still_busy(ended) if ended else ():
+            warnings.warn(_describe_busy(connection), RuntimeWarning, stacklevel=4)
 
     def _still_busy(self, busy: list[Connection]) -> list[Connection]:
         """Wait for handlers in the engine; return the connections of those that stay there."""
@@ -296,12 +306,14 @@ class Hub:
         port: int = 0,
         tls: ssl.SSLContext | None = None,
         protocol: Callable[[Connection], Handler] | None = None,
+        prepare: Callable[[Mount], object] | None = None,
     ) -> Mount:
         """Serve an ``http.app.App`` or any WSGI callable at its own address.
 
         ``port`` 0 takes the next free port. With ``tls``, a server's TLS context, connections use
         TLS. ``protocol`` replaces HTTP: it returns the ``Handler`` of a ``Connection``, which is closed
-        when ``serve()`` returns. The mount closes when the caller drops its last reference. Raises
+        when ``serve()`` returns. ``prepare`` is called with the mount before it accepts connections.
+        The mount closes when the caller drops its last reference. Raises
         ``ContractError`` if the address is not available.
         """
         if protocol is None:
@@ -313,6 +325,8 @@ class Hub:
                 protocol = WSGIHandler
         # Remove the final dot of "localhost.", because clients compare host names as strings.
         mount = Mount(self, app, host.rstrip(".") or host, port, tls, protocol)
+        if prepare is not None:
+            prepare(mount)
         self.attend(mount)
         return mount
 

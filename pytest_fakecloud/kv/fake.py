@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, Unpack, cast
 from urllib.parse import quote
 
-from ..cloud.fake import Aio, Context, Snapshot, action, look, perform, secrets_of
+from ..cloud.fake import Aio, Snapshot, action, look, perform, secrets_of
 from ..core.errors import ContractError, did_you_mean, importing, listed
 from ..core.field_types import check_function
 from ..core.frames import code_place
@@ -72,28 +72,25 @@ class KVServer(Fake):
     fixture: ClassVar[str] = "kv_server"
 
     _settings = KVConfig
+    _config: KVConfig
     _app: KVApp
 
-    def __init__(self, context: Context, **settings: Unpack[KVSettings]) -> None:
-        config = self._configure(context, KVConfig, settings)
+    def _make_app(self) -> KVApp:
+        config, clock, ids = self._config, self._time, self._context.ids
         self._dialect = config.dialect
-        clock = context.clock
-        app = KVApp(partial(KVEngine, clock, context.ids, config, clock.now_us()), config)
-        real: RedisEngine | None = None
+        self._port: Mount | None = None
+        app = KVApp(partial(KVEngine, clock, ids, config, clock.now_us()), config)
         if config.engine is not None:
             with importing(f"engine={config.engine.partition('://')[0]!r}", extra="redis"):
                 from .real_redis.engine import RedisEngine
-            app.created_engine = real = RedisEngine(clock, context.ids, config.engine, config)
-        self._port: Mount | None = None
-        super().__init__(context, app, config)
-        if real is not None:
-            self._mount.on_close.append(real.close)
-        if config.database_port is not None:
-            try:
-                self._port = self._open_port(self._engine, config.database_port)
-            except BaseException:
-                self.close()
-                raise
+            app.created_engine = real = RedisEngine(clock, ids, config.engine, config)
+            self._exits.callback(real.close)
+        return app
+
+    def _open(self) -> None:
+        super()._open()
+        if self._config.database_port is not None:
+            self._port = self._open_port(self._engine, self._config.database_port)
 
     @property
     def _password(self) -> str:
@@ -162,11 +159,8 @@ class KVServer(Fake):
 
         assert isinstance(engine, KVEngine)
         protocol = partial(PortHandler, engine, self._app)
-        mount = self._context.mount(self._app, host=self._mount.host, port=port, protocol=protocol)
+        mount = self._serve(host=self._mount.host, port=port, protocol=protocol)
         connect(engine, self._app, mount)
-        mount.on_error.append(self._on_error)
-        self._exits.callback(mount.close)
-        self._mounts.append(mount)
         if self.faults.is_down:
             mount.refuse()
         return mount

@@ -284,7 +284,7 @@ def _namespaces(leaves_out: Callable[[str], bool]) -> Iterator[tuple[str, dict[s
 
 class Change:
     """A change to the process that lasts as long as it has users, such as a hook. A user is any
-    object: a cloud's context, or another change.
+    object, such as one that stands for an open cloud, or another change.
     """
 
     def __init__(self) -> None:

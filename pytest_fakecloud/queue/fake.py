@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from ..cloud.fake import Context, Snapshot, action, look, secrets_of
+from ..cloud.fake import Snapshot, action, look, secrets_of
 from ..core.calls import Call
 from ..core.errors import ContractError, brief, counted, did_you_mean, listed, shown
 from ..core.field_types import MESSAGE_ID
@@ -24,6 +24,7 @@ from ..http.messages import bytes_of
 from .actions import Attempts, QueueActions, QueueAio, load, run, text, until_idle
 from .attempt_reports import AttemptReports, DeliveryViolations, unfinished_text
 from .delivery.destinations import Destinations, Sender
+from .delivery.faults import DeliveryFaults, QueueFaults
 from .engine.engine import Engine
 from .model import DAY, Attempt, DeliveryInterceptor, SigningKeys
 from .rest.app import QueueApp
@@ -46,7 +47,7 @@ from .wire.values import as_text
 if TYPE_CHECKING:
     from qstash import QStash
 
-    from .delivery.faults import QueueFaults
+    from ..http.hub import Mount
     from .typed import AttemptFields, DeadLetterFields, ListedFields, MessageFields
     from .typed import QueueFake as Fake
     from .typed import QueueSettings as QueueSettings
@@ -87,16 +88,16 @@ class Queue(QueueActions, Fake):
     fixture: ClassVar[str] = "queue"
 
     _settings = QueueConfig
+    _config: QueueConfig
     _token_names = ("token", "read_only_token")
     _engine: Engine
     _app: QueueApp
     faults: QueueFaults
 
-    def __init__(self, context: Context, **settings: Unpack[QueueSettings]) -> None:
-        config = self._configure(context, QueueConfig, settings)
+    def _make_app(self) -> QueueApp:
+        config, context, name = self._config, self._context, self.name
         if config.history_us is None and context.journal.keep is not None:
             config = QueueConfig(**vars(config) | {"history_us": _SERVED_HISTORY_US})
-        name = self.name
         self._delivery = config.delivery or context.delivery
         recorder = weakref.proxy(context.recorder)
         violations = DeliveryViolations(name, context.violations, context.clock)
@@ -110,6 +111,10 @@ class Queue(QueueActions, Fake):
             time_passes=weakly(self._time_passes),
             side_by_side=self.delivery == "background",
         )
+        self._exits.callback(self._sender.close)
+        release = self._sender.release
+        self._exits.callback(self._time.drive_ends.remove, release)
+        self._time.drive_ends.add(release)
         keys = DEV_KEYS if config.dev_credentials else (_new_key(), _new_key())
         self._signer = Signer(
             SigningKeys(*keys, _new_key),
@@ -127,27 +132,30 @@ class Queue(QueueActions, Fake):
             lane=self._delivery,
             report=violations.report,
         )
+        self._exits.callback(self._engine.close)
         self._engine.owner = weakref.proxy(self)
-        super().__init__(context, QueueApp(self._engine, self._new_token()), config)
-        self._exits.callback(self._time.drive_ends.add(self._sender.release))
-        # Attempts are recorded with the journal's recorder, which the base class has created.
         self._reports = AttemptReports(self._engine, self._recorder, self._signer.now)
-        chain: list[DeliveryInterceptor] = [self._reports, self._signer]
+        chain: list[DeliveryInterceptor] = [
+            DeliveryFaults(self.faults),
+            self._reports,
+            self._signer,
+        ]
         if self._delivery == "background":
-            chain.insert(1, violations)
+            chain.insert(2, violations)
         self._engine.intercept(*chain)
+        app = QueueApp(self._engine, self._new_token())
+        if config.dev_credentials and config.token is None:
+            app.token = DEV_TOKEN
+        return app
+
+    def _prepare(self, mount: Mount) -> None:
+        super()._prepare(mount)
         # The engine enforces the plan's limits. Reject only bodies that are far too large here.
         limits = self._engine.limits
-        self._mount.body_limit = 2 * max(limits.message_size, limits.batch_size)
-        if config.dev_credentials and config.token is None:
-            self.token = DEV_TOKEN
+        mount.body_limit = 2 * max(limits.message_size, limits.batch_size)
 
     def _new_faults(self) -> QueueFaults:
-        from .delivery.faults import DeliveryFaults, QueueFaults
-
-        faults = QueueFaults(self._context.ids.stream(self.name, "faults"), self._time)
-        self._engine.intercept(DeliveryFaults(faults))
-        return faults
+        return QueueFaults(self._context.ids.stream(self.name, "faults"), self._time)
 
     @property
     def delivery(self) -> str:
@@ -276,13 +284,6 @@ class Queue(QueueActions, Fake):
         else:
             # Raise the error about a snapshot of another fixture.
             super().restore(snapshot)
-
-    def close(self) -> None:
-        """Close the fake. Pending messages are never delivered."""
-        if not self.closed:
-            self._engine.close()
-            super().close()
-            self._sender.close()
 
     @action
     def load(self, data: Mapping[str, Any]) -> None:

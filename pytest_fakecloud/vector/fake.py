@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, cast
 import numpy as np
 import orjson
 
-from ..cloud.fake import Aio, Context, action, look, perform
+from ..cloud.fake import Aio, action, look, perform
 from ..core.calls import Call, field_of
 from ..core.errors import SHOWN, ContractError, brief, unknown_name
 from ..core.field_types import ABSENT, FLAG, MAPPING, TEXT, FieldType, OneOf, WholeNumber
@@ -68,31 +68,31 @@ class VectorIndex(Fake):
     fixture: ClassVar[str] = "vector_index"
 
     _settings = VectorConfig
+    _config: VectorConfig
     _token_names = ("token", "read_only_token")
     _engine: VectorEngine
     _app: VectorApp
 
-    def __init__(self, context: Context, **settings: Unpack[VectorSettings]) -> None:
-        config = self._configure(context, VectorConfig, settings)
+    def _make_app(self) -> VectorApp:
+        config = self._config
         kind, dimension = config.kind, config.dimension
         embedder = None
         if config.embedding is not False and config.embedding is not None:
             embedder = Embedder(config.embedding, kind, dimension)
             dimension = embedder.dimension
         self._engine = VectorEngine(
-            context.clock,
-            context.ids,
+            self._time,
+            self._context.ids,
             config,
             name=self.name,
             dimension=dimension if kind.has_dense else None,
             dense_model=embedder.dense_model if embedder else "",
             sparse_model=embedder.sparse_model if embedder else "",
         )
-        app = VectorApp(self._engine, embedder, new_token())
+        self._exits.callback(self._engine.close)
         self._embedder = embedder
-        # Load the data first, so that an error in the data leaves no server running.
         self._create(config.namespaces)
-        super().__init__(context, app, config)
+        return VectorApp(self._engine, embedder, new_token())
 
     def _create(self, namespaces: Iterable[str] | Mapping[str, Loadable]) -> None:
         for namespace in namespaces:
@@ -137,11 +137,6 @@ class VectorIndex(Fake):
         import upstash_vector
 
         return getattr(upstash_vector, kind)(**{"url": self.url, "token": self.token, **options})
-
-    def close(self) -> None:
-        """Stop the fake, and cancel the timers of pending changes."""
-        super().close()
-        self._engine.close()
 
     # -- data ------------------------------------------------------------------------------------
 

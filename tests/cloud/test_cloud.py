@@ -223,6 +223,51 @@ def test_what_an_on_close_raises_leaves_nothing_open_or_changed() -> None:
     cloud.close()
 
 
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_close_that_is_interrupted_several_times_can_be_repeated(times: int) -> None:
+    with Cloud(seed=1) as cloud:
+        queue = cloud.queue()
+        errors = [KeyboardInterrupt] * times
+
+        def interrupted() -> None:
+            if errors:
+                raise errors.pop()
+
+        queue._exits.callback(interrupted)
+        while errors:
+            with pytest.raises(KeyboardInterrupt):
+                queue.close()
+        queue.close()
+        assert not queue._exits._functions
+
+
+@pytest.mark.parametrize(
+    "first", [lambda fake, other: fake.close(), lambda fake, other: other.close()]
+)
+def test_an_on_close_function_can_close_fakes(first: Any) -> None:
+    with Cloud(seed=1) as cloud:
+        fake, other = cloud.kv_server(), cloud.queue()
+        ended: list[str] = []
+        for closing, last in ((fake, other), (other, fake)):
+            closing.on_close(partial(first, closing, last))
+            closing.on_close(partial(ended.append, closing.name))
+        fake.close()
+        other.close()
+        assert sorted(ended) == ["kv_server", "queue"]
+        assert not cloud.fakes()
+
+
+def test_a_port_that_is_taken_leaves_no_part_of_a_fake_open() -> None:
+    with Cloud(seed=1) as cloud:
+        taken = cloud.kv_server()._mount.port
+        with pytest.raises(ContractError, match=f"cannot listen on port {taken}"):
+            cloud.queue(port=taken)
+        with pytest.raises(ContractError, match=f"cannot listen on port {taken}"):
+            cloud.kv_server(database_port=taken)
+        assert [fake.name for fake in cloud.fakes()] == ["kv_server"]
+        assert cloud._time.drive_ends.items == ()
+
+
 @pytest.mark.parametrize(
     ("kind", "where", "told"),
     [

@@ -28,7 +28,7 @@ from typing import Any
 
 from pytest_fakecloud.core.errors import ServiceError
 from pytest_fakecloud.core.settings import FakeConfig, setting, text
-from pytest_fakecloud.cloud.fake import Context, Fake, Snapshot
+from pytest_fakecloud.cloud.fake import Fake, Snapshot
 from pytest_fakecloud.http.app import App, Request
 from pytest_fakecloud.http.routing import Route
 
@@ -73,12 +73,11 @@ class Toy(Fake):
     fixture = "toy"
     _settings = ToyConfig
 
-    def __init__(self, context: Context, **settings: Any) -> None:
-        config = self._configure(context, ToyConfig, settings)
+    def _make_app(self) -> NotesApp:
         self._engine = Notes()
-        if config.first:
-            self._engine.notes.append(config.first)
-        super().__init__(context, NotesApp(self._engine), config)
+        if self._config.first:
+            self._engine.notes.append(self._config.first)
+        return NotesApp(self._engine)
 
     def _env_variables(self) -> dict[str, str]:
         return {"TOY_URL": self.url}

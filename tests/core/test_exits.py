@@ -6,7 +6,7 @@ import functools
 
 import pytest
 
-from pytest_fakecloud.core.exits import call_all, exiting
+from pytest_fakecloud.core.exits import Exits, call_all, exiting
 
 
 class Empty(Exception):
@@ -47,3 +47,14 @@ def test_exits_call_the_latest_function_first_and_repeat_an_interrupted_one() ->
     with pytest.raises(KeyboardInterrupt):
         block()
     assert called == ["block", "last", "interrupted", "first", "interrupted"]
+
+
+def test_a_function_that_closes_its_exits_is_called_once() -> None:
+    called: list[str] = []
+    exits = Exits()
+    exits.callback(called.append, "first")
+    calls = [exits.close]
+    exits.callback(lambda: calls and calls.pop()())
+    exits.close()
+    exits.close()
+    assert called == ["first"]

@@ -279,7 +279,7 @@ def test_a_failing_callback_of_a_closing_mount_leaves_the_others_alone(
 ) -> None:
     error = ValueError("a callback")
     last = mock.Mock()
-    demo.mount.on_close[:] = [mock.Mock(side_effect=error), *demo.mount.on_close, last]
+    demo.mount.on_close[:] = [mock.Mock(side_effect=[error, None]), *demo.mount.on_close, last]
     with Raw(demo.mount.address) as raw:
         demo.park(raw, "/wait/1")
         with unhindered(), pytest.raises(ValueError, match="a callback"):

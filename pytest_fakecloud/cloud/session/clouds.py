@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import urllib.request
-from collections.abc import Callable, Container, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
@@ -21,7 +21,7 @@ from ..base import (
     start_over,
 )
 from ..cloud import Cloud
-from ..fake import Fake
+from ..fake import Fake, Snapshot
 from ..services import SERVICES, find, settings_class
 from .lost_changes import Changes, LostChanges
 from .options import (
@@ -133,11 +133,18 @@ def _check_variables(former: Fake, fake: Fake) -> None:
         )
 
 
+class BeforeFixture(NamedTuple):
+    """The state of a shared cloud before a fixture of a wide scope."""
+
+    cloud: Cloud
+    credentials: Mapping[Fake, tuple[str, ...]]
+    baselines: Mapping[Fake, tuple[Snapshot | None, int]]
+    changes: Changes
+
+
 class SharedCloud:
     """The cloud that the tests of a class or a module share. It returns to its baseline before each of
     them. ``cloud`` is None until it is created, and after it is closed.
-
-    Once there was one, this is also a plugin of pytest, whose hook notices fixtures of a wide scope.
     """
 
     delivery: ClassVar[DeliveryMode] = "driven"
@@ -158,26 +165,31 @@ class SharedCloud:
         """The credentials of the open fakes that each test begins with."""
         self.lost = LostChanges()
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Generator[None, Any, Any]:
-        """Let what a wider fixture starts and rotates stay, also if a test requests it at run time.
-        A baseline that it sets ends with it.
+    def begin_fixture(self) -> BeforeFixture | None:
+        """Note the state before a fixture of a wide scope; None without a cloud."""
+        cloud = self.cloud
+        if cloud is None:
+            return None
+        baselines = {fake: (fake._baseline, fake._baseline_number) for fake in cloud.fakes()}
+        return BeforeFixture(cloud, credentials_of(cloud), baselines, Changes(cloud))
+
+    def end_fixture(self, fixture: pytest.FixtureDef[Any], before: BeforeFixture | None) -> None:
+        """Let what a fixture of a wide scope has started and rotated stay, also if a test requests it
+        at run time. A baseline that it has set ends with it.
         """
         cloud = self.cloud
-        if cloud is None or fixturedef.scope == "function":
-            return (yield)
-        before = credentials_of(cloud)
-        baselines = {fake: fake._baseline for fake in cloud.fakes()}
-        changes = Changes(cloud)
-        value = yield
-        for fake, baseline in baselines.items():
+        if cloud is None:
+            return
+        if before is None or before.cloud is not cloud:
+            # The fixture has requested the cloud, which did not exist before.
+            before = BeforeFixture(cloud, {}, {}, Changes(cloud, is_from_start=True))
+        for fake, (baseline, number) in before.baselines.items():
             if fake._baseline is not baseline:
-                fixturedef.addfinalizer(partial(setattr, fake, "_baseline", baseline))
-        self.lost.add(fixturedef.argname, changes)
-        changed = dict(credentials_of(cloud).items() - before.items())
+                fixture.addfinalizer(partial(fake._restore_baseline, baseline, number))
+        self.lost.add(fixture.argname, before.changes)
+        changed = dict(credentials_of(cloud).items() - before.credentials.items())
         self._credentials |= changed
-        self._staying += changed.keys() - before.keys()
-        return value
+        self._staying += changed.keys() - before.credentials.keys()
 
     def create(self, layers: Sequence[Mapping[str, Any]]) -> Cloud:
         """Create the cloud with the settings of these layers, of which later ones win."""
@@ -186,9 +198,6 @@ class SharedCloud:
         is_given = any(layer.get("seed") is not None for layer in layers)
         self._seed = merged["seed"] if is_given else None
         self.cloud = new_cloud(merged, self.delivery)
-        plugins = self._options.config.pluginmanager
-        if not plugins.is_registered(self):
-            plugins.register(self)  # for its hook, which other runs do without
         return self.cloud
 
     def return_to_baseline(self, item: pytest.Item) -> None:
@@ -197,6 +206,7 @@ class SharedCloud:
         if cloud is None:
             return
         if is_first:
+            # Only early fakes exist before the first test, and all that imports have started stays.
             self.lost.add_imports(cloud)
         else:
             keep_only(cloud, self._staying)

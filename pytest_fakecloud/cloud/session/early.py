@@ -39,4 +39,6 @@ def begin_early(config: pytest.Config) -> Run:
 
 @pytest.fixture(scope="session", autouse=True)
 def _fakecloud_early(fakecloud_session: Cloud, fakecloud_settings: object) -> None:
-    """Apply the settings of the session before the first test, whether or not it requests a fake."""
+    """Apply the settings of the session before the first test, whether or not it requests a fake. Also
+    request the settings of tests, so that ``Run.begin_call()`` checks them for each test.
+    """

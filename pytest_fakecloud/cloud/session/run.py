@@ -16,7 +16,7 @@ import pytest
 from ...core.libraries import add_test
 from ..cloud import Cloud
 from ..services import SERVICES
-from .clouds import SessionCloud, SharedCloud, new_cloud, published_env
+from .clouds import BeforeFixture, SessionCloud, SharedCloud, new_cloud, published_env
 from .observation import Observation, SleepMeter
 from .options import (
     SESSION_SETTINGS,
@@ -247,12 +247,26 @@ class Run:
         for shared in self._shared:
             shared.return_to_baseline(item)
         if self.options.scope == "function":
+            # In a wider scope, pytest gives later tests the fakes without asking for settings again.
             self._own_settings = {}
         self._use_requested_cloud()
 
     def end_setup(self) -> None:
         """Note what the test's fixtures requested at run time."""
         self._use_requested_cloud()
+
+    def begin_fixture(self) -> list[BeforeFixture | None]:
+        """Note the state of the shared clouds before a fixture of a wide scope (``end_fixture()``)."""
+        return [shared.begin_fixture() for shared in self._shared]
+
+    def end_fixture(
+        self, fixture: pytest.FixtureDef[Any], before: list[BeforeFixture | None] | None
+    ) -> None:
+        """Let what a fixture of a wide scope has started in the shared clouds stay. ``before`` is None
+        if the run began during the fixture.
+        """
+        for shared, state in zip(self._shared, before or [None, None], strict=True):
+            shared.end_fixture(fixture, state)
 
     def begin_call(self) -> None:
         """Mark calls made before the test's own code, and start measuring how long it sleeps."""

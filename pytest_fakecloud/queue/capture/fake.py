@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Unpack, cast
 from werkzeug import Request as WerkzeugRequest
 from werkzeug import Response as WerkzeugResponse
 
-from ...cloud.fake import Context, Snapshot, look
+from ...cloud.fake import Snapshot, look
 from ...core.clock import drive, in_thread
 from ...core.errors import ContractError, counted
 from ...core.journal import Results, expect, results_of
@@ -132,18 +132,20 @@ class CallbackCapture(Destination):
     fixture: ClassVar[str] = "callback_capture"
 
     _settings = CallbackCaptureConfig
+    _config: CallbackCaptureConfig
     _app_type = _CaptureApp
     _server_type = _CaptureServer
 
-    def __init__(self, context: Context, **settings: Unpack[CallbackCaptureSettings]) -> None:
-        config = self._configure(context, CallbackCaptureConfig, settings)
-        self._keys = config.keys or None
-        self._arrival = context.clock.signal()
+    def _make_app(self) -> ServerApp:
+        self._keys = self._config.keys or None
+        self._arrival = self._time.signal()
         """It is notified of each callback."""
+        # End every wait for callbacks.
+        self._exits.callback(self._arrival.close)
         notes = partial(undelivered_lines, weakref.proxy(self))
         self._callbacks = Inbox("/callback", failure=False, notes=notes)
         self._failures = Inbox("/failure", failure=True, notes=notes)
-        self._start(context, config)
+        return super()._make_app()
 
     @property
     def callback_url(self) -> str:
@@ -403,11 +405,6 @@ class CallbackCapture(Destination):
             (self._callbacks, self._failures), snapshot.data["inboxes"], strict=True
         ):
             inbox.restore(saved)
-
-    def close(self) -> None:
-        """Close the receiver and end every wait for its callbacks."""
-        self._arrival.close()
-        super().close()
 
 
 class AwaitableCapture:

@@ -11,22 +11,24 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_httpserver import HTTPServer
 from pytest_httpserver.httpserver import Error, HandlerType, RequestHandler, RequestHandlerList
 from werkzeug import Request as WerkzeugRequest
 from werkzeug import Response as WerkzeugResponse
 
-from ...cloud.fake import Context, Fake, Snapshot
+from ...cloud.fake import Fake, Snapshot
 from ...core.errors import ContractError
 from ...core.field_types import is_url
-from ...core.settings import FakeConfig, FakeSettings
 from ...core.violations import Violation, raised_violation
 from ...http.app import App
 from ...http.messages import Answer, Request
 from ...http.routing import Route
 from .applications import environ_of
+
+if TYPE_CHECKING:
+    from ...http.hub import Mount
 
 BODY_LIMIT = 512 * 1024 * 1024
 """Maximum size of a body. A callback contains two bodies of the maximum message size, in Base64."""
@@ -136,22 +138,21 @@ class Destination(Fake):
     _app_type: ClassVar[type[ServerApp]] = ServerApp
     _server_type: ClassVar[type[DestinationServer]] = DestinationServer
 
-    def __init__(self, context: Context, **settings: Unpack[FakeSettings]) -> None:
-        self._start(context, self._configure(context, FakeConfig, settings))
-
-    def _start(self, context: Context, config: FakeConfig) -> None:
-        if config.token is not None:
+    def _make_app(self) -> ServerApp:
+        if self._config.token is not None:
             raise ContractError(
                 f"token has no effect on {self.fixture}, which accepts requests without credentials: "
                 "leave it out"
             )
-        # Create pytest-httpserver first, because the fakes' server may call it from now on.
         self._server = self._server_type(self)
-        super().__init__(context, self._app_type(self._serve), config)
-        self._mount.body_limit = BODY_LIMIT
-        # Its methods read these attributes, for example to return the URL of a path.
-        self._server.port = self._mount.port
-        self._server.ssl_context = context.tls
+        return self._app_type(self._serve_request)
+
+    def _prepare(self, mount: Mount) -> None:
+        super()._prepare(mount)
+        mount.body_limit = BODY_LIMIT
+        # Methods of pytest-httpserver read these, for example to return the URL of a path.
+        self._server.port = mount.port
+        self._server.ssl_context = mount.tls
 
     @property
     def server(self) -> HTTPServer:
@@ -162,7 +163,7 @@ class Destination(Fake):
         # Requests need no credentials, there is no client, and the only data are expectations.
         return [name for name in super().__dir__() if name not in _WITHOUT_MEANING]
 
-    def _serve(self, request: Request) -> Answer:
+    def _serve_request(self, request: Request) -> Answer:
         host = request.fields.get("host")
         if host and not _is_host(host):
             text = f"400 Bad Request: the Host header {host!r} names no host\n"
