@@ -58,7 +58,6 @@ class CloudCallFields(CallFields, total=False):
     data: object
     deleteExisting: object
     destination: object
-    dlq: object
     encoding: object
     event: object
     filter: object
@@ -87,6 +86,7 @@ class CloudCallFields(CallFields, total=False):
     topK: object
     topic: object
     url: object
+    user: object
     uuid: object
     weightingStrategy: object
     words: object

@@ -54,7 +54,6 @@ class CallbackCaptureSettings(TypedDict, total=False):
 
 class QueueCallFields(CallFields, total=False):
     destination: object
-    dlq: object
     event: object
     id: object
     key: object
@@ -63,6 +62,7 @@ class QueueCallFields(CallFields, total=False):
     queue: object
     run: object
     url: object
+    user: object
 
 class QueueEventFields(EventFields, total=False):
     about: object
@@ -95,7 +95,6 @@ class QueueEventWhere(QueueEventFields, total=False):
 
 class QueueMatchers(Matchers, total=False):
     destination: object
-    dlq: object
     event: object
     id: object
     key: object
@@ -104,6 +103,7 @@ class QueueMatchers(Matchers, total=False):
     queue: object
     run: object
     url: object
+    user: object
 
 class AttemptFields(TypedDict, total=False):
     at: object

@@ -21,7 +21,7 @@ from ...core.matching import Field, Question
 from ...core.settings import whole
 from ...faults.fault import Fault, ServiceFault
 from ...http.messages import Answer, Serve
-from ..errors import WITHOUT_BURST_LIMIT, rate_limited
+from ..errors import rate_limited
 from ..model import KINDS, Delivery, DeliveryInterceptor, Kind, Message
 from ..views import LABEL, NAME
 from ..wire.values import as_text
@@ -196,7 +196,8 @@ class QueueFaults(FaultPlan):
         if matchers.get("route") is None:
             limited: Iterable[str] = _PUBLISHING
             if kind == "burst" and self._answers.app is not None:
-                limited = sorted({*self._answers.app.words()} - WITHOUT_BURST_LIMIT)
+                routes = self._answers.app.table.routes
+                limited = sorted({route.name for route in routes if route.limited})
             matchers = {**matchers, "route": re.compile(rf"\A(?:{'|'.join(limited)})\Z")}
 
         def respond(serve: Serve) -> Answer:
