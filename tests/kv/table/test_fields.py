@@ -40,6 +40,5 @@ def test_rows_declare_that_a_reply_depends_on_other_members() -> None:
         if len(set(replies)) > 1:
             dependent[spec.name] = line
     complete(
-        TABLE_FILE,
-        (f"the effect whole to {name} (see {line})" for name, line in dependent.items()),
+        TABLE_FILE, (f"the effect whole to {name} (see {line})" for name, line in dependent.items())
     )
