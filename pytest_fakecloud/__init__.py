@@ -91,7 +91,7 @@ _PUBLIC_NAMES = {
     }.items()
     for name in names.split()
 }
-"""The module of each public name. This is their only list: `python -m tests.surface` writes
+"""The module of each public name. This is their only list: `python -m docs.generate` writes
 ``__init__.pyi``, which type checkers read, from it."""
 _PART_NAMES = {
     name: module

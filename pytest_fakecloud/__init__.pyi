@@ -1,4 +1,4 @@
-# Written by `python -m tests.surface` from `_PUBLIC_NAMES` of `__init__.py`.
+# Written by `python -m docs.generate` from `_PUBLIC_NAMES` of `__init__.py`.
 from .queue.model import Attempt as Attempt
 from .queue.actions import Attempts as Attempts
 from .explore.result.exploration import BrokenPromiseError as BrokenPromiseError

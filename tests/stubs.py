@@ -2,7 +2,7 @@
 which its calls can be filtered.
 
 At run time, classes declare the settings, and tables of ``Field``s the keywords of a filter.
-``python -m tests.surface`` writes the same names as ``TypedDict``s, one stub per service. A stub also
+``python -m docs.generate`` writes the same names as ``TypedDict``s, one stub per service. A stub also
 repeats the methods that all fakes share, with the keywords of its service, and ``core/typed.pyi`` has
 ``Results.where()`` for each class of items.
 """
@@ -140,7 +140,7 @@ PREFIXES = {"core": "Cloud", "kv": "KV", "vector": "Vector", "broker": "Broker",
 FAKES = ("kv_server", "vector_index", "broker", "queue")
 _TITLE = '''"""The fields that filters and faults accept, and what has them, for type checkers.
 
-``python -m tests.surface`` writes this file from the tables that are used at run time.
+``python -m docs.generate`` writes this file from the tables that are used at run time.
 """
 
 '''

@@ -1,6 +1,6 @@
 """The public surface, generated from the list of public names in ``pytest_fakecloud/__init__.py``.
 
-``python -m tests.surface`` writes ``__init__.pyi`` for type checkers, and the stubs of ``tests.stubs``.
+``python -m docs.generate`` writes ``__init__.pyi`` for type checkers, and the stubs of ``tests.stubs``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import pytest_fakecloud
 from pytest_fakecloud import _PART_NAMES, _PUBLIC_NAMES
 
-from .stubs import stubs, type_text
+from .stubs import type_text
 
 STUB = Path(pytest_fakecloud.__file__).with_suffix(".pyi")
 _PROTOCOLS = (
@@ -39,7 +39,7 @@ def public_names() -> str:
     ]
     return "\n".join(
         [
-            "# Written by `python -m tests.surface` from `_PUBLIC_NAMES` of `__init__.py`.",
+            "# Written by `python -m docs.generate` from `_PUBLIC_NAMES` of `__init__.py`.",
             *lines,
             "",
             "_PUBLIC_NAMES: dict[str, str]",
@@ -151,9 +151,3 @@ def _assigned(kind: type) -> set[str]:
             ):
                 found.add(node.attr)
     return found
-
-
-if __name__ == "__main__":
-    STUB.write_text(public_names(), encoding="utf-8")
-    for path, text in stubs().items():
-        path.write_text(text, encoding="utf-8")

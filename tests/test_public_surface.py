@@ -30,7 +30,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def test_the_module_of_each_name_is_as_type_checkers_see_it() -> None:
-    assert STUB.read_text(encoding="utf-8") == public_names(), "run `python -m tests.surface`"
+    assert STUB.read_text(encoding="utf-8") == public_names(), "run `python -m docs.generate`"
 
 
 def test_what_a_client_is_refused_has_one_base() -> None:
@@ -163,7 +163,7 @@ def check_types(tmp_path: Path, errors: Errors, use: Path) -> None:
 
 def test_the_stubs_are_as_written() -> None:
     for path, text in stubs().items():
-        assert path.read_text(encoding="utf-8") == text, "run `python -m tests.surface`"
+        assert path.read_text(encoding="utf-8") == text, "run `python -m docs.generate`"
 
 
 @pytest.fixture(scope="module")

@@ -51,7 +51,7 @@ Ask = Callable[..., object]
 FREE = {
     # Names chosen by the code under test or a test, and strings written by the fakes.
     "events": "run",
-    "calls": "dlq event fault group index instance key name namespace note violation run",
+    "calls": "event fault group index instance key name namespace note violation run user",
     "messages": "schedule_id timeline",
     "dead letters": "timeline",
     "attempts": "run_error wait_reason where",
@@ -68,7 +68,7 @@ FREE = {
     "violations": "text what",
     "faults of kv_server": "index key",
     "faults of broker": "group instance",
-    "faults of queue": "dlq event id key name run",
+    "faults of queue": "event id key name run user",
     **dict.fromkeys((f"allow {kind}" for kind in ALLOWABLE), "fake"),
     "allow bug": "fake key",
     "allow assertion": "fake key",

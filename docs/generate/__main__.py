@@ -1,10 +1,21 @@
-"""Regenerate the generated pages of the documentation: ``python -m docs.generate``."""
+"""Write everything that is generated: ``python -m docs.generate``.
+
+It writes the pages of the documentation, the stubs for type checkers, and the results of ``verify`` with
+the real servers that are installed.
+"""
 
 from __future__ import annotations
 
+from tests.stubs import stubs
+from tests.surface import STUB, public_names
+
+from . import scenarios
 from .pages import DOCS, PAGES
 
-for place, page in PAGES.items():
-    (DOCS / place).parent.mkdir(exist_ok=True)
-    (DOCS / place).write_text(page(), encoding="utf-8")
-    print(place)
+files = {DOCS / place: page() for place, page in PAGES.items()}
+files[scenarios.PAGE] = scenarios.page_with(scenarios.results() | scenarios.measured())
+files |= {STUB: public_names(), **stubs()}
+for file, text in files.items():
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    print(file.relative_to(DOCS.parent))

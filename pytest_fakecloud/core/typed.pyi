@@ -1,6 +1,6 @@
 """The fields that filters and faults accept, and what has them, for type checkers.
 
-``python -m tests.surface`` writes this file from the tables that are used at run time.
+``python -m docs.generate`` writes this file from the tables that are used at run time.
 """
 
 from collections.abc import Callable
@@ -58,7 +58,6 @@ class CloudCallFields(CallFields, total=False):
     data: object
     deleteExisting: object
     destination: object
-    dlq: object
     encoding: object
     event: object
     filter: object
@@ -87,6 +86,7 @@ class CloudCallFields(CallFields, total=False):
     topK: object
     topic: object
     url: object
+    user: object
     uuid: object
     weightingStrategy: object
     words: object

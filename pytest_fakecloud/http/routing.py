@@ -9,6 +9,8 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import Any, NamedTuple, TypeAlias
 
+from .messages import Request
+
 
 class Route(NamedTuple):
     """One endpoint: the methods and the path pattern that it fakes.
@@ -16,19 +18,30 @@ class Route(NamedTuple):
     ``methods`` is a string of names (``"GET POST"``). ``pattern`` consists of literal segments and
     parameters: ``{name}`` is one non-empty raw segment; ``{name*}``, allowed only at the end, is
     the raw rest of the path including slashes (possibly empty). ``name`` identifies the route in
-    faults and in the journal. ``lingers`` marks an endpoint that may wait or stream; requests to it
-    always use the socket. ``endpoint`` takes the app and the request.
+    faults and in the journal. ``endpoint`` is a method of the class that lists the route, which takes an
+    instance of it and the request: the app or, in the queue, a family of endpoints.
+
+    ``lingers`` marks an endpoint that may wait or stream; requests to it always use the socket.
+    ``changes`` marks an endpoint that accepts GET although it changes data. ``limited`` is false for an
+    endpoint to which the service's limit of requests per second does not apply.
     """
 
     methods: str
     pattern: str
     name: str
-    endpoint: Callable[[Any, Any], object]
+    endpoint: Callable[[Any, Request], object]
     lingers: bool = False
+    changes: bool = False
+    limited: bool = True
 
     @property
     def allowed(self) -> frozenset[str]:
         return frozenset(self.methods.split())
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of the parameters in the pattern."""
+        return re.findall(r"\{(\w+)\*?\}", self.pattern)
 
 
 RouteMatch: TypeAlias = tuple[Route, dict[str, str]] | frozenset[str] | None
@@ -42,8 +55,8 @@ _INDEXED = 2
 
 
 class RouteTable:
-    """All routes of a service. The first matching route wins, but routes with a literal first
-    segment precede routes that begin with a parameter.
+    """All routes of a service. The most specific matching route wins: in the first segment in which the
+    patterns differ, a literal precedes a parameter, and that the rest of the path.
     """
 
     def __init__(self, routes: Iterable[Route]) -> None:
@@ -63,6 +76,13 @@ class RouteTable:
                 others |= allowed
         return others or None
 
+    def writes(self, method: str, path: str) -> bool:
+        """Return whether a request may change data."""
+        if method not in ("GET", "HEAD"):
+            return True
+        match = self.find(method, path)
+        return isinstance(match, tuple) and match[0].changes
+
     def nearest(self, method: str, path: str) -> str:
         """Return the known routes most similar to a request, for reports."""
         shapes = [f"{m} {route.pattern}" for route in self.routes for m in sorted(route.allowed)]
@@ -72,7 +92,10 @@ class RouteTable:
 
 
 def _index(routes: Sequence[Route]) -> Mapping[tuple[str, ...], Sequence[_Candidate]]:
-    """Return the routes that may match a path, by the path's first literal segments."""
+    """Return the routes that may match a path, by the path's first literal segments, the most specific
+    first.
+    """
+    routes = sorted(routes, key=_ranks)
     by_own: dict[tuple[str, ...], list[int]] = {(): []}
     for number, route in enumerate(routes):
         segments = route.pattern.split("/")[1 : _INDEXED + 1]
@@ -81,10 +104,15 @@ def _index(routes: Sequence[Route]) -> Mapping[tuple[str, ...], Sequence[_Candid
     index = {}
     for head in by_own:
         starts = [head[:length] for length in range(1, len(head) + 1)]
-        literal = sorted(number for start in starts for number in by_own.get(start, ()))
-        ordered = [routes[number] for number in (*literal, *by_own[()])]
-        index[head] = [(route, route.allowed) for route in ordered]
+        numbers = sorted(number for start in ((), *starts) for number in by_own.get(start, ()))
+        index[head] = [(routes[number], routes[number].allowed) for number in numbers]
     return index
+
+
+def _ranks(route: Route) -> list[int]:
+    """Return 0 for each literal segment of a pattern, 1 for a parameter and 2 for the rest."""
+    segments = route.pattern.split("/")[1:]
+    return [segment.startswith("{") + segment.endswith("*}") for segment in segments]
 
 
 @lru_cache(maxsize=1024)

@@ -3,26 +3,29 @@
 The modules and folders of each line import only from the lines above::
 
     errors.py settings.py    error messages; dialects and limits
-    algorithms/              globs and hashes, independent of the service
+    algorithms/              glob patterns, regular expressions and quoting, independent of the service
     table/                   a row per command, the parameters of CONFIG, syntax
     values/                  data structures without commands
+    rdb/ search/             dumps and .rdb files; indexes of the vendor's search
     reply.py model.py        replies of commands and their encodings; the interface of engines
     acl.py                   users and their rules
     scripting/               Lua: scripts and function libraries
     engine/                  KVEngine.execute(session, [name, *args]) -> reply; keys, time, pub/sub
     commands/                a module or folder per group; @command binds functions to the table
-    redis/                   a real server as the engine
-    routes.py resp/          HTTP, and the Redis protocol
+    real_redis/              a real server as the engine
+    routes.py sse.py resp/   HTTP, its streams, and the Redis protocol
+    accesses.py saved.py     what commands read and write; the data as JSON, with dump_files.py
     fake.py                  KVServer, with interruptions.py
+    report/                  the parts of reports and console
 
 A command is a function that takes the session and the arguments after the command name
 (docs/contributing/recipes.md lists what else a new command needs)::
 
-    @command("ZCARD")
-    def zcard(session: Session, args: Args) -> Reply:
-        \"\"\"Return the number of members of a sorted set.\"\"\"
-        members = session.db.get(args[0], SortedSet)
-        return 0 if members is None else len(members)
+    @command("ZSCORE")
+    def zscore(session: Session, args: Args) -> Reply:
+        \"\"\"Return the score of a member.\"\"\"
+        scores = get_or_empty(session, args[0], SortedSet).scores
+        return printable_score(session, scores.get(args[1]))
 
 Arity, permissions and the expiry of keys are handled before the call. A function checks syntax
 first, then types, and writes last; it raises ``CommandError(errors.X)``. It reads with

@@ -17,8 +17,8 @@ PUBLISHING = ("publish", "enqueue", "batch")
 
 
 def touches_of_request(fake: Queue, request: Request) -> Sequence[Touch]:
-    """Return the accesses of a request, based on its route and method."""
-    writes = request.method not in ("GET", "HEAD")
+    """Return the accesses of a request, based on its route."""
+    writes = fake._app.table.writes(request.method, request.path)
     touches = [READS_CLOCK, Touch(fake.name, "publishing", ALL, writes)]
     if request.route not in PUBLISHING:
         touches.append(Touch(fake.name, "message", ALL, writes))

@@ -84,13 +84,6 @@ def exceeds_limit(what: str, limit: int) -> QueueError:
 
 _RATE_LIMITS = {"burst": ("Burst-RateLimit", SECOND), "daily": ("RateLimit", DAY)}
 """For each rate limit, the prefix of its headers, and its period."""
-WITHOUT_BURST_LIMIT = frozenset((
-    "batch", "chat", "enqueue", "notify_event", "publish", "publish_v1", "trigger_workflow",
-    "trigger_workflows", "wait_for_event", "workflow_webhook",
-))  # fmt: skip
-"""Routes to which the burst limit does not apply (vendor's page on rate limits). Decided here: webhooks
-count as notifications, and chat requests have a limit of their own.
-"""
 
 
 def limit_headers(kind: str, limit: int, now_us: int, remaining: int = 0) -> HeaderList:

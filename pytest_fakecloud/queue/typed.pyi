@@ -1,6 +1,6 @@
 """The fields that filters and faults accept, and what has them, for type checkers.
 
-``python -m tests.surface`` writes this file from the tables that are used at run time.
+``python -m docs.generate`` writes this file from the tables that are used at run time.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -54,7 +54,6 @@ class CallbackCaptureSettings(TypedDict, total=False):
 
 class QueueCallFields(CallFields, total=False):
     destination: object
-    dlq: object
     event: object
     id: object
     key: object
@@ -63,6 +62,7 @@ class QueueCallFields(CallFields, total=False):
     queue: object
     run: object
     url: object
+    user: object
 
 class QueueEventFields(EventFields, total=False):
     about: object
@@ -95,7 +95,6 @@ class QueueEventWhere(QueueEventFields, total=False):
 
 class QueueMatchers(Matchers, total=False):
     destination: object
-    dlq: object
     event: object
     id: object
     key: object
@@ -104,6 +103,7 @@ class QueueMatchers(Matchers, total=False):
     queue: object
     run: object
     url: object
+    user: object
 
 class AttemptFields(TypedDict, total=False):
     at: object

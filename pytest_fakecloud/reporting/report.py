@@ -333,8 +333,6 @@ Detector: TypeAlias = Callable[[ObservedTest, Any], Iterator[Finding]]  # given 
 
 # -- detectors of all services ----------------------------------------------------------------------
 
-_WAITING = {"consume", "fetch", "chat", "subscribe", "psubscribe", "monitor"}
-"""Routes whose calls may wait, in wall-clock time."""
 _BLOCKING = {"BLPOP", "BRPOP", "BLMOVE", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP", "BRPOPLPUSH",
              "WAIT", "WAITAOF", "DEBUG"}  # fmt: skip
 """Commands that may wait; those that wait only with the option BLOCK are recognized by it."""
@@ -345,7 +343,8 @@ def clock_frozen(test: ObservedTest) -> Iterator[Finding]:
     if test.idle_s is None or test.idle_s < 1.0 or test.cloud.clock.mode != "frozen":
         return
     # A call that waits for data waits in the fake, in wall-clock time.
-    if any(call.route in _WAITING or _blocks(call) for call in test.calls):
+    waiting = {r.name for fake in test.fakes for r in fake._app.table.routes if r.lingers}
+    if any(call.route in waiting or _blocks(call) for call in test.calls):
         return
     if test.entries and len({entry.at_us for entry in test.entries}) == 1:
         yield Finding("clock_frozen", values={"seconds": f"{test.idle_s:.1f}"})

@@ -1,6 +1,6 @@
 """The fields that filters and faults accept, and what has them, for type checkers.
 
-``python -m tests.surface`` writes this file from the tables that are used at run time.
+``python -m docs.generate`` writes this file from the tables that are used at run time.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

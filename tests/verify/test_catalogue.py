@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from docs.generate.scenarios import TARGETS
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.http.routing import RouteTable
 from pytest_fakecloud.kv.table.registry import COMMANDS
@@ -16,7 +17,6 @@ from pytest_fakecloud.verify.catalogue.scenarios import COMPARISONS
 from pytest_fakecloud.verify.run import plan
 
 from ..notations import complete
-from .page import PAGE, TARGETS, page
 
 CATALOGUE = Path(str(catalogue.__file__)).parent
 DATA = {"string", "bitmap", "hash", "list", "set", "sorted-set", "geo", "hyperloglog", "stream"} | {
@@ -121,10 +121,3 @@ def test_everything_has_the_prefix_of_the_run(service: str) -> None:
             assert "{p}" in step.json[1], step
         if service == "vector" and step.method != "GET" and step.path.count("/") == 2:
             assert "{p}" in step.path, step
-
-
-def test_the_page_is_true() -> None:
-    """Check the page except its rows of results, which ``test_real_servers`` checks."""
-    text = PAGE.read_text(encoding="utf-8")
-    rows = [line for line in text.splitlines() if line.startswith(("| Redis ", "| Valkey "))]
-    assert page(rows) == text, "python -m tests.verify.page docs/reference/scenarios.md"

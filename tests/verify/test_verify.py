@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import requests
 
+from docs.generate.scenarios import PAGE, row
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.cli import main
 from pytest_fakecloud.verify import command, run
@@ -28,7 +29,6 @@ from pytest_fakecloud.verify.sides import Bounds, ServiceUnreachable, Side, Targ
 from tests.kv.catalogue import WITHOUT_SERVER
 from tests.kv.comparison.servers import RealServer, available
 
-from .page import PAGE, row
 from .test_bounds import plan_only
 
 pytestmark = pytest.mark.slow
@@ -209,7 +209,7 @@ def test_real_servers(name: str, binary: str, monkeypatch: pytest.MonkeyPatch) -
     rows = PAGE.read_text(encoding="utf-8").splitlines()
     if not any(line.startswith(f"| {server.title} |") for line in rows):
         pytest.skip(f"{PAGE.name} was generated without {server.title}")
-    assert row(server.title, result) in rows, f"python -m tests.verify.page {PAGE}"
+    assert row(server.title, result) in rows, "run: python -m docs.generate"
 
 
 def test_wrong_credentials_and_addresses(cloud: Cloud) -> None:

@@ -132,14 +132,10 @@ OF_QUEUES = CLAIMS | _all(
 
 # -- fields ----------------------------------------------------------------------------------------
 
-_NOT_ONLY_FIELDS = frozenset({
-    "ZRANK", "ZREVRANK", "GEORADIUSBYMEMBER", "GEORADIUSBYMEMBER_RO", "ARSEEK",
-})  # fmt: skip
-"""Commands that depend on other members than those they name, or do not access the index at all."""
 FIELDS = {
     name: spec.field_words
     for name, spec in COMMANDS.items()
-    if spec.field_words is not None and spec.group in _WITH_FIELDS and name not in _NOT_ONLY_FIELDS
+    if spec.field_words is not None and spec.group in _WITH_FIELDS and not spec.effects.whole
 }
 """The words of each command that are the fields, members or indexes which it accesses."""
 

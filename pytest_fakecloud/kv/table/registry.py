@@ -180,6 +180,7 @@ _WORDS = {
     "time": ("reads_clock", True),
     "lookup": ("looks_up", True),
     "no-event": ("event", ""),
+    "whole": ("whole", True),
     "rest": ("over_rest", True),
     "no-rest": ("over_rest", False),
     "vendor": ("is_vendors", True),
@@ -199,7 +200,7 @@ class Effects:
     def __init__(self, text: str) -> None:
         self.value_at = self.ttl_at = 0
         self.ttl_unit: Unit | None = None
-        self.takes_ttl = self.reads_clock = self.looks_up = self.is_vendors = False
+        self.takes_ttl = self.reads_clock = self.looks_up = self.whole = self.is_vendors = False
         self.event: str | None = None
         self.over_rest: bool | None = None
         self.repetition = ""

@@ -21,7 +21,7 @@ from ...core.matching import Field, Question
 from ...core.settings import whole
 from ...faults.fault import Fault, ServiceFault
 from ...http.messages import Answer, Serve
-from ..errors import WITHOUT_BURST_LIMIT, rate_limited
+from ..errors import rate_limited
 from ..model import KINDS, Delivery, DeliveryInterceptor, Kind, Message
 from ..views import LABEL, NAME
 from ..wire.values import as_text
@@ -197,7 +197,7 @@ class QueueFaults(FaultPlan):
             limited: Iterable[str] = _PUBLISHING
             app = self._app()
             if kind == "burst" and app is not None:
-                limited = sorted({*app.words()} - WITHOUT_BURST_LIMIT)
+                limited = sorted({route.name for route in app.table.routes if route.limited})
             matchers = {**matchers, "route": re.compile(rf"\A(?:{'|'.join(limited)})\Z")}
 
         def respond(serve: Serve) -> Answer:

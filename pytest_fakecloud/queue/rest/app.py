@@ -52,8 +52,9 @@ _FAMILIES: tuple[type[RouteFamily], ...] = (
     KeyRoutes,
     ChatRoutes,
 )
-_CHANGING = frozenset({"rotate_keys", "rotate_keys_v1"})
-"""Endpoints that accept GET but that the read-only token must not use."""
+_PARAMETERS = [
+    name for family in _FAMILIES for route in family.routes() for name in route.parameters
+]
 
 
 class QueueApp(App):
@@ -61,11 +62,11 @@ class QueueApp(App):
 
     service = "queue"
     fact_fields: ClassVar[Mapping[str, Field]] = {
+        **dict.fromkeys(_PARAMETERS, Field(TEXT)),
         "url": Field(DESTINATION),
         "destination": Field(DESTINATION),
         "label": Field(LABEL, several=True),
         "queue": Field(NAME),
-        **{name: Field(TEXT) for name in ("dlq", "event", "id", "key", "name", "run")},
     }
     event_kinds: ClassVar[frozenset[str]] = frozenset(("attempt",))
     event_fields: ClassVar[Mapping[str, Field]] = {
@@ -99,7 +100,7 @@ class QueueApp(App):
             return token
         if not same(token, self.read_only_token):
             raise errors.unauthorized()
-        if request.method not in ("GET", "HEAD") or request.route in _CHANGING:
+        if self.table.writes(request.method, request.path):
             raise errors.read_only()
         return token
 
@@ -131,7 +132,7 @@ def _route_of(family: type[RouteFamily], route: Route) -> Route:
     def endpoint(app: QueueApp, request: Request) -> object:
         engine = app.engine
         with nullcontext() if route.lingers else engine.lock:
-            if engine.limits.burst is not None and route.name not in errors.WITHOUT_BURST_LIMIT:
+            if engine.limits.burst is not None and route.limited:
                 engine.quota.count_request(engine.clock.now_us())
             result = route.endpoint(family(engine), request)
         return Answer() if result is None else result

@@ -11,6 +11,10 @@ class RouteFamily:
 
     An endpoint whose route ``lingers`` is called without the lock, because it may take long. One that
     returns None responds with an empty body. Each request has its own instance.
+
+    Routes that are not ``limited`` are those to which the burst limit does not apply (vendor's page on
+    rate limits). Decided here: webhooks count as notifications, and chat requests have a limit of their
+    own.
     """
 
     def __init__(self, engine: Engine) -> None:

@@ -32,9 +32,11 @@ class MessageRoutes(RouteFamily):
     @classmethod
     def routes(cls) -> list[Route]:
         return [
-            Route("POST", "/v2/publish/{destination*}", "publish", cls.publish),
-            Route("POST", "/v2/enqueue/{queue}/{destination*}", "enqueue", cls.enqueue),
-            Route("POST", "/v2/batch", "batch", cls.batch),
+            Route("POST", "/v2/publish/{destination*}", "publish", cls.publish, limited=False),
+            Route(
+                "POST", "/v2/enqueue/{queue}/{destination*}", "enqueue", cls.enqueue, limited=False
+            ),
+            Route("POST", "/v2/batch", "batch", cls.batch, limited=False),
             Route("DELETE", "/v2/messages", "cancel_messages", cls.cancel_messages),
             Route("GET", "/v2/messages/{id}", "get_message", cls.get_message),
             Route("DELETE", "/v2/messages/{id}", "cancel_message", cls.cancel_message),

@@ -37,7 +37,7 @@ class V1Routes(RouteFamily):
     @classmethod
     def routes(cls) -> list[Route]:
         return [
-            Route("POST", "/v1/publish/{destination*}", "publish_v1", cls.publish),
+            Route("POST", "/v1/publish/{destination*}", "publish_v1", cls.publish, limited=False),
             Route("GET", "/v1/endpoints", "list_endpoints_v1", cls.list_endpoints),
             Route("POST", "/v1/endpoints", "create_endpoint_v1", cls.create_endpoint),
             Route("GET", "/v1/endpoints/{id}", "get_endpoint_v1", cls.get_endpoint),

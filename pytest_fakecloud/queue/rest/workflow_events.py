@@ -29,11 +29,19 @@ class WorkflowEventRoutes(RouteFamily):
     @classmethod
     def routes(cls) -> list[Route]:
         return [
-            Route("POST", "/v2/wait/{event}", "wait_for_event", cls.wait),
-            Route("POST", "/v2/notify/{event}", "notify_event", cls.notify),
-            Route("POST", "/v2/notify/{run}/{event}", "notify_event", cls.notify_run),
+            Route("POST", "/v2/wait/{event}", "wait_for_event", cls.wait, limited=False),
+            Route("POST", "/v2/notify/{event}", "notify_event", cls.notify, limited=False),
+            Route(
+                "POST", "/v2/notify/{run}/{event}", "notify_event", cls.notify_run, limited=False
+            ),
             Route("GET", "/v2/waiters/{event}", "list_waiters", cls.waiters),
-            Route(_METHODS, HOOKS + "{user}/{run}/{event}", "workflow_webhook", cls.webhook),
+            Route(
+                _METHODS,
+                HOOKS + "{user}/{run}/{event}",
+                "workflow_webhook",
+                cls.webhook,
+                limited=False,
+            ),
         ]
 
     def wait(self, request: Request) -> object:

@@ -72,8 +72,12 @@ class WorkflowRunRoutes(RouteFamily):
             Route("DELETE", "/v2/workflows/runs", "cancel_workflow_runs", cls.cancel_runs),
             Route("GET", "/v2/workflows/events", "list_workflow_runs", cls.list_runs),
             Route("GET", "/v2/workflows/logs", "list_workflow_runs", cls.list_runs),
-            Route("POST", "/v2/trigger/{destination*}", "trigger_workflow", cls.trigger),
-            Route("POST", "/v2/batch/trigger", "trigger_workflows", cls.trigger_many),
+            Route(
+                "POST", "/v2/trigger/{destination*}", "trigger_workflow", cls.trigger, limited=False
+            ),
+            Route(
+                "POST", "/v2/batch/trigger", "trigger_workflows", cls.trigger_many, limited=False
+            ),
         ]
 
     def get_steps(self, request: Request) -> object:

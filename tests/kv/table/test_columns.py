@@ -21,7 +21,8 @@ def test_no_effect_repeats_what_follows_from_the_row() -> None:
         effects = spec.effects
         of_ttl = effects.value_at, effects.ttl_at, effects.takes_ttl, spec.depends_on_time([])
         of_writes = spec.event, effects.repetition
-        return spec.over_rest, spec.reads_keys, effects.is_vendors, *of_writes, *of_ttl
+        own = effects.is_vendors, effects.whole
+        return spec.over_rest, spec.reads_keys, *own, *of_writes, *of_ttl
 
     for row in map(row_of, COMMANDS):
         words = row.effects.split()

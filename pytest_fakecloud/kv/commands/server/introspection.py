@@ -428,9 +428,10 @@ def command_getkeysandflags(session: Session, args: Args) -> Reply:
 
 
 def summary(spec: CommandSpec) -> str:
-    """Return a command's summary, which is the first line of its function's docstring."""
+    """Return a command's summary, which is the first sentence of its function's docstring."""
     docstring = spec.function.__doc__ if spec.function is not None else None
-    return (docstring or "").strip().split("\n")[0]
+    paragraph = " ".join((docstring or "").strip().partition("\n\n")[0].split())
+    return re.split(r"(?<=\.) (?=[A-Z`])", paragraph)[0]
 
 
 @cache
