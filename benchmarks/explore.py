@@ -26,7 +26,6 @@ from unittest import mock
 from urllib.parse import urlsplit
 
 import httpx
-import hypothesis
 import redis.asyncio
 from upstash_redis import Redis
 
@@ -398,8 +397,6 @@ def schedules_needed() -> bool:
 
 def main() -> int:
     """Run all measurements; return 1 if a figure exceeds its limit."""
-    hypothesis.settings.register_profile("bare", database=None)
-    hypothesis.settings.load_profile("bare")
     results = [
         schedules_of_ten_calls(),
         schedules_of_an_asynchronous_client(),

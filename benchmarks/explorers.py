@@ -153,11 +153,6 @@ def by_explore(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int]:
 
 def with_seeds(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int, int]:
     """Search with ``explore`` and several seeds; return the sum and the maximum of the schedules."""
-    import hypothesis
-
-    # A stored failure would be the first schedule of the next search.
-    hypothesis.settings.register_profile("bare", database=None)
-    hypothesis.settings.load_profile("bare")
     outcomes = [by_explore(cloud, *args, **{**options, "seed": seed}) for seed in SEEDS]
     runs = [number - 1 for _, number in outcomes]
     return all(broken for broken, _ in outcomes), sum(runs), max(runs)

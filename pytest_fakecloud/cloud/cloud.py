@@ -79,7 +79,7 @@ class Cloud(BaseCloud):
         ``seed``, ``schedule``, ``kinds``, ``services``, ``patience``, ``horizon`` and ``process_time``.
         """
         __tracebackhide__ = True
-        with importing("explore()", extra="explore"):
+        with importing("explore()"):
             from ..explore.explore import explore
 
         return explore(self, run, check, **options)

@@ -22,7 +22,7 @@ from .result.exploration import BrokenPromiseError, Exploration
 from .result.story import line_text, lookups_of_trial, reason
 from .schedule import KINDS, SWITCHES, Kind, Schedule
 from .search.ahead import CAN_FORK, Ahead
-from .search.explorer import Explorer, Replays, hypothesis, replay
+from .search.explorer import Explorer, Replays, replay
 from .search.player import Player, SearchBudget, Tally, budget_of
 from .simulation.state import Subject
 from .trial import Line, Trial
@@ -114,7 +114,6 @@ def explore(
         raise ContractError(
             "explore() cannot run in an event loop: use await cloud.aio.explore(...)"
         )
-    hypothesis()
     programs = programs_of(run, workers)
     if setup is not None and not callable(setup):
         raise ContractError(f"setup={shown(setup)} is not a function")
