@@ -22,7 +22,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, cast
 
-from pytest_fakecloud import BrokenPromiseError, BrokenRunsError, Cloud, History
+from pytest_fakecloud import BrokenPromiseError, Cloud, History
 from pytest_fakecloud.explore.patches import explored
 from pytest_fakecloud.explore.promises import Promises
 from tests.docs.recipes import Recipe, recipes
@@ -164,7 +164,7 @@ def by_every_failure(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, in
     try:
         with explored(cloud):
             return False, len(cloud.every_failure(subject.everything, check=subject.check))
-    except BrokenRunsError as broken:
+    except BrokenPromiseError as broken:
         return True, len(broken.failures)
 
 
