@@ -256,7 +256,14 @@ class Calls(Part):
         unit = strand.line if session.in_script else object()
         before = tuple(map(session.db.find, line.key_names))
         access = Access(
-            strand.name, unit, line.words, line.keys, before, line.writes, options=line.options
+            strand.name,
+            unit,
+            line.words,
+            line.keys,
+            before,
+            line.writes,
+            options=line.options,
+            at_us=self._fakes.now_us(),
         )
         self._trial.accesses.append(access)
 
@@ -304,7 +311,7 @@ class Calls(Part):
                 (request.route, request.call.path),
                 any(touch.writes for touch in touches),
             )
-            access = Access(strand.name, line, words, subjects, (), writes, request.call)
+            access = Access(strand.name, line, words, subjects, (), writes, request.call, at_us=now)
             self._trial.accesses.append(access)
         if self._cut and self._cut.get((root.title, fake.name), 0) > now:
             line.is_disturbance, line.words = True, f"does not reach {fake.name}"
