@@ -1,8 +1,9 @@
 """Measure the cost of schedules, and how many bugs ``explore()`` and other tools find.
 
 It measures schedules of calls, of an asynchronous client and of a workflow, the reset between
-schedules, the time until ten bugs are found, and the schedules that the bugs of the cookbook need
-with five seeds. It prints a table of all tools, without frontrun if that is not installed
+schedules, the time until ten bugs are found, the schedules that the bugs of the cookbook and bugs of
+several events need with five seeds, and the share of the process that decides beside four that
+play. It prints a table of all tools, without frontrun if that is not installed
 (``pip install frontrun``).
 
 Run ``python -m benchmarks.explore`` in the repository. It exits with 1 if a figure exceeds its
@@ -19,6 +20,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
+from resource import RUSAGE_CHILDREN, getrusage
 from statistics import median
 from time import perf_counter, process_time, thread_time
 from typing import Any, ClassVar, NamedTuple
@@ -40,7 +42,8 @@ from pytest_fakecloud.explore.simulation.turns import Turns
 from pytest_fakecloud.explore.world import World
 from pytest_fakecloud.http.app import App
 from pytest_fakecloud.process.shortcut import Shortcut
-from tests.explore.bugs import queues
+from tests.explore.bugs import Make, queues
+from tests.explore.bugs.deep import DEEP
 from tests.explore.bugs.ten import TEN
 
 from .explorers import SEEDS, compared, needed
@@ -395,6 +398,50 @@ def schedules_needed() -> bool:
     return limit("schedules needed by one bug at most", most, MOST_SCHEDULES[1]) and good
 
 
+def deep_bugs() -> bool:
+    """Count the schedules that bugs of three and four events need, with several seeds, and print them
+    beside those of a search that is not guided by states.
+    """
+    print(f"\n| Bug | guided, seeds {SEEDS[0]} to {SEEDS[-1]} | not guided |\n|---|---|---|")
+    missed = 0
+    for make in DEEP:
+        guided = [_needed(make, seed) for seed in SEEDS]
+        with mock.patch.object(Explorer, "_run_guided", return_value=iter(())):
+            plain = [_needed(make, seed) for seed in SEEDS]
+        missed += guided.count(None)
+        cells = (
+            ", ".join("–" if n is None else f"{n:,}" for n in counts) for counts in (guided, plain)
+        )
+        print(f"| {make.__name__.replace('_', ' ')} | {' | '.join(cells)} |", flush=True)
+    return limit(
+        f"searches for bugs of several events without a result in {SCHEDULES:,}", missed, 0
+    )
+
+
+def _needed(make: Make, seed: int) -> int | None:
+    """Return the number of schedules until a bug is found, or None."""
+    with Cloud(seed=1, delivery="driven", now=START) as cloud:
+        of = make(cloud, False)
+        options = {**of.options, "seed": seed, "budget": SCHEDULES, "trust": False}
+        try:
+            cloud.explore(of.run, of.check, workers=of.workers, setup=of.setup, **options)
+        except BrokenPromiseError as error:
+            return error.tried
+        return None
+
+
+def several_processes() -> bool:
+    """Measure the share of processor time of the process that decides, of four others that play."""
+    with Cloud(seed=1, delivery="driven", now=START) as cloud:
+        run = ten_calls(cloud, 2)
+        before, busy = getrusage(RUSAGE_CHILDREN), process_time()
+        cloud.explore([run, run], holds, budget=SCHEDULES, trust=False, processes=4)
+        busy, after = process_time() - busy, getrusage(RUSAGE_CHILDREN)
+    others = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    share = 100 * busy / (busy + others)
+    return limit("% of processor time of the process that decides, beside four", share, 12)
+
+
 def main() -> int:
     """Run all measurements; return 1 if a figure exceeds its limit."""
     results = [
@@ -404,6 +451,8 @@ def main() -> int:
         back_to_the_baseline(),
         ten_bugs(),
         schedules_needed(),
+        deep_bugs(),
+        several_processes(),
     ]
     compared(COMPARED)
     return 0 if all(results) else 1

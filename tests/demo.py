@@ -162,6 +162,11 @@ class Demo(Fake):
     def mount(self) -> Any:
         return self._mount
 
+    @property
+    def words(self) -> list[str]:
+        """The words that requests have added."""
+        return self._engine.words
+
     def park(self, raw: Raw, target: str = "/endless") -> None:
         """Send a request, and return when it waits in the engine."""
         raw.send(f"GET {target} HTTP/1.1\r\nHost: h\r\n\r\n")

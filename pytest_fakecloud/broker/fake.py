@@ -10,7 +10,7 @@ from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, Unpack, overload
 
-from ..cloud.fake import Aio, Context, action
+from ..cloud.fake import Aio, Context, action, look
 from ..core.calls import Call
 from ..core.clock import in_thread
 from ..core.errors import ContractError, brief, counted, importing, unknown_name
@@ -351,17 +351,20 @@ class Broker(Fake):
         self._time.settle()
         return _AS_MISUSE
 
+    @look
     def topics(self) -> Results[TopicView]:
         """Return the topics."""
         views = (TopicView(self, name) for name in self._engine.topics.counts())
         return results_of(views, TOPIC_FIELDS, "topic")
 
+    @look
     def topic(self, name: str) -> TopicView:
         """Return a topic with its records and offsets; raise ``ContractError`` if it is unknown."""
         with self._settled(topic=name):
             self._engine.topics.check(name)
         return TopicView(self, name)
 
+    @look
     def records(self, topic: str, **where: Unpack[ListedFields]) -> Results[Record]:
         """Return the records of a topic in (partition, offset) order, optionally filtered.
 
@@ -373,12 +376,14 @@ class Broker(Fake):
         records = TopicView(self, topic).records
         return records.where(**where) if where else records
 
+    @look
     def groups(self) -> Results[GroupView]:
         """Return the groups that have members or committed offsets."""
         self._time.settle()
         views = (GroupView(self, name) for name in self._engine.groups.names())
         return results_of(views, GROUP_FIELDS, "group")
 
+    @look
     def group(self, name: str) -> GroupView:
         """Return a group with its members, partitions, committed offsets, positions and lag.
 
@@ -390,6 +395,7 @@ class Broker(Fake):
 
     # -- assertions ------------------------------------------------------------------------------
 
+    @look
     def assert_produced(
         self,
         topic: str,
@@ -428,6 +434,7 @@ class Broker(Fake):
         # A cluster may not list a new topic immediately, so accept all partition numbers then.
         return RECORD_FIELDS if count is None else record_fields(count)
 
+    @look
     def assert_not_produced(
         self, topic: str, value: object = None, **where: Unpack[RecordFields]
     ) -> None:
@@ -444,6 +451,7 @@ class Broker(Fake):
         ]
         return [f"  not executed: {_shown_call(call)}" for call in rejected[-5:]]
 
+    @look
     def assert_committed(
         self,
         group: str,
@@ -488,6 +496,7 @@ class Broker(Fake):
             if_empty="the group has never committed" if exists else "there is no such group",
         )
 
+    @look
     def assert_not_committed(
         self,
         group: str,
@@ -507,6 +516,7 @@ class Broker(Fake):
             raise ContractError(unknown_name("group", group, groups))
         self.assert_committed(group, topic, partition, offset, times=0)
 
+    @look
     def assert_caught_up(self, group: str) -> GroupView:
         """Assert that a group has committed all records, and return the group."""
         __tracebackhide__ = True

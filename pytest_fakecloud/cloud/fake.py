@@ -142,6 +142,20 @@ def action(method: Method) -> Method:
     return cast("Method", recorded)
 
 
+def look(method: Method) -> Method:
+    """Decorate a method that inspects a fake's data, so that reports can tell what a test looked at."""
+
+    @functools.wraps(method)
+    def noted(self: Fake, *positional: Any, **named: Any) -> Any:
+        __tracebackhide__ = True
+        caller = sys._getframe(1)
+        if not is_own(caller):
+            self._recorder.note_look(method.__name__, code_place(caller), (positional, named))
+        return method(self, *positional, **named)
+
+    return cast("Method", noted)
+
+
 def action_as(kind: str) -> Callable[[Method], Method]:
     """Like ``action``, for a method of a part of a fake, or of a thing that a fake contains.
 

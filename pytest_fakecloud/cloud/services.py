@@ -25,6 +25,7 @@ class Service(NamedTuple):
     the socket. ``delivers``: it sends requests to destinations, which ``--forward`` can redirect.
     ``development`` are the default settings of a server that the command line starts. ``report``
     are the paths of its modules for reports, the console and the control API (see `report_part()`).
+    ``accesses`` is the import path of a function that returns the accesses of a request.
     ``files`` are the beginnings of files that its fakes load, by the field of a state file that names
     them. For another package's fake, ``view`` is the import path of a function that returns its data.
     """
@@ -36,6 +37,7 @@ class Service(NamedTuple):
     delivers: bool = False
     development: Mapping[str, Any] = {}
     report: Mapping[str, str] = {}
+    accesses: str = ""
     files: Mapping[str, tuple[bytes, ...]] = {}
     view: str | None = None
 
@@ -48,13 +50,14 @@ def _service(fixture: str, word: str, class_name: str, **options: Any) -> Servic
         word=word,
         in_process=True,
         report={part: f"pytest_fakecloud.{word}.report.{part}" for part in PARTS},
+        accesses=f"pytest_fakecloud.{word}.accesses:touches_of_request",
         **options,
     )
 
 
-PARTS = ("data", "findings", "replay", "wording")
+PARTS = ("accesses", "data", "findings", "replay", "wording")
 """The modules in the ``report`` folder of each service."""
-_RECEIVED = {"wording": "pytest_fakecloud.queue.report.wording"}
+_RECEIVED = {part: f"pytest_fakecloud.queue.report.{part}" for part in ("accesses", "wording")}
 _KV_SERVER = {
     "port": 7401,
     "token": "local-kv-token",
@@ -125,8 +128,9 @@ def settings_class(service: Service) -> Any:
 @cache
 def report_part(name: str, part: str) -> Any:
     """Import a module that a service, given by fixture or ``word``, has for reports; None if it has
-    none: ``data`` (what a fake contains), ``findings`` (the subjects of its calls, and detectors),
-    ``replay`` (a copy of a fake) or ``wording`` (sentences).
+    none: ``accesses`` (what entries read and wrote), ``data`` (what a fake contains), ``findings``
+    (the subjects of its calls, and detectors), ``replay`` (a copy of a fake) or ``wording``
+    (sentences).
     """
     service = named(name)
     path = None if service is None else service.report.get(part)

@@ -155,7 +155,8 @@ _NOTHING_CUT: Mapping[str, int] = MappingProxyType({})
 class Call:
     """One request and its response.
 
-    ``at_us`` is its time on the cloud's clock, ``target`` the request target as sent,
+    ``at_us`` is its time on the cloud's clock, ``ended_us`` that of its response (None until it is
+    complete), ``target`` the request target as sent,
     ``request_headers`` and ``response_headers`` are mappings with case-insensitive names, ``route``
     is the name of the endpoint, ``facts`` are details from the service (``command``, ``topic``, …),
     ``fault`` describes the injected faults, ``faults`` has the same information as data (``kind``,
@@ -173,6 +174,7 @@ class Call:
         "at_us",
         "client",
         "cut",
+        "ended_us",
         "fake",
         "fault",
         "faults",
@@ -217,6 +219,7 @@ class Call:
         self.client = client
         self._read_facts = read_facts
         """The facts, or the function that reads them."""
+        self.ended_us: int | None = None
         self.status: int | None = None
         self.response_headers = NO_HEADERS
         """The headers of the response; none until it was sent."""
@@ -403,10 +406,13 @@ class Event:
     """Something other than an HTTP call that happened inside a service.
 
     ``kind`` is the service's name for this kind of event (``"attempt"``, ``"rebalance"``, …),
-    ``text`` a one-line description, ``data`` the details.
+    ``text`` a one-line description, ``data`` the details. ``ended_us`` is the time at which a
+    delivery attempt ended, and None for events without a duration.
     """
 
-    __slots__ = ("_names", "_values", "at_us", "fake", "kind", "number", "service", "text")
+    __slots__ = (
+        "_names", "_values", "at_us", "ended_us", "fake", "kind", "number", "service", "text",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -418,9 +424,11 @@ class Event:
         text: str,
         names: tuple[str, ...] = (),
         values: tuple[Any, ...] = (),
+        ended_us: int | None = None,
     ) -> None:
         self.number = number
         self.at_us = at_us
+        self.ended_us = ended_us
         self.service = service
         self.fake = fake
         self.kind = kind

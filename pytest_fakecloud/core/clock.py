@@ -14,6 +14,7 @@ import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from math import floor
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
@@ -60,6 +61,18 @@ _COMPACT = 64
 """Cancelled timers are removed only from lanes with at least this many timers."""
 
 
+@dataclass
+class Move:
+    """An advance in progress: its start and its target in microseconds, and the number of events that
+    became due so far. If ``stopped`` is set, it ends after the event in progress.
+    """
+
+    since_us: int
+    until_us: int
+    events: int = 0
+    stopped: bool = False
+
+
 class Timekeeper:
     """The clock of a cloud, as the fakes use it. Tests use the ``Clock`` that holds it and documents
     the methods of the same name.
@@ -100,6 +113,8 @@ class Timekeeper:
         """The time during an advance, which stands at the due time of the timer that fires."""
         self._firing: Planned | None = None
         """The timer that an advance fires, until its callback has returned."""
+        self.move: Move | None = None
+        """The advance in progress."""
         self._offset_us: int
         """The time of a running clock minus the process's."""
         self._live_us: int | None
@@ -245,10 +260,10 @@ class Timekeeper:
         """Yield the timers due up to a target time, holding the clock at each timer's due time.
 
         The caller fires each timer before it takes the next, so the synchronous and the
-        asynchronous API share this loop, which also ends once ``done()`` returns true. If another
-        advance is in progress, raises ``ContractError``, which also fails that advance, or with
-        ``yielding`` only ``Occupied``. Also raises ``ContractError`` for a later time if the clock
-        cannot be moved.
+        asynchronous API share this loop, which also ends once ``done()`` returns true or ``move`` is
+        stopped. If another advance is in progress, raises ``ContractError``, which also fails that
+        advance, or with ``yielding`` only ``Occupied``. Also raises ``ContractError`` for a later time
+        if the clock cannot be moved.
         """
         turns, move = self._turns, object()
         try:
@@ -263,18 +278,21 @@ class Timekeeper:
                 if moved:
                     self._check_free()
                 self._firing = None
+                self.move = in_progress = Move(now, target_us)
                 while (timer := self._pop(lanes, target_us, keep=True)) is not None:
                     if timer.due_us > self._held_us:
                         self._held_us = timer.due_us
                         self._moved()
                     yield timer
                     self._firing = None
-                    if turns.breach is not None or done():
+                    in_progress.events += 1
+                    if turns.breach is not None or in_progress.stopped or done():
                         break
                 else:
                     if moved and target_us > self._held_us:
                         self._held_us = target_us
             finally:
+                self.move = None
                 if (firing := self._firing) is not None:
                     self._firing = None
                     self._plan_again(firing)
@@ -549,8 +567,8 @@ class Timekeeper:
                 listener()
         return timer
 
-    def planned(self, most: int) -> tuple[int, list[Timer]]:
-        """Return how many timers are planned, and the first ``most`` of them in order."""
+    def planned(self, most: int | None = None) -> tuple[int, list[Timer]]:
+        """Return how many timers are planned, and the first ``most`` of them (None: all) in order."""
         with self._lock:
             planned = [
                 timed for lane in self._lanes.values() for timed in lane if not timed[2].cancelled

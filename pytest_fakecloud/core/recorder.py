@@ -57,6 +57,8 @@ _names_of_data: dict[tuple[str, ...], tuple[str, ...]] = {}
 """The names of the details of events, each combination once."""
 _ACTIONS = 1_000
 """Maximum number of a test's actions that are kept; beyond it the oldest are dropped."""
+_LOOKS = 1_000
+"""Maximum number of a test's looks at the data of fakes that are kept."""
 
 
 class CallSite(NamedTuple):
@@ -68,12 +70,37 @@ class CallSite(NamedTuple):
     task: int = 0
 
 
+class CallLines(NamedTuple):
+    """Places of code that may be the application's on the stack of a call, the innermost first, and the
+    file of the library that the first of them called.
+    """
+
+    places: tuple[CodePlace, ...]
+    library: str = ""
+
+
+class Look(NamedTuple):
+    """A look of the test at the data of a fake: the method that it called, from which place, with
+    which arguments, and the number of the latest journal entry before it.
+    """
+
+    fake: str
+    method: str
+    place: CodePlace
+    arguments: Arguments
+    number: int
+
+
 class SharedRecords:
     """The state that the recorders of one cloud and of its fakes share."""
 
     find_site: Callable[[tuple[str, int] | None], CallSite] | None = None
     """Returns the site of the current call, given the client's address; None if call sites are not
     recorded.
+    """
+    find_lines: Callable[[], CallLines | None] | None = None
+    """Returns the lines that may make the current call, if the exact ones are not recorded; None if
+    no report needs them.
     """
     reads: Reads | None = None
     """Readings of the clock and numbers of calls, interleaved; None if not recorded."""
@@ -96,6 +123,10 @@ class SharedRecords:
         """The sum of the bytes in ``large``."""
         self.sites: dict[int, CallSite] = {}
         """The places that made each call, by the call's number."""
+        self.lines: dict[int, CallLines] = {}
+        """What ``find_lines`` returned for each call."""
+        self.looks: deque[Look] = deque(maxlen=_LOOKS)
+        """The test's looks at the data of fakes."""
         self.failures: list[str] = []
         """Descriptions of the exceptions of ``find_site``, for the report of a failing test."""
 
@@ -131,9 +162,10 @@ class SharedRecords:
     def forget_sites(self, is_gone: Callable[[int], bool]) -> None:
         """Forget the source lines of the calls for whose numbers ``is_gone`` returns true."""
         # Iterate over a copy, because calls in other threads add their sites without the lock.
-        for number in list(self.sites):
+        for number in (*self.sites, *self.lines):
             if is_gone(number):
                 self.sites.pop(number, None)
+                self.lines.pop(number, None)
 
 
 class Filterable(Protocol):
@@ -268,12 +300,17 @@ class Recorder:
                 site = shared.find_site(call.client)
                 if site != CallSite():
                     shared.sites[call.number] = site
+        elif shared.find_lines is not None:
+            with report_failure("the line of a call could not be found", shared.failures.append):
+                if lines := shared.find_lines():
+                    shared.lines[call.number] = lines
         if weight_of(call) > LIGHT:
             self._update_size(call)
         return call
 
     def answered(self, call: Call) -> None:
-        """Update the size of a call after its outcome was recorded, and call the listeners."""
+        """Record the end of a call after its outcome: its time and size; call the listeners."""
+        call.ended_us = self._now_us()
         large = self.shared.large
         if len(call.response_body) > LIGHT or (large and call in large):
             self._update_size(call)
@@ -296,7 +333,14 @@ class Recorder:
         shorten(call, read_facts=False)
 
     def add_event(
-        self, kind: str, text: str, /, *, at_us: int | None = None, **data: object
+        self,
+        kind: str,
+        text: str,
+        /,
+        *,
+        at_us: int | None = None,
+        ended_us: int | None = None,
+        **data: object,
     ) -> Event:
         at_us = self._now_us() if at_us is None else at_us
         names, values = tuple(data), [*data.values()]
@@ -305,7 +349,9 @@ class Recorder:
             values.pop()
         service, fake = self._service, self.fake
         return self._append(
-            lambda number: Event(number, at_us, service, fake, kind, text, names, tuple(values))
+            lambda number: Event(
+                number, at_us, service, fake, kind, text, names, tuple(values), ended_us
+            )
         )
 
     def record_action(
@@ -321,6 +367,14 @@ class Recorder:
             (self.fake, self._service, number, at_us, kind, place, call, details)
         )
 
+    def note_look(
+        self, method: str, place: CodePlace, arguments: Arguments, fake: str = ""
+    ) -> None:
+        """Record a look of the test at a fake's data, for the report of a failing test."""
+        entries = (self._parent or self).entries
+        number = entries[-1].number if entries else 0
+        self.shared.looks.append(Look(fake or self.fake, method, place, arguments, number))
+
     def reserve(self) -> int:
         """Reserve the next number for something that begins now but is recorded when it ends."""
         number = next(self.shared.numbers)
@@ -335,9 +389,12 @@ class Recorder:
             if newest.entries and newest.entries[-1] is call and call.at_us == at_us:
                 return
             site = self.shared.sites.pop(call.number, None)
+            lines = self.shared.lines.pop(call.number, None)
             call.number, call.at_us = next(self.shared.numbers), at_us
             if site is not None:
                 self.shared.sites[call.number] = site
+            if lines is not None:
+                self.shared.lines[call.number] = lines
             for recorder in {self, newest}:
                 entries = recorder.entries
                 for index in range(len(entries) - 1, -1, -1):
@@ -416,6 +473,7 @@ class Recorder:
             for child in self.children:
                 child.entries = [entry for entry in self.entries if entry.fake == child.fake]
             self.shared.sites.update(other.shared.sites)
+            self.shared.lines.update(other.shared.lines)
             last = self.entries[-1].number if self.entries else 0
             self.shared.numbers = itertools.count(last + 1)
 

@@ -14,15 +14,16 @@ from operator import eq
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ContractError, shown, unknown_name
+from ..kv.accesses import text_of
 from ..kv.table import kinds
-from ..reporting.calls import PUBLISHING, Lookups, command_of
+from ..queue.accesses import PUBLISHING
+from ..reporting.calls import Lookups, command_of
 from ..reporting.wording import summarise
-from .footprint import text_of
 from .schedule import CLOCK, HOLD_US, ORDERS
 
 if TYPE_CHECKING:
+    from ..core.accesses import Touch
     from ..core.calls import Call
-    from .footprint import Touch
     from .schedule import Disturbance
     from .trial import Trial
 

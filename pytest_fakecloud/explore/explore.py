@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypedDict, cast
 
 from ..core.errors import ContractError, brief, broken_promise, counted, shown
 from ..core.journal import Results
@@ -57,7 +58,7 @@ class ExploreOptions(TypedDict, total=False):
     budget: int | Duration
     seed: int | str | None
     schedule: str | None
-    processes: int
+    processes: int | Literal["auto"]
     process_time: bool | None
     patience: Duration
     horizon: Duration | None
@@ -77,7 +78,7 @@ def explore(
     budget: int | Duration = RUNS,
     seed: int | str | None = None,
     schedule: str | None = None,
-    processes: int = 1,
+    processes: int | Literal["auto"] = 1,
     process_time: bool | None = None,
     patience: Duration = "1h",
     horizon: Duration | None = None,
@@ -103,8 +104,9 @@ def explore(
     - ``budget``: a number of runs, or wall-clock time such as ``"10s"``.
     - ``seed``: determines the random choices (default: the cloud's seed).
     - ``schedule``: the only schedule to run, as a failure prints it.
-    - ``processes``: the number of processes that run schedules (Linux). The result does not depend on
-      it, but what the code and the checks keep outside of the fakes stays in each process.
+    - ``processes``: the number of processes that run schedules (Linux); ``"auto"`` is one for each core
+      that pytest-xdist leaves. The result does not depend on it, but what the code and the checks keep
+      outside of the fakes stays in each process.
     - ``process_time``: whether ``time.time()`` follows the clock (default: if time-machine is
       installed).
     - ``patience``: how long a client may be slow in one run; a delivery may be slow until its timeout.
@@ -122,10 +124,7 @@ def explore(
     programs = programs_of(run, workers)
     if setup is not None and not callable(setup):
         raise ContractError(f"setup={shown(setup)} is not a function")
-    if not isinstance(processes, int) or isinstance(processes, bool) or processes < 1:
-        raise ContractError(
-            f"processes={shown(processes)} is not a number of processes: pass 1 or more"
-        )
+    processes = _number_of_processes(processes)
     replayed = schedule_to_replay(schedule, programs)
     allowed = budget_of(budget)
     named_kinds = () if kinds is None else names_of("kinds", kinds)
@@ -200,6 +199,18 @@ def playing(
         yield Player(world, subject, setup, allowed_anomalies)
 
 
+def _number_of_processes(argument: object) -> int:
+    """Return the number of processes; for "auto", the cores for each worker of pytest-xdist."""
+    if argument == "auto":
+        workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+        return max(1, len(os.sched_getaffinity(0)) // workers) if CAN_FORK else 1
+    if isinstance(argument, int) and not isinstance(argument, bool) and argument >= 1:
+        return argument
+    raise ContractError(
+        f"processes={shown(argument)} is not a number of processes: pass 1 or more, or 'auto'"
+    )
+
+
 def replay_only(player: Player, schedule: Schedule) -> None:
     """Run one schedule; raise an error if it breaks the promise or cannot be applied."""
     __tracebackhide__ = True
@@ -245,7 +256,9 @@ def _search(player: Player, budget: SearchBudget, seed: int | str, processes: in
     player.world.note_unwritten(undisturbed)
     if processes > 1:
         player.tally.alone = _why_alone(undisturbed)
-    with contextlib.closing(Ahead(player, 1 if player.tally.alone else processes)) as player.ahead:
+    if processes == 1 or player.tally.alone:
+        processes = 0  # This process runs the schedules itself.
+    with contextlib.closing(Ahead(player, processes)) as player.ahead:
         broken = Explorer(player, undisturbed, budget, seed).search()
     if broken is None and not player.tally.has_promise and player.tally.anomalies:
         player.is_last = True

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..cloud.base import BaseCloud
 from ..cloud.services import find
+from ..core.accesses import ALL, Touch
 from ..core.errors import ContractError
 from ..core.timers import to_datetime
+from ..kv.accesses import KEY_OF_DB, key_of_touch
 from ..kv.reply import python_value
 from ..reporting.data import state_of
-from .footprint import ALL, KEY_OF_DB, Touch, key_of_touch
 from .schedule import HOLD_US, Kind
 from .simulation.connections import Connections, MemoryLink
 from .trial import DueDelivery
@@ -198,6 +199,7 @@ class Fakes:
         self.clock = cloud._context.clock
         self.now_us = self.clock.now_us
         self.fakes = [fake for fake in cloud.fakes() if find(fake.fixture).in_process]
+        self.by_name = {fake.name: fake for fake in self.fakes}
         self.keyspaces: dict[tuple[str, str], Any] = {
             (fake.name, f"{KEY_OF_DB}{keyspace.index}"): keyspace
             for fake in self.fakes
@@ -251,7 +253,7 @@ class Fakes:
 
     def state_of(self, touch: Touch) -> object:
         """Return the value of a key, or else all data of a fake, to compare it with another run's."""
-        fake = next(fake for fake in self.fakes if fake.name == touch.fake)
+        fake = self.by_name[touch.fake]
         keyspace = self.keyspaces.get((touch.fake, touch.kind))
         if keyspace is None or touch.name == ALL:
             return state_of(fake)

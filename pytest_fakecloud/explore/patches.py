@@ -104,6 +104,8 @@ def explored(
         exits.callback(world.randomness.restore)
         exits.callback(world.reset)
         _stop_garbage_collection(exits)
+        # Each of thousands of runs would search the stacks of all strands at each call.
+        swap(exits, cloud._context.recorder.shared, "find_lines", None)
         # redis-py reads its version from its metadata file for each new connection.
         swap(exits, importlib.metadata, "version", functools.cache(importlib.metadata.version))
         _let_time_follow(world, exits, clocks=process_time is not False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from ..core.errors import ContractError, shown, unknown_name
 
@@ -197,6 +197,9 @@ class Schedule(Sequence[Disturbance]):
 
     def __hash__(self) -> int:
         return hash(frozenset(self._disturbances))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Schedule, (self._disturbances,)
 
     def __str__(self) -> str:
         return ", ".join(map(str, self._disturbances))

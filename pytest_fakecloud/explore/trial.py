@@ -8,13 +8,14 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from ..cloud.base import BaseCloud
 from ..cloud.fake import Snapshot
+from ..core.accesses import Touch
 from ..core.calls import Call
 from ..core.timers import Timer
 from ..queue.delivery.routes import Url
 from ..queue.fake import Queue
 from ..queue.model import Message
 from .anomalies import Access, Anomaly
-from .footprint import Footprint, Touch
+from .footprint import Footprint
 from .schedule import Disturbance, Kind, Schedule
 
 Choices: TypeAlias = tuple[tuple[Kind, str], ...]
@@ -209,6 +210,8 @@ class Trial:
     cause: Conflict | Line | None = None
     """The conflict, or the event, that broke the promise, if it was examined and is certain."""
     points: list[Point] = field(default_factory=list)
+    states: list[int] = field(default_factory=list)
+    """The fingerprint of the state at each point, if the run records the possible events."""
     silent_calls: list[Call] = field(default_factory=list)
     """Calls at which no event is tried, such as the commands that a transaction queues."""
     fired: list[Disturbance] = field(default_factory=list)

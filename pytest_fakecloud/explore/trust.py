@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..cloud.base import BaseCloud
 from ..cloud.fake import Fake
+from ..core.accesses import ALL, Touch
 from ..core.errors import ContractError, counted, did_you_mean
 from ..core.exits import exiting
+from ..kv.accesses import KEY_OF_DB, touch_of_key
 from ..process.replace import swap
-from .footprint import ALL, KEY_OF_DB, Touch, touch_of_key
 from .programs import may_assert, named_by
 from .promises import Predicate
 from .result.story import line_text, lookups_of_trial

@@ -21,6 +21,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..cloud.base import BaseCloud
+from ..core.accesses import ALL, READS_CLOCK, Touch
 from ..core.calls import end_faults
 from ..core.clock import checkpoint, in_thread
 from ..core.errors import ContractError, ServiceError
@@ -28,20 +29,13 @@ from ..core.exits import Exits
 from ..core.timers import to_datetime
 from ..http.app import EXPLORATION
 from ..http.messages import AnyResponse, Request, Serve
+from ..kv.accesses import key_of_touch, touch_of_key
 from ..process.inprocess import origins
 from ..process.shortcut import Shortcut
 from ..queue.delivery.destinations import intercept_work, route_to
 from ..queue.model import DeliveryInterceptor
 from .fakes import HORIZON_US, Fakes
-from .footprint import (
-    ALL,
-    READS_CLOCK,
-    Touch,
-    command_line,
-    key_of_touch,
-    touch_of_key,
-    touches_of_request,
-)
+from .footprint import command_line, touches_of_request
 from .programs import current_observer
 from .simulation.clock import MOST_TIMERS
 from .simulation.scheduler import Simulation

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, Unpack, cast
 from urllib.parse import quote
 
-from ..cloud.fake import Aio, Context, Snapshot, action, perform, secrets_of
+from ..cloud.fake import Aio, Context, Snapshot, action, look, perform, secrets_of
 from ..core.errors import ContractError, did_you_mean, importing, listed
 from ..core.field_types import check_function
 from ..core.ids import new_token
@@ -275,6 +275,7 @@ class KVServer(Fake):
             self._end_session()
         return plain(reply)
 
+    @look
     def value(self, key: str | bytes) -> KVValue:
         """Return a key's value in plain Python, or None if the key does not exist.
 
@@ -286,10 +287,12 @@ class KVServer(Fake):
             keyspace = self._engine.current()
             return python_value(keyspace.peek(encode(key)))
 
+    @look
     def string(self, key: str | bytes) -> Word:
         """Return the string at a key, None if missing; raise ``ContractError`` for another type."""
         return self._read(key, "string", None)
 
+    @look
     def integer(self, key: str | bytes) -> int | Any:
         """Return the integer stored as a string at a key, such as a counter; None if missing.
 
@@ -298,26 +301,32 @@ class KVServer(Fake):
         text = self.string(key)
         return None if text is None else integer_of(key, text)
 
+    @look
     def hash(self, key: str | bytes) -> dict[Word, Word]:
         """Return the hash at a key, empty if missing; raise ``ContractError`` for another type."""
         return self._read(key, "hash", {})
 
+    @look
     def elements(self, key: str | bytes) -> list[Word]:
         """Return the list at a key, empty if missing; raise ``ContractError`` for another type."""
         return self._read(key, "list", [])
 
+    @look
     def members(self, key: str | bytes) -> set[Word]:
         """Return the set at a key, empty if missing; raise ``ContractError`` for another type."""
         return self._read(key, "set", set())
 
+    @look
     def scores(self, key: str | bytes) -> dict[Word, float]:
         """Return the scores of a sorted set by member, in ascending order; otherwise like ``hash()``."""
         return dict(self._read(key, "zset", []))
 
+    @look
     def entries(self, key: str | bytes) -> list[tuple[str, dict[Word, Word]]]:
         """Return the entries of a stream as ``(id, fields)``; otherwise like ``elements()``."""
         return self._read(key, "stream", [])
 
+    @look
     def array(self, key: str | bytes) -> dict[int, Word]:
         """Return the values of an array by index, in ascending order; otherwise like ``hash()``."""
         return self._read(key, "array", {})
@@ -328,12 +337,14 @@ class KVServer(Fake):
             value = keyspace.peek(encode(key))
             return missing if value is None else cast("T", value_of_type(key, value, wanted))
 
+    @look
     def contents(self) -> dict[Word, KVValue]:
         """Return the values of all keys, in the same form as ``value()``."""
         with self._engine.lock:
             keyspace = self._engine.current()
             return {word(key): python_value(keyspace.peek(key)) for key in keyspace}
 
+    @look
     def keys(self, pattern: str | bytes = "*") -> list[Word]:
         """Return the keys that match a glob pattern such as ``user:[0-9]*``, oldest key first."""
         matches = matcher(encode(pattern))
@@ -341,6 +352,7 @@ class KVServer(Fake):
             keyspace = self._engine.current()
             return [word(key) for key in keyspace if matches(key)]
 
+    @look
     def ttl(self, key: str | bytes) -> float | Any:
         """Return a key's TTL in seconds, or None if the key has none.
 

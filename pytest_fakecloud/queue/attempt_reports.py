@@ -171,6 +171,8 @@ class AttemptReports(DeliveryInterceptor):
             "attempt",
             f"attempt {attempt.number} {method} {attempt.url} -> {answer}",
             at_us=attempt.at_us,
+            # A stubbed destination takes time on the queue's clock, which passes later.
+            ended_us=max(self._engine.clock.now_us(), attempt.at_us + outcome.virtual_us),
             message_id=message.public_id,
             url=attempt.url,
             number=attempt.number,

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from ..cloud.fake import Context, Snapshot, action, secrets_of
+from ..cloud.fake import Context, Snapshot, action, look, secrets_of
 from ..core.calls import Call
 from ..core.errors import ContractError, brief, counted, did_you_mean, listed, shown
 from ..core.field_types import MESSAGE_ID
@@ -101,7 +101,7 @@ class Queue(QueueActions, Fake):
         recorder = weakref.proxy(context.recorder)
         violations = DeliveryViolations(name, context.violations, context.clock)
         self._sender = Sender(
-            Destinations(raise_exceptions=config.raise_exceptions, recorder=recorder),
+            Destinations(raise_exceptions=config.raise_exceptions, recorder=recorder, name=name),
             unstubbed=config.unstubbed,
             report=violations.report_unstubbed,
             report_raised=violations.report_raised,
@@ -359,6 +359,7 @@ class Queue(QueueActions, Fake):
         self._engine.inspected = True
         self._time.settle()
 
+    @look
     def messages(
         self, state: object = None, **where: Unpack[ListedFields]
     ) -> Results[PublishedMessage]:
@@ -380,6 +381,7 @@ class Queue(QueueActions, Fake):
         messages = (PublishedMessage(self._engine, message_id) for message_id in ids)
         return found_messages(message for message in messages if query(message))
 
+    @look
     def message(self, message_id: str) -> PublishedMessage:
         """Return the message with the given id; raise ``ContractError`` if it does not exist."""
         __tracebackhide__ = True
@@ -401,6 +403,7 @@ class Queue(QueueActions, Fake):
             )
         return PublishedMessage(self._engine, own_id)
 
+    @look
     def attempts(
         self, id: str | PublishedMessage | None = None, **where: Unpack[AttemptFields]
     ) -> Results[Attempt]:
@@ -429,6 +432,7 @@ class Queue(QueueActions, Fake):
             ]
         return results_of(filter(query, attempts), ATTEMPTS, "attempt")
 
+    @look
     def dead_letters(
         self, url: object = None, **where: Unpack[DeadLetterFields]
     ) -> Results[DeadLetterView]:
@@ -444,6 +448,7 @@ class Queue(QueueActions, Fake):
         )
         return results_of(filter(query, letters), DEAD_LETTERS, "dead letter")
 
+    @look
     def schedules(self) -> Results[ScheduleView]:
         """Return the schedules in the order in which they were created."""
         self._time.settle()
@@ -461,6 +466,7 @@ class Queue(QueueActions, Fake):
     def _schedule(self, id: str) -> ScheduleView:
         return self.schedules().where(id=id).only()
 
+    @look
     def pending(self) -> Results[PublishedMessage]:
         """Return the messages that are not yet delivered, dead-lettered or cancelled."""
         self._note_inspection()
@@ -468,6 +474,7 @@ class Queue(QueueActions, Fake):
             PublishedMessage(self._engine, message_id) for message_id in list(self._engine.pending)
         )
 
+    @look
     def assert_published(
         self, url: object = None, *, times: int | None = None, **where: Unpack[MessageFields]
     ) -> Results[PublishedMessage]:
@@ -487,11 +494,13 @@ class Queue(QueueActions, Fake):
             not_counted=((message, own) for message in messages if message.kind != "message"),
         )
 
+    @look
     def assert_not_published(self, url: object = None, **where: Unpack[MessageFields]) -> None:
         """Assert that no matching message was published."""
         __tracebackhide__ = True
         self.assert_published(url, times=0, **where)
 
+    @look
     def assert_delivered(
         self, url: object = None, *, times: int | None = None, **where: Unpack[MessageFields]
     ) -> Results[PublishedMessage]:
@@ -505,11 +514,13 @@ class Queue(QueueActions, Fake):
         conditions = {**_conditions(where, url=url), "state": "delivered"}
         return self._expect("a message to be delivered", self.messages(), conditions, times)
 
+    @look
     def assert_not_delivered(self, url: object = None, **where: Unpack[MessageFields]) -> None:
         """Assert that no matching message was delivered."""
         __tracebackhide__ = True
         self.assert_delivered(url, times=0, **where)
 
+    @look
     def assert_dead_lettered(
         self, url: object = None, *, times: int | None = None, **where: Unpack[MessageFields]
     ) -> Results[PublishedMessage]:
@@ -521,6 +532,7 @@ class Queue(QueueActions, Fake):
         conditions = {**_conditions(where, url=url), "state": "dead_lettered"}
         return self._expect("a message to be dead-lettered", self.messages(), conditions, times)
 
+    @look
     def assert_not_dead_lettered(self, url: object = None, **where: Unpack[MessageFields]) -> None:
         """Assert that no matching message was dead-lettered."""
         __tracebackhide__ = True

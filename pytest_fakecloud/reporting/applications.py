@@ -39,7 +39,8 @@ _Receiver = Callable[..., None]
 class ServedRequest:
     """One request to the application.
 
-    ``began`` and ``ended`` are journal numbers (``ended`` is 0 if the end is unknown). ``status``
+    ``began`` and ``ended`` are journal numbers (``ended`` is 0 if the end is unknown), ``at_us`` and
+    ``ended_us`` the times on the cloud's clock (``ended_us`` is None if it is unknown). ``status``
     is None if the framework does not report it, ``raised`` describes the exception that the view
     raised. ``thread`` is the ID of the thread that serves the request (0: an event loop).
     ``overlaps`` lists the requests that were served at the same time, except for requests that this
@@ -56,6 +57,7 @@ class ServedRequest:
     environ: object
     thread: int
     ended: int = 0
+    ended_us: int | None = None
     status: int | None = None
     raised: str = ""
     overlaps: list[ServedRequest] = field(default_factory=list)
@@ -163,6 +165,7 @@ class Listener:
 
     def _end(self, request: ServedRequest) -> None:
         if self.cloud is not None:
+            request.ended_us = self.cloud._context.clock.now_us()
             request.ended = self.cloud.journal._recorder.reserve()
         self._under_way = [other for other in self._under_way if other is not request]
 

@@ -19,6 +19,8 @@ from ..core.errors import shown
 from ..core.timers import to_datetime
 from .applications import ServedRequest
 from .calls import Lookups, is_error, on_connection, reply
+from .history_wording import gap_texts, headline, start_text
+from .history_wording import lines as history_lines
 from .model import VERSION, Finding, Place, Report, ReportRow
 from .text import violation
 from .values import (
@@ -42,7 +44,7 @@ _BEFORE, _AFTER = 2, 8
 """Number of source lines before and after a call that are shown with it."""
 _COPIED = (
     "number", "began", "ended", "at_us", "kind", "actor", "peer", "service", "operation", "status",
-    "outcome", "ok", "cause", "depth", "attempt",
+    "outcome", "ok", "cause", "depth", "attempt", "took_us",
 )  # fmt: skip
 """Fields of a row that its JSON contains unchanged."""
 _LEFT_OUT = {"traceback", "exception", "sent", "sent_headers", "answer"}
@@ -72,8 +74,44 @@ def as_json(report: Report) -> dict[str, Any]:
         "violations": [
             _finding(finding, violation(finding, report.lookups)) for finding in report.violations
         ],
+        "history": None if report.history is None else _history(report),
         "rows": [row_json(row, about.get(row.number, []), report.lookups) for row in report.rows],
     }
+
+
+def _history(report: Report) -> dict[str, Any]:
+    history, lookups = report.history, report.lookups
+    assert history is not None
+    rows = {row.number: row for row in report.rows}
+    return {
+        "text": headline(history, rows, lookups),
+        "start": {
+            "kind": history.start.kind,
+            "text": start_text(history),
+            "rows": list(history.start.rows),
+            "subjects": [asdict(sought.subject) for sought in history.start.sought],
+        },
+        "rows": [
+            {
+                "number": line.row.number,
+                "subject": asdict(line.row.access.subject),
+                "part": line.row.access.part,
+                "step": line.row.step,
+                "read": line.row.is_read,
+                "writes": line.row.access.writes,
+                "text": {"what": line.what, "answer": line.answer, "by": line.by,
+                         "from": line.origin, "source": line.source},
+                "from": line.row.origin_row or None,
+                "times": line.times,
+            }
+            for line in history_lines(history, rows, lookups)
+        ],
+        "gaps": [
+            {"row": gap.row, "text": text}
+            for gap, text in zip(history.gaps, gap_texts(history), strict=True)
+        ],
+        "left_out": history.left_out,
+    }  # fmt: skip
 
 
 def write(report: Report, path: Path) -> Path:
@@ -85,7 +123,6 @@ def write(report: Report, path: Path) -> Path:
 def _finding(finding: Finding, text: str) -> dict[str, Any]:
     return {
         "kind": finding.kind,
-        "severity": finding.severity,
         "fake": finding.fake,
         "rows": list(finding.rows),
         "subjects": [asdict(subject) for subject in finding.subjects],

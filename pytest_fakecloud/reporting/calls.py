@@ -15,18 +15,18 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ..cloud.base import BaseCloud
+from ..cloud.services import report_part
 from ..core.calls import Call, Entry, Event, faults_ended
-from ..core.errors import report_hook_failure
+from ..core.errors import listed, report_hook_failure
 from ..core.recorder import SharedRecords
 from ..core.timers import instant_us
-from .values import Mask, hides_words, items_of, parsed, readable, scalar
+from ..queue.accesses import PUBLISHING
+from .values import Mask, compact, hides_words, items_of, parsed, readable, scalar
 
 SEVERAL = ("pipeline", "multi-exec")
 """Routes of a key-value server for several commands."""
 QUEUED = b"+QUEUED\r\n"
 """The reply to a command in a transaction; EXEC executes the command."""
-PUBLISHING = ("publish", "enqueue", "batch")
-"""Routes of a queue that create messages."""
 
 
 def on_connection(call: Call) -> bool:
@@ -222,7 +222,7 @@ _SENT = 2_000
 _DETAILS = attrgetter("_reports.finished")
 """Returns the number, request and outcome of each recent attempt of a queue."""
 _LONG = 16
-"""Maximum length of a consumer's name that is shown in full."""
+"""Maximum length of the name of a consumer or a workflow run that is shown in full."""
 
 
 class Exchanged(NamedTuple):
@@ -247,6 +247,8 @@ class Lookups:
       request's number.
     - ``grouped_calls``: calls that are shown in the row of another call (the steps of a transaction
       in its ``EXEC``), by that call's number; ``without_row`` contains the numbers of these calls.
+    - ``steps``: the steps of a workflow run that the deliveries of a message execute, ``results``: the
+      step whose result a message has; both as clients send them, by the message's ID.
     - ``scripts``: the sources of Lua scripts, by the first eight characters of their hash.
     - ``mask``: masks credentials that become visible when values are decoded.
     """
@@ -259,12 +261,20 @@ class Lookups:
     created_by_lost_call: Mapping[int, str] = field(default_factory=dict)
     grouped_calls: Mapping[int, Sequence[Call]] = field(default_factory=dict)
     without_row: Set[int] = frozenset()
+    steps: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    results: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     scripts: Mapping[str, str] = field(default_factory=dict)
     mask: Mask = field(default_factory=Mask)
 
     def short(self, name: object) -> str:
         """Return the short form of an id or name; the name itself if it has none."""
         return self.ids.get(str(name), str(name))
+
+    def named(self, message_id: object) -> str:
+        """Return the short form of a message's ID, with the step that its deliveries execute, if any."""
+        steps = self.steps.get(str(message_id), ())
+        names = listed([f"step {compact(step['stepName'])}" for step in steps])
+        return f"{self.short(message_id)} ({names})" if names else self.short(message_id)
 
     def header(self, began: int | None, name: str) -> str:
         """Return a header of the delivery that began at a journal number; empty if it is unknown."""
@@ -291,10 +301,13 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask | None = N
         published.setdefault(message_id, call.at_us)
     published.update((message.id, instant_us(message.created)) for message in messages)
     instances = {str(call.facts.get("instance")) for call in calls if call.service == "broker"}
+    runs = {str(run) for entry in entries if isinstance(entry, Event)
+            and len(run := entry.data.get("run") or "") > _LONG}  # fmt: skip
     ids = [*_named_by_events(entries), *(message.id for message in messages), *schedules]
     groups, without_row = gathered(entries)
+    steps, results = report_part("queue", "findings").steps_of_messages(entries)
     return Lookups(
-        ids=_abbreviated(ids) | _abbreviated_names(instances),
+        ids=_abbreviated(ids) | _abbreviated(runs) | _abbreviated_names(instances),
         published=published,
         bodies={message_id: _beginning(call) for message_id, call in created
                 if call.route != "batch"},
@@ -306,6 +319,8 @@ def lookups_of(cloud: BaseCloud, entries: Sequence[Entry], mask: Mask | None = N
             number: [mask.call(call) for call in grouped] for number, grouped in groups.items()
         },
         without_row=without_row,
+        steps={message_id: mask.value(sent) for message_id, sent in steps.items()},
+        results={message_id: mask.value(step) for message_id, step in results.items()},
         scripts={hash_of(source)[:8]: source for call in calls if call.service == "kv"
                  for source in _scripts_of(call)},
         mask=mask,

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias, TypedDict, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, TypeVar, cast
 from zlib import crc32
 
 from ..cloud.fake import Fake
@@ -55,18 +55,36 @@ MOST_IN_VIEW = 500
 
 
 class AttemptView(TypedDict):
-    """An attempt to deliver a message; ``waited`` is in seconds."""
+    """An attempt to deliver a message; ``waited`` and ``took`` are in seconds, ``took`` is null until it
+    has ended.
+    """
 
     message: str
     url: str
     number: int
     at: str
     waited: float
+    took: float | None
     why: str
     status: int | None
     state: str
     exception: str | None
     final: bool
+
+
+EventKind = Literal["delivery", "callback", "wait", "sleep", "schedule", "other"]
+"""What is due: a delivery, one of a callback, a retry (the end of its wait), the end of a workflow's
+sleep, a run of a schedule, or another timer of a fake.
+"""
+
+
+class PlannedEvent(NamedTuple):
+    """What happens when a timer is due, with the item of a list of its fake that it is about."""
+
+    kind: EventKind
+    list: str | None
+    item: str | None
+    what: str
 
 
 class MessageView(TypedDict):

@@ -17,7 +17,8 @@ export const fold = (title, content, open = false) => el("details", {open}, el("
 // Returns the entry of a table that has this name, but nothing that every object inherits, such as `constructor`.
 export const own = (table, name) => Object.hasOwn(table, name) ? table[name] : undefined;
 export const number = (value) => Number(value).toLocaleString("en-US");
-export const count = (many, what) => `${number(many)} ${what}${many === 1 ? "" : what.endsWith("x") ? "es" : "s"}`;
+export const plural = (what) => /[^aeiou]y$/.test(what) ? `${what.slice(0, -1)}ies` : `${what}${what.endsWith("x") ? "es" : "s"}`;
+export const count = (many, what) => `${number(many)} ${many === 1 ? what : plural(what)}`;
 
 // Return the two ends of a long name, because names often differ only at the end.
 export function shortName(name) { return name.length > 32 ? `${name.slice(0, 16)}…${name.slice(-12)}` : name; }
@@ -42,15 +43,12 @@ export function span(us) {
   return parts.join(" ");
 }
 
+// Formats the duration of a call in a list: "0", "94 µs", "12 ms", "1.2 s", "2 h 3 m".
+export function lasted(us) { return !us ? "0" : us < 1e3 ? `${Math.round(us)} µs` : us < 1e6 ? `${Number((us / 1e3).toPrecision(2))} ms` : span(us < 6e7 ? Math.round(us / 1e4) * 1e4 : Math.round(us / 1e6) * 1e6); }
+
 // A host name that breaks after its dots, before it would break elsewhere.
 export const breakable = (host) => host.replaceAll(".", ".\u200b");
 export const withoutScheme = (url) => url.replace(/^https?:\/\//, "");
-// A line of time from `first` to `last` in microseconds, with `bars` [kind, from, to] and `dots` [kind, at, text]. What is later is at its end. It is logarithmic, since waits may be long.
-export function track(told, first, last, bars, dots) {
-  const place = (us) => Math.log1p(Math.max(0, us) / 1e5), x = (at) => `${3 + 94 * Math.min(1, place(at - first) / Math.max(1e-9, place(last - first)))}%`;
-  return svg("svg", {class: "track", role: "img", "aria-label": told}, bars.map(([kind, from, to]) => svg("line", {class: kind, x1: x(from), x2: x(to), y1: 8, y2: 8})),
-    dots.map(([kind, at, text]) => svg("circle", {class: kind, cx: x(at), cy: 8, r: 4.5}, svg("title", {}, text))));
-}
 
 // The border between a list and its details. Dragging it or pressing an arrow key sets --share, the list's share of the width.
 export function border(label, share) {

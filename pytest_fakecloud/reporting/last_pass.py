@@ -58,7 +58,7 @@ def compared(report: Report, passed: _JSON) -> tuple[Report, _JSON]:
     numbers = tuple(row.number for row in report.rows[-1:]) if own is None else (own["number"],)
     values = {name: other and other["text"][name] for name in ("what", "answer")}
     values["ended"] = own is None
-    difference = Finding("differs_from_pass", rows=numbers, values=values, severity="context")
+    difference = Finding("differs_from_pass", rows=numbers, values=values)
     return replace(report, findings=[*report.findings, difference]), _beside(passed, other)
 
 
@@ -95,7 +95,7 @@ def _beside(passed: _JSON, marked: _JSON | None) -> _JSON:
     findings = []
     if marked is not None:
         findings = [{
-            "kind": "differs_from_pass", "severity": "context",
+            "kind": "differs_from_pass",
             "text": "the first row that differs", "rows": [marked["number"]], "subjects": [],
         }]  # fmt: skip
     rows = [{**row, "findings": [0] if row is marked else []} for row in passed["rows"]]

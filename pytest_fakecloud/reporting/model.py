@@ -7,8 +7,9 @@ only the renderers (`text`, `page`, `as_json`) call it. The types of its results
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ..core.calls import Call, Event
@@ -18,7 +19,7 @@ from .calls import Lookups
 APPLICATION = "application"
 CLIENT = "client"
 TEST = "test"
-VERSION = 1
+VERSION = 2
 """The version of the JSON form. It increases when a field is removed, renamed or redefined."""
 
 Kind: TypeAlias = Literal["call", "attempt", "request", "event", "action"]
@@ -27,13 +28,6 @@ Kind: TypeAlias = Literal["call", "attempt", "request", "event", "action"]
 ``call``: a request to a fake. ``attempt``: a delivery by a queue. ``request``: a request to the
 application. ``event``: an event inside a fake. ``action``: an action of the test on a fake.
 """
-Severity: TypeAlias = Literal["cause", "hint", "context"]
-"""The severity of a finding.
-
-A ``cause`` explains a wrong result, a ``hint`` often does, ``context`` is expected in many tests.
-"""
-WEIGHT: Mapping[Severity, int] = {"cause": 0, "hint": 1, "context": 2}
-"""The order in which findings are shown."""
 IN_FULL = 3
 """Number of findings that are shown in full; the others have a line each."""
 
@@ -81,8 +75,10 @@ class ReportRow:
     it is nested (0: none) and ``depth`` the nesting depth. ``follows`` is the number of the call
     that caused an event. ``attempt`` is the number of the delivery attempt (0: not a delivery).
     Rows that differ only in time, attempt and the numbers in their ``words`` have equal values of
-    ``same``; ``words`` are the arguments of an action or of a single command. ``entry`` is the
-    masked journal entry, ``delivery`` the queue's event of an attempt.
+    ``same``; ``took_us`` is the duration of a call, request or delivery on the cloud's clock (None
+    until it has ended, and for other rows). ``words`` are the arguments of an action or of a single
+    command. ``library`` is the package that made a call of its own, such as a task queue. ``entry``
+    is the masked journal entry, ``delivery`` the queue's event of an attempt.
     """
 
     number: int
@@ -104,7 +100,9 @@ class ReportRow:
     follows: int = 0
     attempt: int = 0
     where: Place | None = None
+    library: str = ""
     same: object = None
+    took_us: int | None = None
     words: tuple[str, ...] = ()
     entry: Call | Event | ServedRequest | None = None
     delivery: Event | None = None
@@ -124,7 +122,130 @@ class Finding:
     rows: tuple[int, ...] = ()
     subjects: tuple[ReportSubject, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
-    severity: Severity = "cause"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A read or a write of a subject, or of a ``part`` of it: a field, a member, a partition, a vector.
+
+    ``what`` describes the command or the request and ``result`` its effect or answer. ``value`` is
+    the value that was read or written, as JSON. ``succeeded`` is False if the write was rejected,
+    and None if its answer is not known.
+    """
+
+    subject: ReportSubject
+    writes: bool
+    what: str
+    result: str = ""
+    part: str = ""
+    value: Any = None
+    succeeded: bool | None = True
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """Data that a test looked at: a subject, or with ``*`` in its name all that match, and a part."""
+
+    subject: ReportSubject
+    part: str = ""
+
+    def has(self, subject: ReportSubject) -> bool:
+        wanted = self.subject
+        return (wanted.kind, wanted.fake) == (subject.kind, subject.fake) and (
+            subject.name in (wanted.name, "*") or _matches(wanted.name, subject.name)
+        )
+
+    def covers(self, access: Access) -> bool:
+        return self.has(access.subject) and (not self.part or access.part in ("", self.part))
+
+
+def _matches(pattern: str, name: str) -> bool:
+    return "*" in pattern and fnmatchcase(name, pattern)
+
+
+StartKind: TypeAlias = Literal["looked", "called", "changed", "last_call"]
+"""How the start of a history was found.
+
+``looked``: the failing statement looked at the data of a fake. ``called``: it compared what calls of
+the application had read or written. ``changed``: it compared an object of the process that a function
+changed, which also made calls. ``last_call``: none of these, so it is the last call.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryStart:
+    """The start of a history: the data that the statement at ``place`` compared. ``looks`` are the
+    methods with which it looked at data, ``rows`` the calls, and ``by`` the functions that changed
+    what it compared.
+    """
+
+    kind: StartKind
+    sought: tuple[Sought, ...]
+    place: Place | None = None
+    looks: tuple[str, ...] = ()
+    rows: tuple[int, ...] = ()
+    by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRow:
+    """A write of a value, or its expiry, in the row of this ``number``.
+
+    ``cause`` is the number of the delivery or request during which it was made, 0 if of none.
+    ``is_read``: the failing statement, or a later row, read the value of this write. ``step`` counts
+    the steps from the start: 0 for what the statement read, 1 for what a write of step 0 was made
+    from. ``origin`` is the access with which the same request read the value, ``origin_row`` its row.
+    """
+
+    number: int
+    at_us: int
+    access: Access
+    step: int
+    cause: int = 0
+    is_read: bool = False
+    where: Place | None = None
+    origin: Access | None = None
+    origin_row: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Data that a request of the history read and no request wrote, or the reverse, although a
+    ``neighbour`` with a similar name was read and written. ``row`` has the read or the write.
+    """
+
+    access: Access
+    row: int
+    neighbour: ReportSubject
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The writes of the data that a failing statement compared, and of what they were made from.
+
+    ``left_out`` is the number of further writes. If nothing wrote the data (``unwritten``), the rows
+    are the last writes of the test.
+    """
+
+    start: HistoryStart
+    rows: tuple[HistoryRow, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    left_out: int = 0
+    unwritten: bool = False
+
+    def has(self, subjects: Iterable[ReportSubject]) -> bool:
+        """Return whether data is part of the history: the statement compared it, or it was written."""
+        own = {row.access.subject for row in self.rows}
+        return any(
+            subject in own or any(sought.has(subject) for sought in self.start.sought)
+            for subject in subjects
+        )
+
+    @property
+    def calls(self) -> frozenset[int]:
+        """The numbers of the rows of this history, and of those that its values were read in."""
+        own = {number for row in self.rows for number in (row.number, row.origin_row) if number}
+        return frozenset(own | set(self.start.rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +265,8 @@ class Report:
     ``findings``, ``unfinished`` (work that is still pending) and ``violations`` (strict-mode
     violations and rejected credentials) are findings. ``hints`` are sentences about requests that
     did not reach their fake, ``log`` is the test's captured log. ``failures`` describe parts of the
-    report that could not be made, ``lookups`` are for the wording.
+    report that could not be made, ``lookups`` are for the wording. ``history`` is None if no test
+    has failed, or nothing was called.
     """
 
     now_us: int
@@ -161,6 +283,7 @@ class Report:
     hints: Sequence[str] = ()
     log: str = ""
     lookups: Lookups = field(default_factory=Lookups)
+    history: History | None = None
 
 
 # -- words -----------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """The HTML pages of failing tests, and the index of a folder of pages.
 
-A page shows the failure, the findings, and the timeline (`trace.js`, `page.js`). It is
-self-contained; its Content-Security-Policy allows only its own script and style.
+A page shows the failure, the history of the data that it compared, the findings, and the timeline
+(`trace.js`, `page.js`). It is self-contained; its Content-Security-Policy allows only its own script
+and style.
 """
 
 from __future__ import annotations
@@ -106,6 +107,11 @@ def _first_finding(data: Mapping[str, Any], field: str) -> str:
     return str(first.get(field, ""))
 
 
+def _history(data: Mapping[str, Any]) -> str:
+    """Return the first line of the history in a page's data; empty if there is none."""
+    return str((data.get("history") or {}).get("text", ""))
+
+
 def _group(kind: str, members: Sequence[tuple[Path, Mapping[str, Any]]]) -> Iterator[str]:
     texts = {_first_finding(data, "text") for _, data in members}
     shared = texts.pop() if len(texts) == 1 else ""
@@ -113,7 +119,8 @@ def _group(kind: str, members: Sequence[tuple[Path, Mapping[str, Any]]]) -> Iter
     count = f" ({len(members)})" if len(members) > 1 else ""
     yield f"<section><h2>{html.escape(heading)}{count}</h2><ul>"
     for path, data in members:
-        lines = [headline(data.get("failure", "")), "" if shared else _first_finding(data, "text")]
+        finding = "" if shared else _first_finding(data, "text")
+        lines = [headline(data.get("failure", "")), _history(data), finding]
         below = [f'<br><span class="soft">{html.escape(line)}</span>' for line in lines if line]
         link = f'<a href="{html.escape(quote(path.name))}">'
         yield f"<li>{link}{html.escape(data.get('test', path.stem))}</a>{''.join(below)}</li>"
@@ -133,7 +140,7 @@ def file_name(name: str) -> str:
     return f"{cleaned[:130]}-{digest}"
 
 
-_SCRIPTS = ("elements.js", "copying.js", "trace.js", "page.js")
+_SCRIPTS = ("elements.js", "spans.js", "copying.js", "trace.js", "page.js")
 """The modules of a page, each after those that it imports."""
 
 
@@ -170,6 +177,8 @@ def _header(data: Mapping[str, Any]) -> Iterator[str]:
     yield f"<header><h1>{html.escape(data['test'])}</h1>"
     yield f'<p class="facts">{html.escape(facts)}</p>'
     yield from _failure(data["failure"])
+    if data.get("history"):
+        yield '<section id="history"></section>'
     if hints := data.get("hints"):
         items = "".join(f'<li class="hint">{html.escape(hint)}</li>' for hint in hints)
         yield f"<section><h2>Hints</h2><ul>{items}</ul></section>"
@@ -283,7 +292,7 @@ def _findings(
         if marked and index > IN_FULL:
             brief = mark + html.escape(shortened(first, 80))
             text = f"<details><summary>{brief}</summary>{text}</details>"
-        yield f'<li class="{html.escape(finding["severity"])}">{text}</li>'
+        yield f"<li>{text}</li>"
     yield "</ul></section>"
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from inspect import signature
+from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -16,7 +17,7 @@ from ..cloud.base import BaseCloud, closed_addresses
 from ..cloud.services import report_part
 from ..core.calls import Action, Call, Entry, Event, faults_ended
 from ..core.errors import describe_error
-from ..core.recorder import CallSite, place_at
+from ..core.recorder import CallLines, CallSite, place_at
 from .applications import ServedRequest
 from .calls import SEVERAL, Lookups, has_full_answer, records_of
 from .model import APPLICATION, CLIENT, TEST, AppliedFault, Place, ReportRow, ReportSubject
@@ -128,7 +129,7 @@ class _Builder:
     ) -> None:
         self._lookups, self._mask = lookups, mask
         self._fakes = {fake.name: fake for fake in cloud._context.fakes.items}
-        self._sites = records_of(cloud).sites
+        self._sites, self._lines = records_of(cloud).sites, records_of(cloud).lines
         self._names = {url: name for name, (_, url) in closed_addresses(cloud).items()}
         self._names.update((fake.url, fake.name) for fake in self._fakes.values())
         self._attempts = _attempts_of_calls(entries)
@@ -179,6 +180,7 @@ class _Builder:
             subjects=tuple(_subjects_of(masked)), status=call.status, outcome=call.outcome,
             ok=is_streamed or has_full_answer(call), faults=faults,
             where=_place_of(self._sites.get(call.number, CallSite())),
+            library=_library_of(self._lines.get(call.number)),
             ended=faults_ended(call) if any(fault.kind == "call" for fault in faults) else 0,
             words=tuple(words),
             same=(masked.method, call.route, _without_numbers(words) or request,
@@ -235,12 +237,33 @@ def _place_of(site: CallSite) -> Place | None:
     return replace(places[0], callers=tuple(places[1:])) if places else None
 
 
+_CLIENTS = {
+    "aiohttp", "django", "flask", "httpcore", "httpx", "qstash", "redis", "requests", "starlette",
+    "upstash_redis", "upstash_vector", "urllib3", "valkey", "werkzeug",
+}  # fmt: skip
+"""Packages that make a call for the application that called them."""
+
+
+def _library_of(lines: CallLines | None) -> str:
+    """Return the package that made a call of its own, such as a task queue; empty for a client."""
+    parts = [] if lines is None else Path(lines.library).parts
+    if "site-packages" not in parts:
+        return ""
+    name = parts[parts.index("site-packages") + 1].removesuffix(".py")
+    return "" if name in _CLIENTS else name
+
+
 def _row_for(source: Entry) -> ReportRow:
     """Return the row of a journal entry as if the entry was an event inside its fake."""
     return ReportRow(
         source.number, source.at_us, kind="event", actor=source.fake, peer=source.fake,
-        operation="", service=source.service, began=source.number,
+        operation="", service=source.service, began=source.number, took_us=_took_us(source),
     )  # fmt: skip
+
+
+def _took_us(source: Entry | ServedRequest) -> int | None:
+    """Return a duration; None if it is not known. A reset of the clock does not make it negative."""
+    return None if source.ended_us is None else max(0, source.ended_us - source.at_us)
 
 
 def _served_rows(
@@ -271,6 +294,7 @@ def _served_rows(
             operation=masked.target, status=request.status, ok=ok, entry=masked,
             outcome="answered" if request.status is not None else "",
             began=request.began, ended=request.ended if is_alone else 0,
+            took_us=_took_us(request),
             same=(masked.target, masked.body, request.status, masked.raised),
         ))  # fmt: skip
     return request_rows

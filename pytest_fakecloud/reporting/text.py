@@ -7,21 +7,26 @@ data and never by their wording.
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
+from itertools import groupby
 from operator import attrgetter
 from pathlib import PurePath
 from typing import NamedTuple
 
 from ..cloud.base import BaseCloud
 from ..core.calls import Call, Event
-from ..core.errors import counted
+from ..core.errors import counted, cut, listed
 from ..core.timers import clock_time, to_datetime
 from .calls import Lookups
-from .model import IN_FULL, Finding, Report, ReportRow, ScriptSource, Severity, Summary
+from .history_wording import gap_texts, left_out_text, start_text
+from .history_wording import lines as history_lines
+from .model import IN_FULL, Finding, History, HistoryRow, Report, ReportRow, ScriptSource, Summary
 from .report import report_of
-from .values import CONTROLS, NUMBER, PIPELINED, printable
+from .values import CONTROLS, NUMBER, printable
 from .wording import describe, effect, sentence
 
 WIDTH = 80
@@ -35,10 +40,10 @@ _STAMP = len("12:00:00.000 ")
 
 
 class TextLine(NamedTuple):
-    """One line of a report, with the severity of the finding that it states or proves, if any."""
+    """One line of a report; ``marked`` if it belongs to the history, or states or proves a finding."""
 
     text: str
-    severity: Severity | None = None
+    marked: bool = False
 
 
 def section(cloud: BaseCloud, *, width: int = WIDTH) -> str:
@@ -57,7 +62,7 @@ def lines_of(report: Report, *, link: str = "", width: int = WIDTH) -> list[Text
     ``link`` is the path of the page, ``width`` the width of the terminal in columns.
     """
     lines = _Writer(report, max(40, min(width, WIDEST))).lines(link)
-    return [TextLine(printable(line.text), line.severity) for line in lines]
+    return [TextLine(printable(line.text), line.marked) for line in lines]
 
 
 def wrapped(hint: str, width: int) -> list[str]:
@@ -97,11 +102,6 @@ class _Writer:
         for mark, finding in enumerate(report.findings, 1):
             for number in [number for number in finding.rows if number in shown][:1]:
                 self._marks.setdefault(number, []).append(mark)
-        self._told = {
-            (number, finding.values.get("raised"))
-            for finding in report.findings[:IN_FULL]
-            for number in finding.rows
-        }
         self._shown_texts: set[str] = set()
         self._shown_scripts: set[str] = set()
         self._last_place = ""
@@ -122,6 +122,7 @@ class _Writer:
         lines += report.failures
         if not report.rows and not report.failures:
             lines.append("no client has made a call")
+        history = self._history()
         timeline = self._timeline(to_datetime(report.now_us).date())
         failed = [finding for finding in report.unfinished if finding.kind == "dead_letter"]
         ends = [
@@ -133,8 +134,45 @@ class _Writer:
         ]
         for finding in report.violations:
             texts = _wrapped(violation(finding, self._lookups), "    ", width)
-            ends += [TextLine(line, "cause") for line in texts]
-        return [*map(TextLine, lines), *timeline, *([TextLine("")] if ends else []), *ends]
+            ends += [TextLine(line, True) for line in texts]
+        return [
+            *history,
+            *map(TextLine, lines),
+            *timeline,
+            *([TextLine("")] if ends else []),
+            *ends,
+        ]
+
+    def _history(self) -> list[TextLine]:
+        """Return the history of the data that the failing statement compared, and an empty line."""
+        history = self._report.history
+        if history is None:
+            return []
+        rows = {row.number: row for row in self._report.rows}
+        texts = _wrapped(start_text(history), "  ", self._width)
+        texts += list(filter(None, [left_out_text(history)]))
+        sources: set[str] = set()
+        answers: set[str] = set()
+        for line in history_lines(history, rows, self._lookups):
+            lead = f"{_stamp(line.row)} {'  ' * line.row.step}"
+            mark = " <== read" if line.row.is_read and line.row.step == 0 else ""
+            result = line.answer
+            if len(result) > LONG and result in answers:
+                result = f"{result.partition(',')[0]} (as above)"
+            answers.add(result)
+            answer = f" <-- {result}" if result else ""
+            answer += f" (x{line.times})" if line.times > 1 else ""
+            by = f" by {line.by}" if line.by else ""
+            indent = " " * (len(lead) + 2)
+            texts += _wrapped(f"{lead}{line.what}{answer}{by}{mark}", indent, self._width, 4)
+            if line.origin:
+                texts += _wrapped(f"{indent}from {line.origin}", f"{indent}  ", self._width, 3)
+            if line.source and line.source not in sources:
+                texts.append(cut(f"{indent}{line.source}", self._width - 1))
+            sources.add(line.source)
+        for text in gap_texts(history):
+            texts += _wrapped(text, "  ", self._width)
+        return [*(TextLine(self._lookups.mask.text(text), True) for text in texts), TextLine("")]
 
     def _listed(
         self, title: str, findings: Sequence[Finding], *, marked: bool = False
@@ -147,9 +185,7 @@ class _Writer:
             number = f"[{mark}] " if mark in numbered else ""
             most = 1 if marked and mark > IN_FULL else None
             text = f"{lead} {number}{sentence(finding, self._lookups)}"
-            lines += [
-                TextLine(line, finding.severity) for line in _wrapped(text, "  ", self._width, most)
-            ]
+            lines += [TextLine(line, marked) for line in _wrapped(text, "  ", self._width, most)]
         return lines if findings else []
 
     def _timeline(self, today: date) -> Iterator[TextLine]:
@@ -157,7 +193,11 @@ class _Writer:
         every = self._report.rows
         day = today if all(to_datetime(row.at_us).date() == today for row in every) else None
         held_back: list[tuple[int, list[str]]] = []
-        lines = list(shortened_rows(folded(merged(every, self._marks)), self._marks))
+        every_line = folded(merged(every, self._marks))
+        if self._report.history is not None:
+            touched = touched_rows(self._report.history) | self._marks.keys()
+            every_line = without_untouched(every_line, touched)
+        lines = list(shortened_rows(every_line, self._marks))
         for line, nests in zip(lines, _have_nested(lines), strict=True):
             if isinstance(line, int):
                 yield TextLine(f"... {counted(line, 'row')} left out")
@@ -169,9 +209,8 @@ class _Writer:
                 day = at.date()
                 yield TextLine(f"-- {day} --")
             head, note = self._entry(line, nests)
-            marks = self._marks_of(line)
-            severity = self._report.findings[marks[0] - 1].severity if marks else None
-            yield from (TextLine(head_line, severity) for head_line in head)
+            marked = bool(self._marks_of(line))
+            yield from (TextLine(head_line, marked) for head_line in head)
             if nests:
                 # The note follows the nested rows, because it results from them.
                 held_back.append((line.row.depth, note))
@@ -182,6 +221,8 @@ class _Writer:
 
     def _entry(self, line: FoldedRow, nests: bool) -> tuple[list[str], list[str]]:
         """Return the lines of a row, and of its note; ``nests`` is True if rows are nested in it."""
+        if line.summary:
+            return _wrapped(f"... {line.summary}", "    ", self._width), []
         row, indent = line.row, " " * (_STAMP + 2 + 2 * line.row.depth)
         words = self._described(line)
         place = self._new_place(row)
@@ -190,7 +231,7 @@ class _Writer:
         is_known = len(whole) > LONG and whole in self._shown_texts
         self._shown_texts.add(whole)
         below = [] if is_known else list(words.below)
-        marks = self._add_marks(line, below)
+        marks = "".join(f" [{mark}]" for mark in self._marks_of(line))
         head = f"{_stamp(row)} {'  ' * row.depth}{_ends(row)} {words.what}{_times(line)}{marks}"
         parts = [head, f"<-- {words.answer}"] if words.answer else [head]
         parts[-1] += " (as above)" if is_known else ""
@@ -205,10 +246,6 @@ class _Writer:
         """Return the description of a line's row, with the effects of events that it caused."""
         row = line.row
         words = describe(row, self._lookups, line.rows[-1])
-        # A finding that is shown in full tells the exception.
-        remarks = [remark for remark in words.remarks if (row.number, remark) not in self._told]
-        note = "" if (row.number, words.note) in self._told else words.note
-        words = replace(words, remarks=remarks, note=note)
         call = row.entry if isinstance(row.entry, Call) else None
         effects = list(filter(None, (effect(event, call, self._lookups) for event in line.effects)))
         if row.actor == row.peer:
@@ -233,18 +270,6 @@ class _Writer:
 
     def _marks_of(self, line: FoldedRow) -> list[int]:
         return [mark for row in line.rows for mark in self._marks.get(row.number, ())]
-
-    def _add_marks(self, line: FoldedRow, below: list[str]) -> str:
-        """Add marks to the lines of the commands that they are about, and return the others."""
-        marks = ""
-        for number in self._marks_of(line):
-            mark = f" [{number}]"
-            index = self._report.findings[number - 1].values.get("line")
-            if index is not None and index < min(len(below), PIPELINED):
-                below[index] += mark
-            else:
-                marks += mark
-        return marks
 
     def _first_lines(self, parts: Sequence[str], indent: str) -> list[str]:
         """Return the head of a row and its other parts, such as the answer: in one line if they fit."""
@@ -312,7 +337,7 @@ def _packed(texts: Sequence[str], room: int) -> list[str]:
     return lines
 
 
-def _stamp(row: ReportRow) -> str:
+def _stamp(row: ReportRow | HistoryRow) -> str:
     at = to_datetime(row.at_us)
     return f"{at:%H:%M:%S}.{at.microsecond // 1000:03}"
 
@@ -327,13 +352,15 @@ def _ends(row: ReportRow) -> str:
 
 
 def _wrapped(text: str, indent: str, width: int, most: int | None = None) -> list[str]:
-    text = text.translate(CONTROLS)
+    # An arrow stays with its answer. No text contains this control character any more.
+    text = text.translate(CONTROLS).replace("<-- ", "<--\0")
     lead = text[: len(text) - len(text.lstrip())]
     # Do not break words, because users copy them.
-    return textwrap.wrap(
+    lines = textwrap.wrap(
         text.strip(), width, initial_indent=lead, subsequent_indent=indent, max_lines=most,
         placeholder=" ...", break_long_words=most is not None, break_on_hyphens=False,
     )  # fmt: skip
+    return [line.replace("\0", " ") for line in lines]
 
 
 # -- selection -------------------------------------------------------------------------------------
@@ -353,6 +380,8 @@ class FoldedRow:
 
     rows: tuple[ReportRow, ...]
     effects: tuple[Event, ...] = ()
+    summary: str = ""
+    """What stands for all of the rows, if they do not concern the history."""
 
     @property
     def row(self) -> ReportRow:
@@ -452,6 +481,60 @@ def _key(line: FoldedRow, depth: int) -> tuple[object, ...]:
     """Return what is equal in lines that can be folded, given the depth of their blocks."""
     effects = repr([event.data for event in line.effects])
     return _SAME(line.row), line.row.depth - depth, effects, len(line.rows)
+
+
+FEW = 20
+"""Number of lines up to which calls of the application are listed that the history does not touch."""
+_RUN = 4
+"""Minimum number of consecutive rows that are summarised."""
+
+
+def touched_rows(history: History) -> set[int]:
+    """Return the numbers of the rows that a history mentions, and of the requests that made them."""
+    rows = [number for row in history.rows for number in (row.number, row.cause, row.origin_row)]
+    return {*rows, *history.start.rows, *(gap.row for gap in history.gaps)}
+
+
+def without_untouched(every: Sequence[FoldedRow], touched: Collection[int]) -> list[FoldedRow]:
+    """Return the lines with one for each run of calls that succeeded and that no history or finding
+    mentions. A library's calls always have one, those of the application only in a long report.
+    """
+    blocks: list[list[FoldedRow]] = []
+    for line in every:
+        if blocks and line.row.depth:
+            blocks[-1].append(line)
+        else:
+            blocks.append([line])
+    lines: list[FoldedRow] = []
+    for library, group in groupby(blocks, partial(_untouched_by, touched, len(every) > FEW)):
+        run = [line for block in group for line in block]
+        rows = tuple(row for line in run for row in line.rows)
+        if library is None or len(rows) < _RUN:
+            lines += run
+            continue
+        calls = counted(len(rows), "call" if all(row.kind == "call" for row in rows) else "row")
+        if library:
+            lines.append(FoldedRow(rows, summary=f"{library}: {calls}"))
+            continue
+        names = Counter(f"{row.peer} {row.operation}" for row in rows)
+        texts = [f"{name} (x{times})" if times > 1 else name for name, times in names.items()]
+        summary = f"{calls} that the history does not touch: {listed(texts, 6)}"
+        lines.append(FoldedRow(rows, summary=summary))
+    return lines
+
+
+def _untouched_by(
+    touched: Collection[int], is_long: bool, block: Sequence[FoldedRow]
+) -> str | None:
+    """Return the library that made the calls of a block, or an empty string for the application; None
+    if the block is shown.
+    """
+    rows = [row for line in block for row in line.rows]
+    if any(row.number in touched or not row.ok or row.faults for row in rows):
+        return None
+    libraries = {row.library for row in rows}
+    library = libraries.pop() if len(libraries) == 1 else ""
+    return library if library or is_long else None
 
 
 def shortened_rows(

@@ -4,13 +4,20 @@
 // It reads the JSON of docs/reference/report.schema.json and makes no request.
 
 import {LANGUAGES, lost, requestOf} from "./copying.js";
-import {border, breakable, count, el, fold, own, shortName, span, svg, track, visible, withoutScheme} from "./elements.js";
+import {border, breakable, count, el, fold, lasted, own, shortName, span, svg, visible, withoutScheme} from "./elements.js";
+import {spansElement} from "./spans.js";
 
 const LINE = 19, PAD = 9, GAP = 26, AHEAD = 600;
+// Pixels beside the text of a row, and of the guide of each level; the least width with a column for the time.
+const SIDES = 14, GUIDE = 14, TIMED_LEAST = 480;
+// The most lines of a row's text, of its answer and of each explanation below. The detail pane has the whole texts.
+const MOST_LINES = 8, MOST_OF_ANSWER = 4, MOST_BELOW = 4;
 const NARROW = 720, WIDE = 1000, TEXT_LEAST = 340, LANE_LEAST = 42, LANE_MOST = 130, TIME = 98, NUMBER = 38;
 // The colour of rows that belong to no request, and the colours of requests in turn.
 const HUES = ["var(--soft)", ...["#2f6feb, #7aa7ff", "#b35900, #f0a35e", "#0f7b6c, #4fd1bd", "#a8328f, #ee8fd8", "#6a7a00, #c6d64d", "#6b4fd6, #b3a1ff"].map((pair) => `light-dark(${pair})`)];
-const ALL_ROWS = {search: "", fake: "", problems: false, subject: null};
+// The width of the column of durations, and the most rows of a waterfall.
+const TOOK = 62, MOST_SPANS = 200;
+const ALL_ROWS = {search: "", fake: "", problems: false, subject: null, slowest: false};
 
 export class Trace {
   // Options: numbered (number the rows from 1 and keep #row-12 in the address; otherwise a row keeps
@@ -65,12 +72,13 @@ export class Trace {
     this.options.onselect?.(one ? one.row : null);
   }
 
-  // Change some of: search, fake, problems, subject ({kind, name, fake} or null).
+  // Change some of: search, fake, problems, subject ({kind, name, fake} or null), slowest (order by duration).
   filter(changes) {
     Object.assign(this.wanted, changes);
     this.search.value = this.wanted.search;
     this.fake.value = this.wanted.fake;
     this.problems.checked = this.wanted.problems;
+    this.order.value = this.wanted.slowest ? "slowest" : "";
     const {subject} = this.wanted;
     this.chip.hidden = !subject;
     this.chip.textContent = subject ? `${nameOf(subject)} ✕` : "";
@@ -88,6 +96,7 @@ export class Trace {
       oninput: () => this.filter({search: this.search.value})});
     this.fake = el("select", {"aria-label": "Fake", onchange: () => this.filter({fake: this.fake.value})});
     this.problems = el("input", {type: "checkbox", onchange: () => this.filter({problems: this.problems.checked})});
+    this.order = el("select", {"aria-label": "Order", onchange: () => this.filter({slowest: this.order.value === "slowest"})}, el("option", {value: ""}, "In order of time"), el("option", {value: "slowest"}, "Slowest first"));
     this.chip = el("button", {class: "trace-chip", type: "button", hidden: true, onclick: () => this.filter({subject: null})});
     this.count = el("output", {class: "soft"});
     this.heads = el("div", {class: "trace-heads", "aria-hidden": "true"});
@@ -95,7 +104,7 @@ export class Trace {
     this.problemsLabel = el("label", {}, this.problems, this.problemsText);
     this.top = el("div", {class: "trace-top"},
       el("div", {class: "trace-tools", role: "search", "aria-label": "Filter the timeline"}, this.search, this.fake,
-        this.problemsLabel, this.chip, this.count, ...(this.options.tools ?? [])), this.heads);
+        this.problemsLabel, this.order, this.chip, this.count, ...(this.options.tools ?? [])), this.heads);
     this.list = el("div", {class: "trace-list", role: "listbox", tabindex: 0, "aria-label": "Timeline",
       onclick: (event) => this.clicked(event)});
     this.empty = el("p", {class: "trace-empty soft", hidden: true});
@@ -117,6 +126,9 @@ export class Trace {
     this.problemsText.textContent = ` Failed or faulty only (${this.options.loading?.() ? "…" : problems.toLocaleString("en")})`;
     this.problemsLabel.hidden = !problems && !this.wanted.problems && !this.options.loading?.();
     this.top.hidden = !this.rows.length;
+    // On a frozen clock, calls take no time.
+    this.took = this.rows.some(({row}) => row.took_us > 0) ? TOOK : 0;
+    this.order.hidden = !this.took && !this.wanted.slowest;
   }
 
   // -- arranging: which rows are shown, and how high each is --------------------------------------
@@ -129,7 +141,8 @@ export class Trace {
       for (const one of matches) for (let up = this.byNumber.get(one.row.cause); up && !context.has(up); up = this.byNumber.get(up.row.cause)) context.add(up);
     }
     this.matches = matches;
-    this.shown = matches.size === rows.length ? rows : rows.filter((one) => matches.has(one) || context.has(one));
+    this.shown = wanted.slowest ? [...matches].sort((one, other) => (other.row.took_us ?? -1) - (one.row.took_us ?? -1))
+      : matches.size === rows.length ? rows : rows.filter((one) => matches.has(one) || context.has(one));
     this.lanes = lanesOf(this.shown, this.report.fakes ?? []);
     // A lane is as wide as its name, between LANE_LEAST and LANE_MOST.
     this.widths = this.lanes.map((name) => Math.max(LANE_LEAST, Math.min(LANE_MOST, withoutScheme(name).length * 7.2 + 14)));
@@ -148,7 +161,7 @@ export class Trace {
       while (open.length && open.at(-1).depth >= one.row.depth) open.pop();
       one.bars = open.slice();
       one.starts = null;
-      if ((this.shown[index + 1]?.row.depth ?? 0) > one.row.depth) {
+      if (!this.wanted.slowest && (this.shown[index + 1]?.row.depth ?? 0) > one.row.depth) {
         one.starts = {lane: one.to, hue: one.hue, depth: one.row.depth};
         open.push(one.starts);
       }
@@ -161,7 +174,7 @@ export class Trace {
     this.root.classList.toggle("trace-open", this.number !== null);
     this.border.hidden = !this.beside || this.number === null;
     const width = this.width = this.list.clientWidth;
-    this.time = TIME + (this.options.numbered ? NUMBER : 0);
+    this.time = TIME + this.took + (this.options.numbered ? NUMBER : 0);
     // Shorten the longest names until the text has room.
     const available = width - this.time - 1.1 * TEXT_LEAST;
     let most = LANE_MOST;
@@ -177,6 +190,9 @@ export class Trace {
     // If lanes would leave too little room for the text, omit them and name both ends in the text.
     this.narrow = this.root.clientWidth < NARROW || width - this.across - this.time < TEXT_LEAST;
     this.root.classList.toggle("trace-narrow", this.narrow);
+    // Number and time keep their columns beside open details. Only a phone has no room for them.
+    this.timed = !this.narrow || width >= TIMED_LEAST;
+    const room = width - SIDES - (this.timed ? this.time : 0) - (this.narrow ? 0 : this.across), advance = this.advance();
     this.fillHeads();
     this.root.style.setProperty("--trace-top", `${this.top.offsetHeight}px`);
     this.version++;
@@ -185,9 +201,9 @@ export class Trace {
     let y = 0, at = null;
     const gap = (one, words) => { this.items.push({gap: words, key: `gap-${one.row.number}`, top: y, height: GAP}); y += GAP; };
     this.shown.forEach((one, index) => {
-      const words = at === null ? this.options.numbered && isoDay(one.row.at_us) : gapText(at, one.row.at_us);
+      const words = this.wanted.slowest ? "" : at === null ? this.options.numbered && isoDay(one.row.at_us) : gapText(at, one.row.at_us);
       if (words) gap(one, words);
-      one.parts = partsOf(one, this);
+      one.parts = partsOf(one, this, Math.floor((room - GUIDE * one.bars.length) / advance));
       one.height = one.parts.length * LINE + PAD;
       this.places.set(one.row.number, this.items.length);
       this.items.push({one, index: index + 1, key: one.row.number, top: y, height: one.height});
@@ -198,12 +214,21 @@ export class Trace {
     this.draw();
   }
 
+  // Return the width of a character in the list.
+  advance() {
+    const probe = el("span", {class: "trace-probe"}, "0".repeat(100));
+    this.list.append(probe);
+    const width = probe.getBoundingClientRect().width / 100;
+    probe.remove();
+    return width || 7.6;
+  }
+
   fillHeads() {
-    const shape = JSON.stringify([this.lanes, this.middles]);
+    const shape = JSON.stringify([this.lanes, this.middles, this.time]);
     if (shape === this.heads.shape) return;
     this.heads.shape = shape;
     let left = 0;
-    this.heads.replaceChildren(el("span", {class: "trace-time", style: `width: ${this.time}px`}, "time (UTC)"), ...this.lanes.map((lane, index) => {
+    this.heads.replaceChildren(el("span", {class: "trace-time", style: `width: ${this.time}px`}, this.took ? "time (UTC), took" : "time (UTC)"), ...this.lanes.map((lane, index) => {
       const width = 2 * (this.middles[index] - left);
       left += width;
       return el("span", {class: "trace-head", title: lane, style: `width: ${width}px`}, breakable(withoutScheme(lane)));
@@ -255,11 +280,12 @@ export class Trace {
     const text = el("div", {class: "trace-text"});
     const guides = el("span", {class: "trace-guides"},
       one.bars.map((bar) => el("i", {style: `--hue: ${HUES[bar.hue]}`})));
-    for (const [name, part, answer, more] of one.parts) text.append(el("div", {class: name}, el("span", {}, part), more && el("span", {class: "trace-more soft"}, more), answer && el("span", {class: row.ok && !one.failed ? "trace-answer trace-ok" : "trace-answer trace-bad"}, answer)));
+    for (const [name, part, answer] of one.parts) text.append(el("div", {class: name}, el("span", {}, part), answer && el("span", {class: `trace-answer ${colour(one)}`}, answer)));
     const marks = [!row.ok || one.failed > 0 ? "trace-failed" : "", row.findings?.length ? "trace-found" : "", this.matches.has(one) ? "" : "trace-context"].filter(Boolean);
     return el("div", {class: ["trace-row", ...marks].join(" "), role: "option", id: `row-${one.label}`, "aria-selected": "false", "data-number": row.number, style: `height: ${height}px`},
-      this.narrow || !this.options.numbered ? null : el("span", {class: "trace-number"}, one.label),
-      this.narrow ? null : el("span", {class: "trace-time"}, clockTime(row.at_us)),
+      this.timed && this.options.numbered ? el("span", {class: "trace-number"}, one.label) : null,
+      !this.timed ? null : el("span", {class: "trace-time"}, clockTime(row.at_us)),
+      this.timed && this.took ? el("span", {class: "trace-took"}, row.took_us == null ? "" : lasted(row.took_us)) : null,
       this.narrow ? null : this.lanesElement(one, height), guides, text);
   }
 
@@ -346,9 +372,10 @@ export class Trace {
     const {row} = one, wait = one.index ? gapText(this.rows[one.index - 1].row.at_us, row.at_us) : "";
     this.pane.replaceChildren(el("div", {class: "trace-pane-body"},
       el("div", {class: "trace-pane-head"},
-        el("h3", {}, row.text.what),
+        // A long text scrolls, which the keyboard must reach.
+        el("h3", {tabindex: row.text.what.length > 250 ? 0 : null}, row.text.what),
         el("button", {type: "button", "aria-label": "Close the details", onclick: () => { this.select(null); this.list.focus({preventScroll: true}); }}, "✕")),
-      el("p", {class: "soft"}, [`${this.options.numbered ? "row " : "#"}${one.label}`, endsOf(one), `${isoDay(row.at_us)} ${clockTime(row.at_us)} UTC`, wait].filter(Boolean).join(" · ")),
+      el("p", {class: "soft"}, [`${this.options.numbered ? "row " : "#"}${one.label}`, endsOf(one), `${isoDay(row.at_us)} ${clockTime(row.at_us)} UTC`, row.took_us > 0 ? `took ${lasted(row.took_us)}` : "", wait].filter(Boolean).join(" · ")),
       one.failed ? el("p", {class: "trace-bad"}, `${count(one.failed, "item")} of this request failed.`) : null,
       row.text.answer ? el("p", {class: row.ok ? "trace-ok" : "trace-bad"}, row.text.answer) : null,
       ...(row.faults ?? []).map((fault) => el("p", {class: "trace-fault"}, `Injected fault: ${fault.description}`)),
@@ -357,7 +384,7 @@ export class Trace {
       ...(row.text.lines ?? []).map((line) => el("p", {class: "soft trace-pre"}, line)),
       ...this.sourceElements(row),
       this.linksElement(one, effects, related),
-      this.attemptsElement(row),
+      this.waterfallElement(one),
       ...(this.options.details?.(one, this) ?? []),
       this.messageElement("Request", row.request),
       this.messageElement("Response", row.response),
@@ -394,11 +421,7 @@ export class Trace {
       const recorded = kind === "call" && this.rows.some(({row}) => row.kind === "call" && row.where);
       return recorded ? [el("p", {class: "soft"}, "The line that made this call is not known.")] : [];
     }
-    const lines = (where.source ?? []).map(({line, text}) =>
-      el("div", line === where.line ? {class: "trace-called"} : {}, `${String(line).padStart(5)}  ${text}`));
-    const place = ({file, line, function: name}) => `${file}:${line} in ${name}`;
-    return [el("p", {}, `Called at ${[where, ...where.callers ?? []].map(place).join(", from ")}`),
-      lines.length ? el("pre", {class: "trace-source", tabindex: 0, "aria-label": "Source"}, ...lines) : null];
+    return sourceOf(where);
   }
 
   linksElement({row}, effects, related) {
@@ -414,16 +437,15 @@ export class Trace {
     return items.length ? el("dl", {class: "trace-links"}, ...items.flat()) : null;
   }
 
-  // The attempts of the row's message on a common time scale.
-  attemptsElement(row) {
-    const message = (row.subjects ?? []).find((subject) => subject.kind === "message");
-    const attempts = message ? this.rows.filter((one) => one.row.kind === "attempt" && one.row.subjects.find(({kind}) => kind === "message")?.name === message.name) : [];
-    if (attempts.length < 2) return null;
-    return fold(`Attempts of ${shortName(message.name)}`, el("ol", {class: "trace-attempts"}, ...attempts.map(({row: each}, index) => {
-      const wait = index ? gapText(attempts[index - 1].row.at_us, each.at_us) || "+0 s" : "";
-      const label = `${each.attempt || index + 1}: ${each.status ?? "no answer"}${wait ? ` ${wait}` : ""}`;
-      return el("li", {"aria-current": each.number === row.number ? "true" : null}, this.goTo(each.number, label), track(label, attempts[0].row.at_us, attempts.at(-1).row.at_us, [], [[each.ok ? "good" : "bad", each.at_us, label]]));
-    })), true);
+  // The request that a row belongs to, from end to end: calls, deliveries with the waits before them, and callbacks.
+  waterfallElement(one) {
+    const all = requestRows(one, this.rows, this.byNumber), [first_] = all, shown = all.slice(0, MOST_SPANS);
+    if (all.length < 2) return null;
+    return fold("Waterfall", [spansElement("Waterfall of the request", waterfallRows(shown).map(({entry, spans, note, during}) => ({
+      name: whatOf(entry.row).slice(0, 200), note, spans, depth: entry.row.depth - first_.row.depth + Number(during), chosen: entry === one, failed: !entry.row.ok || entry.failed > 0,
+      onclick: () => { this.select(entry.row.number); this.pane.focus({preventScroll: true}); }})), {start: first_.row.at_us}),
+    shown.some(({row}) => row.kind === "call" && !row.cause && row !== first_.row) ? el("p", {class: "soft"}, "Calls that arrived during a delivery are below it. Its handler may not have made them all.") : null,
+    shown.length < all.length ? el("p", {class: "soft"}, `The first ${MOST_SPANS} of ${count(all.length, "row")}.`) : null], true);
   }
 
   messageElement(title, message) {
@@ -474,7 +496,66 @@ function prepare(report, known, numbered) {
   return [rows, byNumber];
 }
 
+// Return the elements of a place in the application: its callers, and the lines around it.
+export function sourceOf(where) {
+  const lines = (where.source ?? []).map(({line, text}) =>
+    el("div", line === where.line ? {class: "trace-called"} : {}, `${String(line).padStart(5)}  ${text}`));
+  const place = ({file, line, function: name}) => `${file}:${line} in ${name}`;
+  return [el("p", {}, `Called at ${[where, ...where.callers ?? []].map(place).join(", from ")}`),
+    lines.length ? el("pre", {class: "trace-source", tabindex: 0, "aria-label": "Source"}, ...lines) : null];
+}
+
 const laneName = (end) => /^https?:\/\/[^/?#]+/.exec(end)?.[0] ?? end;
+
+// -- the waterfall of a request --
+const MOST_MESSAGES = 10;
+// The messages and runs that a row is about. The data of an action and of a delivery names others: what was published, and what a callback is about.
+function messagesOf({subjects = [], data}) {
+  const named = [data?.message_id, (data?.delivery ?? data)?.about].filter((name) => typeof name === "string").map((name) => ({kind: "message", name}));
+  return [...new Set([...subjects, ...named].filter(({kind, name}) => name && (kind === "message" || kind === "run")).map(({kind, name}) => `${kind} ${name}`))];
+}
+// Returns all rows of the request that a row belongs to, in their order: that of the first cause, its effects, the messages that they
+// published, and the deliveries and callbacks of these. Of a call that is about many messages, only that of the row is followed.
+function requestRows(chosen, rows, byNumber) {
+  const effects = Map.groupBy(rows, ({row}) => row.cause), about = new Map();
+  for (const entry of rows) for (const message of messagesOf(entry.row)) { if (about.has(message)) about.get(message).push(entry); else about.set(message, [entry]); }
+  const path = new Set([chosen]), followed = new Set(messagesOf(chosen.row));
+  for (let up = chosen; up;) {
+    const publisher = up.row.kind === "attempt" || up.row.kind === "event" ? messagesOf(up.row).map((message) => about.get(message)[0]).find((entry) => entry.index < up.index) : null;
+    up = byNumber.get(up.row.cause) ?? publisher;
+    if (!up || path.has(up)) break;
+    path.add(up);
+  }
+  const collected = new Set(), collectedMessages = new Set();
+  const collect = (entry) => {
+    if (collected.has(entry)) return;
+    collected.add(entry);
+    for (const effect of effects.get(entry.row.number) ?? []) collect(effect);
+    // A queue that delivers in the background does not know which calls its deliveries caused.
+    if (entry.row.kind === "attempt") rows.filter(({row}) => row.kind === "call" && !row.cause && row.number > entry.row.began && row.number < entry.row.number).forEach(collect);
+    const messages = messagesOf(entry.row);
+    for (const message of messages) {
+      if (collectedMessages.has(message) || messages.length > MOST_MESSAGES && !followed.has(message)) continue;
+      collectedMessages.add(message);
+      about.get(message).forEach(collect);
+    }
+  };
+  collect([...path].at(-1));
+  path.forEach(collect);
+  return [...collected].sort((entry, other) => entry.index - other.index);
+}
+
+// Returns the spans of each row, and for a delivery the wait before it.
+function waterfallRows(all) {
+  const ends = new Map(), deliveries = all.filter(({row}) => row.kind === "attempt");
+  return all.map((entry) => {
+    const {row} = entry, {at_us: from, took_us: took} = row, kind = (row.data?.delivery ?? row.data)?.message_kind?.endsWith("callback") ? "callback" : row.kind === "attempt" ? "delivery" : row.kind === "action" ? "event" : row.kind;
+    const [message] = messagesOf(row), before = ends.get(message), to = from + (took ?? 0), spans = [{kind, from, to, failed: !row.ok || entry.failed > 0}];
+    if (row.kind === "attempt" && before < from) spans.unshift({kind: row.attempt > 1 ? "wait" : "sleep", from: before, to: from});
+    for (const name of messagesOf(row)) ends.set(name, to);
+    return {entry, spans, during: row.kind === "call" && !row.cause && deliveries.some(({row: delivery}) => row.number > delivery.began && row.number < delivery.number), note: [row.text.answer, took > 0 ? lasted(took) : ""].filter(Boolean).join(" · ").slice(0, 60)};
+  });
+}
 
 function lanesOf(rows, fakes) {
   const known = new Set();
@@ -517,22 +598,50 @@ function withShortIds(text, {subjects = []}) {
   return subjects.filter(({name}) => /^\w{24,}$/.test(name)).reduce((short, {name}) => short.replaceAll(name, `${name.slice(0, 8)}…${name.slice(-4)}`), text);
 }
 
-// Return the lines of a row in the list, each with a class and a text, the first also with the answer. The detail pane has the whole texts.
-function partsOf(one, {report, narrow, options, byNumber}) {
-  const {row, failed} = one, {note} = row.text, host = laneName(row.peer);
-  // The lane shows the host of an address.
-  const what = withShortIds(/^https?:/.test(host) ? row.text.what.replace(`${host}/`, "/") : row.text.what, row);
+// Return the text of a row without the host of an address, which its lane shows.
+function whatOf(row) {
+  const host = laneName(row.peer);
+  return withShortIds(/^https?:/.test(host) ? row.text.what.replace(`${host}/`, "/") : row.text.what, row);
+}
+
+const colour = ({row, failed}) => row.ok && !failed ? "trace-ok" : "trace-bad";
+
+// Break a text into lines of at most so many columns, between words if possible. The first line may be shorter.
+function wrapped(text, columns, most, first = columns) {
+  const lines = [];
+  for (let paragraph of text.split("\n")) {
+    for (;;) {
+      // Letters that are not of a single column, such as Chinese ones, take two.
+      const room = Math.max(8, (lines.length ? columns : first) >> /[\u2e80-\uffff]/.test(paragraph));
+      if (paragraph.length <= room || lines.length > most) break;
+      const space = paragraph.lastIndexOf(" ", room), end = space > room / 2 ? space : room - /[\ud800-\udbff]/.test(paragraph[room - 1]);
+      lines.push(paragraph.slice(0, end));
+      paragraph = paragraph.slice(end).trimStart();
+    }
+    lines.push(paragraph);
+  }
+  return lines.length <= most ? lines : [...lines.slice(0, most - 1), `${lines[most - 1].slice(0, columns - 1)}…`];
+}
+
+// Return the lines of a row in the list, each with a class and a text, the first also with a short answer.
+function partsOf(one, {report, narrow, timed, options, byNumber}, columns) {
+  const {row, failed} = one, {note} = row.text, what = whatOf(row);
   const answer = [failed ? `${failed} failed` : "", withShortIds(row.text.answer, row)].filter(Boolean).join(": ");
-  const ends = `${options.numbered ? `${one.label} · ` : ""}${clockTime(row.at_us)} ${endsOf(one)}`;
-  const more = row.text.lines?.[0]?.split("\n")[0];
-  const parts = narrow ? [["trace-ends soft", ends, answer], ["trace-what", what, null, more]] : [["trace-what", what, answer, more]];
-  for (const fault of row.faults ?? []) parts.push(["trace-fault", `fault: ${fault.description}`]);
+  const label = options.numbered ? `${one.label} · ` : "", ends = `${timed ? "" : `${label}${clockTime(row.at_us)} ${row.took_us > 0 ? `${lasted(row.took_us)} ` : ""}`}${endsOf(one)}`;
+  const parts = [], add = (name, text, most) => parts.push(...wrapped(text, columns, most).map((line) => [name, line]));
+  const isShort = answer.length < 0.45 * columns && !answer.includes("\n");
+  const [name, text] = narrow ? ["trace-ends soft", ends] : ["trace-what", what];
+  parts.push(...wrapped(text, columns, MOST_LINES, isShort && answer ? columns - answer.length - 2 : columns).map((line, index) => [name, line, index || !isShort ? null : answer]));
+  if (narrow) add("trace-what", what, MOST_LINES);
+  if (!isShort) add(colour(one), answer, MOST_OF_ANSWER);
+  for (const line of row.text.lines ?? []) add("soft", line, MOST_BELOW);
+  for (const fault of row.faults ?? []) add("trace-fault", `fault: ${fault.description}`, MOST_BELOW);
   for (const index of row.findings ?? []) {
     const finding = report.findings[index], first = byNumber.get(finding.rows.find((number) => byNumber.has(number)));
     // Only the first row of a finding shows the text; the others refer to it.
-    parts.push(["trace-finding", `▲${index + 1} ${first && first !== one ? `see row ${first.label}` : finding.text}`]);
+    add("trace-finding", `▲${index + 1} ${first && first !== one ? `see row ${first.label}` : finding.text}`, MOST_BELOW);
   }
-  if (note) parts.push(["trace-bad", note.split("\n")[0]]);
+  if (note) add("trace-bad", note.split("\n")[0], MOST_BELOW);
   return parts;
 }
 
@@ -549,7 +658,7 @@ function firstBelow(items, y) {
 
 // -- words and elements -------------------------------------------------------------------------
 const isoDay = (at_us) => new Date(at_us / 1000).toISOString().slice(0, 10);
-const clockTime = (at_us) => new Date(at_us / 1000).toISOString().slice(11, 23);
+export const clockTime = (at_us) => new Date(at_us / 1000).toISOString().slice(11, 23);
 
 // Return the time between two rows in whole seconds ("+5 m"), with the date if the day changes; empty below a second.
 function gapText(from_us, to_us) {

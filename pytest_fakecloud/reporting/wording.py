@@ -210,7 +210,6 @@ class _Template(string.Formatter):
 
     ``{name}`` is a string, shortened; ``{name:raw}`` is a string in full; ``{name:json}`` is JSON;
     ``{name:result}`` is the result of a command; ``{name:duration}`` is a number of seconds;
-    ``{name:once}`` is how a request to a service has its effect once;
     ``{name:id}`` is the short form of an ID; ``{name:list}`` is a list of strings, ``{name:quoted}``
     one of strings in quotes; ``{name:namespace}`` is the name of a namespace; ``{name:record}``, or
     any other noun, is a count with the noun.
@@ -232,10 +231,8 @@ class _Template(string.Formatter):
                 return shortened(scalar(value), _RESULT)
             case "duration":
                 return _duration(value)
-            case "once":
-                return _ONCE.get(value, "")
             case "id":
-                return self._lookups.short(value)
+                return self._lookups.named(value)
             case "list":
                 return listed([shortened(str(item)) for item in value])
             case "quoted":
@@ -256,13 +253,6 @@ def _duration(seconds: float) -> str:
     return f"{count:.0f} {unit}" if count >= 9.95 else f"{count:.2g} {unit}"
 
 
-_ONCE = {
-    "queue": ": a deduplication id lets the queue deliver only one",
-    "vector": ": with the same ids in a retry, it would replace the first",
-}
-"""How a repeated request has its effect once, by the service."""
-
-
 def _rejected(values: Values, lookups: Lookups) -> str:
     reasons = "; ".join(
         _WHY_REJECTED[reason["kind"]].format(fake=values["fake"], **reason)
@@ -279,13 +269,8 @@ _WHY_REJECTED = {
     "unknown": "the credentials are not those of {fake}",
 }
 _SENTENCES: Sentences = {
-    "error_not_seen": "this {call:raw} was answered [error?[status?{status:raw} ]{error:raw}|"
-    "{status:raw}], and the test saw no exception",
     "differs_from_pass": "the last passing run of this test [what?[ended?then went on with|first did "
     "otherwise here:] {what}[answer? <-- {answer}]|had ended before this row]",
-    "repeated_after_lost_answer": "this {call:raw} repeats an earlier one, which was [status?answered "
-    "{status:raw}|not answered] although it was carried out[in_part? in part]{service:once}",
-    "never_called": "no call was received",
     "clock_frozen": "{seconds:raw} s of wall-clock time passed while the fake clock was frozen; "
     "fakecloud.clock.advance() moves it, time.sleep() does not",
     "rejected": _rejected,

@@ -28,7 +28,7 @@ from .addresses import TOKEN_VARIABLE, URL_VARIABLE, Hosts
 from .control import shapes
 from .control.clouds import CloudRoutes, IsolatedClouds, clock_view
 from .control.data import DataRoutes
-from .control.endpoints import PREFIX, Refused, contract, fake_named, fields
+from .control.endpoints import PREFIX, Refused, compressed, contract, fake_named, fields
 from .control.fakes import FakeRoutes, describe
 
 if TYPE_CHECKING:
@@ -341,21 +341,19 @@ _PAGE = (
     "search.js", "time.js", *(f"{word}.js" for word in services_by_word()),
 )  # fmt: skip
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
-_SHARED = ("copying.js", "elements.js", "trace.css", "trace.js")
+_SHARED = ("copying.js", "elements.js", "spans.js", "trace.css", "trace.js")
 FILES: Mapping[str, tuple[str, str]] = {
     **{name: ("pytest_fakecloud.standalone", f"page/{name}") for name in _PAGE},
     # The console reuses the timeline of test reports.
     **{name: ("pytest_fakecloud.reporting", name) for name in _SHARED},
 }
 """Package and path of each file of the console. No code is inline or loaded from another origin."""
-_GZIP = re.compile(r"(?i)(?:^|,)\s*gzip\s*(?:,|$|;\s*q=(?!0(?:\.0*)?\s*(?:,|$)))")
-"""An ``Accept-Encoding`` header that accepts gzip: ``q=0`` rejects an encoding."""
 
 
 def page(app: ControlApp, request: Request) -> Answer:
     """Return the console page."""
-    document = _read("pytest_fakecloud.standalone", "page/console.html")
-    answer = _compressed(request, document, "text/html; charset=utf-8")
+    plain, packed = _read("pytest_fakecloud.standalone", "page/console.html")
+    answer = compressed(request, plain, lambda: packed, "text/html; charset=utf-8")
     answer.headers = [*answer.headers, ("Content-Security-Policy", _PAGE_POLICY)]
     return answer
 
@@ -365,7 +363,8 @@ def file(app: ControlApp, request: Request) -> Answer:
     name = request.params["name"]
     if name not in FILES:
         raise Refused(404, f"the console has no file {name!r}")
-    return _compressed(request, _read(*FILES[name]), _TYPES[name.rpartition(".")[2]])
+    plain, packed = _read(*FILES[name])
+    return compressed(request, plain, lambda: packed, _TYPES[name.rpartition(".")[2]])
 
 
 def icon(app: ControlApp, request: Request) -> Answer:
@@ -381,12 +380,3 @@ def _read(package: str, path: str) -> tuple[bytes, bytes]:
     if path.endswith(".js"):
         data = re.sub(rb"(?m)^ *//.*\n", b"", data)
     return data, gzip.compress(data, mtime=0)
-
-
-def _compressed(request: Request, data: tuple[bytes, bytes], content_type: str) -> Answer:
-    plain, compressed = data
-    headers = [("Vary", "Accept-Encoding")]
-    if not _GZIP.search(request.fields.get("accept-encoding") or ""):
-        return Answer(plain, headers=headers, content_type=content_type)
-    headers.insert(0, ("Content-Encoding", "gzip"))
-    return Answer(compressed, headers=headers, content_type=content_type)

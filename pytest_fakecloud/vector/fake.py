@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, cast
 import numpy as np
 import orjson
 
-from ..cloud.fake import Aio, Context, action, perform
+from ..cloud.fake import Aio, Context, action, look, perform
 from ..core.calls import Call, field_of
 from ..core.errors import SHOWN, ContractError, brief, unknown_name
 from ..core.field_types import ABSENT, FLAG, MAPPING, TEXT, FieldType, OneOf, WholeNumber
@@ -168,6 +168,7 @@ class VectorIndex(Fake):
         except VectorError as error:
             raise ContractError(f"the data does not fit this index: {error.message}") from None
 
+    @look
     def vectors(
         self, namespace: str = DEFAULT_NAMESPACE, *, limit: int | None = None
     ) -> Results[Item]:
@@ -189,10 +190,12 @@ class VectorIndex(Fake):
         page = self._engine.range(namespace, 0, limit)
         return results_of(map(self._plain, page.records), RECORD_FIELDS, "record")
 
+    @look
     def namespaces(self) -> list[str]:
         """Return the names of all namespaces, with the default namespace ("") first."""
         return self._engine.namespaces()
 
+    @look
     def pending(self) -> Results[Item]:
         """Return the changes that queries do not see yet, each with its ``namespace``."""
         self._time.settle()
@@ -234,6 +237,7 @@ class VectorIndex(Fake):
 
     # -- assertions ------------------------------------------------------------------------------
 
+    @look
     def assert_upserted(
         self,
         id: Condition[str | int] = None,
@@ -251,6 +255,7 @@ class VectorIndex(Fake):
         query = _query({"id": id, **where}, UPSERT_FIELDS, "upsert")
         return self._expect("an upsert", UPSERTS, query, times)
 
+    @look
     def assert_not_upserted(
         self, id: Condition[str | int] = None, **where: Unpack[UpsertFields]
     ) -> None:

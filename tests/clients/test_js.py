@@ -113,7 +113,9 @@ def test_every_method_of_the_key_value_client() -> None:
 @pytest.mark.slow
 def test_the_expected_answers_have_the_declared_types() -> None:
     node.need("@upstash/redis", "typescript", "@types/node")
-    options = ["--noEmit", "--allowJs", "--strict", "--module", "nodenext", "--target", "es2022"]
+    # Without the declarations of browsers, which take as long as the rest.
+    target = ["--target", "es2022", "--lib", "es2022"]
+    options = ["--noEmit", "--allowJs", "--strict", "--module", "nodenext", *target]
     process = subprocess.run(
         ["node", "node_modules/typescript/bin/tsc", *options, "--skipLibCheck", "--types", "node",
          "redis-methods.test.mjs"],

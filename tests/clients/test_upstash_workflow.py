@@ -26,6 +26,8 @@ from upstash_workflow.flask import Serve as FlaskServe
 from upstash_workflow.workflow_types import _AsyncRequest, _SyncRequest
 
 from pytest_fakecloud import Cloud, DeliveredRequest
+from pytest_fakecloud.queue.report.data import LISTS
+from pytest_fakecloud.reporting.data import PageQuery
 
 APP = "https://app.example.com"
 THIRD = "https://third.example.com"
@@ -468,3 +470,83 @@ def test_the_whole_public_surface_is_used_above() -> None:
 EXPORTS = {
     "AsyncWorkflowContext", "CallResponse", "WorkflowAbort", "WorkflowContext", "WorkflowError",
 }  # fmt: skip
+
+
+# -- the steps of a run over time, as the console shows them ----------------------------------------
+
+
+def only_run(world: World) -> dict[str, Any]:
+    """Return the only run as the console shows it; the list has the same number of steps."""
+    (listed,) = LISTS["runs"].page(world.queue, PageQuery())["items"]
+    show = LISTS["runs"].item
+    assert show is not None
+    run = show(world.queue, listed["id"], PageQuery())
+    assert listed["steps"] == len(run["steps"])
+    return run
+
+
+def spans_of(run: dict[str, Any]) -> list[tuple[str, str, list[str]]]:
+    """Return the name, the state and the spans of each step."""
+    return [
+        (
+            step["name"],
+            step["state"],
+            [
+                f"{span['kind']} {span['start'][11:19]}-{span['end'][11:19]}"
+                + (" failed" if span["failed"] else "")
+                for span in step["spans"]
+            ],
+        )
+        for step in run["steps"]
+    ]
+
+
+def test_steps_have_spans_of_runs_sleeps_calls_and_retries(world: World) -> None:
+    world.queue.destinations.respond(THIRD, 200)
+    tries: list[int] = []
+
+    def charge() -> str:
+        tries.append(1)
+        if len(tries) < 2:
+            raise RuntimeError("card declined")
+        return "paid"
+
+    def ship() -> str:
+        raise RuntimeError("no courier")
+
+    def body(context: Any) -> Any:
+        yield "run", "reserve", lambda: 1, {}
+        yield "sleep", "nap", "2h", {}
+        yield "run", "charge", charge, {}
+        yield "call", "ask", {"url": f"{THIRD}/stock", "method": "POST"}
+        yield "run", "ship", ship, {}
+
+    world.run(body, retries=1)
+    run = only_run(world)
+    assert spans_of(run) == [
+        ("reserve", "done", ["step 10:00:00-10:00:00"]),
+        ("nap", "done", ["sleep 10:00:00-12:00:00"]),
+        ("charge", "done", ["step 12:00:00-12:00:00 failed", "wait 12:00:00-12:00:12",
+                            "step 12:00:12-12:00:12"]),
+        ("ask", "done", ["call 12:00:12-12:00:12"]),
+        ("step after ask", "failed", ["step 12:00:12-12:00:12 failed", "wait 12:00:12-12:00:24",
+                                      "step 12:00:24-12:00:24 failed"]),
+    ]  # fmt: skip
+    last = run["steps"][-1]
+    assert (last["tries"], last["retries"]) == (2, 1)
+    assert ["no courier" in error["reason"] for error in last["errors"]] == [True, True]
+    assert run["input_is_whole"]
+
+
+def test_a_step_that_waits_has_its_event_and_its_end(world: World) -> None:
+    def body(context: Any) -> Any:
+        yield "sleep", "nap", "1h", {}
+
+    world.serve(body)
+    world.start({})
+    world.cloud.clock.advance("10m")
+    run = only_run(world)
+    (step,) = run["steps"]
+    assert (step["state"], step["event"]) == ("pending", "")
+    assert step["wait_ends"] == "2026-03-02T11:00:00+00:00"
+    assert spans_of(run) == [("nap", "pending", ["sleep 10:00:00-11:00:00"])]

@@ -7,7 +7,7 @@
 - An ``ini`` block before a test is its ``pytest.ini``. A line ``Options: `…``` contains pytest options.
   ``<!-- plugin: asyncio -->`` names a plugin to load; no other plugins are loaded.
 - ``<!-- fails -->`` before a test means that it must fail. Its report must contain the following
-  ``text`` block literally, except for ports and durations.
+  ``text`` block of its section literally, except for ports and durations.
 
 A section begins at a heading of the second level and has its own folder.
 """
@@ -137,7 +137,12 @@ class Page:
                     block.ini, block.fails = ini, fails
                     fails = False
                 page.blocks.append(block)
-            elif part["kind"] == "text" and page.blocks and page.blocks[-1].fails:
+            elif (
+                part["kind"] == "text"
+                and page.blocks
+                and page.blocks[-1].fails
+                and page.blocks[-1].section == section
+            ):
                 page.blocks[-1].shown = part["text"]
         for block in page.blocks:
             block.beside = frozenset(

@@ -72,10 +72,11 @@ def test_the_site(site: Path) -> None:
     _check_links(site)
     _check_signatures(site)
     with served(site) as origin, chromium() as browser:
-        _check_searches(browser, origin)
-        _check_first_screen(browser, origin)
-        _check_contents(browser, origin)
-        _check_tables(browser, origin)
+        page = browser.new_page()
+        _check_searches(page, origin)
+        _check_first_screen(page, origin)
+        _check_contents(page, origin)
+        _check_tables(page, origin)
 
 
 def _check_links(site: Path) -> None:
@@ -123,9 +124,7 @@ SEARCHES = {
 """Searches, and the page that is one of the first three results."""
 
 
-def _check_searches(browser: Any, origin: str) -> None:
-    page = browser.new_page()
-
+def _check_searches(page: Any, origin: str) -> None:
     def check(words: str, wanted: str) -> None:
         page.goto(f"{origin}/search.html?q={quote_plus(words)}")
         # The list is complete when the summary counts the results.
@@ -140,9 +139,9 @@ def _check_searches(browser: Any, origin: str) -> None:
     check_each(check, SEARCHES.items())
 
 
-def _check_first_screen(browser: Any, origin: str) -> None:
+def _check_first_screen(page: Any, origin: str) -> None:
     """The first screen names the products, and says how to install the package."""
-    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page.set_viewport_size({"width": 1280, "height": 800})
     page.goto(origin)
     install = page.get_by_text("pip install pytest-fakecloud").first.bounding_box()
     assert install["y"] + install["height"] < 800
@@ -151,9 +150,9 @@ def _check_first_screen(browser: Any, origin: str) -> None:
     assert {"QStash", *(f"Upstash {name}" for name in products)} <= set(entries)
 
 
-def _check_contents(browser: Any, origin: str) -> None:
+def _check_contents(page: Any, origin: str) -> None:
     """At 1280 pixels, the contents of a page are beside the text, and nothing overlaps."""
-    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page.set_viewport_size({"width": 1280, "height": 800})
     page.goto(f"{origin}/guides/queue.html")
     left, text, contents = (
         page.locator(part).bounding_box()
@@ -165,9 +164,9 @@ def _check_contents(browser: Any, origin: str) -> None:
     assert text["width"] >= 640
 
 
-def _check_tables(browser: Any, origin: str) -> None:
+def _check_tables(page: Any, origin: str) -> None:
     """At 420 pixels, tables are not wider than the page, and each value has the label of its column."""
-    page = browser.new_page(viewport={"width": 420, "height": 860})
+    page.set_viewport_size({"width": 420, "height": 860})
     for name in ("reference/settings", "reference/kv-commands", "guides/queue", "compare"):
         page.goto(f"{origin}/{name}.html")
         assert page.locator("article table").count()

@@ -23,6 +23,7 @@ from pytest_fakecloud.explore.simulation.strands import distinct_places
 from pytest_fakecloud.reporting.page import page
 from pytest_fakecloud.reporting.report import report_of
 
+from ..harness import QUIET
 from .conftest import broken, cause, expects, failure, publishes_to_asgi
 
 
@@ -310,7 +311,7 @@ def test_the_report_of_a_failing_test_is_that_page(pytester: pytest.Pytester) ->
             fakecloud.explore({"ann": adds, "bob": adds}, check)
         """
     )
-    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "--fakecloud-report=pages")
+    result = pytester.runpytest_inprocess(*QUIET, "--fakecloud-report=pages")
     result.assert_outcomes(failed=1)
     (written,) = (pytester.path / "pages").glob("test_*.html")
     assert "The undisturbed run" in written.read_text("utf-8")
@@ -340,7 +341,7 @@ def test_the_report_shows_the_data_of_the_failing_run(pytester: pytest.Pytester)
             fakecloud.explore(run, check)
         """
     )
-    result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+    result = pytester.runpytest_inprocess(*QUIET)
     result.assert_outcomes(failed=1)
     assert "commit t-0=1" in result.stdout.str()
     assert "the log ends at" not in result.stdout.str()

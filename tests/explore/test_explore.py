@@ -81,7 +81,7 @@ def test_the_result_counts_singles_pairs_and_drawn_schedules(cloud: Cloud, redis
     found = cloud.explore(lambda: redis.set("k", "v"), holds, budget=150)
     assert found.singles == found.all_singles
     assert found.pairs == found.all_pairs
-    assert found.singles + found.pairs + found.drawn == found.tried
+    assert found.singles + found.pairs + found.guided + found.drawn == found.tried
     assert found.tried <= 150
     assert f"{found.tried:,} schedules in " in str(found)
     assert f"all {found.singles:,} of one event, all {found.pairs:,} of two" in str(found)

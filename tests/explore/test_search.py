@@ -17,7 +17,7 @@ from upstash_redis import Redis
 from pytest_fakecloud import Cloud, ContractError, History, KVServer
 from pytest_fakecloud.explore.schedule import KINDS, Kind, Schedule
 from pytest_fakecloud.explore.search import candidates
-from pytest_fakecloud.explore.search.candidates import Priorities
+from pytest_fakecloud.explore.search.candidates import Priorities, PriorityPlan
 from pytest_fakecloud.explore.search.explorer import shrink
 from pytest_fakecloud.explore.search.player import Coverage, PriorityTrials
 from pytest_fakecloud.explore.search.store import key_of
@@ -288,7 +288,7 @@ def order_of(strategy: Priorities, steps: str) -> str:
 def test_priorities_change_in_any_order() -> None:
     """A strand whose priority fell first may end up below one whose priority fell later."""
     orders = {
-        order_of(Priorities(random.Random(seed), 3, 5, late=False), "aabbc") for seed in range(1000)
+        order_of(PriorityPlan(seed, 3, 5, late=False).strategy(), "aabbc") for seed in range(1000)
     }
     assert {"abcab", "abcba"} <= orders
 
@@ -296,9 +296,10 @@ def test_priorities_change_in_any_order() -> None:
 def test_only_runs_whose_priorities_could_change_anywhere_count() -> None:
     trials = PriorityTrials()
     for chosen_from in (2, 5, 5):
-        strategy = Priorities(random.Random(0), 2, chosen_from, late=False)
+        strategy = PriorityPlan(0, 2, chosen_from, late=False).strategy()
         order_of(strategy, "aabbc")
-        trials.add(strategy, is_counted=True)
+        lesson = strategy.lesson(Trial(Schedule()), is_redundant=False)
+        trials.add(2, chosen_from, lesson, is_counted=True)
     assert trials.most_decisions == 5
     assert trials.likely == {2: pytest.approx(1 - (1 - 1 / (3 * 5)) ** 2)}
 

@@ -24,6 +24,7 @@ from upstash_vector import Index
 from pytest_fakecloud import Cloud, DeliveredRequest, History, KVServer, always
 from pytest_fakecloud.reporting.report import violations
 
+from ..harness import apart
 from .conftest import broken, cause, expects, failure
 
 
@@ -480,7 +481,7 @@ _CLIENTS = {
 def test_a_report_has_requests_logs_warnings_and_output_of_the_failing_schedule_only(
     run: Callable[..., pytest.RunResult], client: str
 ) -> None:
-    result = run(_OBSERVED.format(run=_CLIENTS[client]), "-W", "default", quiet=False)
+    result = run(_OBSERVED.format(run=_CLIENTS[client]), "-W", "default")
     result.assert_outcomes(failed=1, warnings=None)
     text = result.stdout.str()
     for collected in ("prints", "UserWarning: warns"):
@@ -538,7 +539,7 @@ def test_an_installed_application_has_its_lines_and_a_vendored_client_has_none(
             explore(kv_server, fakecloud, shop.checked)
         """
     )
-    result = pytester.runpytest_subprocess("-pno:randomly", "-pno:cacheprovider", "-pno:xdist")
+    result = apart(pytester)
     result.assert_outcomes(failed=2)
     output = result.stdout.str()
     assert "anomaly: lost update (views): ann: GET views" in output
@@ -566,9 +567,9 @@ def test_it(kv_server, fakecloud):
 
     fakecloud.explore([buy, buy], check, kinds=["respond", "drop"], budget=20, {options})
 """
-    result = run(code, "-W", "default", "-rP", quiet=False)
+    result = run(code, "-W", "default", "-rP")
     result.assert_outcomes(passed=1, warnings=1)
     text = result.stdout.str()
     assert len(re.findall(r"(?m)^prints$", text)) == 2
     assert len(re.findall(r"(?m)^WARNING .* logs$", text)) == 2
-    run(code, "-W", "error:warns", quiet=False).assert_outcomes(failed=1)
+    run(code, "-W", "error:warns").assert_outcomes(failed=1)

@@ -263,10 +263,11 @@ def test_the_verdict_names_what_the_promise_read_and_notices(
     (unnoticed,) = found.unnoticed
     assert re.fullmatch(r"SET audit:1 yes \(test_verdicts\.py:\d+\)", unnoticed)
     lines = str(found).splitlines()
-    assert [line.partition(":")[0] for line in lines[:6]] == [
+    assert [line.partition(":")[0] for line in lines[:7]] == [
         lines[0],
         "calls",
         "events",
+        "states of the fakes",
         "the promise read",
         "no run wrote a key that the promise read",
         f"the promise notices 1 of 2 lost writes; not {unnoticed}".partition(":")[0],

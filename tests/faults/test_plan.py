@@ -53,7 +53,7 @@ def test_answer_replaces_the_endpoint(demo: Demo, client: httpx.Client) -> None:
     fault = demo.faults.respond(503)
     reply = client.post("/add/w")
     assert (reply.status_code, reply.json()) == (503, {"error": "Service Unavailable"})
-    assert demo._engine.words == []
+    assert demo.words == []
     assert fault.hits == 1
     fault.remove()
     assert client.post("/add/w").status_code == 200
@@ -146,7 +146,7 @@ def test_drop_closes_before_the_engine(demo: Demo, reset: bool) -> None:
                 raw.rest()
         else:
             assert raw.rest() == b""
-    assert demo._engine.words == []
+    assert demo.words == []
     assert fault.hits == 1
     assert demo.journal.calls().only().outcome == "dropped"
 
@@ -157,7 +157,7 @@ def test_lose_answer_closes_after_the_engine(demo: Demo, reset: bool) -> None:
     with Raw(demo.mount.address) as raw:
         raw.send("POST /add/w HTTP/1.1\r\nHost: h\r\n\r\n")
         assert raw.is_closed()
-    assert demo._engine.words == ["w"]
+    assert demo.words == ["w"]
     call = demo.journal.calls().only()
     assert (call.outcome, call.status) == ("lost", 200)
 
@@ -218,7 +218,7 @@ def test_hang_is_silent_until_the_client_gives_up(demo: Demo) -> None:
     fault = demo.faults.hang()
     with httpx.Client(base_url=demo.url, timeout=0.1) as client, pytest.raises(httpx.ReadTimeout):
         client.post("/add/w")
-    assert demo._engine.words == []
+    assert demo.words == []
     assert fault.hits == 1
     assert demo.journal.calls().only().outcome == "hung"
     wait_until(lambda: not demo.mount.live)
@@ -285,7 +285,7 @@ def test_a_part_of_the_service_down(demo: Demo, client: httpx.Client) -> None:
     demo.faults.down(route="add")
     with pytest.raises(httpx.TransportError):
         client.post("/add/w")
-    assert demo._engine.words == []
+    assert demo.words == []
     assert statuses(client, 1) == [200]
     assert demo.journal.calls()[0].outcome == "refused"
 
@@ -374,8 +374,8 @@ def test_random_is_repeatable_from_the_seed() -> None:
 
 def test_call_runs_before_and_after(demo: Demo, client: httpx.Client) -> None:
     seen: list[Any] = []
-    demo.faults.call(lambda: seen.append(("before", list(demo._engine.words))))
-    demo.faults.call(lambda r: seen.append((r.call.status, list(demo._engine.words))), "after")
+    demo.faults.call(lambda: seen.append(("before", list(demo.words))))
+    demo.faults.call(lambda r: seen.append((r.call.status, list(demo.words))), "after")
     client.post("/add/w")
     assert seen == [("before", []), (200, ["w"])]
 
@@ -384,11 +384,11 @@ def test_what_call_returns_may_replace_the_answer(demo: Demo, client: httpx.Clie
     with demo.faults.call(lambda: Response(202, {"early": True})):
         reply = client.post("/add/w")
         assert (reply.status_code, reply.json()) == (202, {"early": True})
-        assert demo._engine.words == []
+        assert demo.words == []
     with demo.faults.call(lambda request: Response(299, b"late"), "after"):
         reply = client.post("/add/w")
         assert (reply.status_code, reply.content) == (299, b"late")
-        assert demo._engine.words == ["w"]
+        assert demo.words == ["w"]
 
 
 def test_a_call_may_ask_the_same_fake(demo: Demo, client: httpx.Client) -> None:
@@ -398,7 +398,7 @@ def test_a_call_may_ask_the_same_fake(demo: Demo, client: httpx.Client) -> None:
 
     demo.faults.call(other_client, times=1)
     assert client.post("/add/w").json() == {"count": 2}
-    assert demo._engine.words == ["other", "w"]
+    assert demo.words == ["other", "w"]
 
 
 def test_a_failing_call_is_the_tests_own_violation(demo: Demo, client: httpx.Client) -> None:
@@ -428,7 +428,7 @@ def test_a_failing_predicate_is_the_tests_own_violation(
     assert "because of an error in a callback of the test" in violation.text
     assert f"a predicate of {fault!r} failed: " in violation.text
     assert "KeyError('typo')" in violation.text
-    assert (fault.hits, demo._engine.words) == (0, [])
+    assert (fault.hits, demo.words) == (0, [])
 
 
 def test_pytest_fail_in_a_call_reaches_the_test(demo: Demo, client: httpx.Client) -> None:

@@ -784,7 +784,7 @@ def test_a_forked_child_leaves_the_parents_fakes_alone_and_has_its_own() -> None
         assert os.read(read, 100) == b"fine"
         os.close(read)
         os.close(write)
-        assert demo._engine.words == ["child"]
+        assert demo.words == ["child"]
         assert kept.get("/echo/x").status == 200
         assert fetch(demo.mount, "/echo/x").status == 200
 

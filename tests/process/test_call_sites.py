@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import sysconfig
 import threading
+import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import anyio.to_thread
+import fastapi
+import flask
 import httpx
 import pytest
 import redis
+from asgiref import sync as asgiref
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.process import call_sites
@@ -26,22 +31,18 @@ from pytest_fakecloud.reporting.text import section
 
 from ..harness import Run
 
-
-@pytest.fixture(autouse=True)
-def without_threads_of_earlier_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread that an earlier test left waiting could also have made a call."""
-    earlier = sys._current_frames().keys() - {threading.get_ident()}
-
-    def frames() -> dict[int, Any]:
-        return {key: top for key, top in sys._current_frames().items() if key not in earlier}
-
-    seen = SimpleNamespace(_getframe=sys._getframe, _current_frames=frames)
-    monkeypatch.setattr(call_sites, "sys", seen)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # a warning of the HTTP library that it imports
+    from starlette import testclient
 
 
 @pytest.fixture
-def cloud() -> Iterator[Cloud]:
-    with Cloud(seed="seed", now="2026-03-01T12:00:00Z", delivery="driven") as opened:
+def cloud(request: pytest.FixtureRequest) -> Iterator[Cloud]:
+    """A cloud, with the transport that the test is parametrized with."""
+    transport: Any = getattr(request, "param", "socket")
+    with Cloud(
+        seed="seed", now="2026-03-01T12:00:00Z", delivery="driven", transport=transport
+    ) as opened:
         opened.journal._recorder.shared.find_site = call_site
         yield opened
 
@@ -201,17 +202,14 @@ cancelled = library("async def cancelled(event):\n    await event.wait()")["canc
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize(
-    ("other", "is_known"),
-    [(sleeping, True), (waiting_for_an_event, True), (waiting_in_a_library, False)],
-)
+@pytest.mark.parametrize("other", [sleeping, waiting_for_an_event, waiting_in_a_library])
 def test_a_call_has_the_line_of_the_task_that_sent_it(
-    cloud: Cloud, other: Callable[[asyncio.Event], Any], is_known: bool, is_async: bool
+    cloud: Cloud, other: Callable[[asyncio.Event], Any], is_async: bool
 ) -> None:
     """The other task waits while a client blocks the loop, or while the loop waits for a response.
 
     If the other task may wait for a response too, the line is unknown, unless the task that sent the
-    call is using its socket at the moment.
+    call is using its socket at the moment, as a client that blocks the loop is.
     """
     server = cloud.kv_server()
 
@@ -231,7 +229,7 @@ def test_a_call_has_the_line_of_the_task_that_sent_it(
 
     asyncio.run(application())
     (place,) = places(cloud)
-    assert place == ("send" if is_known else "") or (is_async and place == "send")
+    assert place == "send" or (is_async and other is waiting_in_a_library and place == "")
 
 
 def test_calls_have_the_number_of_the_task_that_sent_them(cloud: Cloud) -> None:
@@ -251,6 +249,141 @@ def test_calls_have_the_number_of_the_task_that_sent_them(cloud: Cloud) -> None:
     sites = cloud.journal._recorder.shared.sites
     first, second, third, _ = (sites[call.number].task for call in server.journal.calls())
     assert 0 < first < second == third
+
+
+# -- in worker threads -----------------------------------------------------------------------------
+
+
+def by_test_client(handler: Callable[[], Any]) -> None:
+    app = fastapi.FastAPI()
+    app.get("/")(handler)
+    with testclient.TestClient(app) as client:
+        assert client.get("/").status_code == 200
+
+
+def by_asgi_transport_twice_at_the_same_time(handler: Callable[[], Any]) -> None:
+    app, meet = fastapi.FastAPI(), threading.Barrier(2, timeout=30)
+
+    @app.get("/")
+    def endpoint() -> None:
+        meet.wait()
+        handler()
+
+    async def ask() -> None:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://shop") as web:
+            await asyncio.gather(web.get("/"), web.get("/"))
+
+    asyncio.run(ask())
+
+
+def by_test_client_in_an_event_loop(handler: Callable[[], Any]) -> None:
+    async def endpoint() -> None:
+        handler()
+
+    by_test_client(endpoint)
+
+
+def by_an_asynchronous_flask_view(handler: Callable[[], Any]) -> None:
+    app = flask.Flask("shop")
+
+    @app.get("/")
+    async def view() -> str:
+        handler()
+        return ""
+
+    assert app.test_client().get("/").status_code == 200
+
+
+def by_asgiref(handler: Callable[[], Any]) -> None:
+    for is_sensitive in (True, False):
+        asgiref.async_to_sync(asgiref.sync_to_async(handler, thread_sensitive=is_sensitive))()
+        asyncio.run(asgiref.sync_to_async(handler, thread_sensitive=is_sensitive)())
+
+
+def by_asyncio(handler: Callable[[], Any]) -> None:
+    async def application() -> None:
+        await asyncio.to_thread(handler)
+        await asyncio.get_running_loop().run_in_executor(None, handler)
+        asyncio.get_running_loop().call_soon(handler)
+        await asyncio.sleep(0)
+
+    asyncio.run(application())
+
+
+def by_an_executor(handler: Callable[[], Any]) -> None:
+    with ThreadPoolExecutor() as executor:
+        executor.submit(handler).result()
+
+
+@pytest.mark.parametrize(
+    "serve",
+    [
+        by_test_client, by_asgi_transport_twice_at_the_same_time, by_test_client_in_an_event_loop,
+        by_an_asynchronous_flask_view, by_asgiref, by_asyncio, by_an_executor,
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("cloud", "protocol"),
+    [("socket", "REST"), ("socket", "RESP"), ("inprocess", "REST")],
+    indirect=["cloud"],
+)
+def test_a_synchronous_handler_has_its_line_wherever_it_runs(
+    cloud: Cloud, serve: Callable[[Callable[[], Any]], None], protocol: str
+) -> None:
+    """The test, an event loop and its tasks wait for the worker thread at the same time."""
+    server = cloud.kv_server()
+    client: Any = server.client()
+    if protocol == "RESP":
+        client = redis.Redis.from_url(server.database_url)
+
+    def handler() -> None:
+        client.get("a")
+
+    with closing(client):
+        serve(handler)
+    assert {row.where and row.where.function for row in rows(cloud) if row.operation == "GET"} == {
+        "handler"
+    }
+
+
+@pytest.mark.parametrize("cloud", ["socket", "inprocess"], indirect=True)
+def test_a_worker_that_runs_only_a_library_has_the_line_that_waits_for_it(cloud: Cloud) -> None:
+    get = cloud.kv_server().client().get
+
+    async def awaiting() -> None:
+        await asyncio.to_thread(get, "a")
+        await asyncio.get_running_loop().run_in_executor(None, get, "a")
+        await anyio.to_thread.run_sync(get, "a")
+        await asgiref.sync_to_async(get)("a")
+        await asgiref.sync_to_async(get, thread_sensitive=False)("a")
+        await asyncio.wait_for(asyncio.to_thread(get, "a"), 30)
+
+    async def waiting() -> None:
+        await asyncio.gather(asyncio.sleep(0), *[awaiting() for _ in range(2)])
+
+    asyncio.run(waiting())
+    assert set(places(cloud)) == {"awaiting"}
+    cloud.journal.clear()
+    asgiref.async_to_sync(awaiting)()
+    assert set(places(cloud)) == {"awaiting"}
+    cloud.journal.clear()
+
+    def blocking() -> None:
+        with ThreadPoolExecutor() as executor:
+            executor.submit(get, "a").result()
+            list(executor.map(get, "abc"))
+
+    blocking()
+    assert set(places(cloud)) == {"blocking"}
+    cloud.journal.clear()
+    # Each worker is awaited by a task of its own, which runs only code of a library.
+
+    async def gathering() -> None:
+        await asyncio.gather(*[asyncio.to_thread(get, "a") for _ in range(2)])
+
+    asyncio.run(gathering())
+    assert set(places(cloud)) == {""}
 
 
 def test_a_call_inside_wait_for_has_the_line_of_the_task_that_waits(cloud: Cloud) -> None:

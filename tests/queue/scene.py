@@ -35,7 +35,9 @@ class Scene:
     """One queue; ``came`` lists its deliveries, and ``answer`` responds to them."""
 
     def __init__(self, **settings: Any) -> None:
-        self.queue = Queue(Context.alone(now=NOW, seed=1), **settings)
+        context = Context.alone(now=NOW, seed=1)
+        self.violations = context.violations
+        self.queue = Queue(context, **settings)
         self.came: list[DeliveredRequest] = []
         self.times: list[float] = []
         self.answer: Callable[[DeliveredRequest], Any] = lambda request: 200

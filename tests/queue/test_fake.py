@@ -171,7 +171,7 @@ def test_reset_returns_to_the_baseline(queue: Queue) -> None:
     queue.schedule(DEST, "* * * * *")
     queue.reset()
     assert (queue.messages(), queue.schedules()) == ([], [])
-    assert list(queue._engine.queues) == ["orders"]
+    assert [own.name for own in queue.client().queue.list()] == ["orders"]
     assert queue.clock.advance("1h") == []
     with pytest.raises(ContractError, match="is gone: the queue was reset"):
         _ = message.state
@@ -363,8 +363,7 @@ def test_a_run_that_fails_leaves_its_reason_and_goes_on(queue: Queue) -> None:
     queue.load({"url_groups": {"news": [DEST]}})
     schedule = queue.schedule("news", "0 * * * *")
     queue.destinations.accept()
-    with queue._engine.lock:
-        queue._engine.url_groups.remove(queue._engine.url_groups.get("news"))
+    queue.client().url_group.delete("news")
     queue.clock.advance("1h")
     assert schedule.error == "topic news not found"
     queue.load({"url_groups": {"news": [DEST]}})
@@ -541,7 +540,7 @@ def test_running_until_idle_has_an_end(queue: Queue) -> None:
 def test_another_queue_of_the_cloud_does_not_keep_it_from_ending() -> None:
     with Cloud(now=NOW, delivery="driven") as cloud:
         queue, other = cloud.queue(), cloud.queue()
-        queue._engine.upsert_queue("paused", parallelism=1, paused=True)
+        queue.load({"queues": {"paused": {"paused": True}}})
         held = queue.publish(DEST, queue="paused")
         far = other.publish(DEST, delay="60d")
         other.destinations.accept()

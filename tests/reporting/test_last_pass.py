@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+from ..harness import quiet_but
+
+QUIET = quiet_but("cacheprovider")
+"""Options for runs that need the cache of pytest."""
 OTHERWISE = "first did otherwise here: "
 TEST = """
 import os, time, uuid
@@ -44,7 +48,7 @@ class Runs:
         return " ".join(result.stdout.str().split())
 
     def _run(self, *arguments: str) -> pytest.RunResult:
-        return self._pytester.runpytest("--fakecloud-report=pages", *arguments)
+        return self._pytester.runpytest(*QUIET, "--fakecloud-report=pages", *arguments)
 
     def page(self) -> dict[str, Any]:
         """Return the data of the failing run's page."""
@@ -162,10 +166,10 @@ def test_a_passed_subtest_is_no_passing_run(
             "SUBTEST", "subtests.test"
         )
     pytester.makepyfile(test_it=source)
-    pytester.runpytest("--fakecloud-report=pages").assert_outcomes(passed=1)
+    pytester.runpytest(*QUIET, "--fakecloud-report=pages").assert_outcomes(passed=1)
     for broken in ("subtest", "test"):
         monkeypatch.setenv("BROKEN", broken)
-        result = pytester.runpytest("--fakecloud-report=pages")
+        result = pytester.runpytest(*QUIET, "--fakecloud-report=pages")
         text = " ".join(result.stdout.str().split())
         assert "the test passed" not in text
         assert "the last passing run of this test had ended" not in text
@@ -182,5 +186,5 @@ def test_without_the_cache_nothing_is_kept(runs: Runs, pytester: pytest.Pytester
 
 def test_only_a_run_with_pages_is_kept(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=TEST)
-    pytester.runpytest().assert_outcomes(passed=1)
+    pytester.runpytest(*QUIET).assert_outcomes(passed=1)
     assert not list(Path(pytester.path).rglob("fakecloud"))

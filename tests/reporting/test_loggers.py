@@ -6,11 +6,14 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-FINDING = "lock:7 was set with NX and has no TTL"
+from ..harness import QUIET, quiet_but
+
+FINDING = "EX 1800000 of lock:7 is 21 d"
+HISTORY = "last call: lock:7: SET lock:7 1 NX EX 1800000; "
 LOCKED = """
 def test_lock(kv_server):
     with kv_server.client() as redis:
-        redis.set("lock:7", "1", nx=True)
+        redis.set("lock:7", "1", ex=1_800_000, nx=True)
     assert redis is None
 """
 
@@ -21,17 +24,17 @@ def tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     pytester.makepyfile(LOCKED)
 
 
-def test_junit_has_the_finding_and_the_report(pytester: pytest.Pytester) -> None:
-    pytester.runpytest("--junitxml=junit.xml", "--color=yes")
+def test_junit_has_the_history_and_the_report(pytester: pytest.Pytester) -> None:
+    pytester.runpytest(*quiet_but("junitxml"), "--junitxml=junit.xml", "--color=yes")
     [failure] = ET.parse(pytester.path / "junit.xml").iter("failure")
-    assert FINDING in failure.attrib["message"]
+    assert HISTORY in failure.attrib["message"]
     assert failure.text is not None
-    assert "SET lock:7 1 NX" in failure.text
+    assert "SET lock:7 1 NX EX 1800000" in failure.text
     assert FINDING in failure.text
     assert "#x1B" not in failure.text, "colours are for the terminal"
 
 
-def test_an_annotation_has_the_first_finding_below_the_assertion(pytester: pytest.Pytester) -> None:
+def test_an_annotation_has_the_history_below_the_assertion(pytester: pytest.Pytester) -> None:
     """A plugin that annotates failures reads the message of the exception from each report."""
     pytester.makeconftest(
         """
@@ -40,8 +43,8 @@ def test_an_annotation_has_the_first_finding_below_the_assertion(pytester: pytes
                 print("::error::" + report.longrepr.reprcrash.message)
         """
     )
-    result = pytester.runpytest("-s")
-    result.stdout.re_match_lines_random([f"^kv_server: {FINDING}"])
+    result = pytester.runpytest(*QUIET, "-s")
+    result.stdout.re_match_lines_random([f"^{HISTORY}"])
     result.stdout.fnmatch_lines(["*::error::*assert*is None*"])
 
 
@@ -51,15 +54,15 @@ def test_colours_say_which_lines_matter(
 ) -> None:
     if workers:
         pytest.importorskip("xdist")
-    shown = pytester.runpytest("--color=yes", *workers).stdout.lines
+    shown = pytester.runpytest(*quiet_but("xdist"), "--color=yes", *workers).stdout.lines
     red = [line for line in shown if line.startswith("\x1b[31m\x1b[1m")]
     assert any(FINDING in line for line in red)
-    assert any("SET lock:7 1 NX [1]" in line for line in red)
+    assert any("SET lock:7 1 NX EX 1800000 [1]" in line for line in red)
     assert not any("kv_server http://" in line for line in red)
 
 
 def test_without_colour_the_report_is_plain(pytester: pytest.Pytester) -> None:
-    shown = pytester.runpytest("--color=no").stdout.str()
+    shown = pytester.runpytest(*QUIET, "--color=no").stdout.str()
     assert FINDING in shown
     assert "\x1b" not in shown
 
@@ -79,7 +82,7 @@ def test_a_long_name_of_a_test_does_not_break_a_narrow_terminal(
             raise AssertionError
         """
     )
-    result = pytester.runpytest("test_long.py")
+    result = pytester.runpytest(*QUIET, "test_long.py")
     lines = result.stdout.lines
     heads = [number for number, line in enumerate(lines) if line.startswith("clock ")]
     assert len(heads) == 2

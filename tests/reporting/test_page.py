@@ -217,30 +217,6 @@ def test_a_folder_without_pages_gets_no_index(tmp_path: Path) -> None:
     assert write_index(tmp_path) is None
 
 
-@pytest.mark.slow
-def test_a_browser_shows_it_offline_in_light_and_dark(
-    cloud: Cloud, browser: Any, tmp_path: Path
-) -> None:
-    fill(cloud)
-    path = written(cloud, tmp_path, test="tests/test_shop.py::test_checkout", failure=FAILURE)
-    for scheme in ("light", "dark"):
-        viewport = {"width": 1280, "height": 900}
-        context = browser.new_context(color_scheme=scheme, offline=True, viewport=viewport)
-        tab = context.new_page()
-        tab.goto(path.as_uri())
-        assert tab.title() == "tests/test_shop.py::test_checkout"
-        heads = tab.locator(".trace-head").all_inner_texts()
-        assert heads[:4] == ["test", "client", "kv_server", "broker"]
-        tab.get_by_role("option").filter(has_text="attempt 2").first.click()
-        assert tab.locator(".trace-attempts li").count() == 2
-        folder = os.environ.get("PYTEST_FAKECLOUD_SCREENSHOTS")
-        if folder:
-            tab.evaluate("scrollTo(0, 0)")
-            tab.mouse.move(0, 0)
-            tab.screenshot(path=str(Path(folder) / f"timeline-{scheme}.png"))
-        context.close()
-
-
 def test_every_delivery_has_its_request_and_answer(cloud: Cloud) -> None:
     queue = cloud.queue()
     queue.destinations.call("https://a.example.com/", lambda request: {"reports": 2})

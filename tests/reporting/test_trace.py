@@ -11,7 +11,11 @@ from typing import Any
 
 import pytest
 
+from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting.page import document, headline
+
+from .test_page import FAILURE as CHECKOUT
+from .test_page import fill, written
 
 AXE = os.environ.get("AXE_CORE", "node_modules/axe-core/axe.min.js")
 """The script of axe-core; without it, the test that needs it is skipped."""
@@ -50,14 +54,14 @@ def report(*rows: dict[str, Any], **more: Any) -> dict[str, Any]:
         for port, name in enumerate(("kv", "queue"), 8000)
     ]
     return {
-        "version": 1, "test": "test_shop.py::test_total", "failure": FAILURE, "seed": 1,
+        "version": 2, "test": "test_shop.py::test_total", "failure": FAILURE, "seed": 1,
         "clock": {"mode": "frozen", "now": "2026-03-01T12:00:00.000000Z", "now_us": NOON},
         "fakes": fakes, "findings": [], "unfinished": [], "violations": [], "rows": list(rows), **more,
     }  # fmt: skip
 
 
-def finding(text: str, *rows: int, severity: str = "cause") -> dict[str, Any]:
-    return {"kind": "a", "severity": severity, "fake": "kv", "rows": list(rows), "subjects": [],
+def finding(text: str, *rows: int) -> dict[str, Any]:
+    return {"kind": "a", "fake": "kv", "rows": list(rows), "subjects": [],
             "values": {}, "text": text}  # fmt: skip
 
 
@@ -88,7 +92,7 @@ def test_the_document_starts_with_the_assertion_and_the_findings() -> None:
         "<b>E assert 4 == 3</b>\ntest_shop.py:7: AssertionError</pre>"
     )
     link = (
-        '<li class="cause"><b>▲1</b> this SET wrote over row 4<br>'
+        "<li><b>▲1</b> this SET wrote over row 4<br>"
         '<a href="#row-5">row 5: application → kv SET total 4</a> '
         "(called at shop.py:7 from shop.py:31) · "
         '<a href="#row-4">row 4</a></li>'
@@ -134,31 +138,42 @@ def test_data_is_neither_markup_nor_code() -> None:
 Opened = Callable[..., Any]
 
 
+@pytest.fixture(scope="module")
+def tab(browser: Any) -> Iterator[Any]:
+    """A page without a network. Tests share it, because Chromium starts a process for a new one."""
+    context = browser.new_context(offline=True)
+    yield context.new_page()
+    context.close()
+
+
 @pytest.fixture
-def opened(browser: Any, tmp_path: Path) -> Iterator[Opened]:
-    """Open a report offline from a file; fail the test on any console message or error."""
-    contexts: list[Any] = []
+def opened(tab: Any, tmp_path: Path) -> Iterator[Opened]:
+    """Open a report from a file; fail the test on any console message, error or other request."""
     complaints: list[str] = []
+    listeners: dict[str, Callable[[Any], object]] = {
+        "console": lambda message: complaints.append(message.text),
+        "pageerror": lambda error: complaints.append(str(error)),
+        "request": lambda request: (
+            request.url.startswith("file:") or complaints.append(request.url)
+        ),
+    }
 
     def open_page(
         data: dict[str, Any], hash: str = "", width: int = 1280, scheme: str = "light"
     ) -> Any:
         path = tmp_path / "page.html"
         path.write_text(document(data), encoding="utf-8")
-        viewport = {"width": width, "height": 800}
-        context = browser.new_context(color_scheme=scheme, viewport=viewport, offline=True)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: request.url.startswith("file:") or complaints.append(
-            request.url))  # fmt: skip
-        page.goto(path.as_uri() + hash)
-        return page
+        tab.set_viewport_size({"width": width, "height": 800})
+        tab.emulate_media(color_scheme=scheme)
+        tab.goto(path.as_uri() + hash)
+        return tab
 
+    for event, listener in listeners.items():
+        tab.on(event, listener)
     yield open_page
-    for context in contexts:
-        context.close()
+    tab.evaluate("null")  # Events arrive before this reply.
+    for event, listener in listeners.items():
+        tab.remove_listener(event, listener)
     assert complaints == []
 
 
@@ -215,8 +230,13 @@ def test_the_pane_shows_the_row_and_leads_to_the_others(opened: Opened) -> None:
     assert page.url.endswith("#row-4")
     assert "This row changed no data." in pane.inner_text()
     page.evaluate("location.hash = '#row-7'")
-    pane.get_by_text("Attempts of msg_1").wait_for()
-    pane.get_by_role("button", name="1: 500").click()
+    pane.get_by_text("Waterfall").wait_for()
+    second = "delivery at +30 s"
+    assert second in pane.locator(".spans button[aria-current]").inner_text()
+    assert pane.locator(".spans .span-words").all_inner_texts() == [
+        "delivery at 0 failed", f"retry wait at 0 for 30 s, {second}",
+    ]  # fmt: skip
+    pane.get_by_role("button", name="attempt 1 500").click()
     assert page.url.endswith("#row-6")
     page.keyboard.press("Escape")
     assert not pane.is_visible()
@@ -436,20 +456,65 @@ def test_letters_work_before_anything_has_the_focus(opened: Opened) -> None:
 
 
 @pytest.mark.slow
-def test_a_row_takes_one_line_and_shows_what_failed_within_it(opened: Opened) -> None:
+@pytest.mark.parametrize(
+    ("width", "hash"), [(1280, ""), (1280, "#row-2"), (390, ""), (390, "#row-2")]
+)
+def test_rows_wrap_their_texts(opened: Opened, width: int, hash: str) -> None:
+    """Also beside open details, a row has its number, time and answer, and cuts nothing."""
+    what = f"publish https://shop.example.com/{'pack/' * 12} (retries 4, flow key tenant-acme)"
+    commands = [f"SET item:{number} {'x' * 20} <-- OK" for number in range(12)]
+    answer = '500 {"error":"RuntimeError","message":"payment failed twice"}'
+    page = opened(
+        report(
+            row(1, what, peer="queue", text={"answer": "msg_a2b4"}),
+            row(2, "EXEC of 12", text={"answer": "12 answers", "lines": commands}),
+            row(3, "attempt 1 " + "of " * 40 + "\u4e16\u754c" * 30, ok=False,
+                text={"answer": answer, "note": "the handler raised KeyError: 'id' " + "y" * 90}),
+            row(4, depth=1, cause=3),
+        ),
+        hash,
+    )  # fmt: skip
+    cut = page.locator(".trace-text span").evaluate_all(
+        "all => all.filter(one => one.scrollWidth > one.clientWidth).map(one => one.textContent)"
+    )
+    assert cut == []
+    for number, texts in (
+        (1, [what, "msg_a2b4"]), (2, ["EXEC of 12", *commands]), (3, [answer, "KeyError"]),
+    ):  # fmt: skip
+        element = page.locator(f"#row-{number}")
+        assert f"{number}" in element.inner_text()
+        assert "12:00:00.000" in element.inner_text()
+        lines = element.locator(".trace-text span:not(.trace-answer)").all_inner_texts()
+        answers = element.locator(".trace-answer").all_inner_texts()
+        shown = "".join("".join([*lines, *answers]).split())
+        for text in texts:
+            assert "".join(text.split()) in shown
+        box = element.bounding_box()
+        last = element.locator(".trace-text > div").last.bounding_box()
+        assert last["y"] + last["height"] <= box["y"] + box["height"]
+    if not hash or width == 390:
+        return
+    columns = [
+        page.locator(f".trace-{name}").first.bounding_box()["width"] for name in ("number", "time")
+    ]
+    assert all(columns)
+
+
+@pytest.mark.slow
+def test_a_row_limits_its_lines_and_shows_what_failed_within_it(opened: Opened) -> None:
     long = "POST /v2/batch " + "x" * 2_000 + "\nsecond line"
     mixed = [{"result": "OK"}, {"error": "WRONGTYPE"}, {"error": None}]
     page = opened(
         report(
-            row(1, long, text={"answer": "y" * 2_000, "lines": ["z" * 2_000] * 9}),
+            row(1, long, text={"answer": "y" * 2_000, "lines": ["z" * 2_000] * 2}),
             row(2, response={"line": "200 OK", "headers": [], "body": "", "decoded": mixed}),
             row(3, response={"line": "200 OK", "headers": [], "body": "",
                              "decoded": {"responses": [{"error": "gone"}, {"messageId": "m"}]}}),
         )
     )  # fmt: skip
-    heights = {one.bounding_box()["height"] for one in page.locator(".trace-row").all()}
-    assert len(heights) == 1
-    assert heights.pop() < 32
+    lines = page.locator("#row-1 .trace-text > div").all_inner_texts()
+    assert [line[0] for line in lines] == [*"Pxxxxxxxyyyyzzzzzzzz"]
+    assert [line[-1] for line in lines if line.endswith("…")] == ["…"] * 4
     assert page.get_by_text("Failed or faulty only (2)").is_visible()
     assert page.locator("#row-2 .trace-bad").inner_text() == "1 failed: OK"
     assert page.locator("#row-2.trace-failed, #row-3.trace-failed").count() == 2
@@ -519,6 +584,97 @@ def test_nothing_is_cut_without_a_word(opened: Opened) -> None:
     text = page.locator(".trace-pane").inner_text()
     assert "Only the first 20 characters of 30,002 bytes are in this report." in text
     assert "Raw body" in text
+
+
+def history(*lines: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A history whose lines have a row's number, and what is not usual."""
+    subject = {"kind": "key", "name": "total", "fake": "kv"}
+    words = {"what": "SET total 4", "answer": "OK", "by": "", "from": "", "source": ""}
+    usual = {"subject": subject, "part": "", "step": 0, "read": False, "writes": True,
+             "from": None, "times": 1}  # fmt: skip
+    start = {"kind": "looked", "text": "The failing statement read total", "rows": [],
+             "subjects": []}  # fmt: skip
+    rows = [{**usual, **line, "text": {**words, **line.get("text", {})}} for line in lines]
+    return {"text": "", "start": start, "rows": rows, "gaps": [], "left_out": 0, **more}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_the_page_opens_on_the_history_of_the_value(
+    opened: Opened, width: int, scheme: str
+) -> None:
+    place = {"file": "shop.py", "line": 7, "function": "write",
+             "source": [{"line": 7, "text": "redis.set(total)"}]}  # fmt: skip
+    text = {"by": "POST /pay", "from": f"record t-0@3 {EVIL}", "source": "shop.py:7 redis.set()"}
+    page = opened(
+        {
+            **report(row(4, "SET total 3"), row(5, "SET total 4", where=place), row(6, "GET total")),
+            "history": history(
+                {"number": 4}, {"number": 5, "read": True, "text": text, "times": 3},
+                {"number": 9, "step": 1}, left_out=2,
+                gaps=[{"row": 4, "text": "nothing wrote order:1"}],
+            ),
+        },
+        width=width, scheme=scheme,
+    )  # fmt: skip
+    block = page.locator("#history")
+    above = page.locator("pre.assertion").bounding_box()
+    assert above["y"] + above["height"] <= block.bounding_box()["y"]
+    lines = block.locator("[role=option]").all_inner_texts()
+    assert "SET total 4 (x3) ← OK this value was read" in lines[1]
+    assert f"by POST /pay · from record t-0@3 {EVIL}" in lines[1]
+    assert "The failing statement read total" in block.inner_text()
+    assert "nothing wrote order:1" in block.inner_text()
+    assert "2 earlier writes left out" in block.inner_text()
+    selected = block.locator("[aria-selected=true]")
+    assert "this value was read" in selected.inner_text()
+    assert "7  redis.set(total)" in block.locator(".history-source").inner_text()
+    # A row that the timeline does not have has no link.
+    page.keyboard.press("ArrowDown")
+    assert block.locator(".history-source a").count() == 0
+    page.keyboard.press("Home")
+    assert selected.get_attribute("id") == "history-0"
+    assert "row 1 of the timeline" in block.inner_text()
+    page.keyboard.press("Enter")
+    page.locator(".trace-pane h3", has_text="SET total 3").wait_for()
+    page.keyboard.press("Escape")
+    block.locator("[role=option]").nth(1).click()
+    assert "row 2 of the timeline" in block.inner_text()
+    # Letters move in the timeline.
+    page.keyboard.press("j")
+    assert page.locator(".trace-list [aria-selected=true]").get_attribute("data-number") == "4"
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.slow
+def test_a_link_to_a_row_leads_past_the_history(opened: Opened) -> None:
+    page = opened({**RACE, "history": history({"number": 5})}, "#row-2")
+    assert page.locator("[aria-selected=true][data-number]").get_attribute("data-number") == "2"
+    assert page.evaluate("document.activeElement === document.body")
+    nothing = opened({**RACE, "history": history()})
+    assert nothing.locator("#history [role=listbox]").count() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_of_a_cloud_is_shown_in_light_and_dark(
+    cloud: Cloud, tab: Any, tmp_path: Path, scheme: str
+) -> None:
+    fill(cloud)
+    path = written(cloud, tmp_path, test="tests/test_shop.py::test_checkout", failure=CHECKOUT)
+    tab.set_viewport_size({"width": 1280, "height": 900})
+    tab.emulate_media(color_scheme=scheme)
+    tab.goto(path.as_uri())
+    assert tab.title() == "tests/test_shop.py::test_checkout"
+    heads = tab.locator(".trace-head").all_inner_texts()
+    assert heads[:4] == ["test", "client", "kv_server", "broker"]
+    tab.get_by_role("option").filter(has_text="attempt 2").first.click()
+    assert tab.locator(".span-bar.kind-delivery").count() == 2
+    folder = os.environ.get("PYTEST_FAKECLOUD_SCREENSHOTS")
+    if folder:
+        tab.evaluate("scrollTo(0, 0)")
+        tab.mouse.move(0, 0)
+        tab.screenshot(path=str(Path(folder) / f"timeline-{scheme}.png"))
 
 
 @pytest.mark.slow

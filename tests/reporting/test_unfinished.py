@@ -7,7 +7,6 @@ import pytest
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.reporting.calls import lookups_of
-from pytest_fakecloud.reporting.model import Finding
 from pytest_fakecloud.reporting.report import MOST_UNFINISHED, unfinished
 from pytest_fakecloud.reporting.text import section
 from pytest_fakecloud.reporting.wording import sentence
@@ -116,14 +115,6 @@ def test_eight_are_named(cloud: Cloud, count: int, rest: str | None) -> None:
     assert found[MOST_UNFINISHED:] == ([rest] if rest else [])
     shown = section(cloud).partition("Unfinished:\n- ")[2].split("\n- ")
     assert [" ".join(one.split()) for one in shown] == found
-
-
-def test_explained_messages_are_not_counted(cloud: Cloud) -> None:
-    queue = cloud.queue()
-    for number in range(MOST_UNFINISHED + 1):
-        queue.publish(f"{URL}/{number}")
-    lookups = lookups_of(cloud, [])
-    assert unfinished(cloud, lookups, [Finding("lost_update")]) == []
 
 
 @pytest.mark.parametrize(

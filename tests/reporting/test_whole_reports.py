@@ -170,19 +170,19 @@ def wrong(value: Any, schema: dict[str, Any], at: str = "") -> Iterator[str]:
 
 
 def test_the_schema_rejects_what_is_not_a_report() -> None:
-    assert list(wrong({"version": 2, "rows": [{}], "other": 1}, SCHEMA))
+    assert list(wrong({"version": 3, "rows": [{}], "other": 1}, SCHEMA))
 
 
 def test_the_json_is_written_beside_the_page(cloud: Cloud, tmp_path: Path) -> None:
     server = cloud.kv_server()
-    httpx.post(server.url, json=["SET", "lock:a", server.token, "NX"], headers=server.headers)
+    httpx.post(server.url, json=["SET", "lock:a", server.token, "PX", "60"], headers=server.headers)
     written = write(report_of(cloud, test="test_it"), tmp_path / "a.json")
     raw = written.read_text(encoding="utf-8")
     assert server.token not in raw
     (row,) = json.loads(raw)["rows"]
     assert row["findings"] == [0]
-    assert row["text"]["what"] == "SET lock:a *** NX"
-    assert row["request"]["decoded"] == ["SET", "lock:a", "***", "NX"]
+    assert row["text"]["what"] == "SET lock:a *** PX 60"
+    assert row["request"]["decoded"] == ["SET", "lock:a", "***", "PX", "60"]
     assert row["subjects"] == [{"kind": "key", "name": "lock:a", "fake": "kv_server"}]
 
 

@@ -7,26 +7,27 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import flask
 import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from upstash_workflow.flask import Serve
 
 from pytest_fakecloud import Cloud
 from pytest_fakecloud.kv.report import wording
 from pytest_fakecloud.reporting.applications import ServedRequest
 from pytest_fakecloud.reporting.calls import lookups_of
-from pytest_fakecloud.reporting.model import Finding
 from pytest_fakecloud.reporting.report import report_of
 from pytest_fakecloud.reporting.text import section, text
 from pytest_fakecloud.reporting.values import scalar, shortened
-from pytest_fakecloud.reporting.wording import sentence
 
 from ..notations import golden
 from .findings.cases import commands
 from .shown import lines, shown
 
 EXPECTED = Path(__file__).parent / "expected" / "rows.txt"
+SHOP = "https://shop.example.com"
 HOOK = "https://app.example.com/hook"
 
 
@@ -74,12 +75,11 @@ def test_an_absolute_expiry_is_shown_as_a_date(command: str, date: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("after", "expected"),
-    [("120d", "120 d"), ("36h", "1.5 d"), ("10h", "10 h"), ("100us", "less than 1 ms")],
+    ("milliseconds", "expected"), [(60, "0.06 s"), (600, "0.6 s"), (3600, "3.6 s")]
 )
-def test_the_time_since_an_expiry(cloud: Cloud, after: str, expected: str) -> None:
-    commands(f"SET k 1 EX 1 | @ 1s | @ {after} | GET k")(cloud)
-    assert f"k was read {expected} after it had expired" in " ".join(section(cloud).split())
+def test_a_duration_of_a_finding(cloud: Cloud, milliseconds: int, expected: str) -> None:
+    commands(f"SET k 1 PX {milliseconds}")(cloud)
+    assert f"PX {milliseconds} of k is {expected}" in section(cloud)
 
 
 def test_a_pipeline_of_one_command_is_shown_as_the_command(cloud: Cloud) -> None:
@@ -144,41 +144,6 @@ def test_a_holding_block_has_two_rows(cloud: Cloud) -> None:
 
 
 # -- findings --------------------------------------------------------------------------------------
-
-SIGNED = {"message": "m", "status": 401, "url": HOOK, "called": "http://127.0.0.1:1/", "size": 8}
-
-
-@pytest.mark.parametrize(
-    ("kind", "values", "told"),
-    [
-        (
-            "received_again",
-            {"group": "g", "records": ["t-0@1"], "often": 0, "by": "", "last": ["t-0=1"],
-             "uncommitted": [], "command": "INCR", "times": 2},
-            "commit the offset of the last processed record + 1; INCR was repeated 2 times",
-        ),
-        (
-            "error_accepted",
-            {"about": "m", "url": HOOK, "status": 402, "run": "wfr_1", "made": ["publish"]},
-            "402, as this callback says, and the workflow run went on: context.call() returns",
-        ),
-        (
-            "repeated_after_failure",
-            {"message": "", "target": "/pay", "command": "INCR", "key": "n", "mark": "",
-             "twice": False},
-            "INCR n repeats one made during an identical earlier /pay, which failed afterwards",
-        ),
-        (
-            "signature_valid",
-            {**SIGNED, "hash": "h", "elsewhere": True},
-            f"for sub {HOOK} (the application is called at http://127.0.0.1:1/) and a body of 8",
-        ),
-    ],
-)  # fmt: skip
-def test_a_finding_has_its_details_in_words(
-    cloud: Cloud, kind: str, values: dict[str, Any], told: str
-) -> None:
-    assert told in sentence(Finding(kind, values=values), lookups_of(cloud, []))
 
 
 # -- vector index ----------------------------------------------------------------------------------
@@ -349,10 +314,14 @@ def test_the_messages_of_a_batch_have_lines_of_their_own(cloud: Cloud) -> None:
         {"destination": HOOK, "body": json.dumps(
             {"stepId": 2, "stepName": "cool", "stepType": "SleepFor", "out": "1", "sleepFor": "1d"}
         )},
+        {"destination": HOOK, "body": json.dumps(
+            {"stepId": 0, "stepName": "pack", "stepType": "Run", "targetStep": 3}
+        )},
     ]  # fmt: skip
     httpx.post(f"{queue.url}/v2/batch", json=items, headers=queue.headers)
-    first, second, third = shown(cloud)[0].words.below
-    assert third == f'{HOOK} step 2 "cool" (SleepFor) result 1'
+    first, second, third, fourth = shown(cloud)[0].words.below
+    assert third == 'step 2 "cool" (SleepFor) result 1'
+    assert fourth == 'plan of step 3 "pack" (Run)'
     assert first == f"PUT {HOOK} retries 2"
     assert "…" in second
     assert len(second) <= len(HOOK) + 61
@@ -417,3 +386,56 @@ def test_a_score_close_to_one_is_not_shown_as_one(score: float, shown: str) -> N
     from pytest_fakecloud.vector.report.wording import _score
 
     assert _score(score) == shown
+
+
+@pytest.mark.parametrize("length", [1, 20, 45, 200])
+def test_an_arrow_stays_with_its_answer(cloud: Cloud, length: int) -> None:
+    client = cloud.kv_server().client()
+    client.set("key", "v" * length)
+    client.get("key")
+    for width in range(40, 100):
+        lines = section(cloud, width=width).splitlines()
+        assert not [line for line in lines if line.endswith("<--")]
+        assert [line for line in lines if "<-- v" in line]
+
+
+# -- workflow runs ---------------------------------------------------------------------------------
+
+
+def test_the_steps_of_a_workflow_run(cloud: Cloud) -> None:
+    """A delivery that fails is the same step in its next attempt; the last one executes none."""
+    queue = cloud.queue()
+    tries: list[int] = []
+    app = flask.Flask("shop")
+
+    @Serve(app).route(
+        "/flow", url=f"{SHOP}/flow", qstash_client=queue.client(), receiver=None, retries=1
+    )
+    def flow(context: Any) -> None:
+        def charge() -> Any:
+            tries.append(1)
+            if len(tries) == 1:
+                raise RuntimeError("declined")
+            return {"charged": context.request_payload["price"]}
+
+        context.sleep("cool down", 60)
+        context.run("charge", charge)
+        context.call("tell", url=f"{SHOP}/told", method="PUT", body={"id": 7})
+
+    queue.destinations.respond(f"{SHOP}/told", (200, "yes"))
+    queue.destinations.wsgi(f"{SHOP}/flow", app)
+    settings = {"Upstash-Workflow-Init": "true", "Upstash-Workflow-RunId": "wfr_7-of-ada"}
+    settings |= {"Upstash-Workflow-Url": f"{SHOP}/flow"}
+    headers = {"Upstash-Workflow-Sdk-Version": "1"}
+    queue.publish(f"{SHOP}/flow", json={"price": 9}, settings=settings, headers=headers)
+    queue.run_until_idle()
+    with httpx.Client(base_url=queue.url, headers=queue.headers) as client:
+        wait = {"stepId": 4, "stepName": "paid", "stepType": "Wait", "concurrent": 1}
+        client.post("/v2/wait/paid-7", json={"url": f"{SHOP}/flow", "step": wait})
+    rows = [row for row in shown(cloud) if row.row.service == "queue" or row.row.kind == "attempt"]
+    judge("workflow", [text for row in rows for text in (row.line, *row.below, *row.remarks[:1])])
+    [failed] = [row for row in rows if row.words.answer.startswith("500")]
+    assert failed.row.delivery is not None
+    lookups = lookups_of(cloud, list(cloud.journal.entries))
+    assert lookups.named(failed.row.delivery.data["message_id"]).endswith('(step "charge")')
+    assert failed.row.attempt == 1

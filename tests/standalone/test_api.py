@@ -14,10 +14,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pytest_fakecloud import ContractError
+from pytest_fakecloud import Cloud, ContractError
+from pytest_fakecloud.standalone.api import ControlApp
 from pytest_fakecloud.standalone.commands import ControlClient
 
-from .conftest import Server, fetch, message
+from .conftest import Server, ask, fetch, message
 
 
 def kv(server: Server, *command: str) -> Any:
@@ -179,3 +180,42 @@ def test_the_journal_is_unicode_whatever_was_sent(server: Server) -> None:
     assert "\\ud800" in json.loads(answer.data.decode("utf-8"))[-1]["request"]["body"]
     with closing(stream(server)) as sent:
         streamed(sent, 2)
+
+
+def test_the_journal_is_compressed_if_the_client_accepts_it(server: Server) -> None:
+    kv(server, "SET", "a", "1")
+    answers = {
+        encoding: fetch(
+            "GET",
+            f"{server.url}/__control__/journal",
+            headers={"Authorization": f"Bearer {server.token}", "Accept-Encoding": encoding},
+        )
+        for encoding in ("gzip", "identity")
+    }
+    assert answers["gzip"].headers["Content-Encoding"] == "gzip"
+    assert "Content-Encoding" not in answers["identity"].headers
+    assert answers["gzip"].data == answers["identity"].data  # urllib3 decompresses it.
+    assert json.loads(answers["identity"].data)
+
+
+def test_a_move_of_the_clock_shows_its_progress_and_is_stopped() -> None:
+    moves: list[Any] = []
+    with Cloud(now="2026-01-01T00:00:00Z", delivery="driven") as cloud:
+        app, queue = ControlApp(cloud, "token"), cloud.queue()
+
+        def handle(request: Any) -> int:
+            moves.append(ask(app, "GET", "/clock")[1]["move"])
+            if len(moves) == 2:
+                assert ask(app, "POST", "/clock", {"action": "stop"})[1]["fired"] == []
+            return 200
+
+        queue.destinations.call("https://app.example", handle)
+        for minute in (1, 2, 3):
+            queue.publish("https://app.example", delay=f"{minute}m")
+        status, clock = ask(app, "POST", "/clock", {"action": "advance", "by": "1h"})
+        assert (status, clock["now"], clock["move"]) == (200, "2026-01-01T00:02:00+00:00", None)
+        assert len(clock["fired"]) == 2
+        since, until = "2026-01-01T00:00:00+00:00", "2026-01-01T01:00:00+00:00"
+        assert moves == [{"since": since, "until": until, "events": events} for events in (0, 1)]
+        # The next move continues with the events that are left.
+        assert len(ask(app, "POST", "/clock", {"action": "advance", "by": "1h"})[1]["fired"]) == 1

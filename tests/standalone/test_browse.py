@@ -125,7 +125,18 @@ def test_keys_and_values_that_are_no_text_are_shown_and_found_by_id(lists: Lists
     (row,) = lists.get("kv_server/lists/keys")["items"]
     assert (row["id"], row["is_text"]) == ("%FF%2F%20%25", False)
     found = lists.get(f"kv_server/lists/keys/{row['id']}")
-    assert (found["value"], found["is_editable"]) == ("\ufffd", False)
+    assert (found["value"], found["is_editable"], found["hex"]) == ("\ufffd", False, "fe")
+
+
+def test_binary_elements_have_their_digits(lists: Lists) -> None:
+    kv = lists.cloud.kv_server()
+    kv.execute("HSET", "h", "field", b"\xff\x00", b"\xfe", "text")
+    assert lists.get("kv_server/lists/keys/h")["elements"]["items"] == [
+        {"field": "field", "value": "\ufffd\x00", "hex": {"value": "ff00"}},
+        {"field": "\ufffd", "value": "text", "hex": {"field": "fe"}},
+    ]
+    kv.execute("SADD", "s", b"\xfd", "a")
+    assert lists.get("kv_server/lists/keys/s", search="a")["elements"]["items"] == [{"member": "a"}]
 
 
 # -- vectors ---------------------------------------------------------------------------------------
@@ -473,3 +484,47 @@ def test_a_comparison_names_fakes_with_too_many_items(
     kv.load({"d": "4"})
     found = ask(lists.app, "GET", "/snapshots/before/changes")[1]
     assert (found["count"], found["not_compared"]) == (1, ["kv_server"])
+
+
+# -- pictures of time: numbers that stay small ------------------------------------------------------
+
+
+def test_thousands_of_due_times_are_counted_in_hundreds(lists: Lists) -> None:
+    batch = [
+        {"destination": f"https://works.example/{n}", "headers": {"Upstash-Delay": f"{n // 2}s"}}
+        for n in range(2, 2402)
+    ]
+    lists.cloud.queue()
+    for start in range(0, len(batch), 600):
+        sent = {"target": "/v2/batch", "body": batch[start : start + 600]}
+        status, _ = ask(lists.app, "POST", "/fakes/queue/requests", sent)
+        assert status == 200
+    due = ask(lists.app, "GET", "/due")[1]
+    moments = [(moment["at_us"], moment["count"]) for moment in due["moments"]]
+    assert (due["count"], sum(count for _, count in moments)) == (2400, 2400)
+    assert len(moments) == 400
+    assert moments == sorted(moments)
+    # A span that begins at a moment contains the events that it stands for.
+    since, until = moments[7][0], moments[8][0] - 1
+    assert (
+        ask(lists.app, "GET", f"/due?since={since}&until={until}")[1]["matching"] == moments[7][1]
+    )
+
+
+def test_the_lag_over_time_keeps_its_highest_and_its_last_value(lists: Lists) -> None:
+    broker = lists.cloud.broker(topics={"orders": 1})
+    for number in range(1200):
+        if number == 700:
+            lag = broker.group("billing").total_lag
+            broker.commit("billing", "orders", 0, 690)
+        broker.produce("orders", str(number))
+        if number == 0:
+            broker.commit("billing", "orders", 0, 0)
+        lists.cloud.clock.advance("1s")
+    points = lists.get("broker/lists/groups/billing")["lag_over_time"]
+    lags = [point["lag"] for point in points]
+    assert len(lags) <= 501
+    assert lag in lags
+    assert min(lags) < 20
+    assert lags[-1] == 1200 - 690
+    assert points == sorted(points, key=lambda point: point["at_us"])

@@ -523,6 +523,7 @@ def test_what_has_the_focus_keeps_it_while_the_page_keeps_up(page: Any, server: 
     assert not page.is_visible("pre[aria-label='Response body']")
 
 
+@together
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_is_readable_in_light_and_dark(page: Any, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)

@@ -449,7 +449,7 @@ def test_the_page_needs_nothing_that_its_policy_forbids(server: Server) -> None:
         )
         for part in ["", *files]
     ]
-    assert sum(sizes) < 78_000
+    assert sum(sizes) < 92_000
     for accepted, encoding in {
         "gzip": "gzip", "br, GZIP;q=0.5": "gzip", "gzip;q=1": "gzip", "*": None, "gzipped": None,
         "gzip;q=0": None, "gzip; q=0.00, br": None,

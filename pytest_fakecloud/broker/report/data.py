@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from typing import TypedDict
 
+from ...core.calls import Event
 from ...core.timers import to_datetime
 from ...reporting.data import (
     MOST_IN_VIEW,
@@ -171,7 +174,75 @@ def groups(fake: Broker, page_query: PageQuery) -> View:
 def group(fake: Broker, id: str, page_query: PageQuery) -> View:
     if id not in _groups(fake):
         raise NotFound(f"there is no consumer group {id!r:.200}")
-    return group_view(fake.group(id))
+    view = group_view(fake.group(id))
+    return {**view, "lag_over_time": _lag_over_time(fake, view)}
+
+
+_MOST_LAGS = 500
+"""Number of intervals of which a partition's lag over time has points, if it has more."""
+
+
+class LagView(TypedDict):
+    """The lag of a partition from a time on."""
+
+    partition: str
+    at_us: int
+    lag: int
+
+
+def _lag_over_time(fake: Broker, group: View) -> list[LagView]:
+    """Return how the lag of each partition changed, from the commits in the journal and the times of
+    the records that the log still has.
+
+    A partition begins with the first commit that the journal has, because what the group had read
+    before is not known; without any, with the first record that it has not read.
+    """
+    commits: dict[str, list[tuple[int, int]]] = {}
+    for event in fake.journal.entries:
+        if isinstance(event, Event) and event.data.get("group") == group["name"]:
+            for topic, number, offset in event.data.get("offsets") or ():
+                commits.setdefault(f"{topic}-{number}", []).append((event.at_us, offset))
+    topics = _topics(fake)
+    points: list[LagView] = []
+    for partition in group["partitions"]:
+        name = partition["partition"]
+        topic, _, number = name.rpartition("-")
+        records = fake.topic(topic).records if topic in topics else ()
+        of_partition = [record for record in records if record.partition == int(number)]
+        # Producers choose the times of records, which need not be in the order of the log.
+        times = accumulate((record.timestamp * 1000 for record in of_partition), max)
+        ends = [record.offset + 1 for record in of_partition]
+        written = list(zip(times, ends, strict=True))
+        end = ends[-1] if ends else 0
+        read = commits.get(name) or [(0, end - partition["lag"])]
+        # A record is written before the commit of the same time that includes it.
+        steps = sorted(
+            [*((at_us, 0, offset) for at_us, offset in written),
+             *((at_us, 1, offset) for at_us, offset in read)]
+        )  # fmt: skip
+        points += _lags(name, steps)
+    return sorted(points, key=lambda point: point["at_us"])
+
+
+def _lags(name: str, steps: Iterable[tuple[int, int, int]]) -> list[LagView]:
+    """Return the lags after steps, which are times of records (0) and of commits (1) with offsets."""
+    committed = end = None
+    lags: dict[int, int] = {}
+    for at_us, is_commit, offset in steps:
+        if is_commit:
+            committed = offset
+        else:
+            end = offset
+        if committed is not None and end is not None and end >= committed:
+            lags[at_us] = end - committed
+    if len(lags) > _MOST_LAGS:
+        first, last = min(lags), max(lags)
+        width = (last - first) // _MOST_LAGS + 1
+        highest: dict[int, int] = {}
+        for at_us in sorted(lags, key=lambda at_us: lags[at_us]):
+            highest[(at_us - first) // width] = at_us
+        lags = {at_us: lags[at_us] for at_us in {*highest.values(), last}}
+    return [{"partition": name, "at_us": at_us, "lag": lag} for at_us, lag in lags.items()]
 
 
 def content(fake: Broker) -> View:

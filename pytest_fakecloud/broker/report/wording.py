@@ -180,24 +180,7 @@ SENTENCES: Sentences = {
     "commit_too_high": "group {group} committed {offset} in {partition}[beyond?, whose end offset is "
     "{end}]; [next?the last offset it received is {last}, so commit {next}|it has received no record "
     "of {partition}][fits?; {offset} is the next offset of {fits:list}]",
-    "committed_before_failure": "group {group} committed {records:record} before a call failed",
-    "committed_automatically": "{instance} of group {group} committed offsets itself, and this automatic"
-    " commit went {records:record} further (Kafka-Enable-Auto-Commit is on unless it is set to false)",
-    "unknown_header": "the header {header:raw}: {value} was ignored; did you mean {known:raw}?",
-    "received_again": "group {group} received {records:list} [often?{often} times|twice]"
-    "[by?: by {by:raw}][uncommitted?; it had committed only {committed:list}, and nothing in "
-    "{uncommitted:list}][last?; it had committed {last:list}, and a committed offset is the next one "
-    "to receive: commit the offset of the last processed record + 1]"
-    "[times?; {command:raw} was repeated {times:time}]",
-    "started_at_end": "group {group} started at the end of {partitions:list} (auto.offset.reset is "
-    "latest) and skipped {skipped:earlier record}",
-    "topic_mismatch": "{topic}, which was consumed, has no records; nothing consumed {others:list}, "
-    "which has some",
-    "shared_group": "the instances {instances:list} shared group {group}: each record is delivered to "
-    "only one of them (services that each need every record need a group each)",
-    "never_committed": "group {group} received {records:record}[deliveries? in {deliveries} "
-    "deliveries] and committed nothing (its automatic commits are off)",
-    "no_order": "{topic} was written without keys to {partitions} partitions; order is kept only "
-    "within each of them",
+    "commit_too_low": "group {group} received {partition}@{offset} again after it had committed "
+    "{offset}: a committed offset is that of the next record, so commit {next}",
     "group_behind": _behind,
 }

@@ -39,6 +39,7 @@ class Observation:
     def observe(self, cloud: Cloud) -> None:
         """Record from now on. Can be repeated, because frameworks may have been imported since."""
         options = self._options
+        has_report = options.journal_when != "never" or options.timelines is not None
         if cloud is not self._cloud:
             self._cloud = cloud
             recorded = cloud._context.recorder.shared
@@ -47,11 +48,14 @@ class Observation:
                 from ...process.call_sites import call_site
 
                 recorded.find_site = call_site
+            if has_report and recorded.find_lines is None:
+                from ...process.lines import Lines
+
+                recorded.find_lines = Lines()
             if options.timelines is not None:
                 from ...reporting.replay import record_times
 
                 record_times(cloud)
-        has_report = options.journal_when != "never" or options.timelines is not None
         if self._listener is None and has_report and not _FRAMEWORKS.isdisjoint(sys.modules):
             from ...reporting.applications import Listener
 

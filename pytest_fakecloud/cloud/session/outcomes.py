@@ -198,8 +198,8 @@ def finish(run: Run) -> None:
 
 NO_REPORT = "the report of the fakes could not be made"
 _SECTION = "fakecloud"
-_COLOURS = {"cause": {"red": True, "bold": True}, "hint": {"yellow": True}}
-"""The colours of lines about findings; pytest has those of a cause for lines of an exception."""
+_MARKED = {"red": True, "bold": True}
+"""The colour of marked lines, which pytest has for lines of an exception."""
 
 
 def report_on(
@@ -230,7 +230,8 @@ def report_on(
 
 
 def _show(report: pytest.TestReport, lines: list[TextLine], findings: list[str]) -> None:
-    """Add the lines to a report, and the first finding to the message of the exception.
+    """Add the lines to a report, and the first line of the history, or else the first finding, to the
+    message of the exception.
 
     The message is what JUnit's XML, annotations of a CI server and the summary on a CI server
     show of a failure; JUnit's XML contains the sections of the exception, but not of the report.
@@ -267,10 +268,7 @@ def colour(report: pytest.TestReport, markup: Callable[..., str]) -> None:
     because files must not contain colours.
     """
     lines = report.fakecloud_lines
-    text = "\n".join(
-        markup(line, **_COLOURS[severity]) if severity in _COLOURS else line
-        for line, severity in lines
-    )
+    text = "\n".join(markup(line, **_MARKED) if marked else line for line, marked in lines)
     failure: Any = report.longrepr
     if hasattr(failure, "sections"):
         failure.sections = [
@@ -343,7 +341,9 @@ class _Phase(NamedTuple):
     call: pytest.CallInfo[None]
     report: pytest.TestReport
     findings: list[str]
-    """Sentences, the most important first; they are added while the text is made."""
+    """The first line of the history, and the sentences of the findings, the most important first; they
+    are added while the text is made.
+    """
 
     @property
     def raised(self) -> BaseException | None:
@@ -363,7 +363,7 @@ def _lines(phase: _Phase, cloud: Cloud, name: str) -> list[TextLine]:
     for hint in hints:
         # Tools search for the first line of a hint, so only the indented lines are wrapped.
         texts = wrapped(hint, width) if hint.startswith(" ") else [hint]
-        lines += [TextLine(text, "cause") for text in texts]
+        lines += [TextLine(text, True) for text in texts]
     # An error can have a context manager in which the fakes hold the data that it is about.
     scene: Any = getattr(type(phase.raised), "_fakecloud_scene", None)
     failed = report_hook_failure(NO_REPORT, lambda text: lines.append(TextLine(text)))
@@ -375,6 +375,7 @@ def _lines(phase: _Phase, cloud: Cloud, name: str) -> list[TextLine]:
 def _journal(
     phase: _Phase, cloud: Cloud, name: str, hints: list[str], width: int
 ) -> list[TextLine]:
+    from ...reporting.history_wording import headline
     from ...reporting.report import report_of
     from ...reporting.text import lines_of
     from ...reporting.wording import sentence
@@ -391,6 +392,11 @@ def _journal(
         hints=hints,
         log=report.caplog,
     )
+    if data.history is not None:
+        rows = {row.number: row for row in data.rows}
+        text = encodable(headline(data.history, rows, data.lookups))
+        phase.findings.append(text)
+        phase.item.user_properties.append(("fakecloud_history", text))
     phase.findings.extend(sentence(finding, data.lookups) for finding in data.findings)
     folder = run.options.timelines if report.failed else None
     link = ""

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ...core.accesses import Touch
 from ...reporting.calls import Lookups
-from ..footprint import Touch
 from ..schedule import CLOCK, ORDERS, PAUSES, SWITCHES, Disturbance, Kind, Schedule
 from ..trial import Conflict, Line, Trial
 from .story import call_text, lookups_of_trial

@@ -35,8 +35,10 @@ class Exploration:
     """The result of an ``explore()`` call that found no broken promise.
 
     ``tried`` is the number of schedules: ``orders`` distinct interleavings (``is_exhaustive`` if
-    there are no others), ``singles`` with one event, ``pairs`` with two events, and ``drawn`` random
-    ones. ``all_singles`` and ``all_pairs`` are the numbers that exist (None if unknown). ``calls``
+    there are no others), ``singles`` with one event, ``pairs`` with two events, ``guided`` ones that
+    extend a run in a new state, and ``drawn`` random ones. ``states`` is the number of distinct states
+    that runs have reached, and ``last_new_state`` the number of the schedule that reached the last new
+    one. ``all_singles`` and ``all_pairs`` are the numbers that exist (None if unknown). ``calls``
     maps each client to its calls in the run in which it made most, ``points`` to the points at which
     events were tried; ``kinds`` maps each kind of event to the number of times it was applied.
     ``untried`` are the kinds that were never possible, ``unreached`` those that the budget did not
@@ -52,7 +54,8 @@ class Exploration:
         self.orders, self.is_exhaustive = tally.orders, tally.is_exhaustive
         self.singles, self.all_singles = tally.singles, tally.all_singles
         self.pairs, self.all_pairs = tally.pairs, tally.all_pairs
-        self.drawn = tally.drawn
+        self.guided, self.drawn = tally.guided, tally.drawn
+        self.states, self.last_new_state = tally.states.count, tally.states.last_new
         covered = tally.coverage
         self._ranges = {name: calls for name, calls in covered.calls.items() if calls[1]}
         self.calls = {name: most for name, (_, most) in self._ranges.items()}
@@ -92,6 +95,9 @@ class Exploration:
         if self.kinds:
             texts = (f"{kind} {times:,}" for kind, times in self.kinds.items())
             lines.append(f"events: {', '.join(texts)}")
+        if self.states:
+            last = f"the last new one in schedule {self.last_new_state:,}"
+            lines.append(f"states of the fakes: {self.states:,}, {last}")
         lines += self._trust
         lines += (f"anomaly: {text}" for text in self.anomalies)
         if self.untried:
@@ -242,6 +248,8 @@ def _summary(tally: Tally) -> str:
         parts.append(_of(tally.singles, tally.all_singles, "of one event"))
     if tally.pairs:
         parts.append(_of(tally.pairs, tally.all_pairs, "of two"))
+    if tally.guided:
+        parts.append(f"{tally.guided:,} guided by states")
     if tally.drawn:
         parts.append(f"{tally.drawn:,} drawn, of up to {MOST_DISTURBANCES}")
     many = f"{counted(tally.tried, 'schedule')} in {tally.seconds:.1f} s"
@@ -364,7 +372,6 @@ class _Story:
         sentences = filter(None, (reason(trial.broken), cause_text(cause, trial)))
         finding = {
             "kind": "broken_promise",
-            "severity": "cause",
             "fake": "",
             "rows": [] if number is None else [number],
             "subjects": [],

@@ -8,12 +8,12 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
+from ...core.accesses import Touch
 from ...core.calls import Call
 from ...core.errors import counted, cut
 from ...reporting.calls import SEVERAL, Lookups, gathered
 from ...reporting.wording import summarise
 from ..anomalies import AnomalyError
-from ..footprint import Touch
 from ..trial import Line, Trial
 
 _SHOWN = 3

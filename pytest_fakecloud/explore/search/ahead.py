@@ -1,17 +1,19 @@
 """Forked processes that play schedules before the search asks for them.
 
-The search itself stays in one process and decides one schedule after the other, so its verdict and
-its first failing schedule are the same for any number of processes. A list of schedules that does not
-depend on their outcomes, such as all with one event, is played ahead: each process has a copy of the
-fakes and of the code. A run that is remarkable in any way is played again in the search's process,
-so only what the search needs of all other runs is sent.
+One process decides which schedules count, in an order that depends on nothing else, so its verdict and
+its first failing schedule are the same for any number of processes. It plays few of them itself: the
+processes, each of which has a copy of the fakes and of the code, play those that probably follow. For
+a branch of the tree of interleavings, a process goes on with the branches below it. Only what the search
+needs of a run is sent. A run that is remarkable in any way is played again in the search's process.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import multiprocessing
 import os
+import pickle
 import select
 import signal
 import socket
@@ -20,11 +22,11 @@ import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection
-from pickle import PicklingError
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..schedule import Schedule
-from ..trial import Trial
+from ..trial import Redundant, Strategy, Trial
+from .dpor import Branch, Interleavings
 
 if TYPE_CHECKING:
     from .player import Player
@@ -33,20 +35,50 @@ CAN_FORK = sys.platform.startswith("linux")
 """Whether a process with threads can be forked safely: libraries of macOS do not allow that."""
 _WINDOW = 4
 """Number of schedules that are offered to each process, so that it need not wait for the next one."""
+_MOST_BELOW = 8
+"""Number of interleavings that a process plays of one part of their tree."""
 _MOST_BYTES = 64 * 1024
+"""Maximum size of an offer; the search's process plays a longer one itself."""
 
 
-class _Job(NamedTuple):
+class LearningStrategy(Strategy, Protocol):
+    """A strategy from whose runs a search learns."""
+
+    def lesson(self, trial: Trial, *, is_redundant: bool) -> Any: ...
+
+
+class StrategyPlan(Protocol):
+    """All that determines a strategy, as a value that can be sent and compared."""
+
+    def strategy(self) -> LearningStrategy: ...
+
+
+class Job(NamedTuple):
+    """A run to play: its schedule, whether to record its points, and its strategy."""
+
     schedule: Schedule
-    notes: bool
-
-    @property
-    def text(self) -> bytes:
-        return f"{self.notes:d}{self.schedule}".encode()
+    notes: bool = False
+    plan: StrategyPlan | None = None
 
 
-def _job_of(text: bytes) -> _Job:
-    return _Job(Schedule.parse(text[1:].decode()), text[:1] == b"1")
+class Played(NamedTuple):
+    """A run, and the lesson of its strategy; ``is_redundant`` if the strategy ended it."""
+
+    trial: Trial
+    lesson: Any = None
+    is_redundant: bool = False
+
+
+def perform(player: Player, job: Job) -> Played:
+    """Play a job in this process."""
+    if job.plan is None:
+        return Played(player.play(job.schedule, notes=job.notes))
+    strategy = job.plan.strategy()
+    try:
+        trial = player.play(job.schedule, notes=job.notes, strategy=strategy)
+    except Redundant as end:
+        return Played(end.trial, strategy.lesson(end.trial, is_redundant=True), True)
+    return Played(trial, strategy.lesson(trial, is_redundant=False))
 
 
 class Ahead:
@@ -54,38 +86,67 @@ class Ahead:
 
     def __init__(self, player: Player, processes: int) -> None:
         self._player = player
-        self._missing = processes - 1
+        self.processes = processes
+        self._missing = processes
         """The number of processes that have not been started yet."""
         self._processes: dict[Connection, multiprocessing.process.BaseProcess] = {}
         self._offers: socket.socket | None = None
         self._taken: socket.socket | None = None
-        """The other end of ``_offers``, from which whoever plays a schedule takes it."""
-        self._offered: set[_Job] = set()
-        """The schedules that have been offered, and have no result yet."""
-        self._played: dict[_Job, Trial | None] = {}
+        """The other end of ``_offers``, from which the processes take what they play."""
+        self._offered: set[Job] = set()
+        """The jobs that have been offered, and are not done yet."""
+        self._played: dict[Job, Played | None] = {}
 
-    def through(self, schedules: Iterable[Schedule], *, notes: bool = False) -> Iterator[Schedule]:
-        """Yield schedules, and play those that follow, which must not depend on earlier outcomes."""
-        coming: deque[Schedule] = deque()
-        source = iter(schedules)
-        window = (self._missing + len(self._processes)) * _WINDOW
+    def through(self, jobs: Iterable[Job]) -> Iterator[Job]:
+        """Yield jobs, and play them and those that follow, which must not depend on earlier outcomes."""
+        coming: deque[Job] = deque()
+        source = iter(jobs)
+        window = self.processes * _WINDOW
         while True:
-            while len(coming) <= window and (schedule := next(source, None)) is not None:
-                coming.append(schedule)
+            while len(coming) <= window and (job := next(source, None)) is not None:
+                coming.append(job)
             if not coming:
                 return
-            schedule = coming.popleft()
-            if coming:
-                self._offer(_Job(schedule, notes) for schedule in coming)
-            yield schedule
+            self.offer(coming)
+            yield coming.popleft()
 
-    def take(self, schedule: Schedule, *, notes: bool) -> Trial | None:
-        """Return the run of a schedule, or None if it has to be played in this process."""
-        job = _Job(schedule, notes)
+    def below(self, tree: Interleavings) -> Iterator[Branch]:
+        """Yield the branches of a tree, and play parts of it; the caller learns from each branch."""
+        while (branch := tree.next()) is not None:
+            following = itertools.islice(tree.upcoming(), self.processes)
+            self.offer(Job(Schedule(), plan=plan) for plan in (branch, *following))
+            yield branch
+
+    def offer(self, jobs: Iterable[Job]) -> None:
+        """Let the processes, if there are any, play jobs that have not been offered yet."""
+        while self._missing:
+            self._start()
+        if not self._processes:
+            return
+        assert self._offers is not None
+        for job in jobs:
+            if job in self._played or (job.plan is None and job.schedule in self._player.outcomes):
+                continue
+            if self._part_with(job) is None:
+                with contextlib.suppress(OSError):  # It is offered again soon, or too long.
+                    self._offers.send(pickle.dumps(job))
+                    self._offered.add(job)
+
+    def take(self, job: Job) -> Played | None:
+        """Return a run of another process, or None if the job has to be played in this one."""
         self._receive(waits=False)
-        while job in self._offered and not self._withdraw(job):
+        while job not in self._played and self._part_with(job) is not None:
             self._receive(waits=True)
         return self._played.pop(job, None)
+
+    def _part_with(self, job: Job) -> Job | None:
+        """Return the offer of a job, or of a part of a tree that contains its branch."""
+        if job in self._offered or not isinstance(job.plan, Branch):
+            return job if job in self._offered else None
+        for offer in self._offered:
+            if isinstance(offer.plan, Branch) and offer.plan.contains(job.plan):
+                return offer
+        return None
 
     def close(self) -> None:
         """End the processes."""
@@ -97,27 +158,6 @@ class Ahead:
             process.join()
         self._processes.clear()
 
-    def _offer(self, jobs: Iterable[_Job]) -> None:
-        while self._missing:
-            self._start()
-        for job in jobs:
-            if job in self._offered or job in self._played or job.schedule in self._player.outcomes:
-                continue
-            assert self._offers is not None
-            with contextlib.suppress(BlockingIOError):  # It is offered again soon.
-                self._offers.send(job.text)
-                self._offered.add(job)
-
-    def _withdraw(self, job: _Job) -> bool:
-        """Take back the oldest offer that no process has taken; return whether it is this one."""
-        assert self._taken is not None
-        try:
-            withdrawn = _job_of(self._taken.recv(_MOST_BYTES, socket.MSG_DONTWAIT))
-        except BlockingIOError:
-            return False
-        self._offered.discard(withdrawn)
-        return withdrawn == job
-
     def _receive(self, *, waits: bool) -> None:
         """Receive the results that are there; wait for the first one if that is asked."""
         # Connection.poll() measures time, which the exploration has stopped.
@@ -128,14 +168,16 @@ class Ahead:
         for fileno, _ in poll.poll(None if waits else 0) if by_fileno else ():
             process = by_fileno[fileno]
             try:
-                job, trial = process.recv()
+                job, played, is_done = process.recv()
             except (EOFError, OSError):
                 # The code has ended the process. Let it do that, or report it, in this one.
                 self._processes.pop(process).join()
                 self._offered.clear()
                 continue
-            self._offered.discard(job)
-            self._played[job] = trial
+            if is_done:
+                self._offered.discard(job)
+            else:
+                self._played[job] = played
 
     def _start(self) -> None:
         self._missing -= 1
@@ -161,29 +203,48 @@ def _play_all(
     results: Connection,
     unused: Iterable[socket.socket | Connection],
 ) -> None:
-    """Play the offered schedules in a forked process, until the search ends."""
+    """Play the offered jobs in a forked process, until the search ends."""
     for connection in unused:
         connection.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     player.after_fork()
     with contextlib.suppress(OSError):
         while offer := offers.recv(_MOST_BYTES):
-            job = _job_of(offer)
-            trial = _unremarkable(player, job)
-            try:
-                results.send((job, trial))
-            except (TypeError, AttributeError, PicklingError):
-                results.send((job, None))
+            job = pickle.loads(offer)
+            for part in _parts(player, job):
+                try:
+                    results.send((*part, False))
+                except (TypeError, AttributeError, pickle.PicklingError):
+                    results.send((part[0], None, False))
+            results.send((job, None, True))
     os._exit(0)  # without the finalizers of the test session
 
 
-def _unremarkable(player: Player, job: _Job) -> Trial | None:
-    """Play a schedule; return what the search needs of it, or None if it has to play it itself."""
+def _parts(player: Player, job: Job) -> Iterator[tuple[Job, Played | None]]:
+    """Play a job or, for a branch, also some of the branches below it; yield what is played."""
+    if not isinstance(job.plan, Branch):
+        yield job, _unremarkable(player, job)
+        return
+    tree = Interleavings(job.plan)
+    for _ in range(_MOST_BELOW):
+        branch = tree.next()
+        if branch is None:
+            return
+        part = job._replace(plan=branch)
+        played = _unremarkable(player, part)
+        yield part, played
+        if played is None:
+            return
+        tree.learn(branch, played.lesson)
+
+
+def _unremarkable(player: Player, job: Job) -> Played | None:
+    """Play a job; return what the search needs of it, or None if it has to play it itself."""
     before = player.findings()
     try:
-        trial = player.play(job.schedule, notes=job.notes)
+        played = perform(player, job)
     except BaseException:
         return None
-    if trial.broken is not None or player.findings() != before:
+    if played.trial.broken is not None or player.findings() != before:
         return None
-    return trial.without_details()
+    return played._replace(trial=played.trial.without_details())

@@ -12,12 +12,15 @@ import itertools
 import random
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from ..footprint import READS_CLOCK, Footprint
+from ...core.accesses import READS_CLOCK
+from ..footprint import Footprint
 from ..schedule import DELAYS, DUE, EDGE, SLOW, SWITCHES, TRIED, WINDOWS, Disturbance, Schedule
 from ..trial import Place, Trial
+from .ahead import Job
 from .dpor import decided_places
-from .player import MOST_DISTURBANCES, Player
+from .player import MOST_DISTURBANCES, Player, PriorityRun
 
 MOST_LISTED = 100_000
 """Maximum number of pairs to list and shuffle; above it, pairs are sampled at random."""
@@ -235,8 +238,27 @@ def _point_of(trial: Trial, disturbance: Disturbance) -> int:
 
 DEPTHS = (2, 3, 4)
 """The bug depths (numbers of ordered switches) to search for, in turn."""
+_DRAWN_AHEAD = 16
+"""Number of random schedules that are drawn together, so that several processes can run them."""
 MOST_REPEATED = 100
 """Number of consecutive random schedules already tried, after which the search ends."""
+
+
+@dataclass(frozen=True)
+class PriorityPlan:
+    """All that determines the priorities of a run.
+
+    ``depth`` is the number of ordered switches to search for, and ``most_decisions`` the number of
+    decisions among which the changes of priority are drawn.
+    """
+
+    seed: float
+    depth: int
+    most_decisions: int
+    late: bool
+
+    def strategy(self) -> Priorities:
+        return Priorities(self)
 
 
 class Priorities:
@@ -245,15 +267,14 @@ class Priorities:
     records = False
     moves_time = False
 
-    def __init__(self, chance: random.Random, depth: int, decisions: int, *, late: bool) -> None:
-        self.places = decided_places(late=late)
-        self.depth = depth
-        self.most_decisions = max(1, decisions)
-        """The number of decisions among which the changes of priority are drawn."""
+    def __init__(self, plan: PriorityPlan) -> None:
+        self.places = decided_places(late=plan.late)
+        self.depth = plan.depth
         self.decisions = 0
         """The number of decisions so far."""
-        self._chance = chance
-        changed = chance.sample(range(self.most_decisions), min(depth - 1, self.most_decisions))
+        self._chance = random.Random(plan.seed)
+        most = max(1, plan.most_decisions)
+        changed = self._chance.sample(range(most), min(plan.depth - 1, most))
         self._changes = {decision: priority for priority, decision in enumerate(changed)}
         self.priorities: dict[str, float] = {}
         """The priority of each strand that could run so far."""
@@ -269,6 +290,9 @@ class Priorities:
             chosen = max(options, key=self.priorities.__getitem__)
         self.decisions += 1
         return chosen
+
+    def lesson(self, trial: Trial, *, is_redundant: bool) -> PriorityRun:
+        return PriorityRun(self.decisions, len(self.priorities))
 
 
 class RandomTrials:
@@ -305,34 +329,55 @@ class RandomTrials:
 
     def _with_priorities(self, others: Sequence[Disturbance]) -> Iterator[Trial]:
         """Run strands by random priorities; in every other run, one of ``others`` happens, too."""
-        tally, kinds = self._player.tally, self._player.subject.kinds
-        for number, depth in enumerate(itertools.cycle(DEPTHS)):
-            is_odd = bool(number % 2)
-            late = "late" in kinds and is_odd
-            has_disturbance = bool(others) and (tally.is_exhaustive or not is_odd)
-            strategy = Priorities(
-                self._chance, depth, tally.priority_trials.most_decisions, late=late
-            )
-            schedule = Schedule(self._chance.sample(others, 1) if has_disturbance else ())
-            schedule = self._player.varied(schedule)
-            tally.drawn += 1
-            trial = self._player.play(schedule, strategy=strategy)
-            is_counted = not has_disturbance and (late or "late" not in kinds)
-            tally.priority_trials.add(strategy, is_counted=is_counted)
-            yield trial
+        tally, player = self._player.tally, self._player
+        for first in itertools.count(step=_DRAWN_AHEAD):
+            jobs = [
+                self._job_with_priorities(number, others)
+                for number in range(first, first + _DRAWN_AHEAD)
+            ]
+            for job in player.ahead.through(jobs):
+                tally.drawn += 1
+                played = player.play_planned(job)
+                plan = job.plan
+                assert isinstance(plan, PriorityPlan)
+                is_counted = not job.schedule.with_series(0) and (
+                    plan.late or "late" not in player.subject.kinds
+                )
+                tally.priority_trials.add(
+                    plan.depth, plan.most_decisions, played.lesson, is_counted=is_counted
+                )
+                yield played.trial
+
+    def _job_with_priorities(self, number: int, others: Sequence[Disturbance]) -> Job:
+        player, is_odd = self._player, bool(number % 2)
+        has_disturbance = bool(others) and (player.tally.is_exhaustive or not is_odd)
+        schedule = Schedule(self._chance.sample(others, 1) if has_disturbance else ())
+        plan = PriorityPlan(
+            self._chance.random(),
+            DEPTHS[number % len(DEPTHS)],
+            player.tally.priority_trials.most_decisions,
+            late="late" in player.subject.kinds and is_odd,
+        )
+        return Job(player.varied(schedule), plan=plan)
 
     def _of_schedules(self) -> Iterator[Trial | None]:
         """Run random schedules; yield None instead of a run if a schedule was already tried."""
         repeated = 0
         while repeated < MOST_REPEATED:
-            schedule = self._player.varied(self._schedule())
-            if schedule in self._player.outcomes:
-                repeated += 1
+            jobs = []
+            for _ in range(_DRAWN_AHEAD):
+                job = Job(self._player.varied(self._schedule()))
+                is_known = job in jobs or job.schedule in self._player.outcomes
+                repeated = repeated + 1 if is_known else 0
+                if not is_known:
+                    jobs.append(job)
+            for job in self._player.ahead.through(jobs):
+                if job.schedule in self._player.outcomes:
+                    continue
+                self._player.tally.drawn += 1
+                yield self._player.play_planned(job).trial
+            if not jobs:
                 yield None
-                continue
-            repeated = 0
-            self._player.tally.drawn += 1
-            yield self._player.play(schedule)
 
     def _schedule(self) -> Schedule:
         chance, disturbances = self._chance, self._disturbances

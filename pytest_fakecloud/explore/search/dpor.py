@@ -8,8 +8,9 @@ from being run twice (Flanagan and Godefroid, POPL 2005; Abdulla and others, POP
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from ..footprint import Footprint
 from ..schedule import CLOCK
@@ -20,106 +21,230 @@ def decided_places(*, late: bool) -> frozenset[Place]:
     return frozenset({"switch", "wake", "late"} if late else {"switch", "wake"})
 
 
-@dataclass
-class _Frame:
-    """One decision of the current run, with its alternatives."""
+class Decision(NamedTuple):
+    """A decision of a run: the index of the next step, the strands that could run, and one of them."""
 
     step: int
     options: tuple[str, ...]
     chosen: str
-    sleep: dict[str, Footprint]
+
+
+@dataclass(frozen=True)
+class Branch:
+    """The decisions with which a run begins; all others avoid orders that are known.
+
+    ``asleep`` are the strands whose next steps, ``sleep``, earlier runs made in an equivalent order.
+    """
+
+    decisions: tuple[Decision, ...] = ()
+    asleep: frozenset[str] = frozenset()
+    sleep: Mapping[str, Footprint] = field(default_factory=dict, compare=False)
+    late: bool = False
+    moves_time: bool = False
+
+    def strategy(self) -> Interleaving:
+        return Interleaving(self)
+
+    def contains(self, other: Branch) -> bool:
+        """Return whether another branch begins with the same decisions."""
+        return (
+            other.decisions[: len(self.decisions)] == self.decisions
+            and (self.late, self.moves_time) == (other.late, other.moves_time)
+        )  # fmt: skip
+
+
+class Reversal(NamedTuple):
+    """Two racing steps, whose order a later run reverses at a decision: ``initials`` are the strands
+    that can begin such an order, and ``wanted`` is the strand of the later step.
+    """
+
+    decision: int
+    initials: tuple[str, ...]
+    wanted: str
+
+
+class Lesson(NamedTuple):
+    """What the search for interleavings learns from a run."""
+
+    repeated: int
+    """The number of decisions of the branch that the run made again; fewer if it took another way."""
+    decisions: tuple[Decision, ...]
+    """The further decisions."""
+    sleeps: tuple[Mapping[str, Footprint], ...]
+    """The steps not to make at each of them."""
+    effects: tuple[tuple[Footprint, frozenset[str]], ...]
+    """The footprint of the step after each decision from the last one of the branch on, and the options
+    that it disabled.
+    """
+    reversals: tuple[Reversal, ...]
+    is_redundant: bool
+    is_exact: bool
+
+
+@dataclass
+class _Frame:
+    """One decision of the current run, with its alternatives."""
+
+    decision: Decision
+    sleep: Mapping[str, Footprint]
     todo: set[str]
     done: dict[str, Footprint] = field(default_factory=dict)
 
+    def untried(self) -> str | None:
+        """Return the next option to try, or None."""
+        for name in self.decision.options:
+            if name in self.todo and name not in self.done and name not in self.sleep:
+                return name
+        return None
+
 
 class Interleavings:
-    """A strategy that runs each distinct interleaving once.
+    """The tree of distinct interleavings, or the part of it below a branch.
 
-    Call ``next()`` before each run and ``learn()`` after it, until ``next()`` returns False.
-    ``trials`` is then the total number of interleavings, provided that ``is_exact`` is True.
+    Call ``next()`` before each run and ``learn()`` after it, until ``next()`` returns None. ``trials``
+    is then the total number of interleavings, provided that ``is_exact`` is True.
     """
 
-    records = True
-
-    def __init__(self, *, late: bool, moves_time: bool = False) -> None:
-        self.places = decided_places(late=late)
-        self.moves_time = moves_time
+    def __init__(self, root: Branch) -> None:
+        self.root = root
         self.trials = 0
         self.is_exact = True
         self._frames: list[_Frame] = []
-        self._depth = 0
+        """The decisions below the root."""
+        self._has_begun = False
 
-    def next(self) -> bool:
-        """Prepare the next run; return False when there is none."""
-        self._depth = 0
-        if not self.trials:
-            return True
+    def next(self) -> Branch | None:
+        """Return the next branch to run; None when there is none."""
+        if not self._has_begun:
+            self._has_begun = True
+            return self.root
         while self._frames:
             frame = self._frames[-1]
-            untried = [
-                name
-                for name in frame.options
-                if name in frame.todo and name not in frame.done and name not in frame.sleep
-            ]
-            if untried:
-                frame.chosen = untried[0]
-                return True
+            if (name := frame.untried()) is not None:
+                frame.decision = frame.decision._replace(chosen=name)
+                return self._branch(len(self._frames) - 1, name)
             self._frames.pop()
-        return False
+        return None
+
+    def upcoming(self) -> Iterator[Branch]:
+        """Yield the branches that follow, if no run before them finds others, the next one first."""
+        for index in reversed(range(len(self._frames))):
+            if (name := self._frames[index].untried()) is not None:
+                yield self._branch(index, name)
+
+    def _branch(self, index: int, name: str) -> Branch:
+        """Return the branch that chooses an option at a frame."""
+        frame = self._frames[index]
+        decisions = [frame.decision for frame in self._frames[:index]]
+        chosen = frame.decision._replace(chosen=name)
+        sleep = {
+            other: step for other, step in {**frame.sleep, **frame.done}.items() if other != name
+        }
+        return replace(
+            self.root,
+            decisions=(*self.root.decisions, *decisions, chosen),
+            asleep=frozenset(sleep),
+            sleep=sleep,
+        )
+
+    def learn(self, branch: Branch, lesson: Lesson) -> None:
+        """Learn the races of a run of a branch, and plan runs that reverse them."""
+        if not lesson.is_redundant:
+            self.trials += 1
+        self.is_exact = self.is_exact and lesson.is_exact
+        above = len(self.root.decisions)
+        del self._frames[max(0, lesson.repeated - above) :]
+        for decision, sleep in zip(lesson.decisions, lesson.sleeps, strict=True):
+            self._frames.append(_Frame(decision, sleep, {decision.chosen}))
+        first = max(0, lesson.repeated - 1)
+        for index, (footprint, disabled) in enumerate(lesson.effects, first - above):
+            if index >= 0:
+                frame = self._frames[index]
+                frame.done[frame.decision.chosen] = footprint
+                frame.todo |= disabled.intersection(frame.decision.options)
+        for reversal in lesson.reversals:
+            if reversal.decision >= above:
+                _reverse(self._frames[reversal.decision - above], reversal)
+
+
+class Interleaving:
+    """A strategy that begins with the decisions of a branch, and then makes no step that sleeps."""
+
+    records = True
+
+    def __init__(self, branch: Branch) -> None:
+        self.places = decided_places(late=branch.late)
+        self.moves_time = branch.moves_time
+        self._branch = branch
+        self._repeated = 0
+        self._has_strayed = False
+        """Whether the same steps led to another state: the code depends on more than the fakes."""
+        self._decisions: list[Decision] = []
+        self._sleeps: list[Mapping[str, Footprint]] = []
 
     def pick(self, trial: Trial, options: Sequence[str], place: Place) -> str:
         """Return the name of the strand to run next; the first option is the default."""
-        at = self._depth
-        self._depth += 1
-        if at < len(self._frames):
-            frame = self._frames[at]
-            if frame.options != tuple(options) or frame.step != len(trial.steps):
-                # The same steps led to another state, so the code depends on more than the fakes.
-                self.is_exact = False
-                del self._frames[at:]
-                return options[0]
-            return frame.chosen
-        if at > len(self._frames):
-            return options[0]
-        sleep = _sleep_after(self._frames[-1], trial.steps) if at else {}
-        awake = [name for name in options if name not in sleep]
+        step, names = len(trial.steps), tuple(options)
+        if self._has_strayed:
+            return names[0]
+        if self._repeated < len(self._branch.decisions):
+            decision = self._branch.decisions[self._repeated]
+            if (decision.step, decision.options) != (step, names):
+                self._has_strayed = True
+                return names[0]
+            self._repeated += 1
+            return decision.chosen
+        sleep = self._sleep(trial.steps)
+        awake = [name for name in names if name not in sleep]
         if not awake:
             raise Redundant(trial)
-        self._frames.append(_Frame(len(trial.steps), tuple(options), awake[0], sleep, {awake[0]}))
+        self._decisions.append(Decision(step, names, awake[0]))
+        self._sleeps.append(sleep)
         return awake[0]
 
-    def learn(self, trial: Trial, *, was_redundant: bool) -> None:
-        """Find the races of a run and plan runs that reverse them."""
-        if not was_redundant:
-            self.trials += 1
-        if trial.is_cut:
-            self.is_exact = False
-        del self._frames[self._depth :]
-        for frame in self._frames:
-            if frame.step < len(trial.steps):
-                step = trial.steps[frame.step]
-                frame.done[frame.chosen] = step.footprint
-                frame.todo |= step.disabled.intersection(frame.options)
-        by_step = {frame.step: frame for frame in self._frames}
-        before = _happens_before(trial.steps)
-        for later in range(len(trial.steps)):
-            for earlier in _races(trial.steps, before, later):
-                decision = by_step.get(earlier)
-                if decision is not None:
-                    _reverse(trial.steps, before, earlier, later, decision)
+    def _sleep(self, steps: Sequence[Step]) -> Mapping[str, Footprint]:
+        """Return the strands whose next steps earlier runs made in an equivalent order."""
+        if self._decisions:
+            sleep, last = self._sleeps[-1], self._decisions[-1]
+        elif self._branch.decisions:
+            sleep, last = self._branch.sleep, self._branch.decisions[-1]
+        else:
+            return {}
+        asleep = {name: touched for name, touched in sleep.items() if name != last.chosen}
+        for step in steps[last.step :]:
+            asleep = {
+                name: touched
+                for name, touched in asleep.items()
+                if name != step.strand and not touched.depends_on(step.footprint)
+            }
+        return asleep
 
-
-def _sleep_after(frame: _Frame, steps: Sequence[Step]) -> dict[str, Footprint]:
-    """Return the strands whose next steps earlier runs made in an equivalent order."""
-    sleep = {**frame.sleep, **frame.done}
-    sleep.pop(frame.chosen, None)
-    for step in steps[frame.step :]:
-        sleep = {
-            name: touched
-            for name, touched in sleep.items()
-            if name != step.strand and not touched.depends_on(step.footprint)
-        }
-    return sleep
+    def lesson(self, trial: Trial, *, is_redundant: bool) -> Lesson:
+        """Find the races of the run."""
+        steps, repeated = trial.steps, self._repeated
+        decisions = [*self._branch.decisions[:repeated], *self._decisions]
+        by_step = {decision.step: index for index, decision in enumerate(decisions)}
+        before = _happens_before(steps)
+        reversals: dict[Reversal, None] = {}
+        for later in range(len(steps)):
+            for earlier in _races(steps, before, later):
+                if (index := by_step.get(earlier)) is not None:
+                    initials = _initials(steps, before, earlier, later)
+                    reversals[Reversal(index, initials, steps[later].strand)] = None
+        effects = [
+            (steps[decision.step].footprint, frozenset(steps[decision.step].disabled))
+            for decision in decisions[max(0, repeated - 1) :]
+            if decision.step < len(steps)
+        ]
+        return Lesson(
+            repeated,
+            tuple(self._decisions),
+            tuple(self._sleeps),
+            tuple(effects),
+            tuple(reversals),
+            is_redundant,
+            not self._has_strayed and not trial.is_cut,
+        )
 
 
 def _happens_before(steps: Sequence[Step]) -> list[int]:
@@ -157,10 +282,10 @@ def _races(steps: Sequence[Step], before: Sequence[int], later: int) -> list[int
     return races
 
 
-def _reverse(
-    steps: Sequence[Step], before: Sequence[int], earlier: int, later: int, frame: _Frame
-) -> None:
-    """Plan a run that executes the later of two racing steps first."""
+def _initials(
+    steps: Sequence[Step], before: Sequence[int], earlier: int, later: int
+) -> tuple[str, ...]:
+    """Return the strands that can begin an order in which the later of two racing steps is first."""
     between = [i for i in range(earlier + 1, later) if not before[i] >> earlier & 1]
     sequence = [*between, later]
     initials: list[str] = []
@@ -172,14 +297,19 @@ def _reverse(
         seen.add(strand)
         if not any(before[index] >> other & 1 for other in sequence[:place]):
             initials.append(strand)
+    return tuple(initials)
+
+
+def _reverse(frame: _Frame, reversal: Reversal) -> None:
+    """Plan a run that executes the later of two racing steps first."""
+    initials, options = reversal.initials, frame.decision.options
     if frame.todo & set(initials):
         return
-    possible = [name for name in initials if name in frame.options]
-    if initials == [CLOCK] and not possible:
+    possible = [name for name in initials if name in options]
+    if initials == (CLOCK,) and not possible:
         return  # The client would have to wait longer than ``patience`` allows.
     if possible:
-        wanted = steps[later].strand
-        frame.todo.add(wanted if wanted in possible else possible[0])
+        frame.todo.add(reversal.wanted if reversal.wanted in possible else possible[0])
     else:
         # The strand cannot run yet, so try every option that could enable it.
-        frame.todo.update(frame.options)
+        frame.todo.update(options)

@@ -7,7 +7,7 @@ The search tries, in this order:
 3. First phase: interleavings and schedules with one event take turns, and soon schedules with two
    events that the first ones make likely, until each likely single event has been tried.
 4. Second phase: the other schedules with one event, then all with two events, take turns with
-   interleavings (also of timers), schedules that repeat a fault, and random schedules.
+   interleavings (also of timers), schedules that extend runs in new states, and random schedules.
 
 A failing schedule is then shrunk, and stored for later searches.
 """
@@ -31,10 +31,12 @@ from ..schedule import (
     Kind,
     Schedule,
 )
-from ..trial import Point, Redundant, Trial
+from ..trial import Point, Trial
+from .ahead import Job
 from .candidates import Pairs, RandomTrials, Singles, delayed_again, likelihood, paused_again
-from .dpor import Interleavings
-from .player import MOST_DISTURBANCES, PartialSearch, Player, SearchBudget
+from .dpor import Branch, Interleavings
+from .guided import Frontier
+from .player import PartialSearch, Player, SearchBudget
 from .store import Store, key_of
 
 _HEAD_START = 20
@@ -47,10 +49,12 @@ _FOR_FIRST_SINGLES = 0.8
 """Maximum share of the budget for the first phase."""
 _LIKELY_PAIRS = ((delayed_again, 1.0), (paused_again, 0.5))
 """Functions that list likely schedules with two events, and their weights; two pauses are rarer."""
-_REPEATED = 0.5
-"""Weight of the schedules that repeat a fault, relative to one search for interleavings."""
-_BEFORE_REPEATED = 5
+_GUIDED = 3.0
+"""Weight of the schedules that extend runs, relative to one search for interleavings."""
+_BEFORE_GUIDED = 5
 """Number of rounds of the second phase before them, so that a small budget has all single events."""
+_GUIDED_AHEAD = 4
+"""Number of schedules that extend runs, which are chosen together."""
 _FIRST_SINGLES = 1.5
 """Weight of the likely single events, relative to all other searches of the first phase."""
 _SPARE_FOR_SINGLES = 1.25
@@ -75,6 +79,8 @@ class Explorer:
         self._chance = random.Random(str(seed))
         self._trials_of_singles: list[Trial] = []
         """The runs of schedules with one event, which schedules with two events extend."""
+        self._frontier = Frontier(self._tally.states)
+        self._frontier.learn(undisturbed, 0)
 
     def search(self) -> Trial | None:
         """Return the smallest failing run that was found; None if no schedule broke the promise."""
@@ -179,7 +185,7 @@ class Explorer:
         drawn = RandomTrials(self._player, trials, self._chance).trials()
         # All searches go on without a head start.
         others = [PartialSearch(search.trials, search.weight) for search in others]
-        others.append(PartialSearch(self._run_repeated(), _REPEATED, _BEFORE_REPEATED))
+        others.append(PartialSearch(self._run_guided(), _GUIDED, _BEFORE_GUIDED))
         # Random schedules come last if the budget is enough for all schedules with two events.
         if tally.all_singles**2 / 2 < expected:
             systematic = itertools.chain(systematic, drawn)
@@ -209,47 +215,47 @@ class Explorer:
         self, *, late: bool, moves_time: bool = False, head_start: float = 0.0
     ) -> PartialSearch:
         self._tally.unfinished_order_searches += 1
-        trials = self._run_interleavings(Interleavings(late=late, moves_time=moves_time))
-        return PartialSearch(trials, head_start=head_start)
+        tree = Interleavings(Branch(late=late, moves_time=moves_time))
+        return PartialSearch(self._run_interleavings(tree), head_start=head_start)
 
-    def _run_interleavings(self, strategy: Interleavings) -> Iterator[Trial | None]:
+    def _run_interleavings(self, tree: Interleavings) -> Iterator[Trial | None]:
         tally = self._tally
-        while strategy.next():
-            try:
-                trial = self._player.play(Schedule(), strategy=strategy)
-            except Redundant as end:
-                strategy.learn(end.trial, was_redundant=True)
+        for branch in self._player.ahead.below(tree):
+            played = self._player.play_planned(Job(Schedule(), plan=branch))
+            tree.learn(branch, played.lesson)
+            if played.is_redundant:
                 yield None
                 continue
-            strategy.learn(trial, was_redundant=False)
-            self._has_timers = self._has_timers or trial.has_timers
+            self._has_timers = self._has_timers or played.trial.has_timers
             tally.orders += 1
-            yield trial
+            yield played.trial
         tally.unfinished_order_searches -= 1
         # Each interleaving runs with the random numbers of the undisturbed run.
         is_one_of_many = self._player.varies_numbers
-        tally.has_all_orders = strategy.is_exact and not tally.coverage.notes and not is_one_of_many
-        late = "late" in strategy.places
-        has_all_times = strategy.moves_time or not self._has_timers
+        tally.has_all_orders = tree.is_exact and not tally.coverage.notes and not is_one_of_many
+        late, moves_time = tree.root.late, tree.root.moves_time
+        has_all_times = moves_time or not self._has_timers
         if tally.has_all_orders and (late or "late" not in self._kinds):
             tally.is_complete = has_all_times or "jump" not in self._kinds
             if has_all_times:
                 tally.is_exhaustive = True
-                if late or strategy.moves_time:
-                    tally.orders = strategy.trials
+                if late or moves_time:
+                    tally.orders = tree.trials
 
     # -- events ----------------------------------------------------------------------------------
 
     def _run_singles(self, schedules: Iterable[Schedule]) -> Iterator[Trial]:
-        for schedule in self._player.ahead.through(schedules, notes=True):
-            varied = self._player.varied(schedule)
-            trial = self._player.play_planned(varied, notes=True)
-            if varied != schedule and schedule[0] not in trial.fired and trial.broken is None:
+        jobs = (Job(schedule, notes=True) for schedule in schedules)
+        for job in self._player.ahead.through(jobs):
+            varied = job._replace(schedule=self._player.varied(job.schedule))
+            trial = self._player.play_planned(varied).trial
+            if varied != job and job.schedule[0] not in trial.fired and trial.broken is None:
                 # Other random numbers have led the code past the point of the event.
                 self._tally.drawn += 1
-                trial = self._player.play(schedule, notes=True)
+                trial = self._player.play(job.schedule, notes=True)
             self._tally.singles += 1
             self._trials_of_singles.append(trial.without_details())
+            self._frontier.learn(trial, self._tally.tried)
             yield trial
 
     def _run_likely_pairs(
@@ -276,43 +282,34 @@ class Explorer:
         yield from self._run_pairs(pairs.in_any_order(self._chance))
         self._tally.all_pairs = self._tally.pairs
 
-    def _run_repeated(self) -> Iterator[Trial | None]:
-        """Repeat the fault of a run at each call that only it led to, such as a retry, and so on."""
-        tally, singles = self._tally, self._trials_of_singles
-        reached = {(point.strand, point.number, "") for point in self._undisturbed.points}
-        seen, further = 0, list[Trial]()
-        while further or seen < len(singles) or tally.singles < tally.all_singles:
-            if not further:
-                further = singles[seen : seen + 1]
-                seen += len(further)
-            if not further:
+    def _run_guided(self) -> Iterator[Trial | None]:
+        """Run schedules that add an event to a run in a state that it was the first to reach."""
+        tally = self._tally
+        while jobs := self._guided_jobs() or tally.singles < tally.all_singles:
+            if jobs is True:
                 yield None
                 continue
-            trial = further.pop(0)
-            disturbance = trial.last_disturbance
-            if (
-                disturbance is None
-                or disturbance.kind in ORDERS
-                or len(trial.fired) >= MOST_DISTURBANCES
-            ):
-                continue
-            for point in trial.points:
-                here = point.strand, point.number, disturbance.kind
-                is_new = not reached & {here, (*here[:2], "")}
-                if is_new and (disturbance.kind, disturbance.detail) in point.choices:
-                    reached.add(here)
-                    tally.drawn += 1
-                    again = Disturbance(
-                        point.strand, point.number, disturbance.kind, disturbance.detail
-                    )
-                    further.append(self._player.play(Schedule(trial.fired) + again, notes=True))
-                    yield further[-1]
+            for job in self._player.ahead.through(jobs):
+                if job.schedule not in self._player.outcomes:
+                    tally.guided += 1
+                    trial = self._player.play_planned(job).trial
+                    self._frontier.learn(trial, tally.tried)
+                    yield trial
+
+    def _guided_jobs(self) -> list[Job]:
+        """Return the next schedules that extend runs, which several processes can run together."""
+        schedules = iter(self._frontier.next, None)
+        new = (schedule for schedule in schedules if schedule not in self._player.outcomes)
+        return [Job(schedule, notes=True) for schedule in itertools.islice(new, _GUIDED_AHEAD)]
 
     def _run_pairs(self, schedules: Iterable[Schedule]) -> Iterator[Trial]:
-        for schedule in self._player.ahead.through(schedules):
-            if schedule not in self._player.outcomes:
+        jobs = (Job(schedule, notes=True) for schedule in schedules)
+        for job in self._player.ahead.through(jobs):
+            if job.schedule not in self._player.outcomes:
                 self._tally.pairs += 1
-                yield self._player.play_planned(schedule)
+                trial = self._player.play_planned(job).trial
+                self._frontier.learn(trial, self._tally.tried)
+                yield trial
 
 
 SHRINK_SECONDS = 5.0

@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from ...core.errors import ContractError, breaks_a_check, broken_promise, ends_the_test, shown
 from ...core.field_types import check_returned
@@ -24,10 +24,7 @@ from ..simulation.strands import without_library_frames
 from ..trial import History, Point, Redundant, Strategy, Trial, TrialPlan
 from ..trust import Trust
 from ..world import World
-from .ahead import Ahead
-
-if TYPE_CHECKING:
-    from .candidates import Priorities
+from .ahead import Ahead, Job, Played, perform
 
 
 @dataclass(frozen=True)
@@ -138,6 +135,13 @@ class Coverage:
         return kinds | {"numbers"} if self.draws_numbers else kinds
 
 
+class PriorityRun(NamedTuple):
+    """The numbers of decisions and of strands in a run with random priorities."""
+
+    decisions: int
+    strands: int
+
+
 @dataclass
 class PriorityTrials:
     """The runs with random priorities, and the probability that they have found a bug."""
@@ -149,13 +153,13 @@ class PriorityTrials:
     _strands: int = 1
     _decisions: int = 1
 
-    def add(self, trial: Priorities, *, is_counted: bool) -> None:
+    def add(self, depth: int, most_decisions: int, run: PriorityRun, *, is_counted: bool) -> None:
         """Add a run, which counts for the probability if it chose at all places and had no events."""
-        self.most_decisions = max(self.most_decisions, trial.decisions)
+        self.most_decisions = max(self.most_decisions, run.decisions)
         if is_counted:
-            self._trials[trial.depth, trial.most_decisions] += 1
-            self._strands = max(self._strands, len(trial.priorities))
-            self._decisions = max(self._decisions, trial.decisions)
+            self._trials[depth, most_decisions] += 1
+            self._strands = max(self._strands, run.strands)
+            self._decisions = max(self._decisions, run.decisions)
 
     @property
     def likely(self) -> dict[int, float]:
@@ -166,6 +170,14 @@ class PriorityTrials:
                 chance = 1 / (self._strands * decisions ** (depth - 1))
                 missed[depth] = missed.get(depth, 1.0) * (1 - chance) ** trials
         return {depth: 1 - probability for depth, probability in missed.items()}
+
+
+@dataclass
+class States:
+    """The distinct states that runs have reached, and the number of the run of the last new one."""
+
+    count: int = 0
+    last_new: int = 0
 
 
 @dataclass
@@ -189,6 +201,9 @@ class Tally:
     drawn: int = 0
     """Random schedules and stored failures, including runs with random priorities."""
     priority_trials: PriorityTrials = field(default_factory=PriorityTrials)
+    guided: int = 0
+    """Schedules that add an event to a run that reached a new state."""
+    states: States = field(default_factory=States)
     coverage: Coverage = field(default_factory=Coverage)
     only_schedule: Schedule | None = None
     """The only schedule to run, if the caller passed one."""
@@ -205,7 +220,7 @@ class Tally:
     @property
     def tried(self) -> int:
         """The number of runs, without the undisturbed one."""
-        return self.orders + self.singles + self.pairs + self.drawn
+        return self.orders + self.singles + self.pairs + self.guided + self.drawn
 
 
 def _has_overlap(trial: Trial) -> bool:
@@ -247,7 +262,7 @@ class Player:
     def __post_init__(self) -> None:
         self.forget_shown: Callable[[], object] = lambda: None
         """Makes pytest forget what it has collected about the undisturbed run."""
-        self.ahead = Ahead(self, 1)
+        self.ahead = Ahead(self, 0)
 
     def play(
         self,
@@ -324,14 +339,16 @@ class Player:
         self.tally.coverage.add(trial)
         return trial
 
-    def play_planned(self, schedule: Schedule, *, notes: bool = False) -> Trial:
-        """Return the run of a schedule, which another process may have played already."""
-        trial = self.ahead.take(schedule, notes=notes)
-        if trial is None:
-            return self.play(schedule, notes=notes)
-        self.outcomes[schedule] = None
-        self.tally.coverage.add(trial)
-        return trial
+    def play_planned(self, job: Job) -> Played:
+        """Return the run of a job, which another process may have played already."""
+        played = self.ahead.take(job)
+        if played is None:
+            return perform(self, job)
+        if not played.is_redundant:
+            if job.plan is None:
+                self.outcomes[job.schedule] = None
+            self.tally.coverage.add(played.trial)
+        return played
 
     def findings(self) -> object:
         """Return a value that changes if a run shows something that no run has shown before."""
@@ -345,7 +362,7 @@ class Player:
 
     def after_fork(self) -> None:
         """Prepare a forked process, in which the threads and sockets of its parent are missing."""
-        self.ahead = Ahead(self, 1)
+        self.ahead = Ahead(self, 0)
         # The child shares the position in a captured file of the parent, which reports the runs.
         sys.stdout = sys.stderr = io.StringIO()
         self.subject.threads.after_fork()

@@ -22,13 +22,14 @@ from ...core.errors import (
 )
 from ...faults.answers import lost
 from ...http.messages import Answer, AnyResponse, Effect, Request, Serve
+from ...kv.accesses import text_of
 from ...kv.command_fields import only_prepares
 from ...queue.model import SUCCESS, Outcome
 from ...reporting.calls import SEVERAL, command_of
 from ...reporting.data import state_of
 from ..anomalies import Access
 from ..fakes import ROTATED_US
-from ..footprint import CommandLine, text_of, times_in, touches_of_request
+from ..footprint import CommandLine, times_in, touches_of_request
 from ..schedule import (
     AT_DELIVERIES,
     DELAY,

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
+from ...core.accesses import READS_CLOCK, Touch
 from ...core.errors import ContractError
 from ...core.timers import Signal
-from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, READS_CLOCK, Footprint, Touch, touch_of_key
+from ...kv.accesses import touch_of_key
+from ..footprint import CHECKS_PROMISE, MOVES_CLOCK, Footprint
 from ..schedule import CLOCK, DELAY, DELAYS, DUE, EDGE, JUMPS, PAUSES, TICKS, Disturbance, Kind
 from ..trial import Choices, DueDelivery, Step
 from .state import OF_FAKES, Part, TrialState, seconds

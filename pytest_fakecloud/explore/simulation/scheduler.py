@@ -16,7 +16,7 @@ from ...core.errors import ContractError, broken_promise, ends_the_test
 from ..footprint import MEMORY, Footprint
 from ..programs import check_has_run
 from ..schedule import CLOCK, RANDOM, Disturbance, Kind
-from ..trial import DueDelivery, Line, Place, Point, Step, Trial, TrialPlan
+from ..trial import DueDelivery, Line, Place, Step, Trial, TrialPlan
 from .calls import Calls, DeliveryStrands
 from .clock import MOST_STEPS, ClockMove, Option, TrialClock
 from .sockets import SocketHooks
@@ -208,7 +208,7 @@ class Simulation:
         if len(options) > 1 and kind in self.state.subject.kinds and key not in self._noted:
             self._noted.add(key)
             others = tuple([(kind, name) for name in names[1:] if name != CLOCK])
-            self.trial.points.append(Point(names[0], point, others))
+            self.state.add_point(names[0], point, others, kind)
         chosen = options[names.index(self._wanted(names, point, kind))]
         if has_steps:
             self._begin_step(chosen, names)

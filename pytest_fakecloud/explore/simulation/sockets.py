@@ -13,11 +13,11 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, TypeAlias
 
+from ...core.accesses import READS_CLOCK
 from ...core.errors import broken_promise
 from ...core.libraries import is_library
 from ...core.recorder import stack_of
 from ..fakes import Fakes
-from ..footprint import READS_CLOCK
 from .clock import TrialClock
 from .connections import Connections, MemoryLink, wait_for_news
 from .state import Part, TrialState

@@ -9,17 +9,20 @@ import itertools
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
+from ...core.accesses import ALL, Touch
 from ...core.calls import Call
 from ...core.errors import ContractError, breaks_a_check
 from ...core.recorder import stack_of
 from ...process.clocks import INFRASTRUCTURE, module_of
+from ...queue.accesses import touches_of_delivery
 from ..fakes import Fakes
-from ..footprint import ALL, CHECKS_PROMISE, Touch, touches_of_delivery
+from ..fingerprint import Fingerprints
+from ..footprint import CHECKS_PROMISE
 from ..promises import Promises
 from ..schedule import SWITCHES, Disturbance, Kind, Schedule
 from ..trial import (
@@ -152,6 +155,7 @@ class TrialState:
         self.subject = subject
         self.outsiders = subject.outsiders
         self.has_steps = plan.stacks or (plan.strategy is not None and plan.strategy.records)
+        self.fingerprints = Fingerprints(subject.fakes) if plan.notes else None
         self.aside_depth = 0
         """Number of blocks of ``aside()`` that are in progress."""
         self.trial = Trial(plan.schedule, start_us=subject.fakes.now_us())
@@ -306,8 +310,13 @@ class TrialState:
 
     # -- the record of the run
 
-    def touch(self, touches: Iterable[Touch]) -> None:
-        if self.trial.steps and not self.aside_depth:
+    def touch(self, touches: Collection[Touch]) -> None:
+        """Record accesses of the running step to data, before they happen."""
+        if self.aside_depth:
+            return
+        if self.fingerprints is not None:
+            self.fingerprints.note(touches)
+        if self.trial.steps:
             footprint = self.trial.steps[-1].footprint
             for touch in touches:
                 footprint.add(touch)
@@ -315,7 +324,7 @@ class TrialState:
                     footprint.add(CHECKS_PROMISE)
 
     def touch_message(self, due: DueDelivery) -> None:
-        self.touch(touches_of_delivery(due.queue.name, due.first_name, due.message))
+        self.touch([*touches_of_delivery(due.queue.name, due.first_name, due.message)])
 
     def begin(
         self, client: str, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -334,8 +343,11 @@ class TrialState:
     def touch_lock(self, name: str) -> None:
         self.touch([Touch("", "lock", name, True)])
 
-    def add_point(self, strand: str, number: int, choices: Choices) -> None:
+    def add_point(self, strand: str, number: int, choices: Choices, place: str = "") -> None:
+        """Record a point, and the fingerprint of the state in which the run reaches it."""
         self.trial.points.append(Point(strand, number, _allowed(choices, self.subject.kinds)))
+        if self.fingerprints is not None:
+            self.trial.states.append(self.fingerprints.take(strand, place))
 
     def add_line(
         self,

@@ -30,12 +30,12 @@ from ..algorithms.glob import matcher
 from ..engine.engine import KVEngine
 from ..engine.keyspace import Keyspace
 from ..fake import KVServer
-from ..reply import Converted, encode, python_value, word
+from ..reply import Converted, encode, python_value, word, word_pairs
 from ..search.index import SearchIndex
 from ..values.array import ArrayValue
 from ..values.containers import HashValue
 from ..values.measures import usage
-from ..values.stream import StreamValue, format_id
+from ..values.stream import StreamValue, format_id, make_id
 from ..values.types import type_name
 
 PREVIEW = 200
@@ -59,6 +59,32 @@ class _Key(NamedTuple):
         return type_name(self.value)
 
 
+class _Consumer(NamedTuple):
+    """A consumer of a group. ``inactive_ms`` is None until it receives its first entry."""
+
+    name: bytes
+    idle_ms: int
+    inactive_ms: int | None
+
+
+class _Pending(NamedTuple):
+    """An entry that a consumer has received and not acknowledged."""
+
+    entry_id: int
+    consumer: bytes
+    idle_ms: int
+    deliveries: int
+
+
+class _Group(NamedTuple):
+    """A consumer group of a stream, with its pending entries in the order of their IDs."""
+
+    name: bytes
+    last_id: int
+    consumers: list[_Consumer]
+    pending: list[_Pending]
+
+
 class _InMemory:
     """The keys of the in-memory engine."""
 
@@ -76,6 +102,39 @@ class _InMemory:
 
     def size(self, key: bytes, value: Any) -> int:
         return usage(key, value)
+
+    def groups(self, entry: _Key) -> list[_Group]:
+        return [
+            _Group(
+                name,
+                group.last_id,
+                [
+                    _Consumer(
+                        consumer.name,
+                        self.now_ms - consumer.seen_ms,
+                        None if consumer.active_ms < 0 else self.now_ms - consumer.active_ms,
+                    )
+                    for consumer in group.sorted_consumers()
+                ],
+                [
+                    _Pending(
+                        entry_id,
+                        pending.consumer.name,
+                        self.now_ms - pending.delivered_ms,
+                        pending.deliveries,
+                    )
+                    for entry_id, pending in group.pending.between()
+                ],
+            )
+            for name, group in sorted(entry.value.groups.items())
+        ]
+
+    def stream_entry(self, entry: _Key, entry_id: int) -> Any:
+        fields = entry.value.get(entry_id)
+        return None if fields is None else dict(word_pairs(fields))
+
+    def waiting(self, entry: _Key, last_id: int) -> int:
+        return len(entry.value) - cast("int", entry.value.surplus(min_id=last_id + 1))
 
 
 class _OnServer:
@@ -98,6 +157,41 @@ class _OnServer:
 
     def size(self, key: bytes, value: Any) -> None:
         return None
+
+    def groups(self, entry: _Key) -> list[_Group]:
+        return [
+            _Group(
+                _bytes(group["name"]),
+                _entry_id(group["last-delivered-id"]),
+                [
+                    _Consumer(_bytes(consumer["name"]), consumer["idle"], consumer.get("inactive"))
+                    for consumer in self._info("CONSUMERS", entry.name, group["name"])
+                ],
+                [
+                    _Pending(_entry_id(entry_id), _bytes(consumer), idle_ms, deliveries)
+                    for entry_id, consumer, idle_ms, deliveries in cast(
+                        "Any",
+                        self._execute(
+                            "XPENDING", entry.name, group["name"], "-", "+", group["pending"] or 1
+                        ),
+                    )
+                ],
+            )
+            for group in self._info("GROUPS", entry.name)
+        ]
+
+    def _info(self, *words: Any) -> list[dict[str, Any]]:
+        replies = cast("list[Any]", self._execute("XINFO", *words))
+        return [
+            dict(reply if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True))
+            for reply in replies
+        ]
+
+    def stream_entry(self, entry: _Key, entry_id: int) -> Any:
+        return dict(entry.value.python).get(_text(format_id(entry_id)))
+
+    def waiting(self, entry: _Key, last_id: int) -> int:
+        return sum(_entry_id(entry_id) > last_id for entry_id, _ in entry.value.python)
 
 
 def _keys(fake: KVServer) -> _InMemory | _OnServer:
@@ -236,6 +330,15 @@ def _ttl_ms(keys: _InMemory | _OnServer, entry: _Key) -> int | None:
     return None if entry.deadline_ms is None else entry.deadline_ms - keys.now_ms
 
 
+def _bytes(data: Any) -> bytes:
+    return data if isinstance(data, bytes) else str(data).encode()
+
+
+def _entry_id(text: str) -> int:
+    milliseconds, _, sequence = text.partition("-")
+    return make_id(int(milliseconds), int(sequence))
+
+
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
@@ -243,10 +346,11 @@ def _text(data: bytes) -> str:
 def keys(fake: KVServer, page_query: PageQuery) -> View:
     """Return a page of keys in alphabetical order, with type, TTL, size and the start of the value.
 
-    A search looks through the keys and their values. A search that contains ``*``, ``?`` or ``[`` is
+    A search looks through the keys and their values, of which ``preview`` shows the part found. A
+    search that contains ``*``, ``?`` or ``[`` is
     a glob pattern for the keys, as in SCAN. With ``view=tree``,
     the page lists only the keys directly in the namespace ``under`` (default: the root), and
-    ``folders`` lists the namespaces one level below it (separated by ``:``) with numbers of keys.
+    ``folders`` lists the namespaces one level below it (separated by ``:``) with their keys and memory.
     """
     with fake._engine.lock:
         every = _keys(fake)
@@ -258,12 +362,12 @@ def keys(fake: KVServer, page_query: PageQuery) -> View:
             page_query = page_query._replace(search="")
         folders: list[View] | None = None
         if page_query.filters.get("view") == "tree":
-            matching, folders = _in_namespace(matching, page_query.filters.get("under", ""))
+            matching, folders = _in_namespace(every, matching, page_query.filters.get("under", ""))
         page = page_of(
             matching,
             page_query,
             sort_key=lambda entry: (entry.name.decode("latin-1"),),
-            show=lambda entry: _row(every, entry),
+            show=lambda entry: _row_found(every, entry, page_query.search),
             text=_searchable,
             facet=("type", lambda entry: entry.type),
             values=_fields(every),
@@ -271,18 +375,31 @@ def keys(fake: KVServer, page_query: PageQuery) -> View:
     return page | {"total": total} | ({} if folders is None else {"folders": folders})
 
 
-def _in_namespace(entries: Sequence[_Key], under: str) -> tuple[list[_Key], list[View]]:
+def _in_namespace(
+    keys: _InMemory | _OnServer, entries: Sequence[_Key], under: str
+) -> tuple[list[_Key], list[View]]:
+    """Return the keys directly in a namespace, and the namespaces one level below it."""
     prefix = under.encode("utf-8", "surrogatepass")
-    direct, folders = [], Counter[bytes]()
+    direct: list[_Key] = []
+    folders: dict[bytes, list[_Key]] = {}
     for entry in entries:
         if entry.name.startswith(prefix):
             first, colon, _ = entry.name[len(prefix) :].partition(b":")
             if colon:
-                folders[prefix + first + colon] += 1
+                folders.setdefault(prefix + first + colon, []).append(entry)
             else:
                 direct.append(entry)
-    named = sorted(folders.items())[:MOST_FOLDERS]
-    return direct, [{"name": _text(name), "keys": many} for name, many in named]
+    return direct, [
+        {"name": _text(name), "keys": len(inside), "bytes": _memory(keys, inside)}
+        for name, inside in sorted(folders.items())[:MOST_FOLDERS]
+    ]
+
+
+def _memory(keys: _InMemory | _OnServer, entries: Iterable[_Key]) -> int | None:
+    """Return the memory that keys use in bytes; None if a real server has them."""
+    if isinstance(keys, _OnServer):
+        return None
+    return sum(keys.size(entry.name, entry.value) for entry in entries)
 
 
 def _fields(keys: _InMemory | _OnServer) -> dict[str, Callable[[_Key], Any]]:
@@ -306,6 +423,17 @@ def _row(keys: _InMemory | _OnServer, entry: _Key) -> View:
     return {name: read(entry) for name, read in _fields(keys).items()}
 
 
+def _row_found(keys: _InMemory | _OnServer, entry: _Key, search: str) -> View:
+    """Return a row whose preview shows what a search found, if the beginning of the value does not."""
+    row = _row(keys, entry)
+    needle = search.casefold()
+    if needle and needle not in f"{row['key']}\n{row['preview']}".casefold():
+        text = _searchable(entry)
+        start = max(0, text.casefold().find(needle) - PREVIEW // 4)
+        row["preview"] = "…" + text[start : start + PREVIEW]
+    return row
+
+
 def _length(value: Any) -> int:
     """Return the number of bytes, elements or indexed documents of a value, 1 for a document."""
     if isinstance(value, SearchIndex):
@@ -317,7 +445,7 @@ def _length(value: Any) -> int:
 
 def _preview(value: Any) -> str:
     if isinstance(value, bytes | bytearray):
-        shown = _text(bytes(value[: 4 * PREVIEW]))
+        shown = bytes(value[: 4 * PREVIEW]).decode("utf-8", "backslashreplace")
     elif isinstance(value, HashValue):
         fields = itertools.islice(value.fields.items(), 3)
         shown = ", ".join(
@@ -365,13 +493,51 @@ def key(fake: KVServer, id: str, page_query: PageQuery) -> View:
         existing = _existing(every, [name])
         if not existing:
             raise NotFound(f"there is no key {_text(name)!r:.200}: it was deleted, or it expired")
-        return _row(every, existing[0]) | _content(existing[0].value, page_query)
+        entry = existing[0]
+        view = _row(every, entry) | _content(entry.value, page_query)
+        return view | {"groups": _groups(every, entry)} if entry.type == "stream" else view
+
+
+def _groups(keys: _InMemory | _OnServer, entry: _Key) -> list[View]:
+    """Return the consumer groups of a stream, with the number of entries that wait for each."""
+    views = []
+    for group in keys.groups(entry):
+        pending = Counter(record.consumer for record in group.pending)
+        consumers = [
+            {
+                "name": _text(consumer.name),
+                "pending": pending[consumer.name],
+                "seen": _before(keys, consumer.idle_ms),
+                "active": None
+                if consumer.inactive_ms is None
+                else _before(keys, consumer.inactive_ms),
+            }
+            for consumer in group.consumers
+        ]
+        views.append(
+            {
+                "name": _text(group.name),
+                "last_id": _text(format_id(group.last_id)),
+                "waiting": keys.waiting(entry, group.last_id),
+                "pending": len(group.pending),
+                "consumers": consumers,
+            }
+        )
+    return views
+
+
+def _before(keys: _InMemory | _OnServer, idle_ms: int) -> str:
+    return to_datetime((keys.now_ms - idle_ms) * 1000).isoformat()
 
 
 def _content(value: Any, page_query: PageQuery) -> View:
     if isinstance(value, bytes | bytearray):
-        shown = cut("value", _text(bytes(value)), LONGEST_TEXT)
-        return shown | {"is_editable": isinstance(word(value), str)}
+        if isinstance(word(value), str):
+            return cut("value", _text(bytes(value)), LONGEST_TEXT) | {"is_editable": True}
+        # A value that is not UTF-8 is edited as hexadecimal digits, two for each byte.
+        binary = bytes(value[: LONGEST_TEXT // 2])
+        shown = cut("value", _text(binary), LONGEST_TEXT) | {"is_editable": False}
+        return shown | {"hex": binary.hex(), "is_whole": len(binary) == len(value)}
     content: Any = python_value(value)
     if value.type_name not in _ELEMENTS:
         text = json.dumps(plain(content), indent=2, ensure_ascii=False)
@@ -381,35 +547,115 @@ def _content(value: Any, page_query: PageQuery) -> View:
         enumerate(rows(content)),
         page_query,
         sort_key=lambda numbered_row: (numbered_row[0],),
-        show=lambda numbered_row: dict(zip(columns, numbered_row[1], strict=True)),
-        text=lambda numbered_row: " ".join(map(str, numbered_row[1])),
+        show=lambda numbered_row: _element(dict(zip(columns, numbered_row[1], strict=True))),
+        text=lambda numbered_row: " ".join(str(plain(part)) for part in numbered_row[1]),
     )
     return {"columns": list(columns), "elements": page}
 
 
+def _element(row: View) -> View:
+    """Return a row of elements; of its parts that are not UTF-8, also their digits."""
+    digits = {name: part.hex() for name, part in row.items() if isinstance(part, bytes)}
+    shown: View = plain(row)
+    return shown | ({"hex": digits} if digits else {})
+
+
 _ELEMENTS: dict[str, tuple[tuple[str, ...], Callable[[Any], Sequence[Sequence[Any]]]]] = {
     # Indexes are strings, because JavaScript has no integers of more than 53 bits.
-    "array": (
-        ("index", "value"),
-        lambda value: [(str(at), plain(item)) for at, item in value.items()],
-    ),
-    "hash": (("field", "value"), lambda value: [plain(pair) for pair in value.items()]),
-    "list": (("index", "value"), lambda value: list(enumerate(map(plain, value)))),
-    "set": (("member",), lambda value: sorted((plain(member),) for member in value)),
-    "zset": (
-        ("member", "score"),
-        lambda value: [(plain(member), str(score)) for member, score in value],
-    ),
-    "stream": (
-        ("id", "fields"),
-        lambda value: [(plain(entry_id), _json(row)) for entry_id, row in value],
-    ),
+    "array": (("index", "value"), lambda value: [(str(at), item) for at, item in value.items()]),
+    "hash": (("field", "value"), lambda value: list(value.items())),
+    "list": (("index", "value"), lambda value: list(enumerate(value))),
+    "set": (("member",), lambda value: [(member,) for member in sorted(value, key=plain)]),
+    "zset": (("member", "score"), lambda value: [(member, str(score)) for member, score in value]),
+    "stream": (("id", "fields"), lambda value: [(entry_id, _json(row)) for entry_id, row in value]),
     "vector": (
         ("id", "vector"),
         lambda value: [(id, _json(vector)) for id, vector in value["vectors"].items()],
     ),
 }
 """Each type's columns, and a function that returns the rows of a value in its Python form."""
+
+
+# -- pending entries of streams --------------------------------------------------------------------
+
+
+class _Received(NamedTuple):
+    """A pending entry of a group, with the key that has the stream."""
+
+    key: _Key
+    group: bytes
+    pending: _Pending
+
+
+def _received(keys: _InMemory | _OnServer) -> list[_Received]:
+    streams = (entry for entry in _existing(keys, keys.names) if entry.type == "stream")
+    return [
+        _Received(entry, group.name, pending)
+        for entry in streams
+        for group in keys.groups(entry)
+        for pending in group.pending
+    ]
+
+
+def pending_entries(fake: KVServer, page_query: PageQuery) -> View:
+    """Return a page of the entries of streams that consumers have received and not acknowledged.
+
+    Filters are ``key``, ``group`` and ``consumer``.
+    """
+    key, group = (page_query.filters.get(name) for name in ("key", "group"))
+    with fake._engine.lock:
+        every = _keys(fake)
+        received = _received(every)
+        page = page_of(
+            (
+                record
+                for record in received
+                if key in (None, "", _text(record.key.name))
+                and group in (None, "", _text(record.group))
+            ),
+            page_query,
+            sort_key=lambda record: (
+                record.key.name.decode("latin-1"),
+                record.group.decode("latin-1"),
+                record.pending.entry_id,
+            ),
+            show=lambda record: _pending_row(every, record),
+            text=lambda record: " ".join(map(str, _pending_row(every, record).values())),
+            facet=("consumer", lambda record: _text(record.pending.consumer)),
+        )
+    return page | {"total": len(received)}
+
+
+def _pending_row(keys: _InMemory | _OnServer, record: _Received) -> View:
+    names = (record.key.name, record.group)
+    entry_id = _text(format_id(record.pending.entry_id))
+    fields = keys.stream_entry(record.key, record.pending.entry_id)
+    return {
+        "id": " ".join([*(quote_from_bytes(name, safe="") for name in names), entry_id]),
+        "entry": entry_id,
+        "key": _text(record.key.name),
+        "group": _text(record.group),
+        "is_text": all(isinstance(word(name), str) for name in names),
+        "consumer": _text(record.pending.consumer),
+        "idle_ms": record.pending.idle_ms,
+        "delivered": _before(keys, record.pending.idle_ms),
+        "deliveries": record.pending.deliveries,
+        "preview": "" if fields is None else _json(fields)[:PREVIEW],
+    }
+
+
+def pending_entry(fake: KVServer, id: str, page_query: PageQuery) -> View:
+    """Return a pending entry with its fields, None if the stream no longer has the entry."""
+    with fake._engine.lock:
+        every = _keys(fake)
+        for record in _received(every):
+            row = _pending_row(every, record)
+            if row["id"] == id:
+                fields = every.stream_entry(record.key, record.pending.entry_id)
+                return row | {"fields": None if fields is None else plain(fields)}
+    raise NotFound(
+        f"there is no pending entry {id!r:.200}: it was acknowledged, or never delivered"
+    )
 
 
 def indexes(fake: KVServer, page_query: PageQuery) -> View:
@@ -439,7 +685,12 @@ def counts(fake: KVServer) -> dict[str, int]:
         every = _keys(fake)
         names = list(every.names)
         indexes = sum(isinstance(every.value(name), SearchIndex) for name in names)
-    return {"keys": len(names), "indexes": indexes}
+        pending = len(_received(every))
+    return {"keys": len(names), "indexes": indexes, "pending": pending}
 
 
-LISTS = {"keys": Listing(keys, key, ("type", "view", "under")), "indexes": Listing(indexes)}
+LISTS = {
+    "keys": Listing(keys, key, ("type", "view", "under")),
+    "pending": Listing(pending_entries, pending_entry, ("key", "group", "consumer")),
+    "indexes": Listing(indexes),
+}

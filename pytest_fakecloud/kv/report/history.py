@@ -20,20 +20,6 @@ from ..table.registry import COMMANDS, CommandSpec, Ttl, find_ttl, sets_ttl, spe
 
 UNKNOWN: Any = object()
 """The result of a command that may have been executed, but whose response is not known."""
-_WRITING_EVENTS = {
-    "set", "hset", "lpush", "rpush", "sadd", "zadd", "incrby", "append", "json.set",
-    "arset", "arinsert", "arring",
-}  # fmt: skip
-"""Events of commands that leave a value behind, unlike those that may change only a part of one."""
-_UNSURE = {"LPUSHX", "RPUSHX", "MSETEX", "MSETNX"}
-"""Commands with such an event that may write nothing, so that their key need not exist afterwards."""
-WRITES = {
-    name for name, spec in COMMANDS.items()
-    if spec.event in _WRITING_EVENTS and len(spec.keys) == 1
-} - _UNSURE  # fmt: skip
-"""Commands after which their key exists, with data of the client."""
-COUNTING = {name for name, spec in COMMANDS.items() if spec.event in ("incrby", "incrbyfloat")}
-"""Commands that increase or decrease a counter."""
 _ZADD_OPTIONS = COMMANDS["ZADD"].leading_options
 
 

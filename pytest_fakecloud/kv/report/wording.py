@@ -231,53 +231,18 @@ SENTENCES: Sentences = {
     "number is Unix time in {meant}",
     "score_in_other_unit": "{command} {key} has the bound {bound}, Unix time in {unit}; the scores, "
     "such as {score}, are in {other}",
-    "value_of_other_kind": "{command} {key} wrote {value}, which is [by?how {by} writes a value that "
-    "is no string|JSON inside a JSON string: it was encoded twice]",
-    "pattern_too_wide": "{keys:list} was removed: the pattern {pattern:raw} matches it, because no "
-    "separator comes before the star",
-    "null_in_script": "this script decodes {value}: null becomes cjson.null, which Lua takes for true",
-    "lock_without_ttl": "{key} was set with NX and has no TTL: the command had neither EX nor PX",
     "expire_not_executed": "{key} has no TTL: the {command:raw} was not executed",
-    "key_mismatch": "{key} was read but never written; {other} was written but never read",
-    "read_only_token": "{command} was sent with the read-only token and rejected",
     "lock_of_another": "{key} was deleted while it held {holder:json}; {earlier:json}, which it held "
     "before, had expired",
     "ttl_removed": "this SET removed the TTL of {key} (it had neither EX, PX nor KEEPTTL), so the "
     "key never expires",
-    "ttl_renewed": "the TTL of {key} is {seconds:raw} s and was set again {times:raw} times before it "
-    "ended",
-    "none_in_key": "the key {key} contains None, which is how Python writes a missing value",
-    "bytes_in_key": "the key {key} contains {text:raw}, which is how Python writes bytes: decode "
-    "answers before using them in keys (decode_responses=True)",
     "lost_update": "{write} {item} wrote {written:result} over {overwritten:result}, which another "
     "{other:raw} had written after this {own:raw}'s {check} returned {read:result}"
     "[watch_late?; its WATCH came after that write]",
     "check_then_set": "[many?{many}|two] {read} commands found that {item:raw} did not exist, then "
     "[many?{many}|two] {write} commands wrote it, [many?each over the one before|the second over the "
     "first]: the check and the write are separate; use [of_field?HSETNX|{write} with NX] or a script",
-    "read_after_expiry": "{key} was read [seconds?{seconds:duration} after it had expired|as it "
-    "expired] (its TTL was set by {ttl:raw})",
-    "read_after_past_expiry": "{key} was read after {ttl:raw} had deleted it, because that time is not "
-    "in the future",
-    "no_subscriber": "[others?no client subscribes to {channel}, to which a message was published; "
-    "clients subscribe to {others:list}, to which nothing was published|this message to {channel} is "
-    "lost: a client subscribed to it only later]",
-    "started_late": "[group?group {group}|this XREAD] starts at $, the end of {key}, and skips "
-    "{skipped:earlier XADD}",
-    "found_nothing": "{command} {item} found nothing, and nothing wrote it; {other} was written",
-    "newest_first": "{push:raw} and {pop:raw} use the same end of {key}: the newest element comes first",
     "unlikely_ttl": "{given:raw} of {key} is {seconds:duration}",
     "expires_by_wall_clock": "{command} {key} expires at {at:raw}, computed from the wall clock; the "
     "fake's clock is at {now:raw}: use EX, or clock=real",
-    "commands_failed": "{failed:raw} of the {commands:raw} commands in this {what:raw} failed, and "
-    "{executed:raw} succeeded",
-    "scan_not_finished": "this {command} has more results (its cursor is {cursor}, not 0), and no "
-    "call continued it",
-    "recreated": "{key} had [after?no value after {after:raw}|expired], so this {command} created it "
-    "without a TTL",
-    "held_by_failed_attempt": "this {command} changed nothing: {key} already existed (NX), set by "
-    "attempt {attempt:raw} of {message:id}, which failed",
-    "repeated_after_failure": "{command} {key} repeats one made during [message?attempt {attempt:raw} "
-    "of {message:id}|an identical earlier {target:raw}], which [twice?was delivered twice|failed "
-    "afterwards][mark?; the key set with NX was {mark_before} in that attempt and {mark} in this one]",
 }

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Unpack, cast
 from werkzeug import Request as WerkzeugRequest
 from werkzeug import Response as WerkzeugResponse
 
-from ...cloud.fake import Context, Snapshot
+from ...cloud.fake import Context, Snapshot, look
 from ...core.clock import drive, in_thread
 from ...core.errors import ContractError, counted
 from ...core.journal import Results, expect, results_of
@@ -157,14 +157,17 @@ class CallbackCapture(Destination):
 
     # -- received callbacks ----------------------------------------------------------------------
 
+    @look
     def callbacks(self) -> Results[Callback]:
         """Return the callbacks received at ``callback_url``, oldest first."""
         return self._callbacks.results()
 
+    @look
     def failures(self) -> Results[Callback]:
         """Return the failure callbacks received at ``failure_url``, oldest first."""
         return self._failures.results()
 
+    @look
     def assert_callback(
         self, *, times: int | None = None, **where: Unpack[CallbackFields]
     ) -> Results[Callback]:
@@ -176,11 +179,13 @@ class CallbackCapture(Destination):
         __tracebackhide__ = True
         return self._expect(self._callbacks, query_of(where), times)
 
+    @look
     def assert_no_callback(self, **where: Unpack[CallbackFields]) -> None:
         """Assert that no matching callback was received."""
         __tracebackhide__ = True
         self.assert_callback(times=0, **where)
 
+    @look
     def assert_failure(
         self, *, times: int | None = None, **where: Unpack[CallbackFields]
     ) -> Results[Callback]:
@@ -188,6 +193,7 @@ class CallbackCapture(Destination):
         __tracebackhide__ = True
         return self._expect(self._failures, query_of(where), times)
 
+    @look
     def assert_no_failure(self, **where: Unpack[CallbackFields]) -> None:
         """Assert that no matching failure callback was received."""
         __tracebackhide__ = True
@@ -208,6 +214,7 @@ class CallbackCapture(Destination):
 
     # -- waiting ---------------------------------------------------------------------------------
 
+    @look
     def wait_for_callback(
         self,
         predicate: Predicate | None = None,
@@ -227,6 +234,7 @@ class CallbackCapture(Destination):
         __tracebackhide__ = True
         return self._next(self._callbacks, query_of(where, predicate), timeout)
 
+    @look
     def wait_for_failure(
         self,
         predicate: Predicate | None = None,

@@ -222,11 +222,15 @@ class Destinations:
     that adds a route returns it; a route with the same prefix is replaced. URLs are absolute
     ``http://`` or ``https://`` prefixes, patterns with ``*``, regular expressions, functions of the
     URL, or names of the service's own destinations such as ``"api/llm"``. Any other value raises
-    ``ContractError``. Each route keeps as many deliveries as the ``recorder`` keeps entries.
+    ``ContractError``. Each route keeps as many deliveries as the ``recorder`` keeps entries. ``name`` is
+    that of the queue.
     """
 
-    def __init__(self, *, raise_exceptions: bool = False, recorder: Recorder | None = None) -> None:
+    def __init__(
+        self, *, raise_exceptions: bool = False, recorder: Recorder | None = None, name: str = ""
+    ) -> None:
         self.raise_exceptions = raise_exceptions
+        self._name = name
         self._recorder = recorder
         self._lock = threading.Lock()
         self._routes: dict[UrlScope, DestinationRoute] = {}

@@ -19,6 +19,7 @@ from ...core.errors import ContractError, brief, broken_promise, shortfall, show
 from ...core.field_types import JSON, MESSAGE_ID, METHOD, TEXT, URL, Shaped, is_pattern
 from ...core.journal import Results, results_of
 from ...core.matching import HEADERS, Field, ItemFields, Question
+from ...core.recorder import code_place, is_own
 from ...faults.answers import Response
 from ..model import Delivery, Outcome
 from ..views import json_of
@@ -128,10 +129,6 @@ def split_text(url: str) -> SplitUrl:
 class DestinationRoute:
     """A route of the destinations table, with the URLs it matches and the handler that answers
     them.
-
-    ``deliveries`` are the requests that this route received, oldest first. In a long-running
-    server, it keeps only as many of them as the journal keeps entries. ``raise_exceptions`` is
-    whether the call that made a delivery raises the handler's exception.
     """
 
     def __init__(
@@ -148,7 +145,7 @@ class DestinationRoute:
         """The kind of destination that outcomes and reports name."""
         self._to = to
         """The receiver of deliveries: an application, a function, a URL, or prepared responses."""
-        self.deliveries: Results[DeliveredRequest] = results_of((), DELIVERIES, "delivery")
+        self._deliveries: Results[DeliveredRequest] = results_of((), DELIVERIES, "delivery")
         self._table: Destinations = weakref.proxy(table)
         self._raise_exceptions = raise_exceptions
         """If it is None, the table's setting applies."""
@@ -166,6 +163,17 @@ class DestinationRoute:
         function.
         """
         return self._prefix
+
+    @property
+    def deliveries(self) -> Results[DeliveredRequest]:
+        """The requests that this route received, oldest first. In a long-running server, it keeps only
+        as many of them as the journal keeps entries.
+        """
+        caller, recorder = sys._getframe(1), self._table._recorder
+        if recorder is not None and not is_own(caller):
+            arguments = (self._prefix,), dict[str, object]()
+            recorder.note_look("deliveries", code_place(caller), arguments, self._table._name)
+        return self._deliveries
 
     @property
     def raise_exceptions(self) -> bool:
@@ -191,11 +199,11 @@ class DestinationRoute:
 
     def _saved(self) -> Any:
         with self._lock:
-            return list(self.deliveries), self._given
+            return list(self._deliveries), self._given
 
     def _restore(self, saved: Any) -> None:
         with self._lock:
-            self.deliveries[:], self._given = saved
+            self._deliveries[:], self._given = saved
 
     def _written(self) -> Any:
         """Return the route as a state file has it; None if JSON cannot describe it."""
@@ -217,12 +225,12 @@ class DestinationRoute:
         return outcome._replace(where=self._where, raises=of_handler and self.raise_exceptions)
 
     def _record(self, delivery: Delivery) -> None:
-        self.deliveries.append(DeliveredRequest(delivery))
+        self._deliveries.append(DeliveredRequest(delivery))
         recorder = self._table._recorder
         keep = None if recorder is None else recorder.keep
         # Remove old deliveries only when the list is a quarter too long, because removal is slow.
-        if keep is not None and len(self.deliveries) > keep + keep // 4:
-            del self.deliveries[: -keep or None]
+        if keep is not None and len(self._deliveries) > keep + keep // 4:
+            del self._deliveries[: -keep or None]
 
     def _perform(self, delivery: Delivery, deadlines: Deadlines, in_loop: bool) -> object:
         """Return the outcome of a delivery or the result of a function. If ``in_loop``, it may be

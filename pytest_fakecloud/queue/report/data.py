@@ -18,11 +18,13 @@ from ...reporting.data import (
     PAGE,
     AttemptView,
     DeadLetter,
+    EventKind,
     Item,
     Listing,
     MessageView,
     NotFound,
     PageQuery,
+    PlannedEvent,
     State,
     View,
     cut,
@@ -38,7 +40,8 @@ from ..fake import Queue
 from ..model import NOTHING_REDACTED, Message, Redaction
 from ..views import STATE_NAMES, DeadLetterView, PublishedMessage, ScheduleView
 from ..wire.values import as_text, shown_headers, shown_text
-from ..workflow.model import read_step, run_record
+from ..workflow.model import run_record
+from .steps import step_of, steps_of
 
 LONGEST_BODY = 100_000
 """Maximum number of characters of a body that is shown."""
@@ -72,6 +75,15 @@ def _locked(show: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Queu
 
 def _body(data: bytes, redaction: Redaction) -> View:
     return cut("body", shown_text(data, redaction), LONGEST_BODY)
+
+
+def _is_whole(message: Message) -> bool:
+    """Return whether a body is shown as it was sent: not redacted, not cut, and text."""
+    shown = _body(message.body, message.settings.redaction)
+    return (
+        not message.settings.redaction.body
+        and shown["body"].encode("utf-8", "surrogatepass") == message.body
+    )
 
 
 def _beginning(message: Message, most: int) -> str:
@@ -117,7 +129,7 @@ def state(engine: Any) -> State:
             workflow_run.id: {
                 "url": as_text(workflow_run.url),
                 "state": _run_state(workflow_run),
-                "steps": len(workflow_run.steps),
+                "steps": len(steps_of(engine, workflow_run)),
                 "messages": len(workflow_run.message_ids),
             }
             for workflow_run in engine.workflow.runs.values()
@@ -236,9 +248,10 @@ def _message_row(message: Message) -> View:
 
 
 def _filter(page_query: PageQuery) -> Callable[[Message], bool]:
-    """Return a predicate that applies all filters except ``state``."""
+    """Return a predicate that applies the filters ``_FILTERS``."""
     since, until = page_query.time_us("since"), page_query.time_us("until")
     label, status, url = (page_query.filters.get(name, "") for name in ("label", "status", "url"))
+    origin = [page_query.filters.get(name, "") for name in _ORIGIN]
 
     def fits(message: Message) -> bool:
         outcome = message.last_outcome
@@ -250,19 +263,35 @@ def _filter(page_query: PageQuery) -> Callable[[Message], bool]:
             # "5xx" is every status from 500 to 599.
             and status in ("", last, f"{last[:1]}xx" if last else "")
             and url in as_text(message.url)
+            and all(
+                expected in ("", name)
+                for expected, name in zip(origin, _origin(message), strict=True)
+            )
         )
 
     return fits
 
 
-_FILTERS = ("state", "since", "until", "label", "status", "url")
+_ORIGIN = ("queue", "group", "schedule", "flow")
+"""The filters for the names that `_origin()` returns."""
+
+
+def _origin(message: Message) -> tuple[str | None, ...]:
+    """Return the queue, the URL group, the schedule and the flow-control key of a message."""
+    flow = message.settings.flow
+    group, key = message.topic_name, None if flow is None else flow.key
+    return message.queue_name, group, message.schedule_id, key
+
+
+_FILTERS = ("since", "until", "label", "status", "url", *_ORIGIN)
 
 
 def _messages(fake: Queue, page_query: PageQuery, *, kinds: Iterable[str]) -> View:
     """Return a page of messages, newest first.
 
     Filters are ``state``, ``label``, ``url`` (a substring), ``status`` of the last response
-    (``503`` or ``5xx``), and ``since`` and ``until`` for the time of publishing.
+    (``503`` or ``5xx``), ``since`` and ``until`` for the time of publishing, and the names of a
+    ``queue``, a URL ``group``, a ``schedule`` and a ``flow``-control key.
     """
     engine = fake._engine
     with engine.lock:
@@ -333,19 +362,29 @@ def deliver_now(engine: Any, id: str) -> View:
 
 
 @_locked
-def planned(engine: Any) -> dict[Timer, tuple[str, str, str]]:
-    """Return the list and the item that each timer is for, and what happens then."""
-    events_by_timer = {}
+def planned(engine: Any) -> dict[Timer, PlannedEvent]:
+    """Return what happens when each timer is due."""
+    events: dict[Timer, PlannedEvent] = {}
     for id, timer in engine.timers.items():
         message = engine.messages[id]
-        event = f"{_doing(message) or 'delivery'}: {message.settings.method} {as_text(message.url)}"
-        events_by_timer[timer] = "messages", id, event
+        what = f"{_doing(message) or 'delivery'}: {message.settings.method} {as_text(message.url)}"
+        events[timer] = PlannedEvent(_kind_of(message), "messages", id, what)
     for id, timer in engine.schedules.timers.items():
-        event = f"schedule: {as_text(engine.schedules.by_id[id].destination)}"
-        events_by_timer[timer] = "schedules", id, event
-    return events_by_timer | {
-        timer: ("flow-control", key, timer.label) for key, timer in engine.flow_timers.items()
+        what = f"schedule: {as_text(engine.schedules.by_id[id].destination)}"
+        events[timer] = PlannedEvent("schedule", "schedules", id, what)
+    return events | {
+        timer: PlannedEvent("other", "flow-control", key, timer.label)
+        for key, timer in engine.flow_timers.items()
     }
+
+
+def _kind_of(message: Message) -> EventKind:
+    """Return the kind of a message's next event: a retry, the end of a sleep, or a delivery."""
+    if message.attempts:
+        return "wait"
+    if _doing(message):
+        return "sleep"
+    return "delivery" if message.kind == "message" else "callback"
 
 
 # -- dead letters ----------------------------------------------------------------------------------
@@ -357,14 +396,18 @@ def _dead_letters(engine: Any) -> list[DeadLetterView]:
 
 @_locked
 def dead_letters(engine: Any, page_query: PageQuery) -> View:
-    """Return a page of dead letters, the one that failed last first."""
+    """Return a page of dead letters, the one that failed last first.
+
+    The filters are those of messages, except for ``state``.
+    """
+    letters, fits = _dead_letters(engine), _filter(page_query)
 
     def show(letter: DeadLetterView) -> View:
         row = _message_row(letter.message._record)
         return row | {"id": letter.id, "message": letter.message._id, "at": letter.at.isoformat()}
 
-    return page_of(
-        _dead_letters(engine),
+    page = page_of(
+        (letter for letter in letters if fits(letter.message._record)),
         page_query,
         sort_key=lambda letter: (
             -round(letter.at.timestamp() * 1e6),
@@ -374,6 +417,7 @@ def dead_letters(engine: Any, page_query: PageQuery) -> View:
         show=show,
         text=lambda letter: f"{letter.id} {_text_of(letter.message._record)}",
     )
+    return page | {"total": len(letters)}
 
 
 def retry_dead_letter(fake: Queue, id: str) -> MessageView:
@@ -480,7 +524,7 @@ def runs(engine: Any, page_query: PageQuery) -> View:
 
     def show(run: Any) -> View:
         labels = " ".join(run.settings.labels)
-        return {**_run_row(engine, run), "steps": len(run.steps), "label": labels}
+        return {**_run_row(engine, run), "steps": len(steps_of(engine, run)), "label": labels}
 
     return page_of(
         engine.workflow.runs.values(),
@@ -530,7 +574,7 @@ def _doing(message: Message) -> str:
     """Return what a pending message does until it is due; empty if it only waits for its time."""
     if message.attempts:
         return f"retry {len(message.attempts)}"
-    step = _step(message)
+    step = step_of(message)
     if event := step.get("waitEventId"):
         return f"waits for {event}"
     return "sleeps" if "sleepFor" in step or step.get("stepType") == "SleepUntil" else ""
@@ -542,7 +586,10 @@ def _run_state(run: Any) -> str:
 
 @_locked
 def run(engine: Any, id: str, page_query: PageQuery) -> View:
-    """Return one workflow run: input, steps with outputs, attempts and errors, and result."""
+    """Return one workflow run: its input, its steps over time, its messages, and its record.
+
+    The record is that of the service's API. It contains the outputs of the steps and the result.
+    """
     workflow_run = engine.workflow.runs.get(id)
     if workflow_run is None:
         raise NotFound(f"there is no workflow run {id!r:.200}")
@@ -556,59 +603,15 @@ def run(engine: Any, id: str, page_query: PageQuery) -> View:
         **_run_row(engine, workflow_run),
         "input": None if first is None else _body(first.body, first.settings.redaction)["body"],
         "record": run_record(engine, workflow_run),
-        "messages": [
-            _message_row(message)
-            | {
-                "errors": [
-                    _failure(attempt, message.response_redaction)
-                    for attempt in message.attempts
-                    if attempt.state == "failed"
-                ],
-                "step": _step(message),
-                "tries": [
-                    {"at": _at(attempt.at_us), "status": attempt.status}
-                    for attempt in message.attempts
-                ],
-            }
-            for message in tried
-        ],
+        "input_is_whole": first is not None and _is_whole(first),
+        "steps": steps_of(engine, workflow_run),
+        "messages": [_message_row(message) for message in tried],
         "dlq_id": _kept(engine, workflow_run.dlq_id),
     }
 
 
 _LONGEST_ERROR = 200
 """Maximum number of characters of an error in the list of runs."""
-_STEP_FIELDS = (
-    "stepId",
-    "stepName",
-    "stepType",
-    "targetStep",
-    "sleepFor",
-    "waitEventId",
-    "waitTimeout",
-)
-
-
-def _step(message: Message) -> View:
-    """Return the step in a message of a run, without its result; empty unless the body is a step.
-
-    A redacted body has no step, because the name of an event may be part of what is redacted.
-    """
-    step = {} if message.settings.redaction.body else read_step(message.body)
-    return {name: plain(step[name]) for name in _STEP_FIELDS if step.get(name) is not None}
-
-
-def _failure(attempt: Any, redaction: Redaction) -> View:
-    if attempt.exception is not None:
-        reason = repr(attempt.exception)
-    else:
-        reason = shown_text(attempt.body, redaction)[:2000]
-    return {
-        "number": attempt.number,
-        "at": _at(attempt.at_us),
-        "status": attempt.status,
-        "reason": reason,
-    }
 
 
 # -- shapes of the control API, with fields besides those of a list's rows -------------------------
@@ -653,6 +656,7 @@ def attempt_view(attempt: Any) -> AttemptView:
         "waited": attempt.waited.total_seconds(),
         "why": attempt.wait_reason,
         "status": attempt.status,
+        "took": None if attempt.ended_us is None else (attempt.ended_us - attempt.at_us) / 1e6,
         "state": attempt.state,
         "exception": None if attempt.exception is None else repr(attempt.exception),
         "final": attempt.is_final,
@@ -687,12 +691,12 @@ def counts(engine: Any) -> dict[str, Any]:
 
 
 LISTS = {
-    "messages": Listing(partial(_messages, kinds=("message",)), message, _FILTERS),
-    "dead-letters": Listing(dead_letters),
+    "messages": Listing(partial(_messages, kinds=("message",)), message, ("state", *_FILTERS)),
+    "dead-letters": Listing(dead_letters, filters=_FILTERS),
     "schedules": Listing(schedules),
     "runs": Listing(runs, run, ("state",)),
     "callbacks": Listing(
-        partial(_messages, kinds=("callback", "failure_callback")), message, _FILTERS
+        partial(_messages, kinds=("callback", "failure_callback")), message, ("state", *_FILTERS)
     ),
     "queues": Listing(queues),
     "url-groups": Listing(url_groups),

@@ -15,6 +15,7 @@ from ...reporting.values import (
     EXCERPT,
     compact,
     decoded,
+    from_base64,
     items_of,
     parsed,
     phrase_of,
@@ -22,6 +23,7 @@ from ...reporting.values import (
     shortened,
 )
 from ..signatures import SignatureDetails
+from .findings import step_in
 
 _SETTINGS = {
     "delay": "delay", "not-before": "not before", "retries": "retries",
@@ -39,11 +41,25 @@ def summary(call: Call, lookups: Lookups) -> Summary | None:
     if call.service != "queue":
         return _callback_summary(call)
     if call.route == "batch":
-        messages = [_batch_message(item) for item in parsed(call.request_body)]
+        items = parsed(call.request_body)
+        if len(items) == 1 and (
+            what := _run_message(items[0].get("headers") or {}, items[0], lookups)
+        ):
+            return Summary(what, _accepted(call, lookups))
+        messages = [
+            _run_message(item.get("headers") or {}, item, lookups) or _batch_message(item)
+            for item in items
+        ]
         return Summary(f"batch of {len(messages)}", _accepted(call, lookups), messages)
+    if call.route == "wait_for_event" and (step := step_in({}, call.request_body)):
+        event = call.path.rpartition("/")[2]
+        return Summary(f"{step_text(step)} waits for event {event}")
     destination = call.facts.get("url")
     if not isinstance(destination, str):
         return None
+    item = {"destination": destination, "body": call.request_body.decode("utf-8", "replace")}
+    if what := _run_message(dict(call.request_headers.pairs), item, lookups):
+        return Summary(what, _accepted(call, lookups))
     verb = call.path.strip("/").split("/")[1]
     if verb == "enqueue":
         verb = f"enqueue on {call.facts.get('queue')}:"
@@ -60,21 +76,46 @@ def summary(call: Call, lookups: Lookups) -> Summary | None:
 
 def _batch_message(item: Mapping[str, Any]) -> str:
     headers, body = item.get("headers") or {}, item.get("body") or ""
-    content = _step(body) or shortened(readable(body), 60)
+    content = shortened(readable(body), 60)
     parts = [_method(headers), str(item["destination"]), content, *_settings(headers.items())]
     return " ".join(filter(None, parts))
 
 
-def _step(body: object) -> str:
-    """Describe a step of a workflow run; return an empty string for any other body."""
-    step = parsed(body) if isinstance(body, str) else None
-    if not isinstance(step, dict) or not {"stepId", "stepName", "stepType"} <= step.keys():
+def _run_message(headers: Mapping[str, Any], item: Mapping[str, Any], lookups: Lookups) -> str:
+    """Describe a message with which a client starts a workflow run, or continues it with a step;
+    return an empty string for any other message.
+    """
+    lower = {name.lower(): value for name, value in headers.items()}
+    body = item.get("body") or ""
+    if step := step_in(headers, body):
+        # The URL of a run's steps is always that of the run.
+        is_request = lower.get("upstash-workflow-url") not in (None, item["destination"])
+        target = [_method(headers), str(item["destination"])] if is_request else []
+        text = [_whole_step(step), *target, shortened(readable(body), 80) if is_request else ""]
+    elif str(lower.get("upstash-workflow-init")).lower() == "true":
+        run = lookups.short(lower.get("upstash-workflow-runid", "a run"))
+        text = [f"start of {run}:", str(item["destination"]), shortened(readable(body), 80)]
+    else:
         return ""
-    parts = [f"step {step['stepId']} {compact(step['stepName'])} ({step['stepType']})"]
+    settings = ", ".join(_settings(headers.items()))
+    return " ".join(filter(None, [*text, f"({settings})" if settings else ""]))
+
+
+def step_text(step: Mapping[str, Any]) -> str:
+    """Return the number, the name and the kind of a step of a workflow run."""
+    # A step that only plans a parallel one has the number of that one.
+    number = step.get("targetStep") or step["stepId"]
+    plan = "plan of " if step.get("targetStep") else ""
+    return f"{plan}step {number} {compact(step['stepName'])} ({step['stepType']})"
+
+
+def _whole_step(step: Mapping[str, Any]) -> str:
+    """Return a step of a workflow run with its result."""
+    parts = [step_text(step)]
     parts += [f"{word} {step[name]}" for word, name in (("until", "sleepUntil"), ("call", "callUrl"))
               if step.get(name)]  # fmt: skip
     if step.get("out") not in (None, "null"):
-        parts.append(f"result {shortened(str(step['out']), 80)}")
+        parts.append(f"result {shortened(readable(str(step['out'])), 80)}")
     return " ".join(parts)
 
 
@@ -124,7 +165,7 @@ def _created(result: Mapping[str, Any], call: Call, lookups: Lookups) -> str:
 
 
 def _callback_summary(call: Call) -> Summary | None:
-    report = _callback_report(call.request_body)
+    report = callback_report(call.request_body)
     if report is None:
         return None
     what = (
@@ -137,7 +178,7 @@ def _callback_summary(call: Call) -> Summary | None:
     return Summary(what, "", below)
 
 
-def _callback_report(body: bytes | str) -> dict[str, Any] | None:
+def callback_report(body: bytes | str) -> dict[str, Any] | None:
     """Return the decoded body of a callback; None if it is not the body of one."""
     report = parsed(body)
     if not isinstance(report, dict) or "sourceMessageId" not in report:
@@ -187,7 +228,44 @@ def attempt_name(row: ReportRow, last: ReportRow, lookups: Lookups) -> str:
             name += f" (schedule {lookups.short(schedule)})"
     if data.get("about"):
         name += f" about {lookups.short(data['about'])}"
-    return " ".join(name.split())
+    return " ".join(f"{_step_of_attempt(data, lookups)}{name}".split())
+
+
+def _step_of_attempt(data: Mapping[str, Any], lookups: Lookups) -> str:
+    """Return the step of a workflow run that an attempt executes, before the attempt's name; empty for
+    a message of no run. If the step is unknown, return the one before it.
+    """
+    message_id, run = str(data.get("message_id")), data.get("run")
+    if not run:
+        return ""
+    if steps := lookups.steps.get(message_id):
+        text = listed(list(map(step_text, steps)), 3)
+    elif before := lookups.results.get(message_id):
+        text = f"after {step_text(before)}"
+    else:
+        text = "first step"
+    return f"{text} of {lookups.short(run)}, "
+
+
+def delivery_name(row: ReportRow, lookups: Lookups) -> str:
+    """Return the name of a delivery; for a callback, with the attempt that it reports on."""
+    assert row.delivery is not None
+    data = row.delivery.data
+    exchange = lookups.attempts.get(data.get("began") or 0)
+    body = exchange.body if exchange is not None else str(data.get("sent") or "")
+    report = callback_report(body)
+    if report is None or data.get("message_kind", "message") == "message":
+        status = data.get("status") or data.get("error") or "no answer"
+        return f"{attempt_name(row, row, lookups)} ({status})"
+    kind = str(data["message_kind"]).replace("_", " ")
+    retried, most = report.get("retried"), report.get("maxRetries")
+    text = f"the {kind} about "
+    if isinstance(retried, int) and isinstance(most, int):
+        left = most - retried
+        text += f"attempt {retried + 1} of {most + 1} of {lookups.short(data.get('about') or '')}"
+        retries = "1 retry" if left == 1 else f"{left} retries"
+        return f"{text} ({report.get('status')}, {retries} left)"
+    return f"{text}{lookups.short(data.get('about') or '')} ({report.get('status')})"
 
 
 def exchange_lines(data: Mapping[str, Any], lookups: Lookups) -> Iterator[str]:
@@ -211,7 +289,22 @@ def _sent_body(data: Mapping[str, Any], lookups: Lookups) -> str:
     if whole == lookups.bodies.get(str(data.get("message_id"))):
         return ""
     nothing = "no body" if data.get("sent_headers") else ""
+    if data.get("run") and (steps := _sent_steps(whole)):
+        return steps
     return _sent_callback(data) or _body(data, "sent") or nothing
+
+
+def _sent_steps(body: str) -> str:
+    """Describe the steps of a workflow run in the body of a delivery, which a client does not execute
+    again; empty for any other body.
+    """
+    records = [record for record in items_of(body) if {"messageId", "callType"} <= record.keys()]
+    texts = [from_base64(str(record.get("body") or "")) for record in records]
+    steps = [(text, step_in({}, text)) for text in texts]
+    return "; ".join(
+        _whole_step(step) if step else f"input {shortened(readable(text), 80)}"
+        for text, step in steps
+    )
 
 
 def _answered(data: Mapping[str, Any]) -> str:
@@ -227,7 +320,7 @@ def _answered(data: Mapping[str, Any]) -> str:
 
 def _sent_callback(data: Mapping[str, Any]) -> str:
     """Describe the body of a callback; ``Base64 of`` marks fields that are encoded."""
-    report = _callback_report(str(data.get("sent") or ""))
+    report = callback_report(str(data.get("sent") or ""))
     if report is None:
         return ""
     fields = [f"status {report.get('status')}"]
@@ -305,46 +398,8 @@ _WRONG_SIGNATURE = {
 
 
 SENTENCES: Sentences = {
-    "error_accepted": "{url:raw} answered {about:id} with {status}, as this callback says, and [run?the "
-    "workflow run went on: context.call() returns such an answer and does not raise, so check its "
-    "status|its handler went on with {made:list}]",
-    "error_in_body": "this delivery was answered {status} with {body:json}[is_tuple? (only some "
-    "frameworks read a status from a tuple)]: the queue takes any 2xx as success and does not retry",
-    "repetition_rejected": "attempt {first:raw} was handled, but its answer was lost; this one was "
-    "answered {status}, which the queue takes for a failure",
-    "read_again": "an earlier delivery of workflow run {run:raw} got another answer to this read: "
-    "code outside of steps runs again at each delivery",
-    "went_on_after_step": "this delivery sent a second step ({steps:list}): the client ends a delivery "
-    "after each step with an exception, which the application must not catch",
-    "effect_outside_steps": "{write} ran in {times:raw} deliveries of workflow run {run:raw}, also "
-    "where no step ran: code outside of steps runs again at each delivery",
-    "made_again": "this delivery of workflow run {run:raw} used {now}, an earlier one {before}, and no "
-    "step had returned either: a value made outside of steps is made again at each delivery",
-    "no_waiter": "the event {event} woke no workflow run[others?; runs wait for {others:list}, which "
-    "nothing notified|: a run waited for it only later]",
-    "deduplicated": "[several?one message of this request was deduplicated as {message:id}|this publish "
-    "created no message: [by_content?its content is that of {message:id}|it was deduplicated as "
-    "{message:id}[body_differs?, whose body differs]]]",
-    "redirected": "{message:id} was answered {status}; the queue does not follow redirects and counts "
-    "only 200 to 299 as delivered",
-    "header_not_forwarded": "the destination does not receive {headers:list} of this request: the "
-    "queue forwards headers whose names begin with Upstash-Forward-",
-    "scheduled_twice": "this request created a second schedule ({second:id}) with the destination, "
-    "cron ({cron:raw}) and body of {first:id}: pass a schedule id (Upstash-Schedule-Id), with which a "
-    "request replaces the schedule",
-    "base64_not_decoded": "the handler of callback {message:id} used {field:raw} without decoding its "
-    "Base64: {value}",
-    "error_logged": "{message:id} was answered {status} although its handler logged an exception, so it "
-    "is not retried",
-    "raised_after_answer": "{message:id} was answered {status} before its handler raised, so it is not "
-    "retried",
-    "failed_with_exception": "{url:raw} answered {message:id} with {status}: {raised:raw}",
     "unlikely_duration": "the {setting:raw} {given:raw} is {means:raw}",
     "wrong_signature": _wrong_signature,
-    "signature_valid": "{message:id} was rejected with {status} although its signature is valid: signed "
-    "with the current key for sub {url:raw}[elsewhere? (the application is called at {called:raw})] and "
-    "a body of {size} bytes with the hash {hash:raw}; one of these differs in the application's check, "
-    "unless it rejects the request for another reason",
     "message_waits": "{line:raw}",
     "dead_letter": "{line:raw}",
     "schedule_waits": "{line:raw}",

@@ -6,7 +6,8 @@ import itertools
 import json
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -19,7 +20,16 @@ from ...core.errors import unknown_name
 from ...core.timers import to_datetime
 from ...http.messages import Request
 from ...http.routing import Route
-from ...reporting.data import State, StateChange, changes_of, short_change, state_of
+from ...reporting.data import (
+    EventKind,
+    PlannedEvent,
+    State,
+    StateChange,
+    changes_of,
+    short_change,
+    state_of,
+    whole_number,
+)
 from ..saving import saved_state
 from ..state_file import checked_state, load_state
 from . import shapes
@@ -29,10 +39,14 @@ if TYPE_CHECKING:
     from ..api import ControlApp
 
 _MOVES: Mapping[str, tuple[str, ...]] = {
-    "freeze": (), "resume": (), "advance": ("by",), "move_to": ("to",), "advance_to_next": (),
+    "freeze": (), "resume": (), "stop": (),
+    "advance": ("by",), "move_to": ("to",), "advance_to_next": (),
 }  # fmt: skip
 """Actions of the clock, each with the fields that it requires."""
 _MOST_DUE = 200
+_MOST_MOMENTS = 500
+_SPAN = ("since", "until")
+"""The parameters that limit which events are returned in full."""
 States: TypeAlias = Mapping[str, State | None]
 """The data of each fake, by name; None if there is too much to compare."""
 MOST_ITEMS = 20_000
@@ -70,13 +84,34 @@ Opener: TypeAlias = "Callable[[Mapping[str, Any]], AbstractContextManager[Contro
 
 
 def clock_view(cloud: Cloud) -> shapes.ClockData:
-    """Return the time and the mode of a cloud's clock, and when the next event is due."""
-    clock, due = cloud.clock, cloud.clock.next_due()
+    """Return the time and the mode of a cloud's clock, when the next event is due, and its move."""
+    clock, due, move = cloud.clock, cloud.clock.next_due(), cloud._context.clock.move
     return {
         "now": clock.now().isoformat(),
         "mode": clock.mode,
         "next_due": None if due is None else due.isoformat(),
+        "move": None
+        if move is None
+        else {
+            "since": to_datetime(move.since_us).isoformat(),
+            "until": to_datetime(move.until_us).isoformat(),
+            "events": move.events,
+        },
     }
+
+
+def _moments(events: Sequence[tuple[int, EventKind]]) -> list[shapes.Moment]:
+    """Return the numbers of events by time and kind. Of more than 500 times, some that follow each
+    other are counted as one.
+    """
+    times = sorted({due_us for due_us, _ in events})
+    size = -(-len(times) // _MOST_MOMENTS) or 1
+    moment_of = {due_us: times[index - index % size] for index, due_us in enumerate(times)}
+    counts = Counter((moment_of[due_us], kind) for due_us, kind in events)
+    return [
+        {"at_us": at_us, "kind": kind, "count": count}
+        for (at_us, kind), count in sorted(counts.items())
+    ]
 
 
 class _Kept(NamedTuple):
@@ -115,14 +150,15 @@ class CloudRoutes:
         ]
 
     def get_clock(self, request: Request) -> shapes.ClockData:
-        """Return the clock's time and mode, and when the next event is due."""
+        """Return the clock's time and mode, when the next event is due, and the move in progress."""
         return clock_view(self._cloud)
 
     def move_clock(self, request: Request) -> shapes.Moved:
         """Freeze, resume or move the clock.
 
-        ``{"action": "freeze"|"resume"|"advance"|"move_to"|"advance_to_next"}``, with ``"by"`` (a
-        duration) for ``advance`` or ``"to"`` (a time) for ``move_to``.
+        ``{"action": "freeze"|"resume"|"advance"|"move_to"|"advance_to_next"|"stop"}``, with ``"by"``
+        (a duration) for ``advance`` or ``"to"`` (a time) for ``move_to``. ``stop`` ends the move of
+        another request after the event in progress; that request returns the time that was reached.
         """
         body = fields(request)
         action = body.get("action")
@@ -132,6 +168,10 @@ class CloudRoutes:
         if body.keys() != {"action", *required}:
             form = {"action": action, **dict.fromkeys(required, "…")}
             raise Refused(422, f"pass {json.dumps(form, ensure_ascii=False)}, got {body!r}")
+        if action == "stop":
+            if (move := self._cloud._context.clock.move) is not None:
+                move.stopped = True
+            return {**clock_view(self._cloud), "fired": []}
         with contract(400):
             fired = getattr(self._cloud.clock, action)(*(body[name] for name in required)) or []
         return {
@@ -140,27 +180,45 @@ class CloudRoutes:
         }
 
     def get_due(self, request: Request) -> shapes.DueData:
-        """Return the number of planned events, and the next 200 of them."""
-        count, soonest = self._cloud._context.clock.planned(_MOST_DUE)
+        """Return all planned events by time, and the next 200 of them in full.
+
+        ``?since=`` and ``?until=`` (microseconds since the Unix epoch) limit those in full.
+        """
+        since_us, until_us = (whole_number(name, request.query(name)) for name in _SPAN)
         about = {
-            timer: (fake.name, *planned)
+            timer: (fake.name, event)
             for fake in self._cloud.fakes()
             if find(fake.fixture).delivers
-            for timer, planned in report_part(fake.fixture, "data").planned(fake).items()
+            for timer, event in report_part(fake.fixture, "data").planned(fake).items()
         }
-        rows = [(timer, *about.get(timer, (None, None, None, timer.label))) for timer in soonest]
+        _, timers = self._cloud._context.clock.planned()
+        events = [
+            (
+                timer.due_us,
+                *about.get(timer, (None, PlannedEvent("other", None, None, timer.label))),
+            )
+            for timer in timers
+        ]
+        wanted = [
+            event
+            for event in events
+            if (since_us or 0) <= event[0] and (until_us is None or event[0] <= until_us)
+        ]
         return {
             "now": self._cloud.clock.now().isoformat(),
-            "count": count,
+            "count": len(events),
+            "matching": len(wanted),
+            "moments": _moments([(due_us, event.kind) for due_us, _, event in events]),
             "due": [
                 {
-                    "at": to_datetime(timer.due_us).isoformat(),
-                    "what": what,
+                    "at": to_datetime(due_us).isoformat(),
+                    "kind": event.kind,
+                    "what": event.what,
                     "fake": fake,
-                    "list": place,
-                    "item": item,
+                    "list": event.list,
+                    "item": event.item,
                 }
-                for timer, fake, place, item, what in rows
+                for due_us, fake, event in wanted[:_MOST_DUE]
             ],
         }
 

@@ -5,6 +5,7 @@ Requests to these endpoints are not recorded, get no faults, and do not count as
 
 from __future__ import annotations
 
+import gzip
 import json
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
@@ -38,7 +39,7 @@ from ...reporting.data import (
 from ...reporting.rows import began, rows
 from ...reporting.values import Mask, printable
 from . import shapes
-from .endpoints import PREFIX, Refused, contract, named
+from .endpoints import PREFIX, Refused, compressed, contract, named
 
 
 class DataRoutes:
@@ -96,19 +97,30 @@ class DataRoutes:
 
         ``?search=`` finds text, ``?sort=`` orders by a field (``-`` before it: descending),
         ``?limit=`` is at most 500, ``?after=`` and ``?before=`` take the ``next`` and ``previous``
-        cursors of another page. Each list has its own filters.
+        cursors of another page. Each list has its own filters. Pages of ``vectors`` with
+        ``?points=all`` have the places of all vectors that match, on a plane, with the values of the
+        metadata field ``?colour=``. With ``/`` at its end, the path is that of the item whose id is
+        empty.
         """
+        if request.path.endswith("/"):
+            return self.item(request)
         fake, listing = self._listing(request)
         return listing.page(fake, _page_query(request, listing))
 
     def item(self, request: Request) -> object:
-        """Return one item of a list in full. The elements of a key's value are paged."""
+        """Return one item of a list in full. The elements of a key's value are paged.
+
+        A workflow run has its ``steps``, each with spans of time (``kind``, ``start``, ``end``,
+        ``failed``), and a consumer group has its ``lag_over_time`` by partition. Binary values have
+        their hexadecimal digits in ``hex``. A stream has its ``groups`` with their consumers; the list
+        ``pending`` has the entries that these have not acknowledged.
+        """
         fake, listing = self._listing(request)
         if listing.item is None:
             raise NotFound(
                 f"the list {request.params['list']} has no views of single items: its pages are complete"
             )
-        id = unquote(request.params["id"], errors="surrogateescape")
+        id = unquote(request.params.get("id", ""), errors="surrogateescape")
         return listing.item(fake, id, _page_query(request, listing))
 
     def _listing(self, request: Request) -> tuple[Fake, Listing]:
@@ -168,11 +180,13 @@ class DataRoutes:
         """Return the rows of the journal, oldest first.
 
         ``?after=N`` leaves out the rows up to number N, ``?limit=N`` reads at most N entries of the
-        journal. A delivery has two entries and one row.
+        journal, so that it can be read in parts. A delivery has two entries and one row. The response
+        is compressed if the client accepts gzip.
         """
         after, limit = (whole_number(name, request.query(name)) or 0 for name in ("after", "limit"))
         ordered_rows = sorted(_rows_from(self._cloud, after + 1, limit), key=itemgetter("number"))
-        return Answer(_json(ordered_rows))
+        body = _json(ordered_rows)
+        return compressed(request, body, lambda: gzip.compress(body, 1), "application/json")
 
     def stream(self, request: Request) -> Stream:
         """Stream the rows of the journal after ``?after=N`` as server-sent events.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...cloud.cloud import Cloud
 from ...cloud.fake import Fake
 from ...core.errors import ContractError, ServiceError, unknown_name
 from ...core.json_schema import violations
-from ...http.messages import Request, json_value
+from ...http.messages import Answer, Request, json_value
 from .shapes import body_schema
 
 PREFIX = "/__control__"
@@ -58,3 +59,18 @@ def fields(request: Request, *, allow_others: bool = False) -> dict[str, Any]:
         raise Refused(422, wrong)
     members: dict[str, Any] = body
     return members
+
+
+_GZIP = re.compile(r"(?i)(?:^|,)\s*gzip\s*(?:,|$|;\s*q=(?!0(?:\.0*)?\s*(?:,|$)))")
+"""An ``Accept-Encoding`` header that accepts gzip: ``q=0`` rejects an encoding."""
+
+
+def compressed(
+    request: Request, body: bytes, packed: Callable[[], bytes], content_type: str
+) -> Answer:
+    """Return a response with a body, which ``packed`` compresses if the request accepts gzip."""
+    headers = [("Vary", "Accept-Encoding")]
+    if not _GZIP.search(request.fields.get("accept-encoding") or ""):
+        return Answer(body, headers=headers, content_type=content_type)
+    headers.insert(0, ("Content-Encoding", "gzip"))
+    return Answer(packed(), headers=headers, content_type=content_type)

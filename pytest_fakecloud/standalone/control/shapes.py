@@ -20,7 +20,7 @@ from typing import (
 
 from ...core.clock import Mode
 from ...http.routing import Route
-from ...reporting.data import PAGING
+from ...reporting.data import PAGING, EventKind
 
 
 class Live(TypedDict):
@@ -36,12 +36,21 @@ class Ready(TypedDict):
     loading: NotRequired[str]
 
 
+class MoveData(TypedDict):
+    """A move of the clock in progress, and the number of events that became due so far."""
+
+    since: str
+    until: str
+    events: int
+
+
 class ClockData(TypedDict):
-    """The time of a cloud, ISO 8601 with an offset, and when the next event is due."""
+    """The time of a cloud, ISO 8601 with an offset; when the next event is due; a move in progress."""
 
     now: str
     mode: Mode
     next_due: str | None
+    move: MoveData | None
 
 
 class Moved(ClockData):
@@ -50,8 +59,17 @@ class Moved(ClockData):
     fired: list[str]
 
 
+class Moment(TypedDict):
+    """The number of planned events of a kind that are due at a time."""
+
+    at_us: int
+    kind: EventKind
+    count: int
+
+
 class _Planned(TypedDict):
     at: str
+    kind: EventKind
     what: str
     fake: str | None
     list: str | None
@@ -59,12 +77,15 @@ class _Planned(TypedDict):
 
 
 class DueData(TypedDict):
-    """The number of planned events, and the next 200 of them, with the item of a list that each is
-    about.
+    """The number of planned events, how many are due at each time, and 200 of those that match, with the
+    item of a list that each is about. With more than 500 different times, a moment stands for several
+    that follow each other.
     """
 
     now: str
     count: int
+    matching: int
+    moments: list[Moment]
     due: list[_Planned]
 
 
@@ -159,6 +180,7 @@ class RowData(TypedDict):
     """A call, a delivery or an event of the journal, as in the JSON of a test report.
 
     ``fake`` is the name of the fake that recorded it; ``done`` is false until a call is answered.
+    ``took_us`` is the duration of a call or delivery on the cloud's clock.
     """
 
     number: int
@@ -181,6 +203,7 @@ class RowData(TypedDict):
     cause: int
     depth: int
     attempt: int
+    took_us: int | None
     findings: list[int]
     where: dict[str, Any] | None
     text: RowText
@@ -322,7 +345,7 @@ Raised = TypedDict("Raised", {"raise": FailureData})
 
 
 class _Move(TypedDict):
-    action: Literal["freeze", "resume", "advance_to_next"]
+    action: Literal["freeze", "resume", "advance_to_next", "stop"]
 
 
 class _Advance(TypedDict):
@@ -526,6 +549,10 @@ _QUERIES = {
     "list": PAGING,
     "item": PAGING,
     "changes": {"until": "the later snapshot; by default the current data"},
+    "due": {
+        "since": "the earliest time of the events in full, in microseconds since the Unix epoch",
+        "until": "the latest time",
+    },
     "attempts": {"id": "return only attempts of the message with this id"},
 }
 _TEXTS = {"console": "text/html", "console_file": "text/*", "journal_stream": "text/event-stream"}

@@ -1,7 +1,8 @@
 // The activity page: the timeline component of the reports, fed with the live journal.
 
-import {KINDS, el, empty, go, link, number, own, redraw} from "./dom.js";
+import {KINDS, el, empty, go, link, number, own, redraw, room} from "./dom.js";
 import {entries, journal} from "./journal.js";
+import {columnsElement} from "./spans.js";
 import {Trace, hasFailed} from "./trace.js";
 
 const STATUSES = {"": "Any status", ok: "Succeeded", failed: "Failed", fault: "Injected fault", open: "In progress"};
@@ -19,13 +20,17 @@ export class ActivityPage {
     Object.assign(this, {state, values: {}, paused: null});
     this.status = el("select", {"aria-label": "Status", onchange: () => { this.trace.arrange(); this.keep(); }}, Object.entries(STATUSES).map(([value, text]) => el("option", {value}, text)));
     this.pause = el("button", {type: "button", "aria-pressed": "false", onclick: () => this.hold(!this.paused)}, "Pause");
+    // Calls over time, of which a span can be selected. On a small screen, it is opened on request.
+    this.chart = el("div");
+    this.over = el("details", {class: "over-time", open: innerWidth > 700 && innerHeight > 600, ontoggle: () => this.trace.measure()}, el("summary", {}, "Calls over time"), this.chart);
+    this.span = el("button", {type: "button", class: "trace-chip", hidden: true, onclick: () => this.between(null)});
     this.nothing = el("div");
     this.place = el("div", {hidden: true});
     this.node = el("div", {class: "page activity"}, el("h1", {}, "Activity"), el("h2", {class: "skip"}, "Timeline"), this.nothing, this.place);
     this.trace = new Trace(this.place, {
       newest: true,
-      tools: [this.status, this.pause],
-      isWanted: (row) => own(HAS_STATUS, this.status.value)?.(row) ?? true,
+      tools: [this.status, this.pause, this.span, this.over],
+      isWanted: (row) => (!this.chosen || row.at_us >= this.chosen[0] && row.at_us <= this.chosen[1]) && (own(HAS_STATUS, this.status.value)?.(row) ?? true),
       onfilter: () => this.keep(),
       details: ({row}) => [this.openLinks(row)],
       loading: () => journal.older,
@@ -45,8 +50,8 @@ export class ActivityPage {
     return links.length ? el("div", {class: "tools"}, links) : null;
   }
   address(id) {
-    const {search, fake, problems, subject} = this.trace.wanted;
-    return link(id == null ? ["activity"] : ["activity", id], {search, fake, problems: problems ? "yes" : "", status: this.status.value, ...subject && {kind: subject.kind, name: subject.name, of: subject.fake}});
+    const {search, fake, problems, subject, slowest} = this.trace.wanted, [from, to] = this.chosen ?? [];
+    return link(id == null ? ["activity"] : ["activity", id], {search, fake, problems: problems ? "yes" : "", status: this.status.value, order: slowest ? "slowest" : "", from, to, ...subject && {kind: subject.kind, name: subject.name, of: subject.fake}});
   }
   // Write the filters into the address, shortly after the last keystroke.
   keep() {
@@ -55,12 +60,13 @@ export class ActivityPage {
   }
 
   async go(route) {
-    const {search = "", fake = "", problems, status = "", kind, name = "", of} = route.query;
+    const {search = "", fake = "", problems, status = "", kind, name = "", of, order, from, to} = route.query;
     this.id = route.parts[1];
     this.draw();
     if (this.address(this.id) === location.hash) { this.select(); return; }
     this.status.value = own(STATUSES, status) ? status : "";
-    if (document.activeElement !== this.trace.search || !search) this.trace.filter({search, fake, problems: Boolean(problems), subject: kind ? {kind, name, fake: of} : null});
+    this.between(from && to ? [Number(from), Number(to)] : null);
+    if (document.activeElement !== this.trace.search || !search) this.trace.filter({search, fake, problems: Boolean(problems), subject: kind ? {kind, name, fake: of} : null, slowest: order === "slowest"});
     clearTimeout(this.timer);
     this.select();
   }
@@ -76,6 +82,25 @@ export class ActivityPage {
     this.draw();
   }
 
+  // Show only the rows of a span of time [from, to], or all.
+  between(chosen) {
+    if (String(chosen) === String(this.chosen ?? null)) return;
+    this.chosen = chosen;
+    const time = (us) => new Date(us / 1000).toISOString().slice(11, 23);
+    this.span.hidden = !chosen;
+    this.span.textContent = chosen ? `${time(chosen[0])} – ${time(chosen[1])} ✕` : "";
+    this.span.setAttribute("aria-label", chosen ? `Stop showing only ${time(chosen[0])} to ${time(chosen[1])}` : "");
+    this.drawChart();
+    this.trace.arrange();
+    this.keep();
+  }
+  drawChart() {
+    // A chart that a pointer drags over stays.
+    if (this.chart.querySelector(".span-columns:active")) return;
+    const calls = (this.shown ?? []).filter(({kind}) => kind !== "event").map((row) => ({at: row.at_us, kind: hasFailed(row) && row.done ? "failed" : "ok"}));
+    redraw(this.chart, columnsElement("calls", calls, {noun: "call", chosen: this.chosen, pixels: room(), onselect: (from, to) => this.between([from, to])}));
+  }
+
   draw() {
     const all = this.paused ?? entries.list, missed = entries.list.length - all.length;
     this.pause.textContent = this.paused ? `Resume${missed > 0 ? `, ${number(missed)} new` : ""}` : "Pause";
@@ -86,6 +111,7 @@ export class ActivityPage {
     if (all === this.shown && journal.older === this.older) return;
     Object.assign(this, {shown: all, older: journal.older});
     const fakes = this.state().fakes.map(({name, url, headers}) => ({name, url, headers}));
+    this.drawChart();
     this.trace.show({rows: inOrder(all), findings: [], fakes});
     if (this.id !== undefined) this.select();
   }

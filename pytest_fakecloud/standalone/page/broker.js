@@ -1,8 +1,9 @@
 // A broker: topics with partitions, records by offset or time, consumer groups with their lag.
 
-import {act, both, code, copyButton, count, done, el, empty, facts, form, head, json, laidOut, link, number, pill, short, soft, table, title, tools, when} from "./dom.js";
+import {act, both, code, copyButton, count, done, el, empty, facts, form, head, json, laidOut, link, number, pill, room, short, soft, table, title, tools, when} from "./dom.js";
 import {ask, call, item, list, sendWell} from "./api.js";
 import {offsets} from "./elements.js";
+import {columnsElement} from "./spans.js";
 import {ListPage} from "./lists.js";
 
 const names = (fake) => async () => (await list(fake, "topics", {limit: 500})).items.map((one) => one.name);
@@ -58,6 +59,13 @@ async function groupWithBounds(fake, id) {
   return {...group, partitions: group.partitions.map((one) => ({...one, owner: owner(one.partition), start: bounds.get(one.partition)?.start ?? 0, end: bounds.get(one.partition)?.end ?? 0}))};
 }
 
+// The lag of the partitions of a group over time. Beyond eight, the others are one.
+const MOST_PARTITIONS = 7;
+function lagElement({lag_over_time: points}) {
+  const names = [...new Set(points.map(({partition}) => partition))].sort(), kindOf = (name) => String(Math.min(MOST_PARTITIONS, names.indexOf(name)));
+  const kinds = Object.fromEntries(names.map((name) => [kindOf(name), names.indexOf(name) < MOST_PARTITIONS ? name : "others"]));
+  return points.length ? [head("Lag over time"), columnsElement("lag over time, by partition", points.map(({partition, at_us: at, lag}) => ({at, kind: kindOf(partition), value: lag})), {kinds, level: true, noun: "record", pixels: room()})] : null;
+}
 // A link to the records that a group has not committed.
 const recordsFrom = (fake, {partition, committed, start}) => { const at = partition.lastIndexOf("-"); return el("a", {href: link(["fake", fake.name, "records"], {topic: partition.slice(0, at), partition: partition.slice(at + 1), offset: committed ?? start})}, partition); };
 const groups = {
@@ -67,7 +75,7 @@ const groups = {
   detail: (one, page) => {
     const drop = (member) => act("Remove…", `Remove ${member.name} from ${one.name}`, () => call(page.fake, "group.leave", one.name, member.name), {question: `Remove the instance ${member.name}? Its partitions go to the others.`});
     return [title(one.name), facts({state: pill(one.state), generation: number(one.generation), lag: number(one.total_lag)}),
-      head("Members"), one.members.length ? table("members", ["instance", "state", "partitions", ""], one.members, (member) => [member.name, member.state, member.assignment.join(", "), drop(member)]) : soft("No members. Committed offsets stay until their retention ends."),
+      lagElement(one), head("Members"), one.members.length ? table("members", ["instance", "state", "partitions", ""], one.members, (member) => [member.name, member.state, member.assignment.join(", "), drop(member)]) : soft("No members. Committed offsets stay until their retention ends."),
       head("Offsets"), table("offsets", ["partition", "lag", "committed", "position", "end", "member"], one.partitions, (each) => [[recordsFrom(page.fake, each), offsets(each)], each.lag ? el("span", {class: "fault"}, number(each.lag)) : "0", each.committed ?? "none", each.position ?? "", number(each.end), each.owner]),
       form("Set a committed offset", "Set", [{name: "partition", label: "topic and partition", options: one.partitions.map((each) => each.partition)}, {name: "offset", label: "offset", kind: "number", value: "0"}],
         async ({partition, offset}) => { const at = partition.lastIndexOf("-"); await call(page.fake, "commit", one.name, partition.slice(0, at), Number(partition.slice(at + 1)), Number(offset)); return done("Set."); }, {open: false, overwrites: async ({partition}) => {

@@ -2,9 +2,9 @@
 
 import {ask, asRequest, change} from "./api.js";
 import {curl, testCode} from "./copying.js";
-import {count, el, number, own, span, svg} from "./elements.js";
+import {count, el, number, own, plural, span, svg, visible} from "./elements.js";
 
-export {count, el, number, own, span, svg};
+export {count, el, number, own, plural, span, svg, visible};
 export const $ = (id) => document.getElementById(id);
 
 // -- words --
@@ -19,11 +19,17 @@ export const KINDS = {keys: "key", topics: "topic", groups: "group", messages: "
 const PRODUCTS = {kv_server: "Upstash Redis", vector_index: "Upstash Vector", queue: "QStash, Workflow", broker: "Kafka REST"};
 export const product = ({fixture}) => own(PRODUCTS, fixture) ?? fixture;
 // A time in a list, without its day if that is the clock's, or where there is little room.
-export const when = (text) => text ? el("span", {title: `${both(text)} UTC`}, day(text) === day(clock.now ?? "") ? null : el("span", {class: "day"}, `${day(text)} `), time(text)) : "";
+export const when = (text) => text ? el("time", {datetime: text, title: `${both(text)} UTC${beside(text)}`}, day(text) === day(clock.now ?? "") ? null : el("span", {class: "day"}, `${day(text)} `), time(text)) : "";
+// A time in full, with the distance from the clock and the local time; showClock() keeps the distance current.
+export const moment = (text) => text ? el("time", {datetime: text, "data-full": "yes"}, `${both(text)} UTC`, el("span", {class: "soft"}, beside(text))) : "";
+function beside(text) {
+  const us = clock.now ? micros(text) - micros(clock.now) : 0, local = new Date(micros(text) / 1000), distance = Math.abs(us) < 1e6 ? "now" : us > 0 ? `in ${about(us)}` : `${about(-us)} ago`;
+  return ` · ${distance}${local.getTimezoneOffset() ? ` · ${local.toLocaleString("sv-SE")} local` : ""}`;
+}
 export const both = (text) => text ? `${day(text)} ${time(text)}` : "";
 export function short(value, length = 160) {
   const text = typeof value === "string" ? value : JSON.stringify(value) ?? "";
-  return text.length > length ? text.slice(0, length) + "…" : text;
+  return visible(text.length > length ? text.slice(0, length) + "…" : text);
 }
 export const bytes = (many) => many < 10000 ? `${Math.round(many)} B` : many < 1e7 ? `${(many / 1024).toFixed(1)} KiB` : `${(many / 1048576).toFixed(1)} MiB`;
 // Names a duration in a list by its two largest units.
@@ -51,7 +57,8 @@ export const code = (text, label) => el("pre", {tabindex: 0, role: "group", "ari
 export const tools = (...parts) => el("div", {class: "tools"}, parts);
 export const done = (...text) => el("p", {class: "ok", role: "status"}, text);
 export const head = (text) => el("h3", {}, text);
-export const title = (text) => el("h2", {class: "mono"}, text);
+export const shown = (cell) => typeof cell === "string" ? visible(cell) : cell;
+export const title = (text) => el("h2", {class: "mono"}, shown(text));
 
 // An empty state with advice.
 export const empty = (title, ...advice) => el("div", {class: "empty"}, el("h2", {}, title), ...advice.map((line) => line instanceof Node ? line : el("p", {}, line)));
@@ -59,7 +66,7 @@ export const empty = (title, ...advice) => el("div", {class: "empty"}, el("h2", 
 export function table(label, names, items, cells, rowAttributes = () => ({})) {
   return el("div", {class: "wide-table", tabindex: 0, role: "group", "aria-label": label}, el("table", {},
     el("thead", {}, el("tr", {}, names.map((name) => name ? el("th", {scope: "col"}, name) : el("td")))),
-    el("tbody", {}, items.map((item) => el("tr", rowAttributes(item), cells(item).map((cell, at) => el("td", {"data-name": names[at] || null}, cell ?? "")))))));
+    el("tbody", {}, items.map((item) => el("tr", rowAttributes(item), cells(item).map((cell, at) => el("td", {"data-name": names[at] || null}, shown(cell ?? ""))))))));
 }
 
 export const facts = (pairs) => el("dl", {class: "facts"}, Object.entries(pairs).filter(([, value]) => value != null && value !== "")
@@ -193,7 +200,9 @@ export const titled = (text) => svg("title", {}, text);
 // -- addresses in the fragment: #/fake/kv_server/keys/user%3A1?search=user --
 export function read(hash = location.hash) {
   const [place, search = ""] = hash.replace(/^#\/?/, "").split("?");
-  return {parts: place.split("/").filter(Boolean).map(decoded), raw: place.split("/").filter(Boolean), query: Object.fromEntries(new URLSearchParams(search))};
+  // The item of a list whose id is empty has a slash at the end.
+  const raw = place.split("/").filter((part, at) => part || at === 3);
+  return {parts: raw.map(decoded), raw, query: Object.fromEntries(new URLSearchParams(search))};
 }
 function decoded(part) { try { return decodeURIComponent(part); } catch { return part; } }
 
@@ -232,11 +241,21 @@ export function showClock(found) {
   const now = $("now");
   now.replaceChildren(el("span", {class: "date"}, day(clock.now)), " ", time(clock.now), el("small", {}, clock.mode === "frozen" ? " UTC, frozen" : " UTC"));
   now.dataset.mode = clock.mode;
-  now.title = clock.mode === "frozen" ? "The clock is frozen: time passes only when you advance it." : "The clock runs.";
+  now.title = `${clock.mode === "frozen" ? "The clock is frozen: time passes only when you advance it." : "The clock runs."}${beside(clock.now).replace(" · now", "")}`;
   $("freeze").textContent = clock.mode === "frozen" ? "Resume" : "Freeze";
   $("freeze").dataset.mode = clock.mode;
   $("next").disabled = !clock.next_due;
   $("next").title = clock.next_due ? `next due at ${clock.next_due}` : "nothing is planned";
+  for (const one of document.querySelectorAll("#view time")) if (one.dataset.full) one.lastChild.textContent = beside(one.dateTime); else one.title = `${both(one.dateTime)} UTC${beside(one.dateTime)}`;
+  showMove(clock);
+}
+// The progress of a move of the clock, which can be stopped; an answer comes within a moment to most moves.
+function showMove({now, move: found}) {
+  $("moving").hidden = !found;
+  if (!found) return;
+  const [from, until, at] = [found.since, found.until, now].map(micros), share = until > from ? (at - from) / (until - from) : 1;
+  $("moving").querySelector("progress").value = share;
+  $("moving").querySelector("span").textContent = `${Math.floor(100 * share)} %: ${both(now)} UTC, ${count(found.events, "event")}`;
 }
 export async function move(body) {
   if (moving) { say("The clock is still moving. Wait until it has arrived.", "busy"); return; }
@@ -248,8 +267,9 @@ export async function moved(body) {
   if (moving) throw new Error("The clock is still moving. Wait until it has arrived.");
   moving = `Moving the clock${body.to ? ` to ${both(body.to) || body.to} UTC` : ""}…`;
   say(moving, "busy");
+  const looking = setInterval(() => ask("GET", "/state").then((state) => showClock(state.clock), () => {}), 500);
   let found;
-  try { found = await ask("POST", "/clock", body); } finally { moving = ""; say(""); }
+  try { found = await ask("POST", "/clock", body); } finally { clearInterval(looking); moving = ""; say(""); }
   showClock(found);
   say(`It is ${both(found.now)} UTC.${found.fired.length ? ` ${count(found.fired.length, "event")} became due.` : ""}`, "good");
 }
@@ -259,5 +279,6 @@ export function clockButtons() {
   for (const button of document.querySelectorAll("[data-by]")) button.addEventListener("click", () => move({action: "advance", by: button.dataset.by}));
   $("advance").addEventListener("submit", (event) => { event.preventDefault(); move({action: "advance", by: $("by").value}); });
   $("next").addEventListener("click", () => move({action: "advance_to_next"}));
+  $("stop-move").addEventListener("click", () => attempt(() => ask("POST", "/clock", {action: "stop"})));
   $("freeze").addEventListener("click", () => move({action: clock.mode === "frozen" ? "resume" : "freeze"}));
 }

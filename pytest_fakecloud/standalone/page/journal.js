@@ -21,15 +21,17 @@ export const catchUp = oneAtATime(async () => {
   if (!journal.loaded) await first();
   else if (behind) {
     behind = false;
-    try { entries.cover(await ask("GET", "/journal?after=" + entries.cursor)); }
-    catch (error) { behind = true; throw error; }
+    try {
+      const {latest} = await ask("GET", "/state");
+      for (let after = entries.cursor; after < latest; after += PART) entries.cover(await ask("GET", `/journal?after=${after}&limit=${PART}`));
+    } catch (error) { behind = true; throw error; }
   }
   tell();
 });
 // The newest rows come first, then the older ones in parts, so that a part does not block the page.
 async function first() {
   const {latest} = await ask("GET", "/state"), from = Math.max(0, latest - NEWEST);
-  entries.cover(await ask("GET", "/journal?after=" + from));
+  entries.cover(await ask("GET", `/journal?after=${from}&limit=${PART}`));
   journal.loaded = true;
   behind = false;
   if (!from) return;
@@ -37,7 +39,7 @@ async function first() {
   older(from).catch(() => {}).then(() => { journal.older = false; tell(); });
 }
 async function older(until) {
-  for (let after; until > 0; until = after) {
+  for (let after; until > entries.floor; until = after) {
     after = Math.max(0, until - PART);
     entries.merge(await ask("GET", `/journal?after=${after}&limit=${until - after}`));
     tell();

@@ -1,10 +1,25 @@
 // Pages of a key-value server: keys, search indexes and the command box.
 
-import {$, act, attempt, bytes, code, copies, copyButton, count, day, done, el, empty, facts, form, head, isTyped, json, laidOut, link, number, own, pill, redraw, short, soft, span, table, time, title, tools, words, about, confirmed, discard} from "./dom.js";
+import {$, act, attempt, bytes, code, copies, copyButton, count, done, el, empty, facts, form, head, isTyped, json, laidOut, link, moment, number, own, pill, redraw, short, soft, table, title, tools, visible, words, about, confirmed, discard} from "./dom.js";
 import {ask, call, item, list, path, send, sendWell} from "./api.js";
 import {ListPage} from "./lists.js";
 
-const run = (fake, ...line) => sendWell(fake, "POST", "/", line.map(String)).then((answer) => answer.result);
+// In a word, a byte that is not UTF-8 is a lone surrogate, as in Python. Only a path can have such bytes, which end with a slash because the last word may be empty.
+const BYTE = /[\udc80-\udcff]/u, byte = (hex) => String.fromCharCode(parseInt(hex, 16) + (parseInt(hex, 16) < 0x80 ? 0 : 0xdc00));
+const hexOf = (letter) => (letter.charCodeAt(0) - 0xdc00).toString(16);
+const inPath = (word) => [...word].map((letter) => BYTE.test(letter) ? `%${hexOf(letter)}` : encodeURIComponent(letter)).join("");
+const asRequest = (line) => line.some((word) => BYTE.test(word)) ? [`/${line.map(inPath).join("/")}/`] : ["/", line];
+const run = (fake, ...line) => sendWell(fake, "POST", ...asRequest(line.map(String))).then((answer) => answer.result);
+const wordOf = (id) => { try { return decodeURIComponent(id); } catch { return id.replace(/%(..)/g, (_, hex) => byte(hex)); } };
+const nameOf = (word) => word === "" ? '""' : word.replace(new RegExp(BYTE, "gu"), (letter) => `\\x${hexOf(letter)}`);
+// Bytes as pairs of hexadecimal digits, and with the characters that they stand for.
+const digits = (hex) => hex.match(/../g)?.join(" ") ?? "", wordOfHex = (hex) => hex.replace(/../g, byte);
+const dump = (hex) => (hex.match(/.{1,16}/g) ?? []).map((line, at) => `${(8 * at).toString(16).padStart(4, "0")}  ${digits(line).padEnd(23)}  ${wordOfHex(line).replace(/[^ -~]/g, ".")}`).join("\n");
+function wordOfDigits(text) {
+  const hex = text.replace(/\s+/g, "");
+  if (!/^([0-9a-f]{2})*$/i.test(hex)) throw new Error("The bytes must be pairs of hexadecimal digits, such as 00 ff.");
+  return wordOfHex(hex);
+}
 // A key as it is now, or null if it does not exist.
 async function current(fake, id, values) { try { return await item(fake, "keys", id, values); } catch (error) { if (error.status === 404) return null; throw error; } }
 // Returns the question before a change of a key that is not as it was shown: `same` compares the key of now.
@@ -13,15 +28,15 @@ const meanwhile = (fake, one, same) => async () => {
   return !now ? `The key ${one.key} was deleted meanwhile. Write it again?` : now.type === one.type && same(now) ? null : `The key ${one.key} was changed meanwhile. Overwrite the change?`;
 };
 const ttl = (one) => one.ttl_ms == null ? "no TTL" : about(one.ttl_ms * 1000);
-const lengthOf = (one) => count(one.length, {hash: "field", vector: "vector", stream: "entrie", zset: "member", set: "member"}[one.type] ?? "element").replace("entrie", "entry").replace("entrys", "entries");
+const lengthOf = (one) => count(one.length, {hash: "field", vector: "vector", stream: "entry", zset: "member", set: "member"}[one.type] ?? "element");
 
 const keys = {
-  list: "keys", noun: "key", folder: "namespace", facet: "type", rawId: true, hasItem: true, key: (one) => one.key,
-  searchNote: "Search all keys, or a pattern: user:*", columns: ["key", "type", "TTL", "size", "value"], fields: ["key", "type", "ttl_ms", "bytes", "preview"],
-  row: (one) => [short(one.key, 200), pill(words(one.type)), el("span", {class: one.ttl_ms == null ? "soft" : "", title: one.expires ?? ""}, ttl(one)), bytes(one.bytes ?? 0), short(one.preview || (one.type === "string" ? '""' : lengthOf(one)), 120)],
-  tools: (fake, page) => newKey(fake, page), above: (found, page) => [...tree(found, page), removeMatching(found, page)],
+  list: "keys", noun: "key", folder: "namespace", facet: "type", rawId: true, hasItem: true, key: (one) => wordOf(one.id),
+  searchNote: "Search keys and values, or user:*", columns: ["key", "type", "TTL", "size", "value"], fields: ["key", "type", "ttl_ms", "bytes", "preview"],
+  row: (one) => [short(nameOf(wordOf(one.id)), 200), pill(words(one.type)), el("span", {class: one.ttl_ms == null ? "soft" : "", title: one.expires ?? ""}, ttl(one)), bytes(one.bytes ?? 0), short(one.preview || (one.type === "string" ? '""' : lengthOf(one)), 120)],
+  tools: (fake, page) => newKey(fake, page), above: tree, bulk: [{text: "Delete", work: (fake, names) => run(fake, "DEL", ...names), note: "They cannot be restored."}],
   empty: () => empty("No keys yet.", "A key appears when your application writes one. Add one above, or in the command box."),
-  detail: (one, page) => [title(one.key), keyFacts(one), ...(one.is_text ? keyActs(one, page) : [soft("This key is not UTF-8. Use a client to change it.")]), ...valueOf(one, page)],
+  detail: (one, page) => [title(nameOf(wordOf(one.id))), keyFacts(one), ...keyActs(one, page), ...valueOf(one, page)],
 };
 
 // The choice between a list and a tree of namespaces, which colons separate, and the tree. Keys of the root are listed below it.
@@ -30,32 +45,22 @@ function tree(found, page) {
   return [el("div", {class: "choice", role: "group", "aria-label": "view"}, [["", "List"], ["tree", "Namespaces"]].map(([value, text]) =>
     el("button", {type: "button", class: "facet", "aria-pressed": String(value === view), "data-key": `view ${text}`, onclick: () => page.change({view: value})}, text))), view === "tree" ? folders(found, page) : null];
 }
+// Shows the memory of a folder, and its share of the largest one as a bar.
+function withMemory(memory, share, folder) {
+  const [text, bar] = folder.querySelectorAll(":scope > details > summary > :is(.soft, .share)");
+  text.textContent = memory == null ? "" : bytes(memory);
+  bar.firstChild.style.width = `${100 * share}%`;
+  return folder;
+}
 // A folder loads what is in it when it is opened, and stays open while its number of keys does.
 function folders({folders: inner, items, matching}, page, under = "") {
-  const all = (name) => link(page.base, {search: name.replace(/[*?[\]\\]/g, "\\$&") + "*"}), known = page.folders ??= new Map();
+  const all = (name) => link(page.base, {search: name.replace(/[*?[\]\\]/g, "\\$&") + "*"}), known = page.folders ??= new Map(), most = Math.max(1, ...inner.map((folder) => folder.bytes ?? folder.keys));
   const once = (name, make) => known.get(name) ?? (known.set(name, make()), known.get(name));
-  return el("ul", {class: "folders"}, inner.toSorted((one, other) => one.name.localeCompare(other.name, "en", {numeric: true})).map(({name, keys: many}) => once(`${many} ${name}`, () => el("li", {}, el("details", {"data-key": name, ontoggle: async ({target}) => {
+  return el("ul", {class: "folders"}, inner.toSorted((one, other) => one.name.localeCompare(other.name, "en", {numeric: true})).map(({name, keys: many, bytes: memory}) => withMemory(memory, (memory ?? many) / most, once(`${many} ${name}`, () => el("li", {}, el("details", {"data-key": name, ontoggle: async ({target}) => {
     if (target.open && target.children.length === 1) target.append(folders(await list(page.fake, "keys", {view: "tree", under: name, limit: 500}), page, name));
-  }}, el("summary", {}, el("span", {class: "mono"}, name.slice(under.length)), el("span", {class: "many"}, number(many)), " ", el("a", {href: all(name), "aria-label": `List all of ${name}`}, "List all")))))),
-  under ? items.map((one) => el("li", {}, el("a", {class: "mono", href: page.address(one.id)}, one.key.slice(under.length)))) : null,
+  }}, el("summary", {}, el("span", {class: "mono"}, name.slice(under.length)), el("span", {class: "many"}, number(many)), el("span", {class: "soft"}), el("span", {class: "share", "aria-hidden": "true"}, el("i")), " ", el("a", {href: all(name), "aria-label": `List all of ${name}`}, "List all"))))))),
+  under ? items.map((one) => el("li", {}, el("a", {class: "mono", href: page.address(one.id)}, visible(one.key.slice(under.length))))) : null,
   under && matching > items.length ? el("li", {}, el("a", {href: all(under)}, `${number(matching - items.length)} more`)) : null);
-}
-
-// Deletes the keys that the search finds when its button is pressed. Keys that are written later are not in the question.
-function removeMatching(found, page) {
-  const {search = "", type = "", view} = page.values, names = [];
-  if (!(search || type) || !found.matching) return null;
-  const question = async () => {
-    names.length = 0;
-    for (let after = ""; after !== null;) {
-      const {items, next} = await list(page.fake, "keys", {search, type, view, after, limit: 500});
-      names.push(...items.filter((one) => one.is_text).map((one) => one.key));
-      after = next;
-    }
-    const more = names.length - 8;
-    return [el("p", {id: "question"}, `Delete the ${count(names.length, "key")} that this search finds?`), code(names.slice(0, 8).map((name) => short(name, 60)).join("\n") + (more > 0 ? `\n… and ${number(more)} more` : ""), "keys that will be deleted")];
-  };
-  return act(`Delete ${count(found.matching, "key")} found…`, "Delete all keys found", async () => { while (names.length) await run(page.fake, "DEL", ...names.splice(0, 500)); }, {question});
 }
 
 function newKey(fake, page) {
@@ -81,47 +86,67 @@ function remade({key, type, value, ttl_ms, is_whole: whole, elements: part}) {
   }
   return whole === false ? null : type === "string" ? ["SET", key, value, ...ttl_ms == null ? [] : ["PX", String(ttl_ms)]] : /json/i.test(type) ? ["JSON.SET", key, "$", value] : null;
 }
-const keyFacts = (one) => tools(pill(words(one.type)), el("span", {}, [/string|json/i.test(one.type) ? "" : lengthOf(one), one.bytes == null ? "" : bytes(one.bytes), one.ttl_ms == null ? "no TTL" : `TTL ${span(one.ttl_ms * 1000)}, until ${day(one.expires)} ${time(one.expires)} UTC`].filter(Boolean).join(" · ")));
+const keyFacts = (one) => tools(pill(words(one.type)), el("span", {}, [/string|json/i.test(one.type) ? "" : lengthOf(one), one.bytes == null ? "" : bytes(one.bytes), one.ttl_ms == null ? "no TTL" : null].filter((text) => text).join(" · ")), one.ttl_ms == null ? null : el("span", {}, "expires ", moment(one.expires)));
 
 function keyActs(one, page) {
-  const {fake} = page;
+  const {fake} = page, key = wordOf(one.id);
   return [tools(form("Change TTL", "Set TTL", [{name: "seconds", label: "TTL in seconds; empty removes it", kind: "number", value: one.ttl_ms == null ? "" : Math.ceil(one.ttl_ms / 1000)}],
-    async ({seconds}) => { await run(fake, ...(seconds ? ["EXPIRE", one.key, seconds] : ["PERSIST", one.key])); document.activeElement.blur(); return done("Changed."); }, {open: false, overwrites: meanwhile(fake, one, (now) => now.expires === one.expires)}),
-  copyButton(one.key, "Copy key", "Copy key"), remade(one) ? copies({method: "POST", path: path(fake, "/requests"), body: {body: remade(one)}}, "this key") : null, act("Delete…", `Delete the key ${one.key}`, async () => { await run(fake, "DEL", one.key); discard(".detail"); location.hash = page.address(); }, {question: `Delete the key ${one.key}?`}))];
+    async ({seconds}) => { await run(fake, ...(seconds ? ["EXPIRE", key, seconds] : ["PERSIST", key])); document.activeElement.blur(); return done("Changed."); }, {open: false, overwrites: meanwhile(fake, one, (now) => now.expires === one.expires)}),
+  copyButton(nameOf(key), "Copy key", "Copy key"), one.is_text && one.hex === undefined && remade(one) ? copies({method: "POST", path: path(fake, "/requests"), body: {body: remade(one)}}, "this key") : null, act("Delete…", `Delete the key ${nameOf(key)}`, async () => { await run(fake, "DEL", key); discard(".detail"); location.hash = page.address(); }, {question: `Delete the key ${nameOf(key)}?`}))];
 }
 
 function valueOf(one, page) {
-  if (one.elements) return [elements(one, page)];
+  const key = wordOf(one.id), blur = (text) => { document.activeElement.blur(); return done(text); };
+  if (one.elements) return [one.groups?.length ? groups(one, page) : null, elements(one, page)];
+  if (one.hex !== undefined) return [code(dump(one.hex), "value in hexadecimal"), one.is_whole ? form("Edit as hexadecimal", "Save", [{name: "value", label: "bytes, two hexadecimal digits each", kind: "area", value: digits(one.hex), wide: true}],
+    async ({value}) => { await run(page.fake, "SET", key, wordOfDigits(value), "KEEPTTL"); return blur("Saved; the TTL stays."); }, {open: false, overwrites: meanwhile(page.fake, one, (now) => now.hex === one.hex)}) : soft("The value is longer than what is shown.")];
   // JSON and control characters are shown readable, and edited on request.
-  const escaped = /[\x00-\x08\x0e-\x1f\x7f-\x9f]/.test(one.value) ? JSON.stringify(one.value).replace(/[\x7f-\x9f]/g, (letter) => `\\x${letter.charCodeAt(0).toString(16)}`) : "", shown = escaped || (laidOut(one.value) !== one.value ? laidOut(one.value) : "");
+  const escaped = /[\x00-\x08\x0e-\x1f\x7f-\x9f]/.test(one.value) || visible(one.value) !== one.value && !laidOut(one.value).includes("\n") ? visible(JSON.stringify(one.value)).replace(/[\x7f-\x9f]/g, (letter) => `\\x${letter.charCodeAt(0).toString(16)}`) : "", shown = escaped || (laidOut(one.value) !== one.value ? laidOut(one.value) : "");
   if (one.type === "string" && one.is_editable && one.is_whole) return [shown ? code(shown, escaped ? "value, escaped" : "value as JSON") : null, form(shown ? "Edit the value" : "Value", "Save", [{name: "value", label: "value", kind: "area", value: one.value, wide: true}],
-    async ({value}) => { await run(page.fake, "SET", one.key, value, "KEEPTTL"); document.activeElement.blur(); return done("Saved; the TTL stays."); }, {open: !shown, overwrites: meanwhile(page.fake, one, (now) => now.value === one.value)})];
+    async ({value}) => { await run(page.fake, "SET", key, value, "KEEPTTL"); return blur("Saved; the TTL stays."); }, {open: !shown, overwrites: meanwhile(page.fake, one, (now) => now.value === one.value)})];
   if (/json/i.test(one.type)) return [form("Document", "Save", [{name: "value", label: "JSON document", kind: "area", value: one.value, wide: true}],
-    async ({value}) => { json(value, "The document"); await run(page.fake, "JSON.SET", one.key, "$", value); document.activeElement.blur(); return done("Saved."); }, {overwrites: meanwhile(page.fake, one, (now) => now.value === one.value)})];
-  return [one.is_editable === false ? soft("The value is binary: only a client can change it.") : null, code(one.value, "value"), one.is_whole === false ? soft("The value is longer than what is shown.") : null];
+    async ({value}) => { json(value, "The document"); await run(page.fake, "JSON.SET", key, "$", value); return blur("Saved."); }, {overwrites: meanwhile(page.fake, one, (now) => now.value === one.value)})];
+  return [code(one.value, "value"), one.is_whole === false ? soft("The value is longer than what is shown.") : null];
 }
+
+// The consumer groups of a stream with their consumers. The pending entries of each have a list of their own.
+function groups(one, page) {
+  const {fake} = page, key = wordOf(one.id), pendingOf = (values) => link(["fake", fake.name, "pending"], {key: one.key, ...values});
+  return [head("Consumer groups"), one.groups.map((group) => el("details", {class: "attempt", open: true, "data-key": `group ${group.name}`}, el("summary", {}, el("b", {}, shownName(group.name)), ` · ${number(group.waiting)} not delivered · ${number(group.pending)} pending`),
+    table(`consumers of ${group.name}`, ["consumer", "pending", "last seen"], group.consumers, (each) => [shownName(each.name), each.pending ? el("a", {href: pendingOf({group: group.name, consumer: each.name})}, number(each.pending)) : "0", moment(each.seen)]),
+    tools(`Last delivered: ${group.last_id}`, group.pending ? el("a", {class: "button", href: pendingOf({group: group.name})}, count(group.pending, "pending entry")) : null),
+    group.pending ? form(`Claim entries of ${group.name}`, "Claim", [{name: "consumer", label: "for the consumer", needed: true, list: async () => group.consumers.map((each) => each.name)}, {name: "idle", label: "idle for at least (ms)", kind: "number", value: 60000}],
+      async ({consumer, idle}) => {
+        let from = "0-0", many = 0;
+        do { const [next, claimed] = await run(fake, "XAUTOCLAIM", key, group.name, consumer, idle || 0, from, "COUNT", 1000); [from, many] = [next, many + claimed.length]; } while (from !== "0-0");
+        return done(`Claimed ${count(many, "entry")} for ${consumer}.`);
+      }, {open: false}) : null))];
+}
+const shownName = (name) => short(nameOf(name), 120);
 
 // The elements of a hash, list, set, sorted set, stream or array, in pages.
 function elements(one, page) {
-  const {fake} = page, place = el("div"), state = {search: "", after: "", before: ""};
+  const {fake} = page, key = wordOf(one.id), place = el("div"), state = {search: "", after: "", before: ""};
   const editors = {
-    hash: {fields: ["field", "value"], put: (row) => ["HSET", one.key, row.field, row.value], drop: (row) => ["HDEL", one.key, row.field]},
-    list: {fields: ["value"], put: (row) => row.index === undefined ? ["RPUSH", one.key, row.value] : ["LSET", one.key, row.index, row.value]},
-    set: {fields: ["member"], put: (row) => ["SADD", one.key, row.member], drop: (row) => ["SREM", one.key, row.member]},
-    zset: {fields: ["member", "score"], put: (row) => ["ZADD", one.key, row.score, row.member], drop: (row) => ["ZREM", one.key, row.member]},
-    array: {fields: ["index", "value"], put: (row) => ["ARSET", one.key, row.index, row.value], drop: (row) => ["ARDEL", one.key, row.index]},
-    vector: {fields: ["id", "vector"], put: (row) => { const numbers = json(row.vector, "The vector"); return ["VECTOR.ADD", one.key, row.id, "VALUES", String(numbers.length), ...numbers.map(String)]; }, drop: (row) => ["VECTOR.DEL", one.key, row.id]},
-    stream: {fields: ["fields"], put: (row) => ["XADD", one.key, "*", ...Object.entries(json(row.fields, "The fields")).flat()], drop: (row) => ["XDEL", one.key, row.id]},
+    hash: {fields: ["field", "value"], put: (row) => ["HSET", key, row.field, row.value], drop: (row) => ["HDEL", key, row.field]},
+    list: {fields: ["value"], put: (row) => row.index === undefined ? ["RPUSH", key, row.value] : ["LSET", key, row.index, row.value]},
+    set: {fields: ["member"], put: (row) => ["SADD", key, row.member], drop: (row) => ["SREM", key, row.member]},
+    zset: {fields: ["member", "score"], put: (row) => ["ZADD", key, row.score, row.member], drop: (row) => ["ZREM", key, row.member]},
+    array: {fields: ["index", "value"], put: (row) => ["ARSET", key, row.index, row.value], drop: (row) => ["ARDEL", key, row.index]},
+    vector: {fields: ["id", "vector"], put: (row) => { const numbers = json(row.vector, "The vector"); return ["VECTOR.ADD", key, row.id, "VALUES", String(numbers.length), ...numbers.map(String)]; }, drop: (row) => ["VECTOR.DEL", key, row.id]},
+    stream: {fields: ["fields"], put: (row) => ["XADD", key, "*", ...Object.entries(json(row.fields, "The fields")).flat()], drop: (row) => ["XDEL", key, row.id]},
   };
-  const editor = editors[one.type], name = (row) => row.field ?? row.member ?? row.id ?? row.index;
+  // What is not UTF-8 is shown and edited as digits, and sent as bytes.
+  const editor = editors[one.type], cell = (row, column) => row.hex?.[column] === undefined ? row[column] : digits(row.hex[column]), name = (row) => cell(row, ["field", "member", "id", "index"].find((column) => column in row));
+  const asBytes = (row, hex = row.hex) => ({...row, ...Object.fromEntries(Object.keys(hex ?? {}).filter((column) => column in row).map((column) => [column, row.hex ? wordOfHex(hex[column]) : wordOfDigits(row[column])]))});
   const search = el("input", {type: "search", placeholder: "Search elements", "aria-label": "search elements", oninput: () => { Object.assign(state, {search: search.value, after: "", before: ""}); attempt(load); }});
   async function load() { show((await item(fake, "keys", one.id, state)).elements); }
   function show(found) {
     const last = found.first + found.items.length - 1;
     redraw(place, el("p", {class: "soft", role: "status"}, found.items.length ? `${number(found.first)}–${number(last)} of ${number(found.matching)}` : "No element matches."),
-      table("elements", [...one.columns, editor.drop || one.type === "list" ? "" : null].filter((text) => text !== null), found.items, (row) => [...one.columns.map((column) => column === "id" && one.type === "stream" ? [row.id, el("br"), el("span", {class: "soft"}, new Date(Number(row.id.split("-")[0])).toISOString().slice(0, 19).replace("T", " "))] : short(row[column], 500)),
+      table("elements", [...one.columns, editor.drop || one.type === "list" ? "" : null].filter((text) => text !== null), found.items, (row) => [...one.columns.map((column) => column === "id" && one.type === "stream" ? [row.id, el("br"), el("span", {class: "soft"}, new Date(Number(row.id.split("-")[0])).toISOString().slice(0, 19).replace("T", " "))] : row.hex?.[column] === undefined ? short(row[column], 500) : el("span", {title: "hexadecimal"}, short(cell(row, column), 500))),
         el("span", {class: "tools"}, editor.fields.includes("value") || one.type === "zset" ? el("button", {type: "button", "aria-label": `Edit ${name(row)}`, onclick: async () => { if (!isTyped(adding) || await confirmed("Discard what you have typed? It was not sent.", "Discard")) edit(row); }}, "Edit") : null,
-          editor.drop ? act("Remove", `Remove ${name(row)}`, () => run(fake, ...editor.drop(row))) : null)]),
+          editor.drop ? act("Remove", `Remove ${name(row)}`, () => run(fake, ...editor.drop(asBytes(row)))) : null)]),
       found.previous || found.next ? tools([["← Previous", "before", found.previous], ["Next →", "after", found.next]].map(([text, which, cursor]) =>
         el("button", {type: "button", disabled: !cursor, onclick: () => { Object.assign(state, {after: "", before: "", [which]: cursor}); attempt(load); }}, text))) : null);
   }
@@ -129,27 +154,47 @@ function elements(one, page) {
   // The question before an element is overwritten: one that is not as it was shown, or one that exists when another is added.
   async function overwrites(row, values) {
     if (!["hash", "zset", "list", "array"].includes(one.type) || (one.type === "list" && !row)) return null;
-    const [key, field] = {hash: ["field", "value"], zset: ["member", "score"], list: ["index", "value"], array: ["index", "value"]}[one.type], wanted = row?.[key] ?? values[key], search = one.type === "list" ? row.value : wanted;
+    const [id, field] = {hash: ["field", "value"], zset: ["member", "score"], list: ["index", "value"], array: ["index", "value"]}[one.type], wanted = row ? cell(row, id) : values[id], search = one.type === "list" ? row.value : row?.[id] ?? wanted;
     let now;
     for (let after = ""; after !== null && !now;) {
       const page_ = (await current(fake, one.id, {search, after, limit: 500}))?.elements ?? {items: [], next: null};
-      now = page_.items.find((each) => each[key] === wanted);
+      now = page_.items.find((each) => cell(each, id) === wanted);
       after = page_.next;
     }
-    return !row ? now && `${wanted} exists in ${one.key}. Overwrite it?` : now?.[field] === row[field] ? null : `${wanted} of ${one.key} was ${now || one.type === "list" ? "changed" : "removed"} meanwhile. Overwrite it?`;
+    return !row ? now && `${wanted} exists in ${one.key}. Overwrite it?` : now && cell(now, field) === cell(row, field) ? null : `${wanted} of ${one.key} was ${now || one.type === "list" ? "changed" : "removed"} meanwhile. Overwrite it?`;
   }
   function edit(row) {
     const given = row ?? {};
-    adding.replaceChildren(form(row ? `Edit ${name(row)}` : "Add an element", row ? "Save" : "Add", editor.fields.map((field) => ({name: field, label: field, value: row ? given[field] : undefined, wide: true, fixed: Boolean(row) && ["field", "member", "index"].includes(field), note: field === "fields" ? '{"name": "value"}' : "", needed: field !== "value"})),
-      async (values) => { await run(fake, ...editor.put({...(row && one.type === "list" ? {index: row.index} : {}), ...values})); if (row) edit(); document.activeElement.blur(); return done(row ? "Saved." : "Added."); }, {open: Boolean(row), overwrites: (values) => overwrites(row, values)}));
+    adding.replaceChildren(form(row ? `Edit ${name(row)}` : "Add an element", row ? "Save" : "Add", editor.fields.map((field) => ({name: field, label: given.hex?.[field] === undefined ? field : `${field}, in hexadecimal`, value: row ? cell(given, field) : undefined, wide: true, fixed: Boolean(row) && ["field", "member", "index"].includes(field), note: field === "fields" ? '{"name": "value"}' : "", needed: field !== "value"})),
+      async (values) => { await run(fake, ...editor.put({...(row && one.type === "list" ? {index: row.index} : {}), ...asBytes(values, given.hex)})); if (row) edit(); document.activeElement.blur(); return done(row ? "Saved." : "Added."); }, {open: Boolean(row), overwrites: (values) => overwrites(row, values)}));
     if (row) adding.querySelector("input:not([readonly])").focus();
   }
   edit();
   show(one.elements);
-  const readers = el("div");
-  if (one.type === "stream") call(fake, "execute", "XINFO", "GROUPS", one.key).then((found) => found.length && readers.replaceChildren(head("Consumer groups"), table("consumer groups", ["group", "consumers", "pending", "last delivered"], found, (each) => ["name", "consumers", "pending", "last-delivered-id"].map((name) => String(Array.isArray(each) ? each[each.indexOf(name) + 1] : each[name]))))).catch(() => {});
-  return el("section", {}, readers, el("div", {class: "forms"}, search, adding), place);
+  return el("section", {}, el("div", {class: "forms"}, search, adding), place);
 }
+
+// -- pending entries of streams --
+// The id of a pending entry has the key, the group and the entry, quoted.
+const partsOf = (id) => id.split(" ").map(wordOf);
+async function acknowledge(fake, ids) {
+  for (const entries of Map.groupBy(ids.map(partsOf), ([key, group]) => JSON.stringify([key, group])).values()) await run(fake, "XACK", entries[0][0], entries[0][1], ...entries.map(([, , entry]) => entry));
+}
+const pending = {
+  list: "pending", noun: "pending entry", facet: "consumer", hasItem: true, key: (one) => one.id, columns: ["entry", "stream", "group", "consumer", "idle", "deliveries", "fields"], kept: ["entry", "group", "consumer"], fields: ["entry", "key", "group", "consumer", "idle_ms", "deliveries", "preview"],
+  moreFilters: true, filters: [{name: "key", label: "stream", note: "orders"}, {name: "group", label: "consumer group", note: "mailers"}],
+  row: (one) => [one.entry, short(one.key, 80), short(one.group, 80), short(one.consumer, 80), about(one.idle_ms * 1000), number(one.deliveries), one.preview ? short(one.preview, 120) : el("span", {class: "soft"}, "deleted")],
+  bulk: [{text: "Acknowledge", work: acknowledge, note: "Their groups will not deliver them again."}],
+  empty: () => empty("No pending entries.", "An entry of a stream is pending from the moment a consumer of a group receives it until it is acknowledged."),
+  detail: (one, page) => {
+    const {fake} = page, [key, group, entry] = partsOf(one.id);
+    return [title(one.entry), facts({stream: el("a", {href: link(["fake", fake.name, "keys", {raw: one.id.split(" ")[0]}])}, shownName(key)), group: shownName(group), consumer: shownName(one.consumer), delivered: moment(one.delivered), deliveries: number(one.deliveries)}),
+      tools(act("Acknowledge", `Acknowledge ${entry}`, async () => { await acknowledge(fake, [one.id]); discard(".detail"); location.hash = page.address(); })),
+      form("Claim", "Claim", [{name: "consumer", label: "for the consumer", needed: true, list: async () => (await item(fake, "keys", one.id.split(" ")[0])).groups.find((each) => each.name === one.group)?.consumers.map((each) => each.name) ?? []}],
+        async ({consumer}) => { const claimed = await run(fake, "XCLAIM", key, group, consumer, 0, entry, "JUSTID"); document.activeElement.blur(); return done(claimed.length ? `Claimed for ${consumer}.` : "The stream no longer has this entry, so it is not pending any more."); }),
+      head("Fields"), one.fields ? code(JSON.stringify(one.fields, null, 2), "fields") : soft("The stream no longer has this entry: it was deleted or trimmed.")];
+  },
+};
 
 // -- search indexes --
 const indexes = {
@@ -168,7 +213,7 @@ const WORD = /(?:"(?:\\.|[^"\\])*"|'[^']*'|[^\s"'])+/g, ESCAPED = {n: "\n", r: "
 export function split(line) {
   const [unclosed] = line.replace(WORD, "").trim();
   if (unclosed) throw new Error(`The quote ${unclosed} is not closed.`);
-  const plain_ = (text) => text.replace(/\\(?:x([0-9a-fA-F]{2})|(.))/g, (_, hex, letter) => hex ? String.fromCharCode(parseInt(hex, 16)) : own(ESCAPED, letter) ?? letter);
+  const plain_ = (text) => text.replace(/\\(?:x([0-9a-fA-F]{2})|(.))/g, (_, hex, letter) => hex ? byte(hex) : own(ESCAPED, letter) ?? letter);
   return (line.match(WORD) ?? []).map((word) => word.replace(/"((?:\\.|[^"\\])*)"|'([^']*)'/g, (_, double, single) => single ?? plain_(double)));
 }
 
@@ -204,7 +249,7 @@ export async function help(fake) {
     return optional ? `[${whole}]` : whole;
   };
   const enter = (name, doc) => {
-    docs.set(name.toUpperCase().replace("|", " "), {summary: doc.summary, group: doc.group, since: doc.since, usage: doc.subcommands ? "subcommand ..." : (doc.arguments ?? []).map(usage).join(" ")});
+    docs.set(name.toUpperCase().replace("|", " "), {hasKeys: JSON.stringify(doc.arguments ?? []).includes('"type","key"'), summary: doc.summary, group: doc.group, since: doc.since, usage: doc.subcommands ? "subcommand ..." : (doc.arguments ?? []).map(usage).join(" ")});
     const subcommands = doc.subcommands ?? [];
     for (let at = 0; at < subcommands.length; at += 2) enter(subcommands[at], object(subcommands[at + 1]));
   };
@@ -224,13 +269,13 @@ class CommandBox {
     this.said = JSON.parse(sessionStorage.getItem(`said ${fake.name}`) ?? "[]");
     Object.assign(this, {fake, at: this.said.length});
     this.log = el("div", {class: "log", role: "log", "aria-label": "replies", tabindex: 0}, tools("Try:", EXAMPLES.map((line) => el("button", {type: "button", class: "facet mono", onclick: () => { this.input.value = line; this.input.focus(); this.suggest(); }}, line))));
-    this.hint = el("p", {class: "soft hint", id: "hint", "aria-live": "polite"}, "Type a command; Tab completes it, arrow up brings back earlier ones. Paste several lines to run them all.");
-    this.options = el("div", {class: "options", id: "options", role: "listbox", "aria-label": "commands", hidden: true});
-    this.input = el("input", {id: "command", class: "mono", role: "combobox", "aria-expanded": "false", "aria-controls": "options", "aria-autocomplete": "list", "aria-label": "command", "aria-describedby": "hint", autocomplete: "off", spellcheck: "false", autocapitalize: "off",
-      placeholder: EXAMPLES[0], onpaste: (event) => this.paste(event), oninput: () => this.suggest(), onkeydown: (event) => this.key(event)});
+    this.hint = el("p", {class: "soft hint", id: "hint", "aria-live": "polite"}, "Type a command; Tab completes it and the names of keys, arrow up brings back earlier ones. Shift and Enter add a line; Enter runs all lines.");
+    this.options = el("div", {class: "options", id: "options", role: "listbox", "aria-label": "completions", hidden: true});
+    this.input = el("textarea", {id: "command", class: "mono", rows: 1, "aria-controls": "options", "aria-autocomplete": "list", "aria-haspopup": "listbox", "aria-label": "command", "aria-describedby": "hint", autocomplete: "off", spellcheck: "false", autocapitalize: "off",
+      placeholder: EXAMPLES[0], oninput: () => this.suggest(), onkeydown: (event) => this.key(event)});
     this.node = el("div", {class: "commands"}, el("form", {"aria-label": "Run a command", onsubmit: (event) => { event.preventDefault(); this.run(); }},
-      el("div", {class: "prompt"}, this.input, el("button", {type: "submit", class: "primary"}, "Run")), this.options, this.hint), this.log);
-    this.found = [];
+      el("div", {class: "prompt"}, this.input, el("button", {type: "submit", class: "primary"}, "Run"), this.options), this.hint), this.log);
+    Object.assign(this, {found: [], turn: 0});
   }
   async go() { if (matchMedia("(min-width: 700px)").matches) this.input.focus(); this.docs = await help(this.fake); if (this.input.value) this.suggest(); }
 
@@ -238,60 +283,76 @@ class CommandBox {
     const [first = "", second = ""] = line.trimStart().toUpperCase().split(/\s+/);
     return this.docs?.has(`${first} ${second}`) ? `${first} ${second}` : first;
   }
-  suggest() {
-    const line = this.input.value.trimStart().toUpperCase();
-    this.place = -1;
-    this.found = !line || !this.docs || this.docs.has(line.trimEnd()) && line.endsWith(" ") ? [] : [...this.docs.keys()].filter((name) => name.startsWith(line)).sort((one, other) => one.length - other.length || one.localeCompare(other)).slice(0, 8);
-    this.show();
-    const known = this.docs?.get(this.nameIn(line));
-    this.hint.replaceChildren(...(known ? [el("b", {class: "mono"}, `${this.nameIn(line)} ${known.usage}`), ` ${known.summary ?? ""}`] : [line && !this.found.length && this.docs ? "No such command." : ""]));
+  // The line up to the cursor, where it begins, and its last word.
+  get typed() {
+    const {value, selectionStart: until} = this.input, from = value.lastIndexOf("\n", until - 1) + 1, line = value.slice(from, until).trimStart();
+    return {line, until, from: until - line.length, word: /\S*$/.exec(line)[0]};
   }
+  suggest() {
+    this.input.rows = Math.min(12, this.input.value.split("\n").length);
+    const {line, from} = this.typed, upper = line.toUpperCase(), known = this.docs?.get(this.nameIn(line)), turn = ++this.turn;
+    const names = !line || !this.docs || this.docs.has(upper.trimEnd()) && upper.endsWith(" ") ? [] : [...this.docs.keys()].filter((name) => name.startsWith(upper)).sort((one, other) => one.length - other.length || one.localeCompare(other)).slice(0, 8);
+    this.offer(names.map((name) => ({text: name, about: this.docs.get(name).summary ?? "", from})));
+    this.hint.replaceChildren(...(known ? [el("b", {class: "mono"}, `${this.nameIn(line)} ${known.usage}`), ` ${known.summary ?? ""}`] : [line && !names.length && this.docs ? "No such command." : ""]));
+    if (!names.length && known?.hasKeys) this.suggestKeys(line, this.nameIn(line), turn).catch(() => {});
+  }
+  // Keys that begin with the last word, which may be left out only where the first key stands.
+  async suggestKeys(line, name, turn) {
+    const {word, until} = this.typed, prefix = word.replace(/^["']/, "");
+    if (!prefix && line.trim().toUpperCase() !== name || line.toUpperCase() === name) return;
+    const {items} = await list(this.fake, "keys", {search: prefix.replace(/[*?[\]\\]/g, "\\$&") + "*", limit: 8});
+    if (turn === this.turn) this.offer(items.filter((one) => one.is_text && one.key !== prefix).map((one) => ({text: /^[^\s"'\\]+$/.test(one.key) ? one.key : JSON.stringify(one.key), about: words(one.type), from: until - word.length})));
+  }
+  offer(found) { Object.assign(this, {found, place: -1}); this.show(); }
   show() {
     this.options.hidden = !this.found.length;
-    this.input.setAttribute("aria-expanded", String(Boolean(this.found.length)));
     if (this.place >= 0 && this.found.length) this.input.setAttribute("aria-activedescendant", `option${this.place}`); else this.input.removeAttribute("aria-activedescendant");
-    this.options.replaceChildren(...this.found.map((name, at) => el("div", {role: "option", id: `option${at}`, "aria-selected": String(at === this.place), onmousedown: (event) => { event.preventDefault(); this.take(name); }},
-      el("b", {class: "mono"}, name), el("span", {class: "soft"}, ` ${this.docs.get(name).summary ?? ""}`))));
+    this.options.replaceChildren(...this.found.map((one, at) => el("div", {role: "option", id: `option${at}`, "aria-selected": String(at === this.place), onmousedown: (event) => { event.preventDefault(); this.take(one); }},
+      el("b", {class: "mono"}, short(one.text, 80)), el("span", {class: "soft"}, ` ${one.about}`))));
   }
-  take(name) { this.input.value = name + " "; this.found = []; this.show(); this.suggest(); }
+  take({text, from}) {
+    this.input.setRangeText(`${text} `, from, this.input.selectionStart, "end");
+    this.suggest();
+  }
   key(event) {
     // The shortcut that leads here was pressed once more.
     if (event.key === "/" && !this.input.value) event.preventDefault();
     const open = this.found.length > 0;
     if (event.key === "Tab" && open && !event.shiftKey) { event.preventDefault(); this.take(this.found[Math.max(0, this.place)]); }
-    else if (event.key === "Escape" && open) { this.found = []; this.show(); }
+    else if (event.key === "Escape" && open) this.offer([]);
     else if (event.key === "Enter" && open && this.place >= 0) { event.preventDefault(); this.take(this.found[this.place]); }
+    else if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); this.run(); }
     else if (event.key === "ArrowDown" && open) { event.preventDefault(); this.place = (this.place + 1) % this.found.length; this.show(); }
     else if (event.key === "ArrowUp" && open && this.place > 0) { event.preventDefault(); this.place--; this.show(); }
-    else if (event.key === "ArrowUp" || event.key === "ArrowDown") {
+    // Within several lines, the arrow keys move between these.
+    else if (event.key === "ArrowUp" && !this.input.value.slice(0, this.input.selectionStart).includes("\n") || event.key === "ArrowDown" && !this.input.value.slice(this.input.selectionEnd).includes("\n")) {
       event.preventDefault();
       this.at = Math.max(0, Math.min(this.said.length, this.at + (event.key === "ArrowUp" ? -1 : 1)));
       this.input.value = this.said[this.at] ?? "";
-      this.found = []; this.show();
+      this.input.rows = Math.min(12, this.input.value.split("\n").length);
+      this.offer([]);
     }
   }
-  paste(event) {
-    const given = lines(event.clipboardData.getData("text").replaceAll("\r", "")).filter((line) => line.trim());
-    if (given.length < 2) return;
-    event.preventDefault();
-    given.reduce((before, line) => before.then(() => this.run(line)), Promise.resolve());
-  }
-  async run(line = this.input.value) {
-    line = line.trim();
-    if (!line || line.startsWith("#")) return;
-    this.found = []; this.show();
-    let argv;
-    try { argv = split(line); } catch (error) { this.hint.replaceChildren(el("span", {class: "bad"}, error.message)); return; }
-    if (/^FLUSH(ALL|DB)$/i.test(argv[0]) && !await confirmed("Delete all keys?", argv[0].toUpperCase())) return;
+  // Runs all lines, one after the other, if each can be split into words.
+  async run() {
+    const text = this.input.value.trim(), given = lines(text).map((line) => line.trim()).filter((line) => line && !line.startsWith("#"));
+    if (!given.length) return;
+    this.offer([]);
+    let commands;
+    try { commands = given.map((line) => [line, split(line)]); } catch (error) { this.hint.replaceChildren(el("span", {class: "bad"}, error.message)); return; }
+    if (commands.some(([, [name]]) => /^FLUSH(ALL|DB)$/i.test(name)) && !await confirmed("Delete all keys?", "Delete")) return;
     if (!this.log.querySelector(".entry")) this.log.replaceChildren();
-    this.at = this.said.push(line);
+    this.at = this.said.push(text);
     sessionStorage.setItem(`said ${this.fake.name}`, JSON.stringify(this.said.slice(-100)));
     this.input.value = "";
     this.suggest();
+    for (const [line, argv] of commands) await this.send(line, argv);
+  }
+  async send(line, argv) {
     const parts = [], entry = el("div", {class: "entry"}, el("p", {class: "mono tools"}, el("b", {}, `> ${line}`), el("span", {class: "soft"}, $("now").textContent)));
     this.log.prepend(entry);
     try {
-      const {latest} = await ask("GET", "/state"), answer = await send(this.fake, "POST", "/", argv);
+      const {latest} = await ask("GET", "/state"), answer = await send(this.fake, "POST", ...asRequest(argv));
       const row = (await ask("GET", `/journal?after=${latest}`)).findLast((one) => one.fake === this.fake.name && one.kind === "call");
       for (const {description} of row?.faults ?? []) parts.push(el("p", {class: "fault"}, `Injected fault: ${description}`));
       if (answer.broken) parts.push(el("p", {class: "bad"}, `The connection was broken: ${words(answer.broken)}.`));
@@ -308,5 +369,6 @@ class CommandBox {
 export const tabs = [
   {name: "keys", title: "Keys", counted: "keys", make: (fake) => new ListPage(fake, "keys", keys)},
   {name: "commands", title: "Command box", make: boxOf},
+  {name: "pending", title: "Pending entries", counted: "pending", make: (fake) => new ListPage(fake, "pending", pending)},
   {name: "indexes", title: "Search indexes", counted: "indexes", make: (fake) => new ListPage(fake, "indexes", indexes)},
 ];

@@ -1,28 +1,30 @@
 // A list of a fake, searched and paged by the server, with the selected item beside it.
 
-import {KINDS, act, count, detailBar, el, empty, go, isTyped, isTyping, link, number, own, redraw, say, tools, words} from "./dom.js";
+import {KINDS, act, code, count, detailBar, el, empty, go, isTyped, isTyping, link, number, own, plural, redraw, say, short, shown, tools, words} from "./dom.js";
 import {item, list} from "./api.js";
 import {border} from "./elements.js";
 
 const LIMIT = 100;
 
 // `spec` is {list, noun, columns, row, detail, hasItem, filters, facet, tools, empty, bulk, key}:
-// `row` returns the cells of an item, `detail` the content of the panel beside the list.
+// `always` are parameters of each request, `row` returns the cells of an item, `detail` the content of the panel beside the list.
 export class ListPage {
   constructor(fake, tab, spec) {
     Object.assign(this, {fake, tab, spec, turn: 0, chosen: new Set(), drawn: {}});
     this.body = el("div", {class: "list-body"});
     this.counted = el("span", {class: "soft", role: "status", id: "count"}, "Loading…");
     this.facets = el("div", {class: "facets", role: "group", "aria-label": "filter"});
-    this.search = el("input", {type: "search", id: "search", placeholder: spec.searchNote ?? `Search ${count(2, spec.noun).slice(2)}`, "aria-label": `search ${spec.noun}s`, oninput: () => this.change({search: this.search.value})});
-    this.fields = (spec.filters ?? []).map(({name, label, note, options, type}) => {
-      const input = options ? el("select", {name, "aria-label": label}) : el("input", {name, type: type ?? "text", placeholder: note, "aria-label": label, size: type ? 14 : 26, title: label});
+    this.search = el("input", {type: "search", id: "search", placeholder: spec.searchNote ?? `Search ${plural(spec.noun)}`, "aria-label": `search ${plural(spec.noun)}`, oninput: () => this.change({search: this.search.value})});
+    this.fields = (spec.filters ?? []).map(({name, label, note, options, type, list: known}) => {
+      const input = options ? el("select", {name, "aria-label": label}) : el("input", {name, type: type ?? "text", placeholder: note, "aria-label": label, size: type ? 14 : 26, title: label, list: known && `${name}-names`});
+      // The names to choose from are read when the filter is used.
+      if (known) { const names = el("datalist", {id: `${name}-names`}); input.addEventListener("focus", async () => { names.replaceChildren(...(await list(fake, known, {limit: 500})).items.map((one) => el("option", {value: one.name ?? one.key ?? one.id}))); input.after(names); }); }
       input.addEventListener("change", () => this.change({[name]: input.value}));
       return {name, options, input};
     });
     if (spec.moreFilters) this.more = el("details", {class: "form filters"}, el("summary", {}, "Filters"), el("div", {class: "fields"}, this.fields.map(({input}) => el("label", {class: "field"}, input.getAttribute("aria-label"), input))));
     this.side = el("section", {class: "detail", "aria-label": "details", hidden: true});
-    this.node = el("div", {class: "split"}, el("section", {class: "list", "aria-label": `${spec.noun}s`},
+    this.node = el("div", {class: "split"}, el("section", {class: "list", "aria-label": plural(spec.noun)},
       tools(this.search, this.more ?? this.fields.map((field) => field.input), this.facets, this.counted),
       spec.tools?.(fake, this), this.body), border("width of the list", 50), this.side);
     this.stop = new AbortController();
@@ -55,8 +57,10 @@ export class ListPage {
         if (route.query[name] === undefined && known.length && !input.dataset.any) { this.values = {...this.values, [name]: known[0].value ?? known[0]}; }
       }
       if (document.activeElement !== input) input.value = this.values[name] ?? "";
-      if (input.value && this.more) this.more.open = true;
     }
+    // The filters stay closed, so that a narrow screen shows the list, and say which of them are set.
+    const set = this.fields.filter(({input}) => input.value).map(({input}) => `${input.getAttribute("aria-label")} ${input.value}`);
+    if (this.more) this.more.firstChild.textContent = set.length ? `Filters: ${set.join(", ")}` : "Filters";
     this.body.ariaBusy = "true";
     try { await this.refresh(); } finally { this.body.ariaBusy = null; }
   }
@@ -65,7 +69,7 @@ export class ListPage {
     const turn = ++this.turn, {id, spec} = this;
     if (spec.needs && !this.values[spec.needs]) { this.counted.textContent = ""; redraw(this.body, spec.empty(this)); return; }
     let page;
-    try { page = await list(this.fake, spec.list, {limit: LIMIT, ...this.values}); }
+    try { page = await list(this.fake, spec.list, {limit: LIMIT, ...spec.always, ...this.values}); }
     catch (error) { if (turn === this.turn && error.status) { this.drawn.list = this.counted.textContent = ""; redraw(this.body, empty("Nothing is shown.", error.message)); } throw error; }
     if (turn !== this.turn) return;
     this.page = page;
@@ -88,7 +92,7 @@ export class ListPage {
     if (page.folders) this.counted.textContent = `${count(page.folders.length, this.spec.folder)}, ${count(page.matching, spec.noun)} directly in the root`;
     this.drawFacets(page);
     const filtered = this.values.search || this.values[spec.facet] || page.total;
-    redraw(this.body, spec.bulk && page.items.length ? this.bulkTools(page) : null, spec.above?.(page, this),
+    redraw(this.body, spec.above?.(page, this), spec.bulk && page.items.length ? this.bulkTools(page) : null,
       page.items.length ? this.rows(page) : page.folders?.length ? null : filtered ? empty(`No ${spec.noun} matches.`, `Search looks at all ${whole}. Clear the search or the filter to see them.`) : spec.empty(this),
       page.previous || page.next ? this.pager(page) : null);
   }
@@ -102,8 +106,8 @@ export class ListPage {
         return el("tr", {class: id === this.id ? "chosen" : null, onclick: (event) => { if (!event.target.closest("a, button, input, label") && !String(getSelection())) go(this.address(id)); }},
           spec.bulk ? el("td", {class: "check"}, el("input", {type: "checkbox", "aria-label": `choose ${spec.key(one)}`, "data-key": `choose ${id}`, checked: this.chosen.has(spec.key(one)),
             onclick: (event) => this.choose(page.items.indexOf(one), event)})) : null,
-          el("td", {class: "mono"}, el("a", {href: this.address(id), "data-key": id, "aria-current": id === this.id ? "true" : null}, first)),
-          rest.map((cell, at) => el("td", {class: `mono ${aside(at + 1)}`, "data-name": /^[\d<]/.test(cell?.textContent ?? cell) ? spec.columns[at + 1] : null}, cell ?? "")));
+          el("td", {class: "mono"}, el("a", {href: this.address(id), "data-key": id, "aria-current": id === this.id ? "true" : null}, shown(first))),
+          rest.map((cell, at) => el("td", {class: `mono ${aside(at + 1)}`, "data-name": /^[\d<]/.test(cell?.textContent ?? cell) ? spec.columns[at + 1] : null}, shown(cell ?? ""))));
       }))));
   }
   // With the shift key, choose all from the item that was clicked before.
@@ -138,8 +142,27 @@ export class ListPage {
     return tools(el("label", {class: "check"}, el("input", {type: "checkbox", checked: every, "data-key": "choose all", onchange: (event) => {
       for (const id of here) this.chosen[event.target.checked ? "add" : "delete"](id);
       this.drawList(this.page);
-    }}), `all ${here.length} on this page`), this.chosen.size ? this.spec.bulk.map(({text, work, question}) =>
-      act(text.endsWith("…") ? `${text.slice(0, -1)} ${this.chosen.size}…` : `${text} ${this.chosen.size}`, `${text} ${count(this.chosen.size, this.spec.noun)}`, async () => { const many = this.chosen.size; await work(this.fake, [...this.chosen]); this.chosen.clear(); say(`${text.replace("…", "")}: ${count(many, this.spec.noun)}.`, "good"); }, {question: question?.(this.chosen.size)})) : null);
+    }}), `all ${here.length} on this page`), this.chosen.size ? this.spec.bulk.map(({text, work, note}) =>
+      act(`${text} ${this.chosen.size}${note ? "…" : ""}`, `${text} ${count(this.chosen.size, this.spec.noun)}`, async () => { const keys = [...this.chosen]; await this.inParts(text, work, keys); this.chosen.clear(); }, {question: note && `${text} ${count(this.chosen.size, this.spec.noun)}? ${note}`}))
+      : this.values.search || this.values[this.spec.facet] || page.matching < page.total || page.next || page.previous ? this.spec.bulk.map((one) => this.bulkOfFound(one, page)) : null);
+  }
+  async inParts(text, work, keys) {
+    for (let at = 0; at < keys.length; at += 100) await work(this.fake, keys.slice(at, at + 100));
+    say(`${text}: ${count(keys.length, this.spec.noun)}.`, "good");
+  }
+  // Acts on all items that the search and the filters find when the button is pressed, after a question with their number. Later items are not in it.
+  bulkOfFound({text, work, note = "", applies = () => true}, {matching}) {
+    const {noun, key, list: name} = this.spec, keys = [];
+    return act(`${text} ${count(matching, noun)} found…`, `${text} all ${plural(noun)} found`, () => this.inParts(text, work, keys), {question: async () => {
+      keys.length = 0;
+      for (let after = ""; after !== null;) {
+        const {items, next} = await list(this.fake, name, {...this.values, before: "", after, limit: 500});
+        keys.push(...items.filter(applies).map(key));
+        after = next;
+      }
+      if (!keys.length) throw new Error(`No ${noun} that this search finds can be chosen to ${text.toLowerCase()}.`);
+      return [el("p", {id: "question"}, `${text} the ${count(keys.length, noun)} that this search finds? ${note}`), code(keys.slice(0, 8).map((one) => short(one, 60)).join("\n") + (keys.length > 8 ? `\n… and ${number(keys.length - 8)} more` : ""), `${plural(noun)} that this search finds`)];
+    }});
   }
 
   drawItem(id, found) {

@@ -1,8 +1,9 @@
 // Pages of a queue: messages, dead letters, schedules, workflow runs, queues, URL groups, flow control.
 
-import {about, act, both, code, copyButton, count, done, el, empty, facts, fine, form, head, json, laidOut, link, micros, move, number, own, pill, short, soft, say, span, table, title, tools, when, words} from "./dom.js";
+import {about, act, both, code, copyButton, count, done, el, empty, facts, fine, form, head, json, laidOut, link, micros, moment, move, number, own, pill, room, say, short, soft, span, table, title, tools, when, words} from "./dom.js";
 import {ask, item, list, path, sendWell} from "./api.js";
-import {shortName, track, withoutScheme} from "./elements.js";
+import {lasted, shortName, withoutScheme} from "./elements.js";
+import {spansElement} from "./spans.js";
 import {ListPage} from "./lists.js";
 
 const STATES = {delivered: "good", dead_lettered: "bad", cancelled: "", pending: "wait", in_flight: "wait", success: "good", failed: "bad", canceled: "", started: "wait"};
@@ -46,14 +47,13 @@ const messageRow = (one) => [when(one.created), state(one), address(one), `${one
 function messageDetail(one, page) {
   const {fake} = page, name = one.public_id, pending = one.state === "pending";
   return [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)),
-    facts({state: state(one), id: el("span", {class: "mono"}, name), published: both(one.created) + " UTC", "next attempt": next(one), about: one.about && el("a", {href: at(fake, "messages", one.about)}, one.about), run: one.run && el("a", {href: at(fake, "runs", one.run)}, one.run), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), ...linked(fake, one.settings)}),
+    facts({state: state(one), id: el("span", {class: "mono"}, name), published: moment(one.created), "next attempt": one.next ? moment(one.next) : next(one), about: one.about && el("a", {href: at(fake, "messages", one.about)}, one.about), run: one.run && el("a", {href: at(fake, "runs", one.run)}, one.run), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), ...linked(fake, one.settings)}),
     tools(pending && one.next ? act("Deliver now", `Deliver ${name} now`, () => ask("POST", path(fake, `/messages/${encodeURIComponent(one.id)}/deliver`), {})) : null,
       pending ? act("Cancel…", `Cancel ${name}`, () => sendWell(fake, "DELETE", `/v2/messages/${encodeURIComponent(name)}`), {question: "Cancel this message? It will not be delivered."}) : null,
       one.dlq_id ? act("Retry", `Retry ${name}`, () => retryOne(fake, one.dlq_id)) : one.state === "dead_lettered" ? soft("Its dead letter has ended, so it cannot be retried.") : null,
       copyButton(name, "Copy id", "Copy id"), copyButton(one.body, "Copy body", "Copy body")),
     one.is_whole === false || one.run ? null : publish(fake, one),
-    head(count(one.attempts.length, "attempt")), one.attempts.length + (one.next ? 1 : 0) > 1 ? attemptTrack(one, one.attempts) : null,
-    one.attempts.length ? one.attempts.slice().reverse().map((each) => attemptPart(each)) : soft("Not attempted yet."),
+    head(count(one.attempts.length, "attempt")), one.attempts.length || one.next ? attemptSpans(one) : soft("Not attempted yet."),
     head("Body"), ...body(one, "body"), head("Headers"), headers("headers", one.headers),
     one.callbacks.length ? [head("Callbacks"), table("callbacks", ["callback", "state", "to"], one.callbacks, (each) => [el("a", {href: at(fake, "callbacks", each.id)}, both(each.created)), state(each), each.url])] : null,
     head("Timeline"), code(one.timeline, "timeline")].flat();
@@ -62,24 +62,32 @@ function messageDetail(one, page) {
 const NAMED = {queue: "queues", "URL group": "url-groups", schedule: "schedules", "flow control": "flow-control"};
 const linked = (fake, given) => Object.fromEntries(Object.entries(given).map(([name, value]) => [name, own(NAMED, name) ? el("a", {href: at(fake, NAMED[name], value)}, value) : value]));
 const isGood = ({status: answered}) => answered >= 200 && answered < 300;
-// The attempts of a message and its planned next one on a line of time.
-function attemptTrack(one, attempts, {from = micros(attempts[0]?.at ?? one.next), until = micros(one.next ?? attempts.at(-1).at), bars = []} = {}) {
-  const failed = attempts.filter((each) => !isGood(each)).length, told = [count(attempts.length, "attempt"), failed ? `${failed} failed` : "", one.next ? "next planned" : ""].filter(Boolean).join(", ");
-  return track(told, from, until, bars, [...attempts.map((each) => [isGood(each) ? "good" : "bad", micros(each.at), `${fine(each.at)}: ${each.status ?? "no answer"}`]), ...one.next ? [["planned", micros(one.next), `planned for ${both(one.next)}`]] : []]);
+// The attempts of a message over time, each with its answer, and its planned next one.
+function attemptSpans(one) {
+  let until = micros(one.created);
+  const kind = one.kind === "message" ? "delivery" : "callback", wait = (to, number_) => until < to ? [{kind: number_ > 1 ? "wait" : "sleep", from: until, to}] : [];
+  const rows = one.attempts.map((each) => {
+    const from = micros(each.at), to = from + Math.round((each.took ?? 0) * 1e6), failed = !isGood(each), before = wait(from, each.number);
+    until = to;
+    return {name: `Attempt ${each.number}`, key: `attempt ${each.number}`, note: `${short(String(ended(each)), 80)} · ${fine(each.at)}${each.took ? ` · ${lasted(each.took * 1e6)}` : ""}`, failed, spans: [...before, {kind, from, to, failed}], content: [each.waited ? soft(`After ${span(each.waited * 1e6)} (${each.why}).`) : null, answerOf(each)]};
+  });
+  if (one.next) rows.push({name: "Next attempt", note: both(one.next), spans: [...wait(micros(one.next), one.attempts.length + 1), {kind: "planned", from: micros(one.next), to: micros(one.next)}]});
+  return spansElement("attempts", rows, {start: micros(one.created), pixels: room()});
 }
-function attemptPart(one, open = false) {
-  const ended = one.exception ?? (one.status == null ? one.state : one.status), good = isGood(one);
-  return el("details", {class: "attempt", open}, el("summary", {}, `Attempt ${one.number}: `, el("b", {class: good ? "ok" : "bad"}, short(String(ended), 80)), el("span", {class: "soft"}, ` ${fine(one.at)}${one.waited ? `, after ${span(one.waited * 1e6)} (${one.why})` : ""}`)),
-    one.faults.length ? el("p", {class: "fault"}, `Fault: ${one.faults.join(", ")}`) : null, one.exception ? code(one.exception, `error of attempt ${one.number}`) : null,
-    one.status == null ? null : [el("h4", {}, "Answer"), ...body(one, `answer to attempt ${one.number}`), headers(`headers of the answer to attempt ${one.number}`, one.headers)]);
+const ended = (one) => one.exception ?? (one.status == null ? one.state : one.status);
+function attemptPart(one) {
+  return el("details", {class: "attempt", open: true}, el("summary", {}, `Attempt ${one.number}: `, el("b", {class: isGood(one) ? "ok" : "bad"}, short(String(ended(one)), 80)), el("span", {class: "soft"}, ` ${fine(one.at)}${one.waited ? `, after ${span(one.waited * 1e6)} (${one.why})` : ""}`)), answerOf(one));
 }
+const answerOf = (one) => [one.faults.length ? el("p", {class: "fault"}, `Fault: ${one.faults.join(", ")}`) : null, one.exception ? code(one.exception, `error of attempt ${one.number}`) : null,
+  one.status == null ? null : [el("h4", {}, "Answer"), ...body(one, `answer to attempt ${one.number}`), headers(`headers of the answer to attempt ${one.number}`, one.headers)]];
 
 const messages = {
   list: "messages", noun: "message", facet: "state", hasItem: true, key: (one) => one.id, columns: messageColumns, kept: ["message", "state", "to", "body"], fields: ["created", "state", "url", "attempts", "status", "next", "preview"], row: messageRow, searchNote: "Search id, URL, label, body",
   tools: (fake) => publish(fake), detail: messageDetail,
   moreFilters: true, filters: [{name: "since", label: "published since (UTC)", type: "datetime-local"}, {name: "until", label: "published before (UTC)", type: "datetime-local"},
-    {name: "status", label: "status of the last answer", note: "503 or 5xx"}, {name: "label", label: "label", note: "mail"}, {name: "url", label: "part of the URL", note: "/hook"}],
-  bulk: [{text: "Cancel…", work: (fake, ids) => sendWell(fake, "DELETE", "/v2/messages" + several("messageIds", ids)), question: (many) => `Cancel ${count(many, "message")}? Those that are still pending will not be delivered.`}],
+    {name: "status", label: "status of the last answer", note: "503 or 5xx"}, {name: "label", label: "label", note: "mail"}, {name: "url", label: "part of the URL", note: "/hook"},
+    {name: "queue", label: "queue", list: "queues"}, {name: "group", label: "URL group", list: "url-groups"}, {name: "schedule", label: "schedule", list: "schedules"}, {name: "flow", label: "flow-control key", list: "flow-control"}],
+  bulk: [{text: "Cancel", work: (fake, ids) => sendWell(fake, "DELETE", "/v2/messages" + several("messageIds", ids)), applies: (one) => one.state === "pending", note: "Those that are still pending will not be delivered."}],
   empty: () => empty("No messages yet.", "A message appears when your application publishes one. Publish one above to try.", "Deliveries go to loopback addresses; for others start the server with --forward https://app.example=http://127.0.0.1:3000."),
 };
 const callbacks = {
@@ -99,11 +107,12 @@ const discard = (fake, ids) => sendWell(fake, "DELETE", "/v2/dlq" + several("dlq
 const letters = {
   list: "dead-letters", noun: "dead letter", item: letterWithAnswer, key: (one) => one.id, columns: ["since", "to", "attempts", "last answer", "body"], kept: ["since", "to", "last answer", "body"], fields: ["at", "url", "attempts", "status", "preview"],
   row: (one) => [when(one.at), address(one), number(one.attempts), status(one), short(one.preview, 60)],
-  bulk: [{text: "Retry", work: retry}, {text: "Delete…", work: discard, question: (many) => `Delete ${count(many, "dead letter")}? They cannot be retried afterwards.`}],
+  moreFilters: true, filters: messages.filters, searchNote: messages.searchNote,
+  bulk: [{text: "Retry", work: retry}, {text: "Delete", work: discard, note: "They cannot be retried afterwards."}],
   empty: () => empty("No dead letters.", "A message appears here when it runs out of retries. Retry it once its destination works."),
-  detail: (one, page) => [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)), facts({since: both(one.at) + " UTC", attempts: number(one.attempts), "last answer": status(one), message: el("a", {href: at(page.fake, "messages", one.message)}, one.message), id: el("span", {class: "mono"}, one.id)}),
+  detail: (one, page) => [el("h2", {}, `${one.method} `, el("span", {class: "mono"}, one.url)), facts({since: moment(one.at), attempts: number(one.attempts), "last answer": status(one), message: el("a", {href: at(page.fake, "messages", one.message)}, one.message), id: el("span", {class: "mono"}, one.id)}),
     tools(act("Retry", `Retry ${one.id}`, () => retryOne(page.fake, one.id)), act("Delete…", `Delete ${one.id}`, async () => { await discard(page.fake, [one.id]); location.hash = page.address(); }, {question: "Delete this dead letter?"})),
-    one.last ? attemptPart(one.last, true) : null, head("Body"), code(laidOut(one.preview), "body"), el("p", {}, el("a", {href: at(page.fake, "messages", one.message)}, "Show the message with its attempts and answers"))],
+    one.last ? attemptPart(one.last) : null, head("Body"), code(laidOut(one.preview), "body"), el("p", {}, el("a", {href: at(page.fake, "messages", one.message)}, "Show the message with its attempts and answers"))],
 };
 
 // A dead letter with the last attempt of its message.
@@ -121,10 +130,10 @@ const schedules = {
   empty: () => empty("No schedules yet.", "Create one above. A schedule publishes a message at each time of its cron expression, as the clock moves."),
   detail: (one, page) => {
     const where = `/v2/schedules/${encodeURIComponent(one.id)}`, {fake} = page;
-    return [title(one.id), facts({state: running(one), cron: el("span", {class: "mono"}, one.cron), to: one.destination, "last run": one.last_run ? both(one.last_run) : "none yet", error: one.error && el("span", {class: "bad"}, one.error)}),
-      tools(act("Run now", `Run ${one.id} now`, () => ask("POST", path(fake, `/schedules/${encodeURIComponent(one.id)}/run`), {})), pausing(one, one.id, fake, where),
+    return [title(one.id), facts({state: running(one), cron: el("span", {class: "mono"}, one.cron), to: one.destination, "last run": one.last_run ? moment(one.last_run) : "none yet", error: one.error && el("span", {class: "bad"}, one.error)}),
+      tools(itsMessages(fake, "schedule", one.id), act("Run now", `Run ${one.id} now`, () => ask("POST", path(fake, `/schedules/${encodeURIComponent(one.id)}/run`), {})), pausing(one, one.id, fake, where),
         act("Delete…", `Delete ${one.id}`, async () => { await sendWell(fake, "DELETE", where); location.hash = page.address(); }, {question: `Delete the schedule ${one.id}?`})),
-      head("Next runs"), el("ul", {}, one.next.map((run) => el("li", {class: "mono"}, both(run), " UTC"))), head("Body"), ...body(one, "body")];
+      head("Next runs"), el("ul", {}, one.next.map((run) => el("li", {}, moment(run)))), head("Body"), ...body(one, "body")];
   },
 };
 
@@ -134,23 +143,25 @@ const runs = {
   list: "runs", noun: "run", facet: "state", item: runWithViolations, key: (one) => one.id, columns: ["workflow", "state", "now", "steps", "started", "took", "run"], kept: ["workflow", "state", "now"], fields: ["url", "state", "now", "steps", "created", null, "id"],
   row: (one) => [address({method: "", url: one.url}), state(one), doing(one), number(one.steps), when(one.created), one.completed ? about(micros(one.completed) - micros(one.created)) : "", shortName(one.id)],
   tools: (fake) => form("Start a run", "Start", [{name: "to", label: "workflow URL", note: "http://127.0.0.1:3000/api/workflow", wide: true, needed: true}, {name: "input", label: "input", kind: "area", wide: true}],
-    async ({to, input}) => { const made = await sendWell(fake, "POST", `/v2/trigger/${target(to)}`, input, {"Content-Type": "application/json"}); return done("Started ", el("a", {href: at(fake, "runs", made.workflowRunId)}, made.workflowRunId), "."); }, {open: false}),
+    async ({to, input}) => { const made = await trigger(fake, to, input); return done("Started ", el("a", {href: at(fake, "runs", made.workflowRunId)}, made.workflowRunId), "."); }, {open: false}),
   empty: () => empty("No workflow runs yet.", "A run appears when your application triggers a workflow. Start one above with the URL of a workflow that you serve."),
   detail: (one, {fake}) => {
-    const {record} = one, steps = Map.groupBy(record.steps.flatMap((group) => group.steps), (step) => step.messageId), ends = one.messages.flatMap((each) => [each.created, ...each.tries.map((attempt) => attempt.at), one.completed]).filter(Boolean).map(micros);
-    ends.push(...one.completed ? [] : one.messages.flatMap(({next: due}) => due ? [micros(due)] : []));
-    const time = {from: Math.min(...ends), until: Math.max(...ends)}, again = (text, where) => act(text, `${text} ${one.id}`, async () => { const [made] = [await sendWell(fake, "POST", `/v2/workflows/dlq/${where}/${encodeURIComponent(one.dlq_id)}`)].flat(); location.hash = at(fake, "runs", made.workflowRunId); say(`${text}: this is the new run.`, "good"); }), waits = one.messages.filter((each) => each.state === "pending" && each.step.waitTimeout && each.step.waitEventId);
-    return [title(withoutScheme(one.url)), facts({state: state(one), [one.state === "failed" ? "error" : "now"]: doing(one), run: el("span", {class: "mono"}, one.id), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), started: both(one.created) + " UTC", took: one.completed ? span(micros(one.completed) - micros(one.created)) : "", label: record.label}),
+    const {record} = one, outputs = new Map(record.steps.flatMap((group) => group.steps).filter(({out}) => out !== undefined).map((step) => [step.messageId, step]));
+    const again = (text, where) => act(text, `${text} ${one.id}`, async () => { const [made] = [await sendWell(fake, "POST", `/v2/workflows/dlq/${where}/${encodeURIComponent(one.dlq_id)}`)].flat(); location.hash = at(fake, "runs", made.workflowRunId); say(`${text}: this is the new run.`, "good"); });
+    return [title(withoutScheme(one.url)), facts({state: state(one), [one.state === "failed" ? "error" : "now"]: doing(one), run: el("span", {class: "mono"}, one.id), "dead letter": one.dlq_id && el("a", {href: at(fake, "dead-letters", one.dlq_id)}, one.dlq_id), started: moment(one.created), took: one.completed ? span(micros(one.completed) - micros(one.created)) : "", label: record.label}),
       one.violations.map(({kind, text}) => el("div", {class: "banner bad"}, el("b", {}, `${words(kind)}: the run may not continue.`), el("p", {}, text))),
-      waits.map((each) => form(`Waits for the event ${each.step.waitEventId}`, "Notify", [{name: "data", label: `event data, as JSON; without it the wait ends at ${both(each.next)}`, note: '{"clicked": true}', wide: true}],
-        async ({data}) => { if (data) json(data, "The event data"); await sendWell(fake, "POST", `/v2/notify/${encodeURIComponent(each.step.waitEventId)}`, data); return done("Notified."); })),
+      one.steps.filter(({event, wait_ends: ends}) => event && ends).map(({event, wait_ends: ends}) => form(`Waits for the event ${event}`, "Notify", [{name: "data", label: `event data, as JSON; without it the wait ends at ${both(ends)}`, note: '{"clicked": true}', wide: true}],
+        async ({data}) => { if (data) json(data, "The event data"); await sendWell(fake, "POST", `/v2/notify/${encodeURIComponent(event)}`, data); return done("Notified."); })),
       tools(one.until ? act("Go there", `Go there: ${one.now} until ${one.until}`, () => move({action: "move_to", to: one.until})) : null, one.state === "started" ? act("Cancel…", `Cancel ${one.id}`, () => sendWell(fake, "DELETE", `/v2/workflows/runs/${encodeURIComponent(one.id)}`), {question: "Cancel this run? Its steps stop where they are."}) : null,
-        one.dlq_id ? [again("Resume", "resume"), again("Restart", "restart")] : one.state === "failed" ? soft("Its dead letter has ended, so it cannot be resumed or restarted.") : null, copyButton(one.id, "Copy id", "Copy id")),
-      head("Steps"), soft(`Over ${span(time.until - time.from)}, drawn on a logarithmic scale.`), one.messages.filter((each) => isStep(each, one)).map((each) => stepPart(each, steps.get(each.id) ?? [], one, time, fake)),
+        one.dlq_id ? [again("Resume", "resume"), again("Restart", "restart")] : one.state === "failed" ? soft("Its dead letter has ended, so it cannot be resumed or restarted.") : null,
+        one.input_is_whole ? act("Run again", `Run again ${one.id}`, async () => { const made = await trigger(fake, one.url, one.input); location.hash = at(fake, "runs", made.workflowRunId); say("Started with the same input: this is the new run.", "good"); }) : null,
+        copyButton(one.id, "Copy id", "Copy id"), copyButton(JSON.stringify(record, null, 2), "Copy as JSON", "Copy as JSON")),
+      head(count(one.steps.length, "step")), one.steps.length ? spansElement("steps", one.steps.map((step) => stepRow(step, outputs.get(step.message) ?? {}, fake)), {start: micros(one.created), pixels: room()}) : soft("No step has begun yet."),
       head("Input"), one.input ? code(laidOut(one.input), "input") : soft("The run was started without input."),
       record.workflowRunResponse ? [head(one.state === "failed" ? "Error" : "Result"), code(failure(record.workflowRunResponse), "result")] : null].flat(2);
   },
 };
+const trigger = (fake, url, input) => sendWell(fake, "POST", `/v2/trigger/${target(url)}`, input, {"Content-Type": "application/json"});
 // An error of a workflow as its message and its stack, any other text indented.
 function failure(text) {
   try { const {error, message, stack} = JSON.parse(text); if (message) return stack?.includes(message) ? stack : [`${error}: ${message}`, stack].filter(Boolean).join("\n"); } catch { /* Not JSON. */ }
@@ -160,31 +171,20 @@ async function runWithViolations(fake, id) {
   const [run, violations] = await Promise.all([item(fake, "runs", id), ask("GET", "/violations")]);
   return {...run, violations: violations.filter(({facts: {fake: name, run_id: about}}) => name === fake.name && about === run.id)};
 }
-// A parallel step that has its result, and the callback of a call that has its own, say nothing more.
-const isStep = ({kind, step}, {messages}) => !(step.targetStep && messages.some((other) => other.step.stepName === step.stepName && !other.step.targetStep)) && !(kind === "callback" && messages.some((other) => other.step.stepType === "Call"));
-// What a step does until its message is delivered, by its type.
-const DOES = new Map([["Run", () => "result"], ["SleepFor", ({sleepFor}) => `sleeps ${typeof sleepFor === "number" ? span(sleepFor * 1e6) : sleepFor}`], ["SleepUntil", () => "sleeps"], ["Wait", ({waitEventId}) => `waits for ${waitEventId}`], ["Call", () => "result of the call"]]);
 const fromBase64 = (out) => { try { return new TextDecoder().decode(Uint8Array.from(atob(out), (letter) => letter.charCodeAt(0))); } catch { return String(out ?? ""); } };
-// A retried dead letter brings the result of a step again, which did not run again.
-const isAgain = (one, {messages}) => one.step.stepId !== undefined && messages.some((other) => other !== one && other.step.stepId === one.step.stepId && other.step.stepName === one.step.stepName && other.step.targetStep === one.step.targetStep && other.created < one.created);
-// A message of a run: its step, its waits and attempts on the time of the run, and both bodies.
-function stepPart(one, records, run, {from, until}, fake) {
-  const {step} = one, ran = records.find(({out}) => out !== undefined) ?? {}, after = records.find(({stepName, out}) => stepName && out === undefined && stepName !== step.stepName);
-  const calls = one.url !== run.url, name = step.stepName ?? (calls ? run.record.steps.flatMap((group) => group.steps).find(({callUrl}) => callUrl === one.url)?.stepName : null) ?? (calls ? `${one.method} ${one.url}` : one.kind === "message" ? one.id === run.messages[0].id ? "start" : "next step" : words(one.kind));
-  const does = step.targetStep ? "starts in parallel" : DOES.get(step.stepType)?.(step) ?? step.stepType ?? (calls ? "call" : ""), out = step.stepType === "Wait" ? fromBase64(ran.out) : typeof ran.out === "string" ? ran.out : ran.out == null ? "" : JSON.stringify(ran.out);
-  const begun = micros(one.tries[0]?.at ?? one.next ?? one.created), until_ = micros(one.next ?? one.tries.at(-1)?.at ?? one.created), bars = [["wait", micros(one.created), begun], [one.errors.length ? "failing" : "span", begun, until_]];
-  const part = (title_, tries, text, ...content) => el("details", {class: "attempt step"}, el("summary", {}, el("span", {class: "line"}, el("span", {}, el("b", {}, title_), " ", text, el("span", {class: "soft nowrap"}, ` +${about(micros(tries[0]?.at ?? one.created) - from)}`)), attemptTrack(tries === one.tries ? one : {...one, next: null}, tries, {from, until, bars: tries === one.tries ? bars : bars.slice(0, 1)}))), content);
-  const failed = (what) => el("span", {class: "bad"}, ` ${one.errors.length} failed${what}`), errors = one.errors.map((error) => [el("h4", {class: "bad"}, `Attempt ${error.number} at ${fine(error.at)}: ${error.status ?? "no answer"}`), code(failure(error.reason), `error of attempt ${error.number} of ${name}`)]);
-  // A delivery brings the result of one step and runs the next one, in which it can fail.
-  const apart = one.errors.length && (after ?? (step.stepName && one.errors.every((error) => error.status != null) && (run.record.steps.flatMap((group) => group.steps).find(({stepName, out}) => stepName && out === undefined && stepName !== step.stepName) ?? {stepName: "next step"}))), tried = one.next ? `, next at ${both(one.next)}` : "";
-  const facts_ = facts({message: el("a", {href: at(fake, "messages", one.id)}, one.id), state: apart ? "" : state(one), created: fine(one.created), next: next(one), waited: begun > micros(one.created) ? span(begun - micros(one.created)) : "", "waits for event": step.waitEventId, calls: calls ? `${one.method} ${one.url}` : "", answered: ran.callResponseStatus, retries: String(one.max_retries)});
-  if (isAgain(one, run)) return [part(apart ? apart.stepName : name, one.tries, ["after a retry", one.errors.length ? failed(tried) : null], facts_, errors)];
-  return [part(name, apart ? [{at: one.created, status: 200}] : one.tries, [el("span", {class: "soft"}, does), one.errors.length && !apart ? failed("") : null],
-    facts_, apart ? null : errors,
-    calls && one.preview ? [el("h4", {}, "Input"), code(laidOut(one.preview), "input of the step")] : null, out ? [el("h4", {}, one.id === run.messages[0].id ? "Input of the run" : "Output"), code(laidOut(out), "output of the step")] : null), apart ? part(apart.stepName, one.tries, failed(tried), facts({message: el("a", {href: at(fake, "messages", one.id)}, one.id), state: state(one)}), errors) : null];
+// A step of a run: its spans, and below it its errors and its output. The error of the last try is in sight.
+function stepRow(step, {out, callResponseStatus: answered}, fake) {
+  const spans = step.spans.map(({kind, start, end, failed}) => ({kind, from: micros(start), to: micros(end), failed})), errors = step.errors.map((error) => [`Try ${error.number} at ${fine(error.at)}: ${error.status ?? "no answer"}`, failure(error.reason)]), last = step.state !== "done" && errors.at(-1)?.[1].split("\n")[0];
+  const took = spans.reduce((sum, {from, to}) => sum + to - from, 0), text = step.type === "Wait" ? fromBase64(out) : out == null ? "" : typeof out === "string" ? out : JSON.stringify(out);
+  return {name: short(step.name, 120), key: `step ${step.message} ${step.name}`, failed: step.state === "failed", spans,
+    note: [step.event ? `waits for ${step.event}` : step.calls && step.calls !== step.name ? step.calls : "", took ? span(took) : "", step.tries > 1 ? `${step.tries} tries` : "", step.state === "pending" ? "pending" : "", last ? short(last, 120) : ""].filter(Boolean).join(" · "),
+    content: [facts({type: step.type, message: el("a", {href: at(fake, "messages", step.message)}, step.message), tries: `${step.tries} of ${step.retries + 1}`, calls: step.calls, answered, "waits for event": step.event, "wait ends": both(step.wait_ends)}),
+      errors.map(([about_, reason]) => [el("h4", {class: "bad"}, about_), code(reason, `error of ${about_} of ${step.name}`)]), text ? [el("h4", {}, "Output"), code(laidOut(text), "output of the step")] : null]};
 }
 
 // -- queues, URL groups, flow control --
+// A link to the messages of a queue, a URL group, a schedule or a flow-control key.
+const itsMessages = (fake, filter, name) => el("a", {class: "button", href: link(["fake", fake.name, "messages"], {[filter]: name})}, "Its messages");
 const held = (fake, ids) => ids.length ? el("ol", {}, ids.map((id) => el("li", {}, el("a", {class: "mono", href: at(fake, "messages", id)}, id)))) : soft("No messages are waiting.");
 const queues = {
   list: "queues", noun: "queue", key: (one) => one.name, columns: ["queue", "state", "parallelism", "messages"], fields: ["name", "paused", "parallelism", "lag"],
@@ -194,7 +194,7 @@ const queues = {
   detail: (one, page) => {
     const where = `/v2/queues/${encodeURIComponent(one.name)}`;
     return [title(one.name), facts({state: running(one), parallelism: number(one.parallelism), messages: number(one.lag)}),
-      tools(pausing(one, one.name, page.fake, where),
+      tools(itsMessages(page.fake, "queue", one.name), pausing(one, one.name, page.fake, where),
         act("Delete…", `Delete ${one.name}`, async () => { await sendWell(page.fake, "DELETE", where); location.hash = page.address(); }, {question: `Delete the queue ${one.name}?`})), head("Waiting, in order"), held(page.fake, one.waiting)];
   },
 };
@@ -205,7 +205,7 @@ const groups = {
     async ({group, url, name}) => { await sendWell(fake, "POST", `/v2/topics/${encodeURIComponent(group)}/endpoints`, {endpoints: [{url, ...(name ? {name} : {})}]}); return done("Added."); }, {open: false}),
   empty: () => empty("No URL groups yet.", "A message that is published to a group goes to each of its endpoints. Add the first endpoint above."),
   detail: (one, page) => [title(one.name), table("endpoints", ["name", "URL", ""], one.endpoints, (each) => [each.name ?? "", each.url, act("Remove", `Remove ${each.url}`, () => sendWell(page.fake, "DELETE", `/v2/topics/${encodeURIComponent(one.name)}/endpoints`, {endpoints: [each.name ? {name: each.name} : {url: each.url}]}))]),
-    tools(act("Delete group…", `Delete ${one.name}`, async () => { await sendWell(page.fake, "DELETE", `/v2/topics/${encodeURIComponent(one.name)}`); location.hash = page.address(); }, {question: `Delete the URL group ${one.name}?`}))],
+    tools(itsMessages(page.fake, "group", one.name), act("Delete group…", `Delete ${one.name}`, async () => { await sendWell(page.fake, "DELETE", `/v2/topics/${encodeURIComponent(one.name)}`); location.hash = page.address(); }, {question: `Delete the URL group ${one.name}?`}))],
 };
 const flow = {
   list: "flow-control", noun: "key", key: (one) => one.key, columns: ["key", "state", "waiting", "parallelism", "rate"], fields: ["key", "paused", "waits", "active", "started"],
@@ -214,7 +214,7 @@ const flow = {
   detail: (one, page) => {
     const where = `/v2/flowControl/${encodeURIComponent(one.key)}`;
     return [title(one.key), facts({state: running(one), running: `${one.active} of ${one.parallelism ?? "∞"}`, "this period": one.rate == null ? "no rate limit" : `${one.started} of ${one.rate} in ${one.period} s`, pinned: one.pinned ? "yes" : ""}),
-      tools(pausing(one, one.key, page.fake, where),
+      tools(itsMessages(page.fake, "flow", one.key), pausing(one, one.key, page.fake, where),
         act("Reset rate", `Reset the rate of ${one.key}`, () => sendWell(page.fake, "POST", where + "/resetRate"))), head(`${count(one.waits, "message")} waiting`), held(page.fake, one.waiting)];
   },
 };

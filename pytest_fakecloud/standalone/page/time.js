@@ -1,41 +1,27 @@
 // Due times, snapshots, isolated clouds and violations.
 
-import {LivePage, about, act, both, copies, count, day, done, el, empty, form, link, micros, move, moved, number, own, picture, room, say, short, soft, span, svg, table, time, titled, tools, words} from "./dom.js";
+import {LivePage, about, act, attempt, both, copies, count, day, done, el, empty, form, link, micros, move, moved, number, own, room, say, short, soft, table, time, tools, words} from "./dom.js";
 import {ask} from "./api.js";
-import {changesTable, fold} from "./elements.js";
+import {changesTable, fold, lasted} from "./elements.js";
+import {columnsElement} from "./spans.js";
 import {entries, journal} from "./journal.js";
 import {hasFailed} from "./trace.js";
 
-// Due times on a logarithmic axis, which separates near events and still shows far ones.
-function strip(now, due) {
-  const wide = room(), left = 12, right = wide - 20, from = micros(now);
-  const after = due.map((one) => Math.max(0, micros(one.at) - from));
-  const place = (us) => Math.log10(1 + us / 1e5), most = Math.max(place(6e7), ...after.map(place));
-  const x = (us) => left + (right - left) * place(us) / most;
-  const heights = new Map(), dots = [];
-  due.forEach((one, index) => {
-    const column = Math.round(x(after[index]) / 9), stacked = heights.get(column) || 0;
-    heights.set(column, stacked + 1);
-    if (stacked < 9) dots.push(svg("circle", {class: "due", cx: column * 9, cy: 88 - 9 * stacked, r: 4}, titled(`${one.what}: in ${span(after[index])}`)));
-  });
-  let last = -1e9;
-  const ticks = [[0, "now"], [1e6, "1 s"], [1e7, "10 s"], [6e7, "1 m"], [6e8, "10 m"], [3.6e9, "1 h"], [2.16e10, "6 h"], [8.64e10, "1 d"], [6.048e11, "7 d"],
-    [2.592e12, "30 d"], [3.1536e13, "1 year"]].filter(([us]) => place(us) <= most).flatMap(([us, word]) => {
-    if (x(us) - last < 38) return [];
-    last = x(us);
-    return [svg("path", {class: "axis", d: `M${x(us)} 95V101`}), svg("text", {x: x(us), y: 114, "text-anchor": us === 0 ? "start" : x(us) > right - 20 ? "end" : "middle"}, word)];
-  });
-  return picture(due.length ? `${due.length} events are due, the first in ${span(after[0])}, the last shown in ${span(after.at(-1))}` : "nothing is planned",
-    wide, 120, [svg("path", {class: "axis", d: `M${left} 98H${right}`}), ...ticks, ...dots]);
-}
-
 const go = (one) => act("Go there", `Go there: ${one.what} at ${one.at}`, () => move({action: "move_to", to: one.at}));
-export const timePage = () => new LivePage("/due", ({now, count: many, due}) => [copies({method: "POST", path: "/clock", body: {action: "move_to", to: now}}, "this moment"), el("h2", {}, many ? `${count(many, "event")} planned` : "Nothing is planned"),
-  many ? [strip(now, due), due.length < many ? soft(`The next ${due.length} of ${number(many)}:`) : null,
-    table("due events", ["in", "at", "event"], due, (one) => [el("span", {class: "nowrap"}, about(micros(one.at) - micros(now))), [el("span", {class: "nowrap"}, day(one.at)), " ", time(one.at)], tools(one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, short(one.what, 120)) : short(one.what, 120), go(one))])]
-    : empty("No timers.", "Delayed messages, retries, schedules and consumer sessions appear here with their due times.")],
-el("h1", {}, "Time"), soft("Retries, delays, schedules and TTLs use this clock, not the wall clock."),
-form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { await moved({action: "move_to", to}); return done("Moved."); }, {open: false}));
+const DUE_KINDS = {delivery: "delivery", callback: "callback", wait: "retry", sleep: "end of a sleep or wait", schedule: "schedule", other: "timer of a fake"};
+// All that is due, as columns over time; below it the next events, or those of the columns that were selected.
+export function timePage() {
+  const page = new LivePage("/due", ({now, count: many, matching, moments, due}) => {
+    const [from, to] = page.chosen ?? [], select = (chosen) => { page.chosen = chosen; page.path = `/due${chosen ? `?since=${chosen[0]}&until=${chosen[1]}` : ""}`; return page.refresh(); };
+    return [copies({method: "POST", path: "/clock", body: {action: "move_to", to: now}}, "this moment"), el("h2", {}, many ? `${count(many, "event")} planned` : "Nothing is planned"),
+      many ? [columnsElement("events by due time", [{at: micros(now), kind: "other", value: 0}, ...moments.map(({at_us: at, kind, count: value}) => ({at, kind, value}))], {kinds: DUE_KINDS, chosen: page.chosen, start: micros(now), pixels: room(), onselect: (...chosen) => attempt(() => select(chosen))}),
+        page.chosen ? tools(el("button", {type: "button", class: "trace-chip", "aria-label": "Show the next events again", onclick: () => attempt(() => select(null))}, `due in ${lasted(from - micros(now))}${to > from ? ` to ${lasted(to - micros(now))}` : ""} ✕`)) : null, due.length < matching ? soft(`The ${page.chosen ? "first" : "next"} ${due.length} of ${number(matching)}:`) : null,
+        table("due events", ["in", "at", "kind", "event"], due, (one) => [el("span", {class: "nowrap"}, about(micros(one.at) - micros(now))), [el("span", {class: "nowrap"}, day(one.at)), " ", time(one.at)], own(DUE_KINDS, one.kind), tools(one.item ? el("a", {href: link(["fake", one.fake, one.list, one.item])}, short(one.what, 120)) : short(one.what, 120), go(one))])]
+        : empty("No timers.", "Delayed messages, retries, schedules and consumer sessions appear here with their due times.")];
+  }, el("h1", {}, "Time"), soft("Retries, delays, schedules and TTLs use this clock, not the wall clock."),
+  form("Move the clock to a time", "Move", [{name: "to", label: "time", note: "2026-02-01T09:00:00Z", needed: true}], async ({to}) => { await moved({action: "move_to", to}); return done("Moved."); }, {open: false}));
+  return page;
+}
 
 // -- snapshots --
 const at = (id, rest = "") => `/snapshots/${encodeURIComponent(id)}${rest}`;

@@ -1,35 +1,51 @@
 // A vector index: records of a namespace, nearest neighbours, metadata filters.
 
-import {act, code, count, done, el, empty, facts, form, head, json, link, number, picture, redraw, room, short, soft, svg, table, title, titled, tools} from "./dom.js";
+import {act, code, count, done, el, empty, facts, form, go, head, json, link, number, picture, redraw, room, short, soft, svg, table, title, titled, tools} from "./dom.js";
 import {item, list, sendWell} from "./api.js";
 import {ListPage} from "./lists.js";
 
 const clipped = (text, pixels) => { const most = Math.max(3, Math.floor(pixels / 6.3)); return text.length > most ? text.slice(0, most - 1) + "…" : text; };
-// Vectors projected onto a plane, with the last query and its hits.
-function plot(space) {
-  const shown = space.vectors.filter((vector) => vector.point), query = space.query && space.query.point ? space.query : null;
-  if (!shown.length) return null;
-  const wide = Math.min(640, room()), high = Math.round(wide * .42), found = new Set(query ? query.found : []);
+// The groups by which points are coloured: the most frequent values, or ranges of many different numbers. Returns their names, and the group of a value.
+const MOST_GROUPS = 8, RANGES = 5;
+function grouped(values) {
+  const counts = Map.groupBy(values.filter((value) => value !== null), (value) => value), numbers_ = [...counts.keys()];
+  if (numbers_.length > MOST_GROUPS && numbers_.every((value) => typeof value === "number")) {
+    const least = Math.min(...numbers_), size = (Math.max(...numbers_) - least) / RANGES, name = (at) => Number((least + size * at).toPrecision(4));
+    return {names: Array.from({length: RANGES}, (_, at) => `${name(at)} to ${name(at + 1)}`), groupOf: (value) => value === null ? RANGES : Math.min(RANGES - 1, Math.floor((value - least) / size))};
+  }
+  const frequent = [...counts].sort(([, one], [, other]) => other.length - one.length).slice(0, MOST_GROUPS).map(([value]) => value);
+  return {names: frequent.map((value) => short(String(value), 40)), groupOf: (value) => frequent.includes(value) ? frequent.indexOf(value) : frequent.length};
+}
+// All vectors that match, projected onto a plane and coloured by a field of their metadata, with the last query and its hits.
+function plot({points: shown, fields, query: last}, page) {
+  const query = last && last.point ? last : null, {colour = ""} = page.values;
+  if (!shown?.length) return null;
+  const wide = Math.min(640, room()), high = Math.round(wide * .42), found = new Set(query ? query.found : []), {names, groupOf} = grouped(shown.map(({value}) => value));
   const points = [...shown.map((vector) => vector.point), ...(query ? [query.point] : [])];
   // Both axes have the same scale, the largest at which all points fit.
   const [middle, reach] = [0, 1].map((axis) => points.map((point) => point[axis])).reduce(([middles, reaches], all) => {
-    const [least, most] = [Math.min(...all), Math.max(...all)];
+    const [least, most] = all.reduce(([low, high_], value) => [Math.min(low, value), Math.max(high_, value)], [Infinity, -Infinity]);
     return [[...middles, (least + most) / 2], [...reaches, Math.max(1e-9, (most - least) / 2)]];
   }, [[], []]);
   const scale = Math.min((wide / 2 - 60) / reach[0], (high / 2 - 24) / reach[1]);
   const at = ([x, y]) => [wide / 2 + (x - middle[0]) * scale, high / 2 - (y - middle[1]) * scale];
   const labels = [], isFree = ([x, y]) => !labels.some(([left, top]) => Math.abs(left - x) < 76 && Math.abs(top - y) < 13) && labels.push([x, y]);
-  const parts = shown.flatMap((vector) => {
-    const [x, y] = at(vector.point);
-    return [svg("circle", {class: found.has(vector.id) ? "vector found" : "vector", cx: x, cy: y, r: found.has(vector.id) ? 6 : 4}, titled(`${vector.id} ${JSON.stringify(vector.metadata ?? "").slice(0, 160)}`)),
-      (shown.length <= wide / 32 || found.has(vector.id)) && isFree([x, y]) ? svg("text", {x: x + 8, y: y + 4, class: "small"}, clipped(vector.id, Math.max(20, wide - x - 8))) : null];
+  const radius = shown.length > 300 ? 2.5 : 4;
+  // The hits are drawn last, above the others.
+  const parts = shown.toSorted((one, other) => found.has(one.id) - found.has(other.id)).flatMap((vector) => {
+    const [x, y] = at(vector.point), isFound = found.has(vector.id), hue = colour ? ` kind-${groupOf(vector.value) === names.length ? "none" : groupOf(vector.value)}` : "";
+    return [svg("circle", {class: `vector${hue}${isFound ? " found" : ""}`, cx: x, cy: y, r: isFound ? 6 : radius, onclick: () => go(page.address(encodeURIComponent(vector.id)))}, titled(`${vector.id}${colour && vector.value !== null ? ` ${colour}: ${short(vector.value, 160)}` : ""}`)),
+      (shown.length <= wide / 32 || isFound) && isFree([x, y]) ? svg("text", {x: x + 8, y: y + 4, class: "small"}, clipped(vector.id, Math.max(20, wide - x - 8))) : null];
   });
   if (query) {
     const [x, y] = at(query.point);
     parts.push(svg("path", {class: "query", d: `M${x - 8} ${y}H${x + 8}M${x} ${y - 8}V${y + 8}`}, titled("the last query")),
       svg("text", {x: x + 10, y: y - 6}, "query"));
   }
-  return picture(`The ${shown.length} vectors of this page, projected onto a plane${query ? `, and the last query, which found ${query.found.join(", ") || "nothing"}` : ""}`, wide, high, parts);
+  const others = colour && shown.some(({value}) => groupOf(value) === names.length);
+  return [fields.length ? tools(el("label", {}, "Colour by ", el("select", {"aria-label": "Colour by", onchange: ({target}) => page.change({colour: target.value})}, ["", ...fields].map((name) => el("option", {value: name, selected: name === colour}, name || "nothing")))),
+    colour ? el("ul", {class: "span-legend"}, [...names, ...others ? ["other"] : []].map((name, at_) => el("li", {}, el("i", {class: `kind-${at_ === names.length ? "none" : at_}`}), name))) : null) : null,
+    picture(`${count(shown.length, "vector")}, projected onto a plane${colour ? ` and coloured by ${colour}` : ""}${query ? `, and the last query, which found ${query.found.join(", ") || "nothing"}` : ""}`, wide, high, parts)];
 }
 
 const inside = (namespace) => namespace ? "/" + encodeURIComponent(namespace) : "";
@@ -59,7 +75,7 @@ const vectors = {
   filters: [{name: "namespace", label: "namespace", options: known}, {name: "filter", label: "metadata filter", note: "price < 10"}],
   tools: (fake, page) => el("div", {class: "forms"}, query(fake, page), upsert(fake, page)),
   row: (one) => [one.id, one.metadata, one.data],
-  above: (page) => plot({vectors: page.items, query: page.query}),
+  always: {points: "all"}, above: plot,
   empty: () => empty("No vectors in this namespace yet.", "A vector appears when your application upserts one. Upsert one above to try."),
   detail: (one, page) => {
     const near = el("div");

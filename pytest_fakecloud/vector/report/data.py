@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import quote
@@ -32,6 +33,9 @@ _BATCH = 1000
 """Number of vectors that are read at a time."""
 _FIRST = 4
 """Number of components that are shown of a longer vector."""
+_SAMPLE = 200
+"""Maximum number of vectors that determine the plane of all."""
+_MOST_FIELDS = 50
 _NUMBERS = 16
 """Maximum number of components of a vector in a row."""
 
@@ -85,7 +89,9 @@ def vectors(fake: VectorIndex, page_query: PageQuery) -> View:
     """Return a page of a namespace's vectors, sorted by id, each projected onto a plane.
 
     ``filter`` is a metadata filter in the syntax of queries. The page also contains the projection
-    of the namespace's last query vector and the ids that the query returned.
+    of the namespace's last query vector and the ids that the query returned. With ``points=all`` it
+    has the places of all matching vectors, with the value of the metadata field ``colour``, and the
+    names of the ``fields`` of the metadata.
     """
     engine, namespace = fake._engine, page_query.filters.get("namespace", "")
     matching = every = list(_scan(engine, namespace))
@@ -100,7 +106,7 @@ def vectors(fake: VectorIndex, page_query: PageQuery) -> View:
             "metadata": _short(_json(record.metadata)),
             "data": _short(record.data or ""),
         },
-        text=lambda record: f"{record.id} {_json(record.metadata)} {record.data or ''}",
+        text=_text_of,
     )
     shown = page["items"]
     dense = list(map(_components, engine.fetch(namespace, [row["id"] for row in shown])))
@@ -109,7 +115,62 @@ def vectors(fake: VectorIndex, page_query: PageQuery) -> View:
         {**row, "vector": [round(component, 6) for component in components[:_NUMBERS]], **place}
         for row, components, place in zip(shown, dense, places, strict=True)
     ]
-    return page | {"items": rows, "total": len(every), "query": query}
+    page |= {"items": rows, "total": len(every), "query": query}
+    if page_query.filters.get("points") == "all":
+        needle = page_query.search.casefold()
+        found = [record for record in matching if needle in _text_of(record).casefold()]
+        page |= _points(fake, namespace, found, page_query.filters.get("colour", ""))
+    return page
+
+
+def _text_of(record: VectorRecord) -> str:
+    return f"{record.id} {_json(record.metadata)} {record.data or ''}"
+
+
+def _points(
+    fake: VectorIndex, namespace: str, records: Sequence[VectorRecord], colour: str
+) -> View:
+    """Return the id, the place and the value of a metadata field of each vector with a dense part.
+
+    The plane is that of at most 200 of the vectors, evenly spaced, because finding it for thousands
+    takes seconds.
+    """
+    query_vector, hit_ids = _last_query(fake, namespace)
+    step = -(-len(records) // _SAMPLE) or 1
+    plane = _plane_of(_dense_of(fake, namespace, records[::step]))
+    fields = Counter(name for record in records for name in _metadata_of(record))
+    points: list[View] = []
+    for start in range(0, len(records), _BATCH):
+        batch = records[start : start + _BATCH]
+        places = [] if plane is None else plane.places(_dense_of(fake, namespace, batch))
+        points += [
+            {"id": record.id, "point": place, "value": _scalar(_metadata_of(record).get(colour))}
+            for record, place in zip(batch, places, strict=False)
+            if place is not None
+        ]
+    query = None if plane is None else plane.places([query_vector])[0]
+    return {
+        "points": points,
+        "fields": [name for name, _ in fields.most_common(_MOST_FIELDS)],
+        "query": None if query is None else {"point": query, "found": hit_ids},
+    }
+
+
+def _dense_of(
+    fake: VectorIndex, namespace: str, records: Sequence[VectorRecord]
+) -> list[Sequence[float]]:
+    """Return the components of records, which are empty without a dense part."""
+    found: list[Any] = fake._engine.fetch(namespace, [record.id for record in records])
+    return [[] if record is None or record.vector is None else record.vector for record in found]
+
+
+def _metadata_of(record: VectorRecord) -> Mapping[str, Any]:
+    return record.metadata if isinstance(record.metadata, dict) else {}
+
+
+def _scalar(value: Any) -> str | float | bool | None:
+    """Return a metadata value as it is, or a list or an object as JSON."""
+    return value if value is None or isinstance(value, str | int | float) else _short(_json(value))
 
 
 def vector(fake: VectorIndex, id: str, page_query: PageQuery) -> View:
@@ -153,7 +214,7 @@ def content(fake: VectorIndex) -> dict[str, Any]:
 
 
 LISTS = {
-    "vectors": Listing(vectors, vector, ("namespace", "filter")),
+    "vectors": Listing(vectors, vector, ("namespace", "filter", "points", "colour")),
     "namespaces": Listing(namespaces),
 }
 
@@ -235,6 +296,48 @@ def _query_vector(fake: VectorIndex, call: Call) -> list[float]:
     return [float(component) for component in components]
 
 
+class Plane:
+    """The plane of the first two principal components of some vectors of one dimension."""
+
+    def __init__(self, matrix: Any) -> None:
+        import numpy as np
+
+        self._centre = matrix.mean(axis=0)
+        centred = matrix - self._centre
+        # Decompose the Gram matrix: the vectors themselves would take a second for 500 rows.
+        sizes, rotated = np.linalg.eigh(centred @ centred.T)
+        axes = np.zeros((matrix.shape[1], 2))
+        for axis in range(min(2, len(sizes))):
+            size = sizes[-1 - axis]
+            # Skip a direction without extent, whose components are only rounding errors.
+            if size > max(1e-300, 1e-12 * sizes[-1]):
+                axes[:, axis] = centred.T @ rotated[:, -1 - axis] / np.sqrt(size)
+        flat = centred @ axes
+        # The sign of a direction is arbitrary, so fix it to keep the picture from flipping on reload.
+        self._axes = axes * np.where(flat[np.abs(flat).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)
+
+    def places(self, vectors: Sequence[Sequence[float]]) -> list[list[float] | None]:
+        """Return the place of each vector; None for one of another dimension, or without components."""
+        import numpy as np
+
+        fitting = [at for at, row in enumerate(vectors) if len(row) == len(self._centre)]
+        places: list[list[float] | None] = [None] * len(vectors)
+        if fitting:
+            matrix = np.asarray([vectors[at] for at in fitting], dtype=np.float64)
+            flat = (matrix - self._centre) @ self._axes
+            for at, place in zip(fitting, flat.tolist(), strict=True):
+                places[at] = [round(float(value), 6) for value in place]
+        return places
+
+
+def _plane_of(vectors: Iterable[Sequence[float]]) -> Plane | None:
+    """Return the plane of the vectors that have components; None if there are none."""
+    import numpy as np
+
+    dense = [row for row in vectors if len(row)]
+    return Plane(np.asarray(dense, dtype=np.float64)) if dense else None
+
+
 def projected(
     vectors: Iterable[list[float]], query: Sequence[float] = ()
 ) -> list[list[float] | None]:
@@ -242,30 +345,6 @@ def projected(
 
     The point is None for a vector without a dense part and for a query of another dimension.
     """
-    import numpy as np
-
     rows = list(vectors)
-    dense = [index for index, row in enumerate(rows) if row]
-    points: list[list[float] | None] = [None] * (len(rows) + 1)
-    if not dense:
-        return points
-    matrix = np.asarray([rows[index] for index in dense], dtype=np.float64)
-    centre = matrix.mean(axis=0)
-    centred = matrix - centre
-    # Decompose the Gram matrix: the vectors themselves would take a second for 500 rows.
-    sizes, rotated = np.linalg.eigh(centred @ centred.T)
-    axes = np.zeros((matrix.shape[1], 2))
-    for axis in range(min(2, len(sizes))):
-        size = sizes[-1 - axis]
-        # Skip a direction without extent, whose components are only rounding errors.
-        if size > max(1e-300, 1e-12 * sizes[-1]):
-            axes[:, axis] = centred.T @ rotated[:, -1 - axis] / np.sqrt(size)
-    flat = centred @ axes
-    # The sign of a direction is arbitrary, so fix it to keep the picture from flipping on reload.
-    signs = np.where(flat[np.abs(flat).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)
-    for index, point in zip(dense, (flat * signs).tolist(), strict=True):
-        points[index] = [round(float(value), 6) for value in point]
-    if len(query) == matrix.shape[1]:
-        point = (np.asarray(query, dtype=np.float64) - centre) @ axes * signs
-        points[-1] = [round(float(value), 6) for value in point]
-    return points
+    plane = _plane_of(rows)
+    return [None] * (len(rows) + 1) if plane is None else plane.places([*rows, query])

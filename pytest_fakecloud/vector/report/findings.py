@@ -1,8 +1,7 @@
-"""Findings about queries, such as records that a filter rejected and namespaces that are empty."""
+"""Findings about queries: records that a filter rejected, and records that were not indexed yet."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from ...core.calls import Call
 from ...core.errors import ServiceError
 from ...reporting.calls import Lookups, executed
 from ...reporting.model import Finding, ReportSubject
-from ...reporting.report import NONE, ObservedTest, about_namespace
+from ...reporting.report import ObservedTest, about_namespace
 from ...reporting.values import items_of, parsed
 from .. import QUERIES, UPSERTS
 from ..filter import why_not
@@ -143,97 +142,7 @@ def lacks_records(test: ObservedTest, fake: Any) -> Iterator[Finding]:
                 yield query.finding("queried_before_ready", upserts[-1:], ids=sorted(missing))
 
 
-_OPERATOR = re.compile(r"'[^']*'|\"[^\"]*\"|\([^()]*\)|\b(AND|OR)\b", re.IGNORECASE)
-
-
-def mixed_operators(test: ObservedTest, fake: Any) -> Iterator[Finding]:
-    """Find filters with AND and OR side by side, in a query that found something."""
-    for query in _queries(test, fake):
-        condition = query.options.get("filter") or ""
-        operators = {match[1].upper() for match in _OPERATOR.finditer(condition) if match[1]}
-        if query.hits and len(operators) > 1:
-            yield query.finding("mixed_operators", filter=condition, severity="hint")
-
-
-def empty_namespace(test: ObservedTest, fake: Any) -> Iterator[Finding]:
-    """Find queries in a namespace without vectors, while another namespace has some."""
-    _, spaces = fake._engine.info()
-    full = {
-        name: namespace.vector_count for name, namespace in spaces.items() if namespace.vector_count
-    }
-    in_use = full.keys() | {
-        name for name, namespace in spaces.items() if namespace.pending_vector_count
-    }
-    for query in _queries(test, fake):
-        if query.hits or query.namespace in in_use:
-            continue
-        others = {}
-        for name, count in full.items():
-            written = _written_after(test, fake, query, name)
-            # All vectors may be newer than the query.
-            if written is not None and count > len(written):
-                others[name] = count
-        if others:
-            yield query.finding("empty_namespace", others=others)
-
-
-def metadata_replaced(test: ObservedTest, fake: Any) -> Iterator[Finding]:
-    """Find upserts and updates that replaced the metadata of earlier ones with other metadata."""
-    earlier_metadata: dict[tuple[str, str], Any] = {}
-    for call in _calls(test, fake):
-        if call.route in _REMOVALS:
-            earlier_metadata.clear()
-        namespace, replaced = _namespace(call), []
-        lost: set[str] = set()
-        for item in _written(call, _WRITES):
-            record_id, metadata = str(item.get("id")), item.get("metadata")
-            if metadata is None or item.get("metadataUpdateMode") == "PATCH":
-                continue
-            before = earlier_metadata.get((namespace, record_id))
-            dropped = before.keys() - metadata.keys() if metadata and before else set()
-            # An update that changes a field is meant to replace it.
-            if before and metadata and before != metadata and (dropped or call.route != "update"):
-                replaced.append(record_id)
-                lost |= dropped
-            earlier_metadata[namespace, record_id] = metadata
-        if replaced:
-            values = {"count": len(replaced), "ids": replaced, "lost": sorted(lost)}
-            values |= {"route": call.route.removesuffix("-data"), "severity": "hint"}
-            values["is_update"] = call.route == "update"
-            yield about_namespace("metadata_replaced", call, namespace, **values)
-
-
-def none_in_id(test: ObservedTest, fake: Any) -> Iterator[Finding]:
-    """Find upserts of records whose ID contains the word ``None``."""
-    for call in _calls(test, fake):
-        for item in _written(call):
-            if NONE.search(str(item.get("id") or "")):
-                yield about_namespace("none_in_id", call, _namespace(call), id=str(item["id"]))
-
-
-def ids_elsewhere(test: ObservedTest, fake: Any) -> Iterator[Finding]:
-    """Find deletions and fetches of IDs that only another namespace contains."""
-    for call in _calls(test, fake):
-        if call.route not in ("delete", "fetch") or not executed(call):
-            continue
-        body, answer = parsed(call.request_body), parsed(call.response_body)
-        ids_in_request = (body.get("ids") or []) if isinstance(body, dict) else body
-        result = answer.get("result") if isinstance(answer, dict) else None
-        there = result.get("deleted") if isinstance(result, dict) else any(result or ())
-        for name in fake.namespaces() if isinstance(ids_in_request, list) and not there else ():
-            every = [str(vector["id"]) for vector in fake.vectors(namespace=name)]
-            ids_there = [
-                record_id for record_id in every if record_id in set(map(str, ids_in_request))
-            ]
-            if ids_there and result is not None and name != _namespace(call):
-                values = {"other": name, "ids": ids_there}
-                yield about_namespace("ids_elsewhere", call, _namespace(call), **values)
-
-
-FINDINGS = (
-    filter_rejected, mixed_operators, lacks_records, empty_namespace,
-    metadata_replaced, none_in_id, ids_elsewhere,
-)  # fmt: skip
+FINDINGS = (filter_rejected, lacks_records)
 OF_TEST = ()
 
 
@@ -244,14 +153,6 @@ def unfinished(index: Any, lookups: Lookups) -> Iterator[Finding]:
             subject = ReportSubject("namespace", name, index.name)
             values = {"namespace": name, "count": count}
             yield Finding("vectors_pending", index.name, (), (subject,), values)
-
-
-def addition(call: Call) -> tuple[object, set[str]] | None:
-    """Return the records that an upsert adds and their IDs (see `repeated_after_lost_answer`)."""
-    items = items_of(call.request_body) if call.route in UPSERTS else []
-    records = [{name: item[name] for name in item if name != "id"} for item in items]
-    ids = {str(item.get("id")) for item in items}
-    return ((_namespace(call), records), ids) if items else None
 
 
 def subjects(call: Call) -> Iterator[ReportSubject]:

@@ -7,7 +7,7 @@ from typing import Any
 from ...core.calls import Call
 from ...core.errors import counted, listed
 from ...reporting.calls import Lookups, envelope, has_full_answer
-from ...reporting.model import Sentences, Summary, Values
+from ...reporting.model import Sentences, Summary
 from ...reporting.values import compact, namespace, pairs, parsed, scalar, shortened
 from .. import QUERIES, UPSERTS
 
@@ -117,12 +117,6 @@ def _hits(hits: list[dict[str, Any]]) -> str:
     return f"{counted(len(hits), 'hit')}: {listed(shown)}"
 
 
-def _empty_namespace(values: Values, lookups: Lookups) -> str:
-    spaces = values["others"].items()
-    others = ", ".join(f"{namespace(name)} has {count}" for name, count in spaces)
-    return f"{namespace(values['namespace'])} has no vectors; {others}"
-
-
 def _score(score: float) -> str:
     """Format a score with enough digits that a score close to 1 is not shown as 1."""
     texts = (f"{score:.{digits}g}" for digits in range(3, 12))
@@ -133,12 +127,6 @@ SENTENCES: Sentences = {
     "filter_rejected": "the filter rejected {ids:list}: {why:raw}",
     "queried_before_ready": "the query ran before {ids:list} could be found: an upsert is answered "
     "before its records are indexed; wait until the index has no pending vectors",
-    "mixed_operators": "the filter {filter} has AND and OR without parentheses, and AND binds tighter",
-    "empty_namespace": _empty_namespace,
-    "metadata_replaced": "this {route:raw} replaced {count:record} that had other metadata: {ids:list}"
-    "[lost?; dropped: {lost:list}[is_update? (PATCH keeps it)]]",
-    "none_in_id": "the id {id} contains None, which is how Python writes a missing value",
-    "ids_elsewhere": "{other:namespace} has {ids:quoted}, and {namespace:namespace} does not",
     "vectors_pending": "{count:vector} of {namespace:namespace} pending: queries return vectors only "
     "when they are indexed",
 }

@@ -162,6 +162,26 @@ def test_keys_are_listed_with_their_values(server: KVServer) -> None:
     assert (view["count"], view["memory"]) == (2, None)
 
 
+def test_pending_entries_of_streams_are_listed(server: KVServer) -> None:
+    for line in (
+        "XADD orders 1-1 item kettle", "XADD orders 1-2 item pan", "XADD orders 1-3 item lid",
+        "XGROUP CREATE orders mailers 0", "XGROUP CREATE orders idlers $",
+        "XREADGROUP GROUP mailers ada COUNT 2 STREAMS orders >", "XDEL orders 1-2",
+    ):  # fmt: skip
+        server.execute(*line.split())
+    keys, pending = LISTS["keys"], LISTS["pending"]
+    rows = pending.page(server, PageQuery())["items"]
+    assert [(row["id"], row["consumer"], row["deliveries"], row["preview"]) for row in rows] == [
+        ("orders mailers 1-1", "ada", 1, '{"item": "kettle"}'), ("orders mailers 1-2", "ada", 1, ""),
+    ]  # fmt: skip
+    assert rows[0]["idle_ms"] >= 0
+    assert keys.item is not None
+    groups = keys.item(server, "orders", PageQuery())["groups"]
+    shown_groups = [(group["name"], group["waiting"], group["pending"]) for group in groups]
+    assert shown_groups == [("idlers", 0, 0), ("mailers", 1, 2)]
+    assert [consumer["name"] for consumer in groups[1]["consumers"]] == ["ada"]
+
+
 TestMethods = again(test_routes.TestMethods)
 
 

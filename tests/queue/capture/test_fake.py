@@ -25,6 +25,7 @@ from pytest_fakecloud.queue.fake import DEV_KEYS, Queue
 from pytest_fakecloud.queue.model import SigningKeys
 from pytest_fakecloud.queue.signatures import Signer, real_time
 
+from ...harness import QUIET
 from .conftest import APP
 
 KEYS = SigningKeys(*DEV_KEYS, lambda: "new")
@@ -593,7 +594,6 @@ def test_the_awaitable_wait_drives_in_the_running_loop(cloud: Cloud, library: st
 
 
 def test_unmet_expectations_fail_the_test_in_its_call_phase(pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function")
     pytester.makepyfile(
         """
         import requests
@@ -618,7 +618,7 @@ def test_unmet_expectations_fail_the_test_in_its_call_phase(pytester: pytest.Pyt
             assert callback_capture.wait_for_callback().verified
         """
     )
-    result = pytester.runpytest_inprocess("-p", "no:randomly")
+    result = pytester.runpytest_inprocess(*QUIET)
     result.assert_outcomes(passed=3, failed=2)
     result.stdout.fnmatch_lines_random(
         [

@@ -14,6 +14,7 @@ from pytest_fakecloud.queue.delivery.routes import DeliveredRequest
 from pytest_fakecloud.queue.model import Delivery
 from pytest_fakecloud.queue.signatures import real_time, signature_clock
 
+from ...harness import QUIET
 from ..edge import delivery, frozen
 
 
@@ -57,7 +58,7 @@ def test_an_attempt_to_nowhere_fails_a_passing_test(pytester: pytest.Pytester) -
             assert queue.deliver_due().only().status == 200
         """
     )
-    result = pytester.runpytest_inprocess("-p", "no:randomly", "-Wdefault")
+    result = pytester.runpytest_inprocess(*QUIET, "-Wdefault")
     result.assert_outcomes(passed=3, failed=1)
     result.stdout.fnmatch_lines(
         ["*no handler for POST https://nowhere.example.com/hook*", "FAILED *::test_left*"]

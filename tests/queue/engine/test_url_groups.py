@@ -119,7 +119,7 @@ def test_endpoints_of_no_text_remove_nothing() -> None:
             answer = scene.request("DELETE", "/v2/topics/g/endpoints", json={"endpoints": [item]})
             assert answer.status in (200, 400)
         assert scene.get("/v2/topics/g")["endpoints"] == [{"url": DEST}]
-        assert scene.queue._context.violations == []
+        assert scene.violations == []
 
 
 def test_endpoints_of_a_name_and_of_a_url_come_in_their_order() -> None:

@@ -307,10 +307,8 @@ def test_a_named_destination_without_a_handler() -> None:
         refused = scene.request("POST", "/llm/v1/chat/completions", json={})
         assert refused.status == 502
         assert "no handler for POST https://qstash.upstash.io/llm" in refused.error
-        assert [violation.kind for violation in scene.queue._context.violations] == [
-            "unstubbed",
-            "unstubbed",
-        ]
+        kinds = [violation.kind for violation in scene.violations]
+        assert kinds == ["unstubbed", "unstubbed"]
         unknown = scene.request("POST", "/v2/publish/api/fax")
         assert unknown.status == 400
         assert "endpoint has invalid scheme" in unknown.error
@@ -323,7 +321,7 @@ def test_a_stand_in_for_the_language_model_that_fails_its_test(scene: Scene) -> 
 
     scene.queue.destinations.call("api/llm", fail)
     assert scene.request("POST", "/llm/v1/chat/completions", json={}).status == 500
-    (violation,) = scene.queue._context.violations
+    (violation,) = scene.violations
     assert "no such model" in violation.text
     assert scene.get("/v2/keys")["current"]
 
@@ -370,7 +368,7 @@ def test_every_endpoint_wants_the_token(scene: Scene) -> None:
 
 def test_the_read_only_token_may_only_get(scene: Scene) -> None:
     message = scene.publish({"Upstash-Delay": "1h"})
-    keys = scene.queue._engine.keys.current
+    key = scene.queue.current_signing_key
     token = scene.queue.read_only_token
     shown = scene.request("GET", f"/v2/messages/{message}", token=token)
     assert (shown.status, shown.json()["messageId"]) == (200, message)
@@ -391,7 +389,7 @@ def test_the_read_only_token_may_only_get(scene: Scene) -> None:
             assert response.error.startswith("forbidden: the read-only token can only GET")
             assert scene.request(verb, f"{path}?qstash_token={token}", token="").status == 403
     assert changes > 40
-    assert scene.queue._engine.keys.current == keys
+    assert scene.queue.current_signing_key == key
     assert [message.id for message in scene.queue.pending()] == [message]
     assert scene.request("PUT", "/v2/nowhere", token=token).status == 403
     old = scene.queue.token, token

@@ -100,7 +100,7 @@ class _Player(RequestPlayer):
             record = self.scene.queue.message(line[6:])._record
             assert (record.due_us, record.wait_reason) == (None, reply)
         elif line == "violations":
-            violations = self.scene.queue._context.violations
+            violations = self.scene.violations
             found = [{"kind": violation.kind, **violation.facts} for violation in violations]
             violations.clear()
             self.compare(found, json.loads(reply), part=False)

@@ -161,7 +161,7 @@ def test_a_rejected_step_in_a_batch_is_a_violation(scene: RunScene) -> None:
         ],
     )
     assert ["error" in one for one in answers] == [False, True, True]
-    (violation,) = scene.queue._context.violations
+    (violation,) = scene.violations
     assert (violation.kind, violation.facts) == (
         "rejected_step",
         {"run_id": "r", "url": APP, "fake": "queue"},
@@ -175,7 +175,7 @@ def test_a_rejected_step_in_a_batch_is_a_violation(scene: RunScene) -> None:
 def test_a_rejected_step_with_half_a_character_can_be_reported(scene: RunScene) -> None:
     body = b'[{"destination": "\\ud800", "headers": {"Upstash-Workflow-RunId": "\\ud800"}}]'
     scene.ask("POST", "/v2/batch", body=body)
-    (violation,) = scene.queue._context.violations
+    (violation,) = scene.violations
     assert violation.text.encode()
 
 
@@ -440,7 +440,7 @@ def test_a_run_ends_even_where_its_invoker_cannot_be_told() -> None:
         scene.ask("DELETE", "/v2/workflows/runs/child?cancel=false")
         assert [run["workflowState"] for run in scene.runs()] == ["RUN_SUCCESS", "RUN_STARTED"]
         assert "daily rate limit" in scene.queue.messages()[1].timeline
-        (violation,) = scene.queue._context.violations
+        (violation,) = scene.violations
         assert violation.facts == {"run_id": "parent", "url": APP, "fake": "queue"}
         assert violation.text.startswith(
             "queue: rejected the result of a run that it invoked, a step of workflow run parent at"
@@ -564,7 +564,7 @@ TRIGGERS: list[tuple[str, dict[str, str], Any]] = [
 
 
 def no_workflows(scene: RunScene) -> list[dict[str, Any]]:
-    violations = scene.queue._context.violations
+    violations = scene.violations
     return [violation.facts for violation in violations if violation.kind == "no_workflow"]
 
 
@@ -593,7 +593,7 @@ def test_a_trigger_of_something_else_than_a_workflow_fails_the_run(
     assert (letter["dlqId"], letter["responseStatus"]) == (run["dlqId"], status)
     assert [request.url for request in scene.came] == ([FAILURE] if failing else [])
     assert "detected a non-workflow destination" in scene.queue.messages(url=APP)[0].timeline
-    (violation,) = scene.queue._context.violations
+    (violation,) = scene.violations
     facts = {"run_id": run["workflowRunId"], "url": APP, "fake": "queue"}
     assert (violation.kind, violation.facts) == ("no_workflow", facts)
     assert violation.text.startswith(f"queue: {APP} is not a workflow: it answered {status} ")

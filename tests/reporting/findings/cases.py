@@ -20,7 +20,7 @@ import httpx
 import pytest
 import redis
 
-from pytest_fakecloud import Cloud, Response
+from pytest_fakecloud import Cloud
 from pytest_fakecloud.faults.plan import FaultPlan
 from pytest_fakecloud.reporting.calls import lookups_of
 from pytest_fakecloud.reporting.model import Finding
@@ -42,15 +42,9 @@ def loses_answer(faults: FaultPlan) -> None:
     faults.lose_response(times=1)
 
 
-def fails_afterwards(faults: FaultPlan) -> None:
-    """Replace the answer to a request that was executed by an error."""
-    faults.call(lambda: Response(500, {"error": "x"}), "after", times=1)
-
-
 def found(cloud: Cloud, **given: Any) -> list[Finding]:
-    """Return the findings about a cloud, except those about fakes that received no call."""
-    every = find(ObservedTest(cloud, lookups_of(cloud, list(cloud.journal.entries)), **given))
-    return [one for one in every if one.kind != "never_called"]
+    """Return the findings about a cloud."""
+    return find(ObservedTest(cloud, lookups_of(cloud, list(cloud.journal.entries)), **given))
 
 
 def kinds(cloud: Cloud, **given: Any) -> list[str]:
@@ -177,31 +171,6 @@ def _deliver(queue: Any, server: Any, statuses: list[int], lines: list[list[str]
 
     queue.destinations.call(HOOK, take)
     deliver(queue, HOOK, retries=len(statuses) - 1)
-
-
-def query(filter: str, metadata: dict[str, Any] | None = None, **more: Any) -> Scene:
-    """Query an index that contains one record."""
-
-    def run(cloud: Cloud) -> None:
-        index = cloud.vector_index()
-        index.load([{"id": "a", "vector": [1, 0], "metadata": metadata or {"n": 1}}])
-        body = {"vector": [1, 0], "filter": filter, "includeMetadata": True, **more}
-        httpx.post(f"{index.url}/query", json=body, headers=index.headers)
-
-    return run
-
-
-def answered(*answers: Any) -> Scene:
-    """Deliver one message for each answer, without retries."""
-
-    def run(cloud: Cloud) -> None:
-        queue = cloud.queue()
-        queue.destinations.respond(HOOK, *answers)
-        for _ in answers:
-            queue.publish(HOOK, retries=0)
-        queue.run_until_idle()
-
-    return run
 
 
 def logs(*statuses: int) -> Scene:

@@ -12,7 +12,7 @@ import pytest
 from pytest_fakecloud import Cloud
 
 from ...notations import Player, scenarios
-from .cases import SCENES, Scene, judge
+from .cases import SCENES, judge
 
 SCENARIOS = scenarios(SCENES / "records.txt")
 MANUAL = {"Kafka-Enable-Auto-Commit": "false", "Kafka-Auto-Offset-Reset": "earliest"}
@@ -101,78 +101,3 @@ def shop(cloud: Cloud) -> Shop:
 def test_findings_about_records(shop: Shop, name: str) -> None:
     shop.play(SCENARIOS[name][1])
     judge("records", name, shop.cloud)
-
-
-def adds_for_each_record(shop: Shop, *, fails: str = "", commits: bool = False) -> None:
-    """Run a consumer that adds to a hash for each record; the command ``fails`` is answered 503."""
-    server = shop.cloud.kv_server()
-    shop.run("+ t x2 | stored g t-0=0")
-    if fails:
-        server.faults.respond(503, command="HINCRBY")
-    for instance in "ab" if not commits else "a":
-        records = shop.ask(f"consume/g/{instance}", {"topic": "t"})
-        if commits:
-            shop.ask(f"commit/g/{instance}")
-        for record in records:
-            command = ["HINCRBY", "sums", record["value"], 1]
-            httpx.post(server.url, json=command, headers=server.headers)
-        shop.broker.group("g").leave(instance)
-
-
-def works(*steps: str) -> Scene:
-    """Consume two records, and commit them and work on them in the given order.
-
-    - ``commit`` commits the delivered offsets, ``commit t-0=1`` the first record; ``consume`` gets
-      the records that are left.
-    - ``FAKE STATUS`` is a call to another fake, which answers with the status; 0 drops it.
-    """
-
-    def run(shop: Shop) -> None:
-        fakes = {"index": shop.cloud.vector_index(), "queue": shop.cloud.queue()}
-        requests = {"index": ("upsert", {"id": "a", "vector": [1, 0]}),
-                    "queue": ("v2/publish/https://mail.example.com", {"n": 1})}  # fmt: skip
-        shop.run("+ t x2 | stored g t-0=0 | consume g/a t")
-        for step in steps:
-            name, _, what = step.partition(" ")
-            if name == "commit":
-                shop.run(f"commit g/a {what}")
-            elif name == "consume":
-                shop.run("consume g/a t")
-            else:
-                fake, (path, body) = fakes[name], requests[name]
-                if what == "0":
-                    fake.faults.drop(times=1)
-                elif what != "200":
-                    fake.faults.respond(int(what), times=1)
-                with suppress(httpx.TransportError):
-                    httpx.post(f"{fake.url}/{path}", json=body, headers=fake.headers)
-
-    return run
-
-
-CASES: dict[str, Scene] = {
-    "the first record was committed before it was indexed": works("commit t-0=1", "index 503"),
-    "one record after the other was committed": works("commit t-0=1", "commit t-0=2", "queue 503"),
-    "records were committed before a request that had no answer": works("commit", "queue 0"),
-    "records were committed between two requests": works("index 200", "commit", "queue 500"),
-    "records were committed after a request that failed": works("index 503", "commit"),
-    "records were committed before a request that a retry repeated": works(
-        "commit", "queue 503", "queue 200"
-    ),
-    "records were committed before a request that was rejected": works("commit", "index 404"),
-    "records were committed before others were consumed": works("commit", "consume", "queue 503"),
-    "a request failed before the records were committed": works("queue 503", "queue 200", "commit"),
-    "records that are added twice": adds_for_each_record,
-    "records that are committed before they are added": lambda shop: adds_for_each_record(
-        shop, fails="HINCRBY", commits=True
-    ),
-    "records that are committed before they are added, all well": lambda shop: adds_for_each_record(
-        shop, commits=True
-    ),
-}
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_findings(shop: Shop, name: str) -> None:
-    CASES[name](shop)
-    judge("broker", name, shop.cloud)

@@ -1,0 +1,139 @@
+"""The records and offsets that the entries of a journal read and wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...core.calls import Action, Arguments, Call, Event
+from ...reporting.calls import Lookups, error_of, has_full_answer
+from ...reporting.model import Access, ReportRow, ReportSubject, Sought
+from ...reporting.values import parsed, shortened
+from .wording import event_text, summary
+
+_MEMBERS = ("leave", "rebalance", "expire", "crash", "lost")
+"""Events that change which member receives records; that of a join is followed by a rebalance."""
+
+
+def accesses(row: ReportRow, lookups: Lookups) -> Iterator[Access]:
+    entry = row.entry
+    if isinstance(entry, Action):
+        yield from _of_action(row, entry)
+    elif isinstance(entry, Call):
+        yield from _of_call(entry, lookups)
+    elif isinstance(entry, Event) and entry.data.get("group"):
+        subject = ReportSubject("group", str(entry.data["group"]), entry.fake)
+        what = event_text(entry, lookups)
+        for topic, partition, offset in entry.data.get("offsets") or ():
+            yield Access(subject, True, what, f"{topic}-{partition}={offset}",
+                         f"{topic}-{partition}", offset)  # fmt: skip
+        if entry.kind in _MEMBERS:
+            yield Access(subject, True, what)
+
+
+def _of_call(call: Call, lookups: Lookups) -> Iterator[Access]:
+    answer = parsed(call.response_body) if has_full_answer(call) else None
+    body = parsed(call.request_body) if call.request_body else None
+    if call.route == "produce":
+        yield from _produced(call, body, answer)
+    elif call.route in ("consume", "fetch"):
+        group = call.facts.get("group")
+        verb = f"{call.route} as {group}" if group else call.route
+        if group:
+            yield Access(ReportSubject("group", str(group), call.fake), False, verb)
+        for record in answer if isinstance(answer, list) else ():
+            yield record_access(call.fake, verb, record, writes=False)
+    elif call.route == "commit" and not has_full_answer(
+        call
+    ):  # otherwise its event has the offsets
+        words = summary(call, lookups)
+        subject = ReportSubject("group", str(call.facts.get("group")), call.fake)
+        result, succeeded = _outcome(call)
+        for item in body if isinstance(body, list) else [body]:
+            part = f"{item['topic']}-{item['partition']}" if isinstance(item, dict) else ""
+            value = item.get("offset") if isinstance(item, dict) else None
+            what = "commit" if words is None else words.what
+            yield Access(subject, True, what, result, part, value, succeeded)
+    elif call.route == "delete-consumer":
+        subject = ReportSubject("group", str(call.facts.get("group")), call.fake)
+        yield Access(subject, True, "delete consumer", *_outcome(call)[:1])
+
+
+def _produced(call: Call, body: Any, answer: Any) -> Iterator[Access]:
+    items = body if isinstance(body, list) else [body]
+    places = answer if isinstance(answer, list) else [answer]
+    topics = [str(topic) for topic in call.facts.get("topic") or ("",)]
+    result, succeeded = _outcome(call)
+    for at, item in enumerate(items):
+        item = item if isinstance(item, dict) else {}
+        place = places[at] if at < len(places) and isinstance(places[at], dict) else {}
+        topic = str(item.get("topic") or place.get("topic") or topics[0])
+        record = {**item, "topic": topic, **place}
+        if place:
+            yield record_access(call.fake, "produce", record, writes=True)
+        else:
+            subject = ReportSubject("topic", topic, call.fake)
+            what = f"produce {topic}{_content(record)}"
+            yield Access(subject, True, what, result, "", record, succeeded)
+
+
+def record_access(fake: str, verb: str, record: dict[str, Any], *, writes: bool) -> Access:
+    """Return the access to a record of which the answer has the partition and the offset."""
+    place = f"{record['topic']}-{record['partition']}@{record['offset']}"
+    subject = ReportSubject("topic", str(record["topic"]), fake)
+    value = {name: record.get(name) for name in ("key", "value", "headers") if record.get(name)}
+    if writes:
+        return Access(
+            subject, True, f"{verb} {record['topic']}{_content(record)}", place, place, value
+        )
+    return Access(subject, False, verb, f"{place}{_content(record)}", place, value)
+
+
+def _content(record: dict[str, Any]) -> str:
+    key = f" key {shortened(str(record['key']))}" if record.get("key") else ""
+    return f"{key} {shortened(str(record.get('value')), 80)}"
+
+
+def _outcome(call: Call) -> tuple[str, bool | None]:
+    if has_full_answer(call):
+        return "OK", True
+    status, text = error_of(call)
+    if status and call.fault is None:
+        return shortened(f"{status} {text}", 120), False
+    return f"{status} {call.outcome}".strip(), None
+
+
+def _of_action(row: ReportRow, action: Action) -> Iterator[Access]:
+    positional, named = action.call or ((), {})
+    given = dict(zip(_ARGUMENTS.get(action.kind, ()), positional, strict=False)) | dict(named)
+    if action.kind == "produce":
+        subject = ReportSubject("topic", str(given.get("topic")), action.fake)
+        values = positional[1:] if len(positional) > 2 else (given.get("value"),)
+        for value in values:
+            record = {"key": given.get("key"), "value": value}
+            what = f"produce {given.get('topic')}{_content(record)}"
+            yield Access(subject, True, what, value=record)
+    elif action.kind == "commit":
+        subject = ReportSubject("group", str(given.get("group")), action.fake)
+        part = f"{given.get('topic')}-{given.get('partition')}"
+        yield Access(subject, True, f"commit {part}={given.get('offset')}", "", part,
+                     given.get("offset"))  # fmt: skip
+    elif action.kind.startswith("topic."):
+        subject = ReportSubject("topic", str(positional[0]), action.fake)
+        yield Access(subject, True, action.kind)
+    elif action.kind.startswith("group."):
+        subject = ReportSubject("group", str(positional[0]), action.fake)
+        yield Access(subject, True, action.kind)
+
+
+_ARGUMENTS = {"produce": ("topic", "value"), "commit": ("group", "topic", "partition", "offset")}
+"""The names of the positional arguments of the actions."""
+
+
+def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
+    """Return the data that a method of the fake looked at."""
+    positional, named = arguments
+    is_of_group = method in ("group", "groups") or method.endswith(("committed", "caught_up"))
+    kind = "group" if is_of_group else "topic"
+    name = [*positional, named.get(kind, "*")][0]
+    return [Sought(ReportSubject(kind, str(name), fake.name))]

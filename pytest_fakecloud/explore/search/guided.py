@@ -1,0 +1,120 @@
+"""Schedules that extend runs which reached a new state: guided by what the fakes contain.
+
+A run that reached a fingerprint that no earlier run had is kept, and one more event is added to it
+at each of its new points: the retry after a failed attempt, the next start of a worker, the step
+after a compensation. Coverage-guided fuzzers do the same with branches of code (AFL, Zalewski).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ..schedule import TRIED, Kind, Schedule
+from ..trial import Point, Trial
+from .player import MOST_DISTURBANCES, States
+
+_REPEATED = 4
+"""Weight of an event that repeats the last one, as failures of a retry do, relative to another kind."""
+
+
+class Frontier:
+    """The schedules that add one event to a run at a point whose state was new.
+
+    Numbers of events take turns, so that a long chain of failures is tried as early as others. Kinds of
+    events have more turns the more often they have led to a new state.
+    """
+
+    def __init__(self, states: States) -> None:
+        self._states = states
+        self._seen: set[int] = set()
+        self._trials: Counter[Kind] = Counter()
+        """The runs so far, by the kind of their last event."""
+        self._discoveries: Counter[Kind] = Counter()
+        """Those of them that reached a new state."""
+        self._levels: dict[int, _Level] = {}
+        """The schedules to try, by their number of events."""
+
+    def learn(self, trial: Trial, tried: int) -> None:
+        """Note the states of a run, the ``tried``-th, and keep what extends it in new states."""
+        pairs = zip(trial.points, trial.states, strict=True)
+        new = [point for point, state in pairs if state not in self._seen]
+        last = trial.last_disturbance
+        if last is not None:
+            self._trials[last.kind] += 1
+            self._discoveries[last.kind] += bool(new)
+        if not new:
+            return
+        self._seen.update(trial.states)
+        self._states.count, self._states.last_new = len(self._seen), tried
+        if last is not None and len(trial.fired) < MOST_DISTURBANCES:
+            events = len(trial.fired) + 1
+            self._levels.setdefault(events, _Level(events)).add(trial, new)
+
+    def next(self) -> Schedule | None:
+        """Return the next schedule, or None if no run can be extended now."""
+        levels = [level for level in self._levels.values() if level]
+        if not levels:
+            return None
+        # A bug of few events is likelier than one of many.
+        fewest = min(levels, key=lambda level: level.turns * (level.events - 1))
+        return fewest.next(self._likelihood)
+
+    def _likelihood(self, kind: Kind) -> float:
+        """Return an estimate of how likely an event of a kind leads to a new state."""
+        return (self._discoveries[kind] + 1) / (self._trials[kind] + 2)
+
+
+class _Arm(NamedTuple):
+    """A kind of event, and whether the run to extend ended with an event of the same kind."""
+
+    kind: Kind
+    is_repeated: bool
+
+
+class _Level:
+    """Schedules with the same number of events."""
+
+    def __init__(self, events: int) -> None:
+        self.events = events
+        self._waiting: dict[_Arm, deque[deque[Schedule]]] = {}
+        """The schedules of each arm, by the run that they extend."""
+        self._turns: Counter[_Arm] = Counter()
+
+    def __bool__(self) -> bool:
+        return any(self._waiting.values())
+
+    @property
+    def turns(self) -> int:
+        return self._turns.total()
+
+    def add(self, trial: Trial, points: Sequence[Point]) -> None:
+        """Add the schedules that extend a run at some of its points."""
+        extended, last = Schedule(trial.fired), trial.fired[-1]
+        by_arm: defaultdict[_Arm, deque[Schedule]] = defaultdict(deque)
+        for point in points:
+            for disturbance in point.disturbances():
+                arm = _Arm(disturbance.kind, disturbance.kind == last.kind)
+                by_arm[arm].append(extended + disturbance)
+        for arm, schedules in by_arm.items():
+            self._waiting.setdefault(arm, deque()).append(schedules)
+
+    def next(self, likelihood: Callable[[Kind], float]) -> Schedule:
+        """Return the next schedule of the arm with the fewest turns, relative to its likelihood.
+
+        The runs that are extended take turns.
+        """
+
+        def rank(arm: _Arm) -> tuple[float, int]:
+            weight = likelihood(arm.kind) * (_REPEATED if arm.is_repeated else 1)
+            return (self._turns[arm] + 1) / weight, TRIED.index(arm.kind)
+
+        arm = min((arm for arm, waiting in self._waiting.items() if waiting), key=rank)
+        self._turns[arm] += 1
+        waiting = self._waiting[arm]
+        schedules = waiting.popleft()
+        schedule = schedules.popleft()
+        if schedules:
+            waiting.append(schedules)
+        return schedule

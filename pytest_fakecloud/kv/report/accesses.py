@@ -1,0 +1,160 @@
+"""The keys, fields and members that the entries of a journal read and wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from ...core.calls import Action, Arguments, Call
+from ...reporting.calls import QUEUED, SEVERAL, Lookups, is_error, on_connection, reply
+from ...reporting.model import Access, ReportRow, ReportSubject, Sought
+from ...reporting.values import each_from_base64, hides_words, parsed, scalar, shortened
+from ..accesses import parts_of_command
+from ..table.registry import CommandSpec, spec_of
+from .history import Expiries, with_expiries
+from .wording import command_text
+
+if TYPE_CHECKING:
+    from ...reporting.report import ObservedTest
+
+_RESULT = 120
+"""Maximum length of a result, in characters."""
+
+
+def accesses(row: ReportRow, lookups: Lookups) -> Iterator[Access]:
+    entry = row.entry
+    if isinstance(entry, Action):
+        yield from _of_action(row, entry, lookups)
+    elif isinstance(entry, Call) and not hides_words(entry):
+        for words, answer in _commands(entry, lookups):
+            yield from _of_command(entry.fake, words, answer, lookups)
+
+
+def _commands(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any]]:
+    """Yield each command of a call with its reply, ``{"result": …}`` or ``{"error": …}``, or None."""
+    lines = call.facts.get("words")
+    if not isinstance(lines, list) or "words" in call.cut or call.response_body == QUEUED:
+        return
+    if not call.reached and call.fault is None:
+        return
+    answers: Sequence[Any] = [None] * len(lines)
+    if call.reached and on_connection(call):
+        steps = lookups.grouped_calls.get(call.number)
+        answers = (
+            [reply(call)] if call.response_body and "response_body" not in call.cut else [None]
+        )
+        if steps is not None:
+            results = answers[0].get("result") if isinstance(answers[0], dict) else None
+            if not isinstance(results, list):
+                return  # A watched key was changed, or a connection was set up.
+            lines = [step.facts["words"][0] for step in steps]
+            answers = [value if is_error(value) else {"result": value} for value in results]
+    elif call.reached:
+        body = parsed(call.response_body)
+        answers = body if call.route in SEVERAL and isinstance(body, list) else [body] * len(lines)
+    if call.facts.get("encoding") == "base64":
+        answers = [each_from_base64(answer) for answer in answers]
+    for line, answer in zip_longest(lines, answers):
+        if line:
+            yield [line[0].upper(), *line[1:]], answer
+
+
+def _of_command(fake: str, words: list[str], answer: Any, lookups: Lookups) -> Iterator[Access]:
+    spec = spec_of(words)
+    if spec is None or "@connection" in spec.categories:
+        return
+    result, succeeded = _result_of(answer)
+    succeeded = succeeded and not _changed_nothing(words, answer["result"])
+    what, parts = _described(words, spec, lookups), parts_of_command(spec, words)
+    value = answer.get("result") if isinstance(answer, dict) else None
+    for key, writes in _keys_of(spec, words):
+        written = [words[2:], value] if writes else value
+        for part in parts or [""]:
+            subject = ReportSubject("key", key, fake)
+            yield Access(subject, writes, what, result, part, written, succeeded)
+
+
+def _keys_of(spec: CommandSpec, words: Sequence[str]) -> Iterator[tuple[str, bool]]:
+    """Yield each key of a command, and whether the command writes it; ``*`` for all keys."""
+    line = [word.encode("utf-8", "surrogatepass") for word in words]
+    positions = spec.key_positions(line)
+    for at, key in positions:
+        yield words[at], "RO" not in key.flags
+    if not positions and spec.write and not spec.keys and "@keyspace" in spec.categories:
+        yield "*", True
+
+
+def expiries(test: ObservedTest, fake: Any) -> Iterator[tuple[int, int, Access]]:
+    """Yield each key that has expired: its access, the number of the entry that had set its TTL, and
+    the time, in the order in which the keys expired.
+    """
+    expired: dict[tuple[str, int], tuple[int, int, Access]] = {}
+
+    def find(ttls: Expiries, at_us: int) -> None:
+        for key, setter in ttls.items():
+            if ttls.expired(key, at_us):
+                subject = ReportSubject("key", key, fake.name)
+                access = Access(subject, True, f"{key} expired", "", value=setter.words)
+                number = setter.entry.number
+                expired.setdefault((key, number), (number, setter.deadline_us or 0, access))
+
+    ttls = Expiries()
+    for command, ttls in with_expiries(test, fake):
+        find(ttls, command.at_us)
+    find(ttls, test.cloud.clock.now_us())
+    yield from sorted(expired.values(), key=itemgetter(1))
+
+
+def _result_of(answer: Any) -> tuple[str, bool | None]:
+    if not isinstance(answer, dict):
+        return "no known answer", None
+    if "error" in answer:
+        return shortened(scalar(answer["error"]), _RESULT), False
+    result = answer.get("result")
+    return shortened(scalar(result), _RESULT), True
+
+
+def _described(words: list[str], spec: CommandSpec, lookups: Lookups) -> str:
+    text = command_text(words, lookups.scripts)
+    is_script = "no_mandatory_keys" in spec.flags and not spec.readonly
+    return f"{text} (a script that may write it)" if is_script else text
+
+
+def _changed_nothing(words: Sequence[str], result: Any) -> bool:
+    """Return whether a condition of a command, such as NX, was not met."""
+    if words[0] == "SET":
+        return result is None and "GET" not in map(str.upper, words[3:])
+    return words[0].endswith("NX") and result == 0
+
+
+def _of_action(row: ReportRow, action: Action, lookups: Lookups) -> Iterator[Access]:
+    arguments, named = action.call or ((), {})
+    if action.kind == "execute" and arguments:
+        words = [_word(arguments[0]).upper(), *map(_word, arguments[1:])]
+        for access in _of_command(action.fake, words, None, lookups):
+            yield Access(access.subject, access.writes, access.what, part=access.part,
+                         value=access.value[0] if access.writes else None)  # fmt: skip
+    elif action.kind == "load":
+        data = arguments[0] if arguments else named.get("data")
+        for key, value in data.items() if isinstance(data, Mapping) else ():
+            subject = ReportSubject("key", _word(key), action.fake)
+            yield Access(subject, True, f"load {_word(key)}", shortened(repr(value), _RESULT),
+                         value=value)  # fmt: skip
+    elif action.kind in ("reset", "restore"):
+        yield Access(ReportSubject("key", "*", action.fake), True, action.kind)
+
+
+def _word(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
+    """Return the data that a method of the fake looked at."""
+    positional, named = arguments
+    if method in ("contents", "keys"):
+        pattern = _word([*positional, named.get("pattern", "*")][0])
+        return [Sought(ReportSubject("key", pattern, fake.name))]
+    key = _word([*positional, named.get("key", "")][0])
+    return [Sought(ReportSubject("key", key, fake.name))]

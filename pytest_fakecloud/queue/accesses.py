@@ -1,0 +1,36 @@
+"""The data that requests to the queue and its deliveries read and write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ..core.accesses import ALL, READS_CLOCK, Touch
+
+if TYPE_CHECKING:
+    from ..http.messages import Request
+    from .fake import Queue
+    from .model import Message
+
+PUBLISHING = ("publish", "enqueue", "batch")
+"""Routes that create messages."""
+
+
+def touches_of_request(fake: Queue, request: Request) -> Sequence[Touch]:
+    """Return the accesses of a request, based on its route and method."""
+    writes = request.method not in ("GET", "HEAD")
+    touches = [READS_CLOCK, Touch(fake.name, "publishing", ALL, writes)]
+    if request.route not in PUBLISHING:
+        touches.append(Touch(fake.name, "message", ALL, writes))
+    return touches
+
+
+def touches_of_delivery(fake: str, name: str, message: Message) -> Iterable[Touch]:
+    """Yield the accesses of the start or the end of a delivery, which others may wait for."""
+    yield READS_CLOCK
+    yield Touch(fake, "message", name, True)
+    if message.queue_name is not None:
+        yield Touch(fake, "queue", message.queue_name, True)
+    flow = message.settings.flow
+    if flow is not None:
+        yield Touch(fake, "flow-control key", flow.key, True)

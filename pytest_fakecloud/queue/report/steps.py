@@ -1,0 +1,278 @@
+"""The steps of a workflow run over time: when each ran, waited and failed.
+
+A client runs one step in each delivery and publishes its result as the next message. A step is
+therefore shown from the delivery that ran it to the message with its result, and that message's own
+wait is the sleep of a sleeping step. A message that only announces a parallel step, the callback of a
+call, and a message that repeats a dead letter are parts of a step, and not steps of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, TypedDict
+
+from ...core.timers import to_datetime
+from ..model import Attempt, Message, Redaction
+from ..wire.values import as_text, shown_text
+from ..workflow.model import WorkflowRun, call_type_of, is_step, is_step_config, read_step
+
+LONGEST_ERROR = 2000
+"""Maximum number of characters of the response of a failed attempt."""
+StepState = Literal["done", "failed", "pending"]
+_NO_RESULT = ("fromcallback", "failurecall")
+"""Call types of messages that bring no result of a step."""
+
+
+class SpanView(TypedDict):
+    """A part of a step, with the times at which it begins and ends; ``planned`` ones are to come."""
+
+    kind: Literal["step", "call", "wait", "sleep", "planned"]
+    start: str
+    end: str
+    failed: bool
+
+
+class StepErrorView(TypedDict):
+    """A failed attempt to run a step; ``reason`` is the response or the exception."""
+
+    number: int
+    at: str
+    status: int | None
+    reason: str
+
+
+class StepView(TypedDict):
+    """A step of a run. ``message`` is the message with its result, or the one whose delivery runs it;
+    ``tries`` is the number of times that it was run, ``event`` the name of the event that it waits for,
+    and ``wait_ends`` the time at which a pending wait ends.
+    """
+
+    name: str
+    type: str
+    message: str
+    state: StepState
+    tries: int
+    retries: int
+    spans: list[SpanView]
+    errors: list[StepErrorView]
+    calls: str
+    event: str
+    wait_ends: str | None
+
+
+def step_of(message: Message) -> dict[str, Any]:
+    """Return the step in a message's body; empty if the body is none, or is redacted."""
+    return {} if message.settings.redaction.body else read_step(message.body)
+
+
+def steps_of(engine: Any, run: WorkflowRun) -> list[StepView]:
+    """Return the steps of a run in the order in which their messages were published."""
+    messages = [engine.messages[id] for id in run.message_ids if id in engine.messages]
+    return list(_Run(run, messages, engine.clock.now_us()).steps())
+
+
+class _Run:
+    """The messages of a run, and the attempts in which they were published."""
+
+    def __init__(self, run: WorkflowRun, messages: Sequence[Message], now_us: int) -> None:
+        self._run, self._now_us = run, now_us
+        self._repeated = {message.retry_of: message for message in messages if message.retry_of}
+        self._messages = [message for message in messages if not message.retry_of]
+        self._results = {
+            str(step.get("stepId")): message
+            for message in self._messages
+            if (step := step_of(message)) and not step.get("targetStep")
+        }
+
+    def steps(self) -> Iterator[StepView]:
+        continued = set()
+        for index, message in enumerate(self._messages):
+            publisher = self._publisher(index)
+            if publisher is not None:
+                continued.add(publisher.id)
+            if index and not self._is_part(message):
+                yield self._step(message, publisher)
+        for message in self._messages:
+            last = self._last(message)
+            tried = self._attempts(message)
+            unfinished = bool(tried) and last.state != "DELIVERED"
+            if unfinished and message.id not in continued and not self._is_shown_by(message):
+                yield self._next_step(message)
+
+    def _is_part(self, message: Message) -> bool:
+        step = step_of(message)
+        if step.get("targetStep"):
+            # The result of a parallel step is another message.
+            return str(step["targetStep"]) in self._results
+        kind = call_type_of(message)
+        is_answered_call = kind == "tocallback" and any(
+            step_of(other).get("stepType") == "Call" and other.created_us >= message.created_us
+            for other in self._messages
+        )
+        return is_answered_call or kind in _NO_RESULT or is_step_config(message)
+
+    def _is_shown_by(self, message: Message) -> bool:
+        """Return whether the attempts of a message are those of its own row."""
+        announces = bool(step_of(message).get("targetStep"))
+        return not is_step(message) or (announces and not self._is_part(message))
+
+    def _attempts(self, message: Message) -> list[Attempt]:
+        """Return the attempts of a message and of those that repeat it."""
+        attempts = list(message.attempts)
+        while (repeated := self._repeated.get(message.id)) is not None:
+            message = repeated
+            attempts += message.attempts
+        return attempts
+
+    def _last(self, message: Message) -> Message:
+        while (repeated := self._repeated.get(message.id)) is not None:
+            message = repeated
+        return message
+
+    def _publisher(self, index: int) -> Message | None:
+        """Return the message in whose delivery a message was published, if one is known."""
+        message = self._messages[index]
+        target = step_of(message).get("stepId")
+        under_way = [
+            (step_of(earlier).get("targetStep") == target, attempt.at_us, attempt.sequence, earlier)
+            for earlier in self._messages[:index]
+            for attempt in self._attempts(earlier)
+            if attempt.at_us <= message.created_us
+            and (attempt.ended_us is None or message.created_us <= attempt.ended_us)
+        ]
+        return max(under_way, key=lambda found: found[:3])[3] if under_way else None
+
+    # -- one step --------------------------------------------------------------------------------
+
+    def _step(self, message: Message, publisher: Message | None) -> StepView:
+        """Return a step whose result, or whose wait, is a message of the run."""
+        step, call_type = step_of(message), call_type_of(message)
+        ran_by = message if self._is_shown_by(message) else publisher
+        attempts = [] if ran_by is None else self._attempts(ran_by)
+        kind: Literal["step", "call"] = "call" if call_type == "tocallback" else "step"
+        spans = list(self._tried(attempts, kind))
+        calls = ""
+        if call_type == "tocallback":
+            calls = f"{message.settings.method} {as_text(message.url)}"
+        elif step.get("stepType") == "Call":
+            calls, call_spans = self._call(message)
+            spans = call_spans or spans
+        elif self._sleeps(step):
+            spans = [self._sleep(message)]
+        elif ran_by is not None:
+            spans += self._to_come(ran_by)
+        is_pending = ran_by is message and self._last(message).state != "DELIVERED"
+        waits = self._sleeps(step) and not message.attempts and not message.finished
+        state: StepState = "pending" if waits or is_pending else "done"
+        if is_pending and self._has_failed(message):
+            state = "failed"
+        return {
+            "name": str(step.get("stepName") or calls or call_type or ""),
+            "type": str(step.get("stepType") or call_type or ""),
+            "message": message.id,
+            "state": state,
+            "tries": len(attempts),
+            "retries": message.max_retries if ran_by is None else ran_by.max_retries,
+            "spans": spans,
+            "errors": list(_errors(attempts, ran_by or message)),
+            "calls": calls,
+            "event": str(step.get("waitEventId") or ""),
+            "wait_ends": to_datetime(message.due_us).isoformat()
+            if waits and message.due_us is not None
+            else None,
+        }
+
+    def _next_step(self, message: Message) -> StepView:
+        """Return the step that the deliveries of a message try to run, and whose result is missing."""
+        attempts, last = self._attempts(message), self._last(message)
+        spans = [*self._tried(attempts, "step"), *self._to_come(message)]
+        name = next((name for attempt in reversed(attempts) if (name := _failing(attempt))), "")
+        before = str(step_of(message).get("stepName") or "")
+        return {
+            "name": name or (f"step after {before}" if before else "first step"),
+            "type": "",
+            "message": last.id,
+            "state": "failed" if self._has_failed(message) else "pending",
+            "tries": len(attempts),
+            "retries": last.max_retries,
+            "spans": spans,
+            "errors": list(_errors(attempts, message)),
+            "calls": "",
+            "event": "",
+            "wait_ends": None,
+        }
+
+    def _has_failed(self, message: Message) -> bool:
+        return self._last(message).state == "FAILED"
+
+    @staticmethod
+    def _sleeps(step: dict[str, Any]) -> bool:
+        return step.get("stepType") in ("SleepFor", "SleepUntil", "Wait", "Invoke")
+
+    def _sleep(self, message: Message) -> SpanView:
+        """Return the time from the publication of a message to its first attempt, or to now."""
+        if message.attempts:
+            return _span("sleep", message.created_us, message.attempts[0].at_us)
+        return _span("sleep", message.created_us, message.due_us or self._now_us)
+
+    def _call(self, result: Message) -> tuple[str, list[SpanView]]:
+        """Return the request of a call step, and the attempts to send it."""
+        requests = [
+            message
+            for message in self._messages
+            if call_type_of(message) == "tocallback" and message.created_us <= result.created_us
+        ]
+        if not requests:
+            return "", []
+        request = requests[-1]
+        calls = f"{request.settings.method} {as_text(request.url)}"
+        return calls, list(self._tried(self._attempts(request), "call"))
+
+    def _to_come(self, message: Message) -> list[SpanView]:
+        """Return the wait for the next attempt, and that attempt, after failed ones."""
+        last, attempts = self._last(message), self._attempts(message)
+        if last.finished or last.due_us is None or not attempts:
+            return []
+        ended_us = attempts[-1].ended_us or attempts[-1].at_us
+        return [_span("wait", ended_us, last.due_us), _span("planned", last.due_us)]
+
+    @staticmethod
+    def _tried(attempts: Sequence[Attempt], kind: Literal["step", "call"]) -> Iterator[SpanView]:
+        """Yield each attempt, and the waits between them."""
+        before_us: int | None = None
+        for attempt in attempts:
+            if before_us is not None and before_us < attempt.at_us:
+                yield _span("wait", before_us, attempt.at_us)
+            before_us = attempt.at_us if attempt.ended_us is None else attempt.ended_us
+            yield _span(kind, attempt.at_us, before_us, attempt.state in ("failed", "lost"))
+
+
+def _span(
+    kind: Literal["step", "call", "wait", "sleep", "planned"],
+    from_us: int,
+    to_us: int | None = None,
+    failed: bool = False,
+) -> SpanView:
+    end_us = from_us if to_us is None else max(from_us, to_us)
+    start, end = to_datetime(from_us).isoformat(), to_datetime(end_us).isoformat()
+    return {"kind": kind, "start": start, "end": end, "failed": failed}
+
+
+def _failing(attempt: Attempt) -> str:
+    """Return the name of the step that failed, which clients put into a header of the response."""
+    return attempt.headers.get("Upstash-Error-Step-Name") or ""
+
+
+def _errors(attempts: Sequence[Attempt], message: Message) -> Iterator[StepErrorView]:
+    """Yield the failed ones of the attempts of a message."""
+    redaction: Redaction = message.response_redaction
+    for attempt in attempts:
+        if attempt.state != "failed":
+            continue
+        body = shown_text(attempt.body, redaction)[:LONGEST_ERROR]
+        yield {
+            "number": attempt.number,
+            "at": to_datetime(attempt.at_us).isoformat(),
+            "status": attempt.status,
+            "reason": body if attempt.exception is None else repr(attempt.exception),
+        }

@@ -1,0 +1,303 @@
+"""The lines of a failed test that tell what its failing statement compared.
+
+These are the lines of the statement itself, those of the functions that it calls, and those of the
+statements that assigned the names in it. Source: the traceback and the syntax trees of its files.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cache
+from inspect import getattr_static
+from itertools import takewhile
+from traceback import walk_tb
+from types import CodeType, FrameType, FunctionType
+from typing import Any, NamedTuple
+
+from ..core.errors import chain_of
+from ..core.libraries import is_library
+from ..core.recorder import CodePlace, is_own, place_at
+from .model import Place
+
+_LEVELS = 4
+"""Maximum number of assignments from a name in the statement to the line that looked at a fake."""
+
+
+class Span(NamedTuple):
+    """The lines of a statement in a file."""
+
+    file: str
+    first: int
+    last: int
+
+    def has(self, place: CodePlace) -> bool:
+        code, _ = place
+        return code.co_filename == self.file and self.first <= line_of(place) <= self.last
+
+
+def line_of(place: CodePlace) -> int:
+    return int(place_at(place)["line"])
+
+
+@dataclass(frozen=True)
+class Group:
+    """Lines that are equally close to a failing statement, and the functions that it calls."""
+
+    spans: tuple[Span, ...]
+    codes: frozenset[CodeType] = frozenset()
+
+    def has(self, place: CodePlace) -> bool:
+        return place[0] in self.codes or any(span.has(place) for span in self.spans)
+
+
+@dataclass(frozen=True)
+class FailedStatement:
+    """A statement that was running when the test failed, with its ``groups`` of lines, closest first."""
+
+    place: Place
+    groups: tuple[Group, ...]
+    whole: str
+    code: CodeType
+    names: frozenset[str]
+    """The names and attributes in its lines."""
+    repeats: bool
+    """Whether it may look at the same data several times, in a comprehension."""
+
+
+def application_places(places: Iterable[CodePlace]) -> tuple[CodePlace, ...]:
+    return tuple(place for place in places if not is_library(place[0].co_filename))
+
+
+def failed_statements(raised: BaseException | None) -> Iterator[FailedStatement]:
+    """Yield the statements of the test and the application that failed, the innermost first."""
+    for error in chain_of(raised):
+        frames = [(frame, line) for frame, line in walk_tb(error.__traceback__)
+                  if not is_library(frame.f_code.co_filename) and not is_own(frame)]  # fmt: skip
+        inner: set[CodeType] = set()
+        for frame, line in reversed(frames):
+            statement = _failed_statement(frame, line, inner)
+            if statement is not None:
+                yield statement
+            # A statement around it calls this function, whose other lines are no closer.
+            inner.add(frame.f_code)
+
+
+def _failed_statement(frame: FrameType, line: int, inner: Set[CodeType]) -> FailedStatement | None:
+    file = frame.f_code.co_filename
+    tree = _tree(file)
+    path = [] if tree is None else list(_path_to(tree, line))
+    if not path:
+        return None
+    statement = path[-1]
+    function = next((node for node in reversed(path) if isinstance(node, _FUNCTIONS)), tree)
+    assert function is not None
+    span = _span(file, statement)
+    groups = [Group((span,), _called(frame, _expressions(statement)) - inner)]
+    names, seen = _names(statement), {span}
+    compared = _compared(statement)
+    for _ in range(_LEVELS):
+        assignments = [node for name in sorted(names)
+                       if (node := _assignment(function, name, span.first)) is not None]  # fmt: skip
+        spans = {_span(file, node): node for node in assignments}
+        fresh = [found for found in spans if found not in seen]
+        if not fresh:
+            break
+        seen.update(fresh)
+        nodes = [spans[found] for found in fresh]
+        compared |= frozenset[str]().union(*map(_compared, nodes))
+        called = frozenset[CodeType]().union(*(_called(frame, _expressions(n)) for n in nodes))
+        groups.append(Group(tuple(fresh), called - inner))
+        names = set[str]().union(*map(_names, nodes))
+    repeats = any(isinstance(node, _REPEATING) for node in ast.walk(statement))
+    place = Place(file, line, frame.f_code.co_name)
+    whole = _source(span)
+    return FailedStatement(place, tuple(groups), whole, frame.f_code, compared, repeats)
+
+
+def source_at(file: str, line: int) -> str:
+    """Return the statement at a line of a file in one line; the line alone if it cannot be parsed."""
+    tree = _tree(file)
+    path = [] if tree is None else list(_path_to(tree, line))
+    return _source(_span(file, path[-1]) if path else Span(file, line, line))
+
+
+def _source(span: Span) -> str:
+    lines = range(span.first, span.last + 1)
+    text = " ".join(linecache.getline(span.file, line).strip() for line in lines)
+    return re.sub(r"(?<=[([{]) | (?=[)\]}])", "", text).replace(",)", ")")
+
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_REPEATING = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+@cache
+def _parsed(file: str, source: str) -> ast.Module | None:
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def _tree(file: str) -> ast.Module | None:
+    linecache.checkcache(file)
+    return _parsed(file, "".join(linecache.getlines(file)))
+
+
+def _path_to(node: ast.AST, line: int) -> Iterator[ast.stmt]:
+    """Yield the statements around a line, the outermost first."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt):
+            if child.lineno <= line <= (child.end_lineno or child.lineno):
+                yield child
+                yield from _path_to(child, line)
+        else:  # such as the handler of an exception
+            yield from _path_to(child, line)
+
+
+def _span(file: str, statement: ast.stmt) -> Span:
+    """Return the lines of a statement, or of the head of a compound one."""
+    body = getattr(statement, "body", None)
+    last = statement.end_lineno or statement.lineno
+    return Span(file, statement.lineno, max(statement.lineno, body[0].lineno - 1) if body else last)
+
+
+def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
+    """Yield the expressions of a statement, without the statements inside it."""
+    for child in ast.iter_child_nodes(statement):
+        if not isinstance(child, ast.stmt):
+            yield from ast.walk(child)
+
+
+def _names(statement: ast.stmt) -> set[str]:
+    return {node.id for node in _expressions(statement)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}  # fmt: skip
+
+
+def _compared(statement: ast.stmt) -> frozenset[str]:
+    attributes = {node.attr for node in _expressions(statement) if isinstance(node, ast.Attribute)}
+    return frozenset(attributes | _names(statement))
+
+
+_CHANGING = {"add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popleft",
+             "remove", "setdefault", "update"}  # fmt: skip
+"""Methods that change a list, set, dictionary or deque."""
+
+
+def changing(statement: FailedStatement, codes: Iterable[CodeType]) -> Group:
+    """Return the functions among ``codes`` that change what a failed statement compares, such as a
+    list of the application, and the lines of its own function that do.
+    """
+    functions: set[CodeType] = set()
+    spans: list[Span] = []
+    for code in codes:
+        tree = _tree(code.co_filename)
+        node = None if tree is None else _node_of(tree, code)
+        changes = [] if node is None else list(_changes(node, statement.names))
+        if changes and code is statement.code:
+            spans += [_span(code.co_filename, change) for change in changes]
+        elif changes:
+            functions.add(code)
+    return Group(tuple(spans), frozenset(functions))
+
+
+def _node_of(tree: ast.Module, code: CodeType) -> ast.AST | None:
+    """Return the syntax tree of a function, given its code."""
+    for node in ast.walk(tree):
+        if isinstance(node, _FUNCTIONS) and node.name == code.co_name:
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            if first == code.co_firstlineno:
+                return node
+    return None
+
+
+def _changes(function: ast.AST, names: frozenset[str]) -> Iterator[ast.stmt]:
+    """Yield the statements of a function that change an object with one of the names."""
+    for child in ast.iter_child_nodes(function):
+        if isinstance(child, _FUNCTIONS):
+            continue  # It has code of its own.
+        if isinstance(child, ast.stmt) and names & set(map(_changed, _expressions(child))):
+            yield child
+        yield from _changes(child, names)
+
+
+def _changed(node: ast.AST) -> str:
+    """Return the name of the object that an expression changes; empty if it changes none."""
+    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
+        return node.attr
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+        return _name(node.value)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return _name(node.func.value) if node.func.attr in _CHANGING else ""
+    return ""
+
+
+def _name(node: ast.expr) -> str:
+    return getattr(node, "attr", "") or getattr(node, "id", "")
+
+
+def _assignment(function: ast.AST, name: str, before: int) -> ast.stmt | None:
+    """Return the last statement of a function before a line that assigns a name."""
+    statements = [
+        node
+        for node in ast.walk(function)
+        if isinstance(node, ast.stmt) and node.lineno < before and not isinstance(node, _FUNCTIONS)
+        if any(
+            isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Store)
+            for part in _expressions(node)
+        )
+    ]
+    return max(statements, key=lambda node: node.lineno, default=None)
+
+
+def _called(frame: FrameType, expressions: Iterable[ast.AST]) -> frozenset[CodeType]:
+    """Return the code of the test's functions and methods that expressions call."""
+    codes: set[CodeType] = set()
+    names = {**frame.f_globals, **frame.f_locals}
+    for node in expressions:
+        if isinstance(node, ast.Call) and (function := _function(node.func, names)) is not None:
+            codes.update(_with_inner(function.__code__))
+    return frozenset(codes)
+
+
+def _function(node: ast.expr, names: Mapping[str, Any]) -> FunctionType | None:
+    value: Any = None
+    if isinstance(node, ast.Name):
+        value = names.get(node.id)
+    elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        # Look attributes up without calling the application's properties.
+        owner = names.get(node.value.id)
+        value = None if owner is None else getattr_static(type(owner), node.attr, None)
+    is_application = isinstance(value, FunctionType) and not is_library(value.__code__.co_filename)
+    return value if is_application else None
+
+
+def _with_inner(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _with_inner(constant)
+
+
+def latest(places: Sequence[CodePlace], group: Group, *, repeats: bool) -> list[int]:
+    """Return the indexes of the places in a group, those of the last run of its lines alone.
+
+    Unless the statement ``repeats`` its looks, an earlier place of the same instruction is that of
+    an earlier round of a loop.
+    """
+    newest_first = range(len(places) - 1, -1, -1)
+    inside = [at for at in newest_first if group.has(places[at])]
+    if not inside:
+        return []
+    run = list(takewhile(lambda at: group.has(places[at]), range(inside[0], -1, -1)))
+    chosen: dict[CodePlace, int] = {}
+    for at in run:
+        if places[at] in chosen and not (repeats or places[at][0] in group.codes):
+            break
+        chosen.setdefault(places[at], at)
+    indexes = run if repeats or group.codes else list(chosen.values())
+    return sorted(indexes)

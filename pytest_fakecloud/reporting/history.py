@@ -1,0 +1,407 @@
+"""The history of the data that a failing statement compared: who wrote it, when, and from what.
+
+The history lists what happened and explains nothing: it begins with the data at which the failing
+statement looked, lists the writes of this data, and for each write the data from which the same
+request, delivery or step has read the value, and the writes of that. `history_wording` has its words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..cloud.services import report_part
+from ..core.calls import Arguments, Call
+from ..core.errors import listed
+from ..core.recorder import Look, SharedRecords, place_at
+from .applications import ServedRequest
+from .asserted import (
+    FailedStatement,
+    Group,
+    application_places,
+    changing,
+    failed_statements,
+    latest,
+)
+from .calls import Lookups, executed_at, records_of
+from .model import (
+    Access,
+    Gap,
+    History,
+    HistoryRow,
+    HistoryStart,
+    Place,
+    ReportRow,
+    ReportSubject,
+    Sought,
+    StartKind,
+)
+from .values import NUMBER, parsed, readable, shortened
+
+if TYPE_CHECKING:
+    from .report import ObservedTest
+
+MOST_ROWS = 12
+"""Maximum number of writes in a history."""
+_OF_SUBJECT = 8
+"""Maximum number of writes of one subject that the failing statement compared: the newest."""
+_OF_ORIGIN = 2
+"""Maximum number of writes of a value from which another one was made."""
+_UNWRITTEN = 4
+"""Number of the last writes that are listed if nothing wrote the data."""
+_READS = 4
+"""Number of the last reads that are listed of the calls that made the compared value."""
+_STEPS = 3
+_GAPS = 3
+
+
+class Use(NamedTuple):
+    """An access of a row, and the time; ``order`` is the journal number at which it happened."""
+
+    order: int
+    row: ReportRow
+    access: Access
+    at_us: int
+
+
+def history_of(test: ObservedTest, rows: Sequence[ReportRow]) -> History | None:
+    """Return the history of a failed test; None if none of its calls accessed data."""
+    builder = _Builder(test, rows)
+    start = builder.start(list(failed_statements(test.raised)))
+    return None if start is None else builder.history(start)
+
+
+class _Builder:
+    def __init__(self, test: ObservedTest, rows: Sequence[ReportRow]) -> None:
+        cloud, lookups = test.cloud, test.lookups
+        self._records: SharedRecords = records_of(cloud)
+        self._fakes = {fake.name: fake for fake in cloud._context.fakes.items}
+        self._rows = {row.number: row for row in rows}
+        self._lookups = lookups
+        self._places = {number: site.places for number, site in self._records.sites.items()}
+        lines = {number: application_places(call.places)
+                 for number, call in self._records.lines.items()}  # fmt: skip
+        self._places = {**lines, **self._places}
+        uses = [use for row in rows for use in _uses_of(row, lookups)]
+        uses += self._expiries(test)
+        self.uses = sorted(uses, key=lambda use: (use.at_us, use.order))
+        self._texts: tuple[str, ...] = ()
+        """The source of the failing statement, which may name a part."""
+
+    def _expiries(self, test: ObservedTest) -> Iterator[Use]:
+        for fake in test.fakes:
+            part = report_part(fake.fixture, "accesses")
+            for number, at_us, access in (
+                part.expiries(test, fake) if hasattr(part, "expiries") else ()
+            ):
+                if number in self._rows:
+                    yield Use(number, self._rows[number], access, at_us)
+
+    # -- the start -------------------------------------------------------------------------------
+
+    def start(self, statements: Sequence[FailedStatement]) -> HistoryStart | None:
+        looks = list(self._records.looks)
+        codes = {code for places in self._places.values() for code, _ in places}
+        for statement in statements:
+            chosen: list[Look] = []
+            numbers: tuple[int, ...] = ()
+            for group in statement.groups:
+                at = latest([look.place for look in looks], group, repeats=statement.repeats)
+                chosen += [looks[index] for index in at]
+                numbers = numbers or (() if chosen else self._made_from(group))
+            sought = [*self._sought(chosen), *self._compared(numbers)]
+            if sought:
+                self._texts = (statement.whole,)
+                shown = tuple(dict.fromkeys(map(self._shown, chosen)))
+                kind: StartKind = "looked" if chosen else "called"
+                return HistoryStart(kind, _unique(sought), statement.place, shown, numbers)
+            group = changing(statement, codes)
+            numbers = self._made_from(group)
+            if sought := list(self._compared(numbers)):
+                names = tuple(sorted({code.co_name for code in group.codes}))
+                return HistoryStart("changed", _unique(sought), statement.place, (), numbers, names)
+        if not self.uses:
+            return None
+        place = statements[0].place if statements else None
+        last = self.uses[-1].row
+        uses = [use for use in self.uses if self._activity(use.row) == self._activity(last)
+                and (last.cause or use.row is last)]  # fmt: skip
+        accesses = [use.access for use in uses if use.access.writes] or [use.access for use in uses]
+        return HistoryStart("last_call", _unique(_sought_of(accesses)), place, (), (last.number,))
+
+    def _made_from(self, group: Group) -> tuple[int, ...]:
+        """Return the numbers of the calls that were made from lines or functions of a group."""
+        return tuple(
+            number
+            for number, places in self._places.items()
+            if number in self._rows and any(map(group.has, places))
+        )
+
+    def _sought(self, looks: Iterable[Look]) -> Iterator[Sought]:
+        for look in looks:
+            part = report_part(getattr(self._fakes.get(look.fake), "fixture", ""), "accesses")
+            if part is not None:
+                yield from part.sought(self._fakes[look.fake], look.method, look.arguments)
+
+    def _shown(self, look: Look) -> str:
+        return self._lookups.mask.text(
+            f"{look.fake}.{look.method}({_shown_arguments(look.arguments)})"
+        )
+
+    def _compared(self, numbers: Sequence[int]) -> Iterator[Sought]:
+        """Yield what calls read, or what they wrote if they read nothing."""
+        accesses = [use.access for use in self.uses if use.row.number in numbers]
+        reads = [access for access in accesses if not access.writes]
+        yield from _sought_of(reads or accesses)
+
+    # -- the history -----------------------------------------------------------------------------
+
+    def history(self, start: HistoryStart) -> History:
+        rows: list[HistoryRow] = []
+        left_out = 0
+        for sought in start.sought:
+            writes = [use for use in self.uses if use.access.writes and sought.covers(use.access)]
+            writes = self._of_named_parts(writes)
+            left_out += max(0, len(writes) - _OF_SUBJECT)
+            read = {(use.access.subject, use.access.part): use for use in writes
+                    if use.access.succeeded is not False
+                    and use.access.subject.kind in _WITH_PARTS}  # fmt: skip
+            for use in writes[-_OF_SUBJECT:]:
+                is_read = use in read.values() and start.kind != "last_call"
+                rows.append(self._row(use, 0, is_read=is_read))
+        rows = _first_uses(rows)
+        unwritten = not rows
+        if unwritten:
+            writes = [use for use in self.uses if use.access.writes]
+            kinds = {(sought.subject.kind, sought.subject.fake) for sought in start.sought}
+            alike = [use for use in writes
+                     if (use.access.subject.kind, use.access.subject.fake) in kinds]  # fmt: skip
+            last = (alike or writes)[-_UNWRITTEN:]
+            rows = _first_uses([self._row(use, 0, is_read=False) for use in last])
+        if len(rows) > MOST_ROWS:
+            left_out += len(rows) - MOST_ROWS
+            rows = sorted(rows, key=lambda row: row.number)[-MOST_ROWS:]
+        rows = self._with_origins(rows) + self._reads(start)
+        gaps = tuple(self._gaps(start, rows))[:_GAPS]
+        return History(start, tuple(rows), gaps, left_out, unwritten)
+
+    def _of_named_parts(self, writes: list[Use]) -> list[Use]:
+        """Return the writes of the parts that the failing statement names, all if it names none."""
+        parts = {use.access.part for use in writes}
+        named = {part for part in parts for text in self._texts if part
+                 and (f'"{part}"' in text or f"'{part}'" in text)}  # fmt: skip
+        return [use for use in writes if not named or use.access.part in {"", *named}]
+
+    def _row(self, use: Use, step: int, *, is_read: bool) -> HistoryRow:
+        row, is_expiry = use.row, use.at_us != use.row.at_us
+        origin = None if is_expiry else self._origin(use)
+        return HistoryRow(
+            row.number, use.at_us, use.access, step, 0 if is_expiry else row.cause, is_read,
+            self._place(row), *((origin.access, origin.row.number) if origin else ()),
+        )  # fmt: skip
+
+    def _place(self, row: ReportRow) -> Place | None:
+        if row.where is not None:
+            return row.where
+        places = self._places.get(row.number) or self._places.get(row.follows, ())
+        return Place(**place_at(places[0])) if places else None  # type: ignore[arg-type]
+
+    def _with_origins(self, rows: Sequence[HistoryRow]) -> list[HistoryRow]:
+        """Return rows, each followed by the writes of the value from which it was made."""
+        complete = list(rows)
+        for step in range(_STEPS):
+            for row in [row for row in complete if row.step == step][::-1]:
+                if row.origin is None:
+                    continue
+                place = complete.index(row) + 1
+                for use in self._writes_before(row.origin, row.origin_row)[-_OF_ORIGIN:]:
+                    fresh = self._row(use, step + 1, is_read=True)
+                    is_listed = any(_same(fresh, other) for other in complete)
+                    if not is_listed and len(complete) < MOST_ROWS:
+                        complete.insert(place, fresh)
+                        place += 1
+        return complete
+
+    def _reads(self, start: HistoryStart) -> list[HistoryRow]:
+        """Return the reads of the calls from which the compared value was made."""
+        reads: dict[int, Use] = {}
+        results: dict[int, list[str]] = {}
+        for use in self.uses if start.kind in ("called", "changed") else ():
+            if not use.access.writes and use.row.number in start.rows:
+                reads.setdefault(use.row.number, use)
+                results.setdefault(use.row.number, []).append(use.access.result)
+        return [
+            self._row(_with_result(use, results[number]), 0, is_read=False)
+            for number, use in list(reads.items())[-_READS:]
+        ]
+
+    def _writes_before(self, read: Access, number: int) -> list[Use]:
+        """Return the writes of the data that an access of a row has read."""
+        sought = Sought(read.subject, read.part)
+        order = next((use.order for use in self.uses
+                      if use.row.number == number and use.access == read), number)  # fmt: skip
+        writes = [use for use in self.uses
+                  if use.access.writes and use.order < order and sought.covers(use.access)]  # fmt: skip
+        if read.subject.kind == "message":
+            return [use for use in writes if use.row.kind != "attempt"][:1]
+        if read.subject.kind == "topic":
+            return [use for use in writes if use.access.part == read.part] or [
+                use for use in writes if not use.access.part and _common(use.access, read)
+            ]
+        return writes
+
+    def _activity(self, row: ReportRow) -> object:
+        """Return what all rows of one request, delivery, or line of the test have in common."""
+        if self._is_activity(row.cause):
+            return row.cause
+        places = self._places.get(row.number, ())
+        return ("client", places[-1] if places else None)
+
+    def _is_activity(self, number: int) -> bool:
+        return number in self._rows and self._rows[number].kind in ("attempt", "request")
+
+    def _origin(self, write: Use) -> Use | None:
+        """Return the access with which the request of a write read the value that it wrote."""
+        if write.row.kind == "attempt":
+            return None
+        activity = self._activity(write.row)
+        cause = self._rows.get(write.row.cause)
+        reads = [use for use in self.uses if not use.access.writes and use.order < write.order
+                 and (use.row is cause or self._activity(use.row) == activity)]  # fmt: skip
+        scored = [
+            (_common(write.access, use.access), use.order, at) for at, use in enumerate(reads)
+        ]
+        best = max(scored, default=(0, 0, 0))
+        return reads[best[2]] if best[0] else None
+
+    # -- missing writes and reads ----------------------------------------------------------------
+
+    def _gaps(self, start: HistoryStart, rows: Sequence[HistoryRow]) -> Iterator[Gap]:
+        read: dict[ReportSubject, Use] = {}
+        written: dict[ReportSubject, Use] = {}
+        for use in self.uses:
+            if use.access.subject.kind == "key" and use.access.succeeded is not False:
+                (written if use.access.writes else read).setdefault(use.access.subject, use)
+        looked = {sought.subject for sought in start.sought}
+        both = [subject for subject in read if subject in written]
+        activities = {self._activity(self._rows[row.number]) for row in rows}
+        activities |= {self._activity(self._rows[number]) for number in start.rows}
+        for subject, use in (*read.items(), *written.items()):
+            if (subject in read or subject in looked) and subject in written:
+                continue
+            neighbour = next((other for other in both if _alike(subject, other)), None)
+            if neighbour is not None and self._activity(use.row) in activities:
+                yield Gap(use.access, use.row.number, neighbour)
+
+
+def _uses_of(row: ReportRow, lookups: Lookups) -> Iterator[Use]:
+    """Yield the accesses of a row."""
+    services = dict.fromkeys((row.service, row.delivery.service if row.delivery else row.service))
+    order = executed_at(row.entry) if isinstance(row.entry, Call) else row.number
+    accesses: list[Access] = []
+    for service in services:
+        part = report_part(service, "accesses")
+        if part is not None:
+            # The body may be malformed, such as that of a rejected request.
+            with suppress(ValueError, LookupError, TypeError, AttributeError):
+                accesses += part.accesses(row, lookups)
+    for access in accesses:
+        is_delivery = row.kind == "attempt" and not access.writes
+        yield Use(row.began if is_delivery else order, row, access, row.at_us)
+    if isinstance(row.entry, ServedRequest):
+        served = row.entry
+        body = readable(served.body, served.body_type)
+        subject = ReportSubject("request", served.target, row.peer)
+        value = [served.target, parsed(served.body) or body]
+        result = shortened(body, 120)
+        yield Use(
+            row.began, row, Access(subject, False, served.target, result, value=value), row.at_us
+        )
+
+
+def _sought_of(accesses: Iterable[Access]) -> Iterator[Sought]:
+    for access in accesses:
+        if access.subject.kind != "request":
+            yield Sought(access.subject, access.part if access.subject.kind in _WITH_PARTS else "")
+
+
+_WITH_PARTS = ("key", "namespace")
+"""The kinds of subjects of which the failing statement may have compared a part."""
+
+
+def _unique(sought: Iterable[Sought]) -> tuple[Sought, ...]:
+    return tuple(dict.fromkeys(sought))
+
+
+def _with_result(use: Use, results: Sequence[str]) -> Use:
+    """Return a read with everything that its request read."""
+    shown = shortened(listed(list(filter(None, results))), 240)
+    return use._replace(access=replace(use.access, result=shown))
+
+
+def _same(row: HistoryRow, other: HistoryRow) -> bool:
+    return (row.number, row.access.what) == (other.number, other.access.what)
+
+
+def _first_uses(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
+    """Return rows without those that several parts of one write have."""
+    unique: dict[object, HistoryRow] = {}
+    for row in rows:
+        key = row.number, row.access.what, row.access.subject
+        first = unique.setdefault(key, row)
+        if row.is_read and not first.is_read:
+            unique[key] = replace(first, is_read=True)
+    return list(unique.values())
+
+
+def _alike(subject: ReportSubject, other: ReportSubject) -> bool:
+    """Return whether two names differ only in numbers and in upper and lower case."""
+    names = [NUMBER.sub("#", name).casefold() for name in (subject.name, other.name)]
+    return subject != other and subject.fake == other.fake and names[0] == names[1]
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+_TRIVIAL = {"", "0", "1", "true", "false", "none", "nx", "xx", "ex", "px", "ok"}
+"""Values that are equal by chance, in lower case."""
+_NAME = re.compile(r"[\w.@+-]+")
+
+
+def _common(write: Access, read: Access) -> int:
+    """Return how much of a written value is in a value that was read; 0 if that may be chance."""
+    read_values = set(_scalars(read.value))
+    values = {value for value in _scalars(write.value) if value in read_values}
+    values -= _TRIVIAL
+    names = {name.casefold() for name in _NAME.findall(f"{write.subject.name} {write.part}")}
+    names &= read_values
+    if not values or not (names or any(len(value) > 2 for value in values)):
+        return 0
+    return 2 * len(values) + len(names)
+
+
+def _scalars(value: Any) -> Iterator[str]:
+    """Yield the numbers and strings in a JSON value, also in strings that contain JSON."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple | set):
+        for item in value:
+            yield from _scalars(item)
+    elif isinstance(value, str):
+        inner = parsed(value) if value[:1] in '{["' and value else None
+        if isinstance(inner, dict | list | str):
+            yield from _scalars(inner)
+        else:
+            yield value.removeprefix("-").casefold()
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield f"{abs(value):g}"
+
+
+def _shown_arguments(arguments: Arguments) -> str:
+    positional, named = arguments
+    texts = [shortened(repr(value), 60) for value in positional]
+    return ", ".join(
+        [*texts, *(f"{name}={shortened(repr(value), 60)}" for name, value in named.items())]
+    )

@@ -1,0 +1,169 @@
+"""The words of the history of a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+
+from ..cloud.services import report_part
+from ..core.errors import counted, listed
+from .asserted import source_at
+from .calls import Lookups
+from .model import Access, History, HistoryRow, Place, ReportRow
+from .values import shortened
+from .wording import describe
+
+_IN_HEADLINE = 3
+"""Maximum number of writes in the first line of a history: the newest."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryLine:
+    """The words of a row: ``what``, its ``answer``, who did it (``by``), what it was made ``of``, and
+    its ``source`` line. ``row`` is the last of several with the same words (``times``).
+    """
+
+    row: HistoryRow
+    what: str
+    answer: str
+    by: str
+    origin: str
+    source: str
+    times: int = 1
+
+
+def headline(history: History, rows: Mapping[int, ReportRow], lookups: Lookups) -> str:
+    """Return what a history says in one sentence, for lists of failed tests."""
+    return lookups.mask.text(_headline(history, rows, lookups))
+
+
+def _headline(history: History, rows: Mapping[int, ReportRow], lookups: Lookups) -> str:
+    writes = [row for row in history.rows if row.step == 0 and row.access.writes]
+    if not writes:
+        return f"{_start(history)}, which nothing has written"
+    last = writes[-1]
+    related = [row for row in writes if row.access.subject == last.access.subject][-_IN_HEADLINE:]
+    parts = []
+    for row in related:
+        access, by = row.access, who(row.cause, rows, lookups)
+        done = access.result if _is_value(row) else shortened(access.what, 60)
+        done += f" ({access.result})" if access.succeeded is not True else ""
+        of_record = row.origin is not None and row.origin.subject.kind == "topic"
+        origin = f" from {row.origin.part}" if row.origin is not None and of_record else ""
+        parts.append(f"{done}{f' by {by}' if by else ''}{origin}")
+    name = lookups.short(last.access.subject.name)
+    parts_named = {row.access.part for row in related}
+    part = f" {last.access.part}" if last.access.part and len(parts_named) == 1 else ""
+    source = f"; {source_of(last.where)}" if last.where else ""
+    what = f"{f'{name}{part}'.strip()}: {', then '.join(parts)}{source}"
+    if history.unwritten:
+        return f"{_start(history)}, which nothing has written; the last writes: {what}"
+    return f"last call: {what}" if history.start.kind == "last_call" else what
+
+
+def _is_value(row: HistoryRow) -> bool:
+    """Return whether the result of a write is the new value, as that of an increment."""
+    return "INCR" in row.access.what.split(" ")[0] or row.access.what.startswith("DECR")
+
+
+def lines(history: History, rows: Mapping[int, ReportRow], lookups: Lookups) -> list[HistoryLine]:
+    """Return the words of each row; a row that repeats the previous one in all words is counted."""
+    described: list[HistoryLine] = []
+    for row in history.rows:
+        access, by = row.access, who(row.cause, rows, lookups)
+        origin = "" if row.origin is None else _origin(row.origin, lookups)
+        source = source_of(row.where)
+        mask = lookups.mask.text
+        line = HistoryLine(
+            row, mask(access.what), mask(access.result), mask(by), mask(origin), mask(source)
+        )
+        last = described[-1] if described else None
+        if last is not None and replace(last, row=row, times=1) == line:
+            described[-1] = replace(last, row=row, times=last.times + 1)
+        else:
+            described.append(line)
+    return described
+
+
+def _origin(access: Access, lookups: Lookups) -> str:
+    if access.subject.kind == "request":
+        return f"the request's {access.result}" if access.result else "the request"
+    name = access.subject.name
+    if access.subject.kind == "topic":
+        return f"record {access.result}"
+    if access.subject.kind == "message":
+        return f"message {lookups.short(name)} {access.result}"
+    return f"{name} {access.result}".strip()
+
+
+def who(cause: int, rows: Mapping[int, ReportRow], lookups: Lookups) -> str:
+    """Return the request or delivery during which a row was made; empty if it was none."""
+    row = rows.get(cause)
+    if row is None:
+        return ""
+    if row.kind == "attempt" and row.delivery is not None:
+        words = report_part(row.delivery.service, "wording")
+        text: str = words.delivery_name(row, lookups)
+        return text
+    if row.kind == "request":
+        return row.operation
+    if row.kind == "call" and any(fault.kind == "call" for fault in row.faults):
+        return f"the function of a fault of {row.peer}"
+    return describe(row, lookups).what if row.operation == "run" else ""
+
+
+def source_of(place: Place | None) -> str:
+    """Return a place with its source line."""
+    if place is None:
+        return ""
+    line = shortened(source_at(place.file, place.line), 160)
+    name = f"{PurePath(place.file).name}:{place.line}"
+    return f"{name} {line}" if line else name
+
+
+def start_text(history: History) -> str:
+    text = f"{_start(history)}{_at(history.start.place)}"
+    if history.unwritten:
+        text += ", which nothing has written"
+        text += "; the last writes of the test:" if history.rows else ""
+    return text
+
+
+def _start(history: History) -> str:
+    start = history.start
+    if start.kind == "last_call":
+        return "The failing statement read none of the fakes' data; this is the last call"
+    if start.kind == "changed":
+        calls = listed([f"{name}()" for name in start.by], 3) or "this test"
+        return (
+            f"The failing statement compared what {calls} changed after reading {_names(history)}"
+        )
+    if start.looks:
+        return f"The failing statement read {listed(list(start.looks), 3)}"
+    return f"The failing statement read {_names(history)}"
+
+
+def _names(history: History) -> str:
+    names = []
+    for sought in history.start.sought:
+        kind = sought.subject.kind
+        default = "the default namespace" if kind == "namespace" else f"the {kind}"
+        name = "" if sought.part and not sought.subject.name else sought.subject.name or default
+        names.append(f"{name} {sought.part}".strip())
+    return listed(names, 4)
+
+
+def _at(place: Place | None) -> str:
+    return "" if place is None else f" ({PurePath(place.file).name}:{place.line})"
+
+
+def gap_texts(history: History) -> Iterator[str]:
+    for gap in history.gaps:
+        name, other = gap.access.subject.name, gap.neighbour.name
+        missing = "read" if gap.access.writes else "wrote"
+        yield f"{gap.access.what}: nothing {missing} {name}; {other} was written and read"
+
+
+def left_out_text(history: History) -> str:
+    return f"... {counted(history.left_out, 'earlier write')} left out" if history.left_out else ""

@@ -1,0 +1,163 @@
+// Pictures of time: spans in rows, and columns of numbers, on a linear axis with labels.
+//
+// The report's page contains this module inline, and the console loads it. Times are in microseconds.
+
+import {count, el, lasted, number, span, visible} from "./elements.js";
+
+// The kinds of spans, with their names in the legend. The style sheet has a colour for each, `.kind-call` etc.
+const SPAN_KINDS = {call: "call", request: "request to the application", delivery: "delivery", callback: "callback", step: "step", wait: "retry wait", sleep: "delay, sleep or wait", planned: "planned", event: "event",
+  ok: "succeeded", failed: "failed", schedule: "schedule", other: "timer"};
+// Kinds of spans in which nothing happens, so that the axis may fold them.
+const IDLE_KINDS = new Set(["wait", "sleep"]);
+// A gap is folded if it is FOLDED times as long as all shorter gaps and spans together, but no more than MOST_FOLDS are.
+const FOLDED = 4, MOST_FOLDS = 8, FOLD_WIDTH = 5, MARGIN = 1.2;
+const MINUTE_US = 6e7, HOUR_US = 60 * MINUTE_US, DAY_US = 24 * HOUR_US;
+const TICK_STEPS = [...[0, 1, 2, 3, 4, 5, 6].flatMap((power) => [1, 2, 5].map((digit) => digit * 10 ** power)), 1e7, 2e7, 3e7, ...[1, 2, 5, 10, 15, 30].map((many) => many * MINUTE_US), ...[1, 2, 3, 6, 12].map((many) => many * HOUR_US)];
+
+// A linear axis over the time of spans {kind, from, to}. Positions are percentages of its width. Long gaps in which
+// nothing happens are folded: `pieces` are the linear parts, and a fold of a fixed width is between two of them.
+export class TimeAxis {
+  constructor(spans, start = null) {
+    const edges = spans.flatMap(({from, to}) => [from, to]), points = [...new Set(edges)].sort((earlier, later) => earlier - later);
+    const busy = spans.filter(({kind, from, to}) => to > from && !IDLE_KINDS.has(kind)).sort((earlier, later) => earlier.from - later.from), gaps = [];
+    let next = 0, until = -Infinity, worked = 0;
+    for (let at = 1; at < points.length; at++) {
+      const [from, to] = [points[at - 1], points[at]];
+      while (next < busy.length && busy[next].from <= from) until = Math.max(until, busy[next++].to);
+      if (until > from) worked += to - from; else gaps.push([to - from, from]);
+    }
+    const folds = new Set(foldedGaps(gaps, worked));
+    this.start = start ?? points[0] ?? 0;
+    this.pieces = points.length ? [{from: points[0], to: points[0]}] : [];
+    for (let at = 1; at < points.length; at++) if (folds.has(points[at - 1])) this.pieces.push({from: points[at], to: points[at]}); else this.pieces.at(-1).to = points[at];
+    this.length = this.pieces.reduce((sum, {from, to}) => sum + to - from, 0);
+    this.room = 100 - FOLD_WIDTH * (this.pieces.length - 1) - 2 * MARGIN * this.pieces.length;
+    let left = 0;
+    for (const piece of this.pieces) {
+      Object.assign(piece, {left: left + MARGIN, width: this.length ? this.room * (piece.to - piece.from) / this.length : this.room / this.pieces.length});
+      left += piece.width + 2 * MARGIN + FOLD_WIDTH;
+    }
+  }
+
+  place(at) {
+    const piece = this.pieces.findLast(({from}) => from <= at) ?? this.pieces[0];
+    return piece.left + (this.length ? this.room * (Math.min(at, piece.to) - piece.from) / this.length : piece.width / 2);
+  }
+
+  // The folds, each with its position and the length of the gap.
+  get folds() { return this.pieces.slice(1).map((piece, at) => ({left: piece.left - MARGIN - FOLD_WIDTH, length: piece.from - this.pieces[at].to})); }
+
+  // The labels {left, text, isLeft} at the beginning of each piece, and where there is room at round times within it.
+  ticks(pixels) {
+    const labels = [], step = TICK_STEPS.find((us) => this.length / us <= pixels / 90) ?? DAY_US * Math.ceil(this.length / DAY_US / (pixels / 90));
+    const add = (at) => {
+      const left = this.place(at), text = afterStart(at - this.start), width = 100 * (text.length * 6.6 + 8) / pixels;
+      // A label is at the right of its place, or at the left if that has no room.
+      const from = [left, left - width].find((from) => from >= 0 && from + width <= 100 && !labels.some((other) => from < other.to && other.from < from + width));
+      if (from !== undefined && !labels.some((other) => other.text === text)) labels.push({left, text, from, to: from + width, isLeft: from < left});
+    };
+    // The beginnings of the first and the last piece come first.
+    for (const {from} of [...this.pieces.slice(0, 1), ...this.pieces.slice(-1), ...this.pieces]) add(from);
+    for (const {from, to} of this.pieces) for (let at = this.start + step * Math.ceil((from - this.start + 1) / step); at <= to; at += step) add(at);
+    return labels.sort((earlier, later) => earlier.left - later.left);
+  }
+}
+
+// Returns where the gaps [length, from] begin that are folded.
+function foldedGaps(gaps, worked) {
+  gaps.sort(([shorter_], [longer]) => shorter_ - longer);
+  let shorter = worked, at = 0;
+  while (at < gaps.length && (!shorter || gaps[at][0] <= FOLDED * shorter)) shorter += gaps[at++][0];
+  // Gaps of one length are all folded, or none.
+  const most = gaps.at(-1 - MOST_FOLDS)?.[0] ?? 0;
+  return gaps.slice(at).filter(([length]) => length > most).map(([, from]) => from);
+}
+
+const afterStart = (us) => us ? `${us < 0 ? "−" : "+"}${lasted(Math.abs(us))}` : "0";
+// A length of time by its two largest units, for a label.
+const briefly = (us) => lasted(us).split(" ").slice(0, 4).join(" ");
+
+// The row of the axis: its labels, and the lengths of the folds, where one does not cover another.
+function axisElement(axis, pixels) {
+  let covered = 0;
+  const folds = axis.folds.map(({left, length}) => {
+    const text = briefly(length), width = 100 * (text.length * 6 + 6) / pixels, from = Math.max(0, Math.min(100 - width, left + (FOLD_WIDTH - width) / 2)), isFree = from >= covered;
+    if (isFree) covered = from + width;
+    return [el("i", {class: "span-gap", style: `left: ${left}%; width: ${FOLD_WIDTH}%`}), isFree ? el("small", {style: `left: ${from}%; width: ${width}%`}, text) : null];
+  });
+  return el("div", {class: "span-axis", "aria-hidden": "true"}, folds, axis.ticks(pixels).map(({left, text, isLeft}) => el("span", {class: isLeft ? "span-tick span-tick-left" : "span-tick", style: `left: ${left}%`}, text)));
+}
+const legend = (kinds, names) => el("ul", {class: "span-legend"}, [...kinds].map((kind) => el("li", {}, el("i", {class: `kind-${kind}`}), visible(names[kind] ?? kind))));
+
+function inWords({kind, from, to, failed, text}, start) {
+  return [text ?? SPAN_KINDS[kind] ?? kind, `at ${afterStart(from - start)}`, to > from ? `for ${span(to - from)}` : "", failed ? "failed" : ""].filter(Boolean).join(" ");
+}
+
+// Draw rows of spans below each other. A row is {name, note, depth, spans, chosen, failed}, and what is below it: `content` (elements
+// that it opens), `onclick`, or neither. A span is {kind, from, to, failed, text}; `pixels` is the width of the picture.
+export function spansElement(label, rows, {pixels = 560, start = null} = {}) {
+  const axis = new TimeAxis(rows.flatMap(({spans}) => spans), start), kinds = new Set(rows.flatMap(({spans}) => spans.map(({kind}) => kind))), folds = axis.folds;
+  const hasFailed = rows.some((row) => row.failed || row.spans.some(({failed}) => failed));
+  return el("figure", {class: "spans", "aria-label": label}, legend([...Object.keys(SPAN_KINDS).filter((kind) => kinds.has(kind)), ...hasFailed ? ["failed"] : []], SPAN_KINDS),
+    el("div", {class: "span-row"}, el("span"), axisElement(axis, pixels * .6)),
+    el("ol", {}, rows.map(({name, note, depth = 0, spans, chosen, failed, content, onclick, key}) => {
+      const words = spans.map((part) => inWords(part, axis.start)).join(", ");
+      const line = [el("span", {class: "span-name", style: `padding-left: ${Math.min(8, depth) * 12}px`}, el("b", {class: failed ? "trace-bad" : null}, visible(name)), note ? [" ", el("span", {class: "soft"}, visible(note))] : null),
+        el("span", {class: "span-track", title: words}, folds.map(({left}) => el("i", {class: "span-gap", style: `left: ${left}%; width: ${FOLD_WIDTH}%`})), spans.map((part) => {
+          const left = axis.place(part.from), width = axis.place(part.to) - left;
+          return el("i", {class: `span-bar kind-${part.kind}${part.failed ? " kind-failed" : ""}${part.to > part.from ? "" : " span-moment"}`, style: `left: ${left}%; width: ${width}%`});
+        })), el("span", {class: "span-words"}, words)];
+      const current = chosen ? "true" : null;
+      return el("li", {}, content ? el("details", {"data-key": key, class: "span-item"}, el("summary", {class: "span-row"}, line), el("div", {class: "span-content"}, content)) : onclick ? el("button", {type: "button", class: "span-row", "aria-current": current, onclick}, line) : el("div", {class: "span-row", "aria-current": current}, line));
+    })));
+}
+
+// Draw numbers over time as columns. An item is {at, kind, value, failed}. The columns add the values of their items; with `level`, the
+// items are the levels that a number had from a time on, and a column shows the highest. A click, a drag or an arrow key
+// with Shift selects a span of time, which `onselect(from, to)` receives; `chosen` is [from, to] of the one that is selected.
+export function columnsElement(label, items, {pixels = 560, kinds = SPAN_KINDS, level = false, noun = "event", chosen = null, start = null, onselect = null} = {}) {
+  const axis = new TimeAxis(items.map(({at, kind}) => ({kind, from: at, to: at})), start), many = Math.max(12, Math.min(80, Math.floor(pixels / 9)));
+  const slots = Array.from({length: many}, () => ({counts: {}, from: Infinity, to: -Infinity}));
+  for (const {at, kind, value = 1} of items) {
+    if (!value && !level) continue;
+    const slot = slots[Math.min(many - 1, Math.floor(axis.place(at) * many / 100))];
+    slot.counts[kind] = level ? Math.max(slot.counts[kind] ?? 0, value) : (slot.counts[kind] ?? 0) + value;
+    Object.assign(slot, {from: Math.min(slot.from, at), to: Math.max(slot.to, at)});
+    if (level) (slot.last ??= {})[kind] = value;
+  }
+  if (level) slots.reduce((before, slot) => { slot.counts = {...before, ...slot.counts}; return {...before, ...slot.last}; }, {});
+  const sums = slots.map(({counts}) => Object.values(counts).reduce((sum, value) => sum + value, 0)), most = Math.max(1, ...sums), used = new Set(slots.flatMap(({counts}) => Object.keys(counts)));
+  const bars = slots.map(({counts, from, to}, at) => {
+    if (!sums[at]) return null;
+    const parts = [...used].filter((kind) => counts[kind]), what = parts.map((kind) => `${number(counts[kind])} ${kinds[kind] ?? kind}`).join(", ");
+    const text = `${count(sums[at], noun)}: ${what}${from <= to ? `, ${afterStart(from - axis.start)}${to > from ? ` to ${afterStart(to - axis.start)}` : ""}` : ""}`;
+    const isChosen = chosen && from <= chosen[1] && to >= chosen[0], attributes = {class: "span-column", style: `left: ${100 * at / many}%; width: ${100 / many}%`, title: text, "aria-label": text, "data-slot": at};
+    const stack = el("span", {style: `height: ${Math.max(3, 100 * sums[at] / most)}%`}, parts.map((kind) => el("i", {class: `kind-${kind}`, style: `flex-grow: ${counts[kind]}`})));
+    return onselect ? el("button", {type: "button", ...attributes, "aria-pressed": String(Boolean(isChosen)), tabindex: -1}, stack) : el("div", {...attributes, role: "img"}, stack);
+  });
+  const area = el("div", {class: "span-columns", role: "group", "aria-label": label}, axis.folds.map(({left}) => el("i", {class: "span-gap", style: `left: ${left}%; width: ${FOLD_WIDTH}%`})), bars);
+  if (onselect) selectable(area, slots, bars.filter(Boolean), onselect);
+  return el("figure", {class: "spans"}, el("figcaption", {class: "soft"}, `highest column: ${count(most, noun)}`), area, axisElement(axis, pixels), used.size > 1 ? legend([...Object.keys(kinds).filter((kind) => used.has(kind)), ...[...used].filter((kind) => !(kind in kinds))], kinds) : null);
+}
+
+function selectable(area, slots, columns, onselect) {
+  const slotOf = (element) => Number(element.dataset.slot);
+  let first = null, dragged = false;
+  const choose = (start, end) => { const both = slots.slice(Math.min(start, end), Math.max(start, end) + 1).filter(({from, to}) => from <= to); if (both.length) onselect(both[0].from, Math.max(...both.map(({to}) => to))); };
+  const slotAt = ({clientX}) => { const {left, width} = area.getBoundingClientRect(); return Math.max(0, Math.min(slots.length - 1, Math.floor(slots.length * (clientX - left) / width))); };
+  const mark = (until) => { for (const column of columns) column.setAttribute("aria-pressed", String(slotOf(column) >= Math.min(first, until) && slotOf(column) <= Math.max(first, until))); };
+  area.addEventListener("pointerdown", (event) => { if (event.button === 0) { if (!event.shiftKey) first = slotAt(event); dragged = false; } });
+  area.addEventListener("pointermove", (event) => { if (first !== null && event.buttons && slotAt(event) !== first) { dragged = true; mark(slotAt(event)); } });
+  area.addEventListener("pointerup", (event) => { if (first !== null && dragged) choose(first, slotAt(event)); });
+  // A click follows the pointerup of a drag if both are on one element.
+  area.addEventListener("click", ({target}) => { const column = target.closest(".span-column"); if (column && !dragged) choose(first ?? slotOf(column), slotOf(column)); });
+  area.addEventListener("keydown", (event) => {
+    const by = {ArrowRight: 1, ArrowLeft: -1}[event.key], at = columns.indexOf(document.activeElement);
+    if (!by || at < 0) return;
+    event.preventDefault();
+    const to = columns[Math.max(0, Math.min(columns.length - 1, at + by))];
+    if (event.shiftKey) { first ??= slotOf(columns[at]); mark(slotOf(to)); } else first = slotOf(to);
+    to.focus();
+  });
+  if (columns.length) (columns.find((column) => column.getAttribute("aria-pressed") === "true") ?? columns[0]).tabIndex = 0;
+}

@@ -1,0 +1,93 @@
+"""The vectors that the entries of a journal read and wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...core.calls import Action, Arguments, Call
+from ...reporting.calls import Lookups, envelope, error_of, has_full_answer
+from ...reporting.model import Access, ReportRow, ReportSubject, Sought
+from ...reporting.values import pairs, parsed, scalar, shortened
+from .. import QUERIES, UPSERTS
+
+
+def accesses(row: ReportRow, lookups: Lookups) -> Iterator[Access]:
+    entry = row.entry
+    if isinstance(entry, Action):
+        if entry.kind == "load":
+            positional, named = entry.call or ((), {})
+            name = str(named.get("namespace") or "")
+            subject = ReportSubject("namespace", name, entry.fake)
+            yield Access(subject, True, f"load{_in(name)}", value=positional[:1])
+    elif isinstance(entry, Call):
+        yield from _of_call(entry)
+
+
+def _of_call(call: Call) -> Iterator[Access]:
+    name = str(call.facts.get("namespace") or "")
+    subject = ReportSubject("namespace", name, call.fake)
+    body = parsed(call.request_body) if call.request_body.strip() else None
+    answer = envelope(call) if has_full_answer(call) else None
+    result, succeeded = _outcome(call, answer)
+    if call.route in UPSERTS or call.route == "update":
+        for item in body if isinstance(body, list) else [body]:
+            item = item if isinstance(item, dict) else {}
+            what = f"{call.route}{_in(name)} {_shown(item)}"
+            value = {key: item.get(key) for key in ("id", "metadata", "data") if item.get(key)}
+            yield Access(subject, True, what, result, str(item.get("id", "")), value, succeeded)
+    elif call.route in ("delete", "reset", "delete-namespace", "rename-namespace"):
+        for record_id in _ids(body) or [""]:
+            what = f"{call.route}{_in(name)} {record_id}".strip()
+            yield Access(subject, True, what, result, record_id, None, succeeded)
+    else:
+        for hit in _hits(call.route, answer):
+            yield Access(subject, False, f"{call.route}{_in(name)}", _shown(hit),
+                         str(hit.get("id", "")), {k: hit[k] for k in hit if k != "vector"})  # fmt: skip
+
+
+def _in(namespace: str) -> str:
+    return f" in {namespace}" if namespace else ""
+
+
+def _ids(body: Any) -> list[str]:
+    value = body.get("ids", body.get("id", [])) if isinstance(body, dict) else body
+    values = value if isinstance(value, list) else [value] if value is not None else []
+    return [str(item) for item in values if not isinstance(item, dict | list)]
+
+
+def _hits(route: str, answer: Any) -> Iterator[dict[str, Any]]:
+    """Yield the records in the answer to a read."""
+    records = answer
+    if isinstance(answer, dict):
+        records = answer.get("scores" if route in QUERIES else "vectors", [])
+    for record in records if isinstance(records, list) else ():
+        for hit in record if isinstance(record, list) else [record]:
+            if isinstance(hit, dict):
+                yield hit
+
+
+def _shown(item: dict[str, Any]) -> str:
+    parts = [scalar(item.get("id"))]
+    if item.get("metadata"):
+        parts.append(f"({shortened(pairs(item['metadata']), 100)})")
+    if item.get("data") is not None:
+        parts.append(shortened(str(item["data"]), 60))
+    return " ".join(parts)
+
+
+def _outcome(call: Call, answer: Any) -> tuple[str, bool | None]:
+    if has_full_answer(call):
+        return shortened(scalar(answer), 60), True
+    status, text = error_of(call)
+    if status and call.fault is None:
+        return shortened(f"{status} {text}", 120), False
+    return f"{status} {call.outcome}".strip(), None
+
+
+def sought(fake: Any, method: str, arguments: Arguments) -> list[Sought]:
+    """Return the data that a method of the fake looked at."""
+    positional, named = arguments
+    name = named.get("namespace", positional[0] if method == "vectors" and positional else "")
+    name = "*" if method in ("namespaces", "pending") else str(name)
+    return [Sought(ReportSubject("namespace", name, fake.name))]

@@ -1,0 +1,33 @@
+"""Bugs of several events: the search finds each, guided by states, and accuses no correction."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_fakecloud import BrokenPromiseError
+
+from ..budget import cases
+from .bugs import Make
+from .bugs.deep import DEEP, buried_job
+from .conftest import opened
+from .test_bugs import explored, named
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_bug_of_four_crashes_is_found_within_1000_schedules(seed: int) -> None:
+    with opened() as cloud, pytest.raises(BrokenPromiseError) as found:
+        explored(cloud, buried_job(cloud, False), seed=seed)
+    assert found.value.events >= 4
+    assert found.value.schedule.count("crash") >= 4
+
+
+@pytest.mark.parametrize("make", DEEP, ids=named)
+def test_a_bug_of_several_events_is_found_and_its_correction_is_not_accused(make: Make) -> None:
+    with opened() as cloud, pytest.raises(BrokenPromiseError) as found:
+        explored(cloud, make(cloud, False), seed=0)
+    print(f"{make.__name__}: {found.value.tried} schedules: {found.value.schedule}")
+    assert found.value.events >= 2
+    with opened() as cloud:
+        explored(cloud, make(cloud, True), budget=cases(60), trust=False)

@@ -1,0 +1,166 @@
+"""Which findings the report of a failure has: those about the data and the calls of its history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import httpx
+import pytest
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.process.lines import Lines
+from pytest_fakecloud.reporting.model import (
+    Access,
+    Finding,
+    History,
+    HistoryRow,
+    HistoryStart,
+    ReportSubject,
+    Sought,
+)
+from pytest_fakecloud.reporting.report import concerning, report_of
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with Cloud(seed=1, now="2026-03-01T12:00:00Z") as opened:
+        opened.journal._recorder.shared.find_lines = Lines()
+        yield opened
+
+
+def kinds(cloud: Cloud, fail: Callable[[], None]) -> list[str]:
+    """Return the kinds of the findings in the report of a failure."""
+    with pytest.raises(AssertionError) as failed:
+        fail()
+    return [finding.kind for finding in report_of(cloud, raised=failed.value).findings]
+
+
+# Each application fails because of a fact that no call shows. It is not printed for another value.
+
+
+def guards(cloud: Cloud, key: str) -> Callable[[str], object]:
+    """An idempotency key of which the EXPIRE fails, so that it is never forgotten."""
+    server = cloud.kv_server()
+    redis = server.client()
+    redis.set("other", "1")
+    server.faults.respond(503, command="EXPIRE", times=1)
+    redis.setnx(key, "done")
+    with suppress(Exception):
+        redis.expire(key, 3600)
+    return server.value
+
+
+def session_is_renamed(cloud: Cloud, key: str) -> Callable[[str], object]:
+    """A session whose SET by another function removes its TTL."""
+    server = cloud.kv_server()
+    redis = server.client()
+    redis.set("other", "1")
+    redis.set(key, "ada", ex=1800)
+    redis.set(key, "Ada")
+    return server.value
+
+
+def carts_race(cloud: Cloud, key: str) -> Callable[[str], object]:
+    """Two browsers that add to the value they have read."""
+    server = cloud.kv_server()
+    server.load({key: "1", "other": "1"})
+    with httpx.Client(headers=server.headers) as ann, httpx.Client(headers=server.headers) as bob:
+        for client in (ann, bob):
+            client.post(server.url, json=["GET", key])
+        for client in (ann, bob):
+            client.post(server.url, json=["SET", key, f"2 of {id(client)}"])
+    return server.value
+
+
+def reminder_in_milliseconds(cloud: Cloud, key: str) -> Callable[[str], object]:
+    """A code that is valid for a minute in the wrong unit."""
+    server = cloud.kv_server()
+    redis = server.client()
+    redis.set("other", "1")
+    redis.set(key, "483", px=60)
+    return server.value
+
+
+@pytest.mark.parametrize("key", ["idem:k-1", "job 7/ä", "n"])
+@pytest.mark.parametrize(
+    ("application", "kind"),
+    [
+        (guards, "expire_not_executed"),
+        (session_is_renamed, "ttl_removed"),
+        (carts_race, "lost_update"),
+        (reminder_in_milliseconds, "unlikely_ttl"),
+    ],
+)
+def test_a_finding_concerns_the_compared_key(
+    cloud: Cloud, application: Callable[[Cloud, str], Callable[[str], object]], kind: str, key: str
+) -> None:
+    value = application(cloud, key)
+
+    def fail() -> None:
+        assert value(key) is value
+
+    def fail_elsewhere() -> None:
+        assert value("other") is value
+
+    assert kinds(cloud, fail) == [kind]
+    assert kinds(cloud, fail_elsewhere) == []
+
+
+def test_a_finding_concerns_the_compared_group(cloud: Cloud) -> None:
+    broker = cloud.broker(topics={"t": 1, "u": 1})
+    for topic in "tu":
+        broker.produce(topic, "v")
+    with broker.client() as client:
+        client.post("/consume/g/i", json={"topic": "t"})
+        client.post("/commit/g/i", json={"topic": "t", "partition": 0, "offset": 2})
+
+    def fail() -> None:
+        assert broker.group("g").committed == {}
+
+    def fail_elsewhere() -> None:
+        assert broker.records("u") == []
+
+    assert kinds(cloud, fail) == ["commit_too_high"]
+    assert kinds(cloud, fail_elsewhere) == []
+
+
+def test_a_finding_concerns_the_answer_of_a_query(cloud: Cloud) -> None:
+    index = cloud.vector_index()
+    index.load([{"id": "a", "vector": [1, 0], "metadata": {"n": 1}}])
+    client = index.client()
+
+    def fail() -> None:
+        assert client.query(vector=[1.0, 0.0], top_k=1, filter="n = '1'")
+
+    assert kinds(cloud, fail) == ["filter_rejected"]
+
+
+def test_a_finding_concerns_a_message_of_the_compared_deliveries(cloud: Cloud) -> None:
+    queue = cloud.queue()
+    route = queue.destinations.accept("https://app.example.com")
+    headers = {**queue.headers, "Upstash-Delay": "60000s"}
+    httpx.post(f"{queue.url}/v2/publish/https://app.example.com/hook", headers=headers)
+    queue.clock.advance("2m")
+
+    def fail() -> None:
+        assert len(route.deliveries) == 1
+
+    assert kinds(cloud, fail) == ["unlikely_duration"]
+
+
+def test_findings_that_a_call_of_the_history_decided_come_first() -> None:
+    a, b = (ReportSubject("key", name, "kv") for name in "ab")
+    start = HistoryStart("looked", (Sought(a),))
+    history = History(start, (HistoryRow(3, 0, Access(a, True, "SET a 1"), 0),))
+
+    def finding(kind: str, row: int, *subjects: ReportSubject) -> Finding:
+        return Finding(kind, "kv", (row,), subjects)
+
+    given: list[Any] = [
+        finding("of a", 9, a), finding("of b", 8, b), finding("by its call", 5, b), Finding("of all"),
+    ]  # fmt: skip
+    # The entry 5 of the journal is part of row 3.
+    kinds = [item.kind for item in concerning(history, given, {5: 3})]
+    assert kinds == ["by its call", "of a", "of all"]

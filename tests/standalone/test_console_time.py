@@ -1,0 +1,212 @@
+"""The pictures of time in the console, in a real browser: spans, columns, and what they select."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from ..harness import wait_until
+from .conftest import Serve, Server, fetch
+from .test_console import (
+    CHROMIUM,
+    LINES,
+    Window,
+    at,
+    browser,
+    command,
+    fake,
+    go,
+    holds,
+    page,
+    sent,
+    window,
+)
+
+__all__ = ["browser", "page", "window"]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
+]
+
+AXIS = """async (spans) => {
+    const {TimeAxis} = await import("/console/spans.js"), us = (seconds) => seconds * 1e6;
+    const axis = new TimeAxis(spans.map(([kind, from, to]) => ({kind, from: us(from), to: us(to)})));
+    return {
+        folds: axis.folds.map(({length}) => length / 1e6),
+        places: spans.map(([, from]) => axis.place(us(from))),
+        labels: axis.ticks(600).map(({text}) => text),
+    };
+}"""
+"""Return the folds, the places and the labels of an axis for spans in seconds."""
+
+
+@pytest.mark.parametrize(
+    ("spans", "folds", "labels"),
+    [
+        ([["call", 0, 1], ["call", 2, 3]], [],
+         ["0", "+500 ms", "+1 s", "+1.5 s", "+2 s", "+2.5 s", "+3 s"]),
+        # A sleep is folded, work of the same length is not.
+        ([["step", 0, 1], ["sleep", 1, 7201], ["step", 7201, 7202]], [7200], None),
+        ([["step", 0, 1], ["step", 1, 7201], ["step", 7201, 7202]], [], None),
+        ([["delivery", 0, 0], ["delivery", 12, 12], ["delivery", 160, 160], ["delivery", 5160, 5160]],
+         [148, 5000], ["0", "+2 s", "+4 s", "+6 s", "+8 s", "+10 s", "+12 s", "+1 h 26 m"]),
+        # Gaps of one length are all folded, or none.
+        ([["call", 9 * at, 9 * at + 0.001] for at in range(20)], [], None),
+        ([["call", 5, 5]], [], ["0"]),
+    ],
+)  # fmt: skip
+def test_an_axis_is_linear_and_folds_long_gaps(
+    page: Any, spans: list[Any], folds: list[float], labels: list[str] | None
+) -> None:
+    found = page.evaluate(AXIS, spans)
+    assert found["folds"] == folds
+    assert found["places"] == sorted(found["places"])
+    assert all(0 <= place <= 100 for place in found["places"])
+    assert len(set(found["labels"])) == len(found["labels"]) > 0
+    if labels is not None:
+        assert found["labels"] == labels
+    if not folds and len(spans) > 2:
+        gaps = [after - before for before, after in pairwise(found["places"])]
+        times = [after[1] - before[1] for before, after in pairwise(spans)]
+        assert [gap / gaps[0] for gap in gaps] == pytest.approx([time / times[0] for time in times])
+
+
+def test_calls_over_time_show_errors_and_select_rows(page: Any, server: Server) -> None:
+    for seconds in range(3):
+        command(server, "SET", f"key:{seconds}", "1")
+        server.ask("POST", "/clock", {"action": "advance", "by": "10s"})
+    command(server, "INCR")
+    at(page, "activity", ".over-time .span-column")
+    texts = page.eval_on_selector_all(
+        ".over-time .span-column", "(all) => all.map((one) => one.ariaLabel)"
+    )
+    assert texts == [
+        "1 call: 1 succeeded, 0", "1 call: 1 succeeded, +10 s", "1 call: 1 succeeded, +20 s",
+        "1 call: 1 failed, +30 s",
+    ]  # fmt: skip
+    columns = page.locator(".over-time .span-column")
+    columns.nth(1).click()
+    holds(page, f"{LINES} === 1")
+    assert page.locator(".trace-row").inner_text().split("\n")[-2] == "SET key:1 1"
+    # The address keeps the span of time, and the chip ends it.
+    holds(page, "location.hash.includes('from=')")
+    page.reload()
+    holds(page, f"{LINES} === 1")
+    page.click(".trace-chip:has-text('00:00:10.000 – 00:00:10.000 ✕')")
+    holds(page, f"{LINES} === 4")
+    # Dragging, and the arrow keys with Shift, select several columns.
+    first, third = (columns.nth(index).bounding_box() for index in (0, 2))
+    page.mouse.move(first["x"] + 2, first["y"] + 30)
+    page.mouse.down()
+    page.mouse.move(third["x"] + 2, third["y"] + 30, steps=4)
+    page.mouse.up()
+    holds(page, f"{LINES} === 3")
+    assert columns.and_(page.locator("[aria-pressed=true]")).count() == 3
+    columns.nth(2).focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Shift+ArrowLeft")
+    page.keyboard.press("Enter")
+    holds(page, f"{LINES} === 2")
+
+
+def test_rows_have_durations_and_are_ordered_by_them(window: Window, serve: Serve) -> None:
+    running = serve("kv")
+    command(running, "SET", "fast", "1")
+    running.ask("POST", "/fakes/kv_server/faults", {"kind": "delay", "args": [0.3], "times": 1})
+    command(running, "GET", "slow")
+    command(running, "GET", "last")
+    opened = go(window.page, running)
+    at(opened, "activity", ".trace-took")
+    opened.select_option("select[aria-label=Order]", "slowest")
+    holds(opened, "location.hash.includes('order=slowest')")
+    first = opened.locator(".trace-row[aria-posinset='1']").inner_text()
+    assert "GET slow" in first
+    assert " ms" in first
+    window.leave()
+
+
+@pytest.fixture
+def application(server: Server) -> Iterator[str]:
+    """The URL of a handler that writes to the key-value server, and fails once."""
+    kv, calls = fake(server, "kv_server"), []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            calls.append(self.path)
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            fetch("POST", kv["url"], json=["INCR", "handled"], headers=kv["headers"])
+            self.send_response(503 if len(calls) == 1 else 200)
+            self.end_headers()
+
+        def log_message(self, *arguments: object) -> None:
+            """Print nothing."""
+
+    handler = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=handler.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{handler.server_port}"
+    handler.shutdown()
+    thread.join()
+    handler.server_close()
+
+
+def test_a_waterfall_has_the_whole_request(page: Any, server: Server, application: str) -> None:
+    sent(
+        server, "queue", f"/v2/publish/{application}/hook", Upstash_Delay="5s",
+        Upstash_Callback=f"{application}/done",
+    )  # fmt: skip
+    server.ask("POST", "/clock", {"action": "advance", "by": "1m"})
+    kv = fake(server, "kv_server")
+    wait_until(
+        lambda: (
+            json.loads(fetch("GET", f"{kv['url']}/get/handled", headers=kv["headers"]).data)
+            == {"result": "4"}
+        )
+    )
+    at(page, "activity?search=publish", ".trace-row")
+    page.locator(".trace-row", has_text="publish").first.click()
+    spans = page.locator(".trace-pane .spans ol li")
+    holds(page, "document.querySelectorAll('.trace-pane .spans ol li').length === 9")
+    names = [name.split()[0] for name in spans.locator("b").all_inner_texts()]
+    assert sorted(names) == sorted(["publish", *["attempt"] * 2, *["callback"] * 2, *["INCR"] * 4])
+    words = page.locator(".trace-pane .span-words").all_inner_texts()
+    assert words[1] == "delay, sleep or wait at 0 for 5 s, delivery at +5 s failed"
+    assert sum("retry wait" in text for text in words) == 1
+    assert page.locator(".trace-pane .span-legend li").all_inner_texts() == [
+        "call", "delivery", "callback", "retry wait", "delay, sleep or wait", "failed",
+    ]  # fmt: skip
+    spans.locator("button", has_text="attempt 2").click()
+    holds(page, "document.querySelector('.trace-pane h3').textContent.startsWith('attempt 2')")
+    assert page.locator(".spans button[aria-current=true]").inner_text().startswith("attempt 2")
+
+
+def test_hostile_names_are_text_in_spans_and_columns(page: Any, server: Server) -> None:
+    evil = "<img src=x onerror=\"document.title='owned'\">\u202eabc" + "x" * 5000
+    run = {"Upstash_Workflow_RunId": "wfr_evil", "Upstash_Workflow_Url": "http://127.0.0.1:9/f"}
+    target = "/v2/publish/http://127.0.0.1:9/f"
+    sent(server, "queue", target, Upstash_Workflow_Init="true", **run)
+    step = {"stepId": [1], "stepName": evil, "stepType": "Run", "out": evil, "concurrent": 1}
+    sent(server, "queue", target, step, Upstash_Workflow_CallType="step", **run)
+    sent(
+        server,
+        "vector_index",
+        "/upsert",
+        {"id": evil[:500], "vector": [1, 2], "metadata": {evil[:99]: evil}},
+    )
+    at(page, "fake/queue/runs/wfr_evil", ".span-item")
+    name = page.inner_text(".span-item b")
+    assert name.startswith("<img src=x")
+    assert "\\u202e" in name
+    assert len(name) < 200
+    at(page, "fake/vector_index/vectors", "select[aria-label='Colour by']")
+    page.select_option("select[aria-label='Colour by']", index=1)
+    page.locator(".span-legend li", has_text="<img src=x").wait_for()
+    assert page.query_selector("img") is None
+    holds(page, "document.documentElement.scrollWidth <= innerWidth")
