@@ -28,7 +28,6 @@ from unittest import mock
 from urllib.parse import urlsplit
 
 import httpx
-import hypothesis
 import redis.asyncio
 from upstash_redis import Redis
 
@@ -445,8 +444,6 @@ def several_processes() -> bool:
 
 def main() -> int:
     """Run all measurements; return 1 if a figure exceeds its limit."""
-    hypothesis.settings.register_profile("bare", database=None)
-    hypothesis.settings.load_profile("bare")
     results = [
         schedules_of_ten_calls(),
         schedules_of_an_asynchronous_client(),

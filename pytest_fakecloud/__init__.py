@@ -48,7 +48,6 @@ _PUBLIC_NAMES = {
         "broker.settings": "BrokerLimits",
         "broker.views": "GroupView TopicView",
         "cloud.cloud": "Cloud",
-        "cloud.every_failure": "BrokenRunsError",
         "cloud.fake": "Fake Snapshot",
         "cloud.session.warning": "FakecloudWarning",
         "core.calls": "Call Event",
@@ -96,7 +95,7 @@ _PUBLIC_NAMES = {
 _PART_NAMES = {
     name: module
     for module, names in {
-        "cloud.every_failure": "Failure",
+        "explore.result.failures": "Failure",
         "core.calls": "Headers",
         "core.timers": "Fired",
         "explore.trial": "Operation",

@@ -2,7 +2,6 @@
 from .queue.model import Attempt as Attempt
 from .queue.actions import Attempts as Attempts
 from .explore.result.exploration import BrokenPromiseError as BrokenPromiseError
-from .cloud.every_failure import BrokenRunsError as BrokenRunsError
 from .broker.fake import Broker as Broker
 from .broker.errors import BrokerError as BrokerError
 from .broker.faults import BrokerFaults as BrokerFaults

@@ -55,7 +55,7 @@ _KEPT = (
     "pytest_fakecloud.cloud.session.outcomes",
     # If it were forgotten with a run's modules, it would undo nothing.
     "pytest_fakecloud.cloud.session.run",
-    "pytest_fakecloud.cloud.every_failure",
+    "pytest_fakecloud.explore.every_failure",
     "pytest_fakecloud.reporting.missing_requests",
     "pytest_fakecloud.reporting.mistakes",
     "pytest_fakecloud.kv.fake",

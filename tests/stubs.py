@@ -34,7 +34,6 @@ from pytest_fakecloud.broker.settings import BrokerConfig, BrokerLimits
 from pytest_fakecloud.broker.views import GROUP_FIELDS, TOPIC_FIELDS, GroupView, TopicView
 from pytest_fakecloud.cloud.base import fixture_fake
 from pytest_fakecloud.cloud.cloud import Cloud
-from pytest_fakecloud.cloud.every_failure import Failure
 from pytest_fakecloud.cloud.fake import FAKE_FIELDS, Fake
 from pytest_fakecloud.core.calls import CALL_FIELDS, EVENT_FIELDS, Call, Event
 from pytest_fakecloud.core.journal import Journal, Results
@@ -42,6 +41,7 @@ from pytest_fakecloud.core.matching import Field, fields_of
 from pytest_fakecloud.core.recorder import Recorder
 from pytest_fakecloud.core.settings import settings_of
 from pytest_fakecloud.core.violations import ALLOWABLE, VIOLATION_FIELDS, Violation
+from pytest_fakecloud.explore.result.failures import Failure
 from pytest_fakecloud.faults.plan import FaultPlan
 from pytest_fakecloud.kv.command_fields import COMMAND_FIELDS
 from pytest_fakecloud.kv.search.index import Search

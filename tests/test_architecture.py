@@ -36,7 +36,7 @@ FLOORS = (
     tuple(NAMES),
     ("cloud.services",),
     ("cloud.base",),
-    ("cloud.every_failure", "reporting"),
+    ("reporting",),
     REPORTS,
     ("recordings", "explore"),
     ("cloud.cloud",),

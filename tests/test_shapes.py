@@ -160,7 +160,7 @@ def test_events_can_be_filtered_by_their_data() -> None:
     calls = recorded_events("add_event", "_add_event")
     told = {word.arg for call in calls for word in call.keywords} - {None, "at_us", "ended_us"}
     listed = EVENT_FIELDS.keys() | BrokerApp.event_fields.keys() | QueueApp.event_fields.keys()
-    assert {"message_id", "group", "held", "idle"} <= told <= listed
+    assert {"message_id", "group", "idle"} <= told <= listed
     assert set(AttemptDetails.__annotations__) <= listed
 
 
@@ -169,7 +169,7 @@ def test_kinds_of_events_are_listed_where_they_are_recorded() -> None:
     first = (getattr(call.args[0], "value", None) for call in calls if call.args)
     recorded = {word for word in first if isinstance(word, str)}
     listed = EVENT_KINDS | BrokerApp.event_kinds | QueueApp.event_kinds
-    assert {"attempt", "refused", "run", "join", "revoked"} <= recorded <= listed
+    assert {"attempt", "refused", "join", "revoked"} <= recorded <= listed
 
 
 def test_a_kind_of_event_that_no_fake_records_is_an_error(cloud: Cloud) -> None:

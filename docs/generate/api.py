@@ -29,7 +29,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
         "queue.settings",
     ),
     "Deliveries and callbacks": ("queue.delivery.", "queue.capture."),
-    "Faults": ("faults.", "cloud.every_failure"),
+    "Faults": ("faults.", "explore.result.failures"),
     "Exploring": ("explore.",),
     "Calls and events": ("core.calls", "core.journal", "http.", "recordings"),
     "Violations and errors": ("",),

@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..core.journal import Results
+    from ..explore.every_failure import FailureOptions
     from ..explore.explore import Checks, ExploreOptions
     from ..explore.programs import Runs
     from ..explore.result.exploration import Exploration
+    from ..explore.result.failures import Failure
     from ..recordings.archives import Difference, ReplayOptions
-    from .every_failure import Failure, FailureOptions
 
 
 class Cloud(BaseCloud):
@@ -56,18 +57,19 @@ class Cloud(BaseCloud):
         return ProcessTime(self._time, AUTOJUMP).controlled()
 
     def every_failure(
-        self, run: Callable[[], object], **options: Unpack[FailureOptions]
+        self, run: Callable[[], object], check: Checks = None, **options: Unpack[FailureOptions]
     ) -> Results[Failure]:
-        """Run code once per call it makes, with a fault in a different call each time.
+        """Explore the failures of each call of the code: every kind of fault, one call at a time.
 
-        ``every_failure.every_failure`` describes the options ``services``, ``faults``, ``status``
-        and ``check``. Returns the runs with a failing call. Raises ``BrokenRunsError`` if one of them
+        ``explore.every_failure.every_failure`` describes the options ``services``, ``faults`` and
+        ``status``. Returns the runs with a failing call. Raises ``BrokenPromiseError`` if one of them
         broke the promise.
         """
         __tracebackhide__ = True
-        from .every_failure import every_failure
+        with importing("every_failure()"):
+            from ..explore.every_failure import every_failure
 
-        return every_failure(self, run, **options)
+        return every_failure(self, run, check, **options)
 
     def explore(
         self, run: Runs, check: Checks = None, **options: Unpack[ExploreOptions]
@@ -79,7 +81,7 @@ class Cloud(BaseCloud):
         ``seed``, ``schedule``, ``kinds``, ``services``, ``patience``, ``horizon`` and ``process_time``.
         """
         __tracebackhide__ = True
-        with importing("explore()", extra="explore"):
+        with importing("explore()"):
             from ..explore.explore import explore
 
         return explore(self, run, check, **options)
@@ -128,13 +130,11 @@ class AioCloud:
         self._cloud = cloud
 
     async def every_failure(
-        self, run: Callable[[], object], **options: Unpack[FailureOptions]
+        self, run: Callable[[], object], check: Checks = None, **options: Unpack[FailureOptions]
     ) -> Results[Failure]:
-        """Run ``Cloud.every_failure()`` for asynchronous code."""
+        """Run ``Cloud.every_failure()`` in a running event loop, also with asynchronous functions."""
         __tracebackhide__ = True
-        from .every_failure import every_failure_async
-
-        return await every_failure_async(self._cloud, run, **options)
+        return await in_thread(self._cloud.every_failure, run, check, **options)
 
     async def explore(
         self, run: Runs, check: Checks = None, **options: Unpack[ExploreOptions]

@@ -71,6 +71,8 @@ class Context:
         self.allowed = Allowances()
         """The violations and warnings that ``allow()`` of the cloud covers."""
         self.fakes: Registry[Fake] = Registry()
+        self.cache: Any = None
+        """The cache of the pytest run that created the cloud."""
         self.listeners: Registry[Callable[[Fake], None]] = Registry()
         """Functions that are called with each fake that the cloud has started."""
         self.fixture_settings: Mapping[str, Any] = {}

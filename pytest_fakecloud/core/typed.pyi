@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pytest_fakecloud.broker.model import MemberView, Record, TopicPartitionOffset
 from pytest_fakecloud.broker.typed import GroupWhere, MemberWhere, OffsetWhere, RecordWhere, TopicWhere
 from pytest_fakecloud.broker.views import GroupView, TopicView
-from pytest_fakecloud.cloud.every_failure import Failure
 from pytest_fakecloud.cloud.fake import Fake
 from pytest_fakecloud.core.calls import Call, Event
 from pytest_fakecloud.core.journal import Results
 from pytest_fakecloud.core.violations import Violation
+from pytest_fakecloud.explore.result.failures import Failure
 from pytest_fakecloud.kv.search.index import Search
 from pytest_fakecloud.kv.typed import SearchWhere
 from pytest_fakecloud.queue.capture.callbacks import Callback
@@ -49,7 +49,6 @@ class CallFields(TypedDict, total=False):
 class EventFields(TypedDict, total=False):
     alone: object
     began: object
-    held: object
 
 class CloudCallFields(CallFields, total=False):
     additionalK: object
@@ -154,6 +153,7 @@ class FailureWhere(TypedDict, total=False):
     fault: object
     held: object
     number: object
+    schedule: object
 
 class DifferenceWhere(TypedDict, total=False):
     answered: object

@@ -17,7 +17,7 @@ from ..core.errors import ContractError, shown, unknown_name
 from ..kv.accesses import text_of
 from ..kv.table import kinds
 from ..queue.accesses import PUBLISHING
-from ..reporting.calls import Lookups
+from ..reporting.calls import Lookups, command_of
 from ..reporting.wording import summarise
 from .schedule import CLOCK, HOLD_US, ORDERS
 
@@ -53,7 +53,8 @@ _MOVES_OF_TIME = _PAUSES | {"delay", "slow"}
 """Kinds of events that let time pass."""
 _OF_ATTEMPTS = frozenset({
     "attempt", "attempts", "try", "tries", "retry", "retries", "failure", "failures", "failed",
-    "error", "errors", "deliveries", "redeliveries",
+    "error", "errors", "deliveries", "redeliveries", "attempted", "tried", "retried", "fails", "strike",
+    "strikes", "crashes", "restarts", "timeouts", "wrong", "rejected",
 })  # fmt: skip
 """Words in the names of keys and fields that count or list attempts."""
 _UPSERTS = frozenset({"upsert", "upsert-data", "update"})
@@ -80,6 +81,7 @@ class Access:
     call: Call | None = None
     options: frozenset[str] = frozenset()
     """The words after the value of a command, in upper case."""
+    at_us: int = 0
 
     def __post_init__(self) -> None:
         self.name = self.words[0]
@@ -130,8 +132,12 @@ class Access:
     @property
     def counts(self) -> bool:
         """Whether it sets numbers that are there already: two clients may have computed the same."""
-        values = {"SET": self.words[2:3], "HSET": self.words[3::2]}.get(self.name, ())
-        return not self.changes and bool(values) and all(map(_NUMBER.fullmatch, values))
+        return not self.changes and bool(self.values) and all(map(_NUMBER.fullmatch, self.values))
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The values that it sets, if it only sets values."""
+        return {"SET": self.words[2:3], "HSET": self.words[3::2]}.get(self.name, ())
 
     def _has(self, field: str) -> bool:
         """Return whether the first key had a field or member before the command."""
@@ -629,6 +635,8 @@ def _lost_update(evidence: Evidence) -> Findings:
         is_overwritten = write.name in kinds.OVERWRITES or is_score
         if not write.meets(other):
             continue  # For example, the other client wrote another field.
+        if read.name in kinds.ASKS_FOR_NAMES and write.name in kinds.DELETIONS | kinds.REMOVALS:
+            continue  # A client that does not look at a value removes any.
         if is_overwritten and any(value is not None for value in read.before):
             yield key.name, _description(read, other, write)
     for at, write in enumerate(accesses := evidence.trial.accesses):
@@ -939,6 +947,64 @@ def _intermediate_read(evidence: Evidence) -> Findings:
                     break
 
 
+def _non_repeatable_read(evidence: Evidence) -> Findings:
+    """A client gets two answers to what it reads twice, and acts as it does after equal answers."""
+    if any(disturbance.kind not in ORDERS for disturbance in evidence.trial.fired):
+        return
+    for at, again in evidence.raced:
+        key, client = again.keys[0], again.client
+        is_value = not again.is_write and again.name not in kinds.COUNTS
+        earlier = evidence.earlier(at, key)
+        if not (is_value and earlier) or root_of(client) in evidence.workers:
+            continue
+        first = evidence.commands[earlier[-1]]
+        if first.is_write or first.before[0] is None or not first.meets(again):
+            continue
+        news = [
+            other
+            for other in evidence.of_key(key, earlier[-1], at)
+            if other.client != client
+            and other.changes
+            and other.meets(first)
+            and other.meets(again)
+        ]
+        act = _act_after(evidence, first, again) if news else None
+        if act is not None and _reads_alike(evidence, client, key):
+            yield key.name, _description(first, news[0], again, act)
+
+
+def _act_after(evidence: Evidence, first: Access, again: Access) -> Access | None:
+    """Return the effect that a client has after its second read, and has after equal answers, too; None
+    if the second read begins another request, or if the client reads again under a lock.
+    """
+    own = [access for access in evidence.trial.accesses if access.client == again.client]
+    between, later = own[own.index(first) + 1 : own.index(again)], own[own.index(again) + 1 :]
+    is_repeated = bool(between and later) and between[0].name == later[0].name
+    is_guarded = any(access.acquires for access in between) or any(
+        line.strand == again.client and line.call is not None and command_of(line.call) == "WATCH"
+        for line in evidence.trial.lines
+    )
+    if is_repeated or is_guarded or any(again.keys[0] in access.keys for access in later):
+        return None
+    usual = {access.shape for access in _changes_by(again.client, evidence.plain.accesses)}
+    acts = (access for access in later if lasts(access, evidence.trial) and access.shape in usual)
+    return next(acts, None)
+
+
+def _reads_alike(evidence: Evidence, client: str, key: Touch) -> bool:
+    """Return whether a client reads a key as often as in the run without events, where all answers are
+    the same. A client that waits for a value does not.
+    """
+    usual = evidence.usual
+    places = [
+        place for place in usual.places.get(key, ()) if usual.commands[place].client == client
+    ]
+    reads = [command for command in evidence.of_key(key) if command.client == client]
+    return len(reads) == len(places) > 1 and not any(
+        command.changes for command in usual.of_key(key, places[0], places[-1])
+    )
+
+
 # -- effects that are lost, or that happen twice ---------------------------------------------------
 
 
@@ -983,6 +1049,10 @@ def _repeated_effect(evidence: Evidence) -> Findings:
     if not before:
         return
     count: Counter[object] = Counter()
+    roots = {root_of(access.client) for access in evidence.plain.accesses}
+    end_us = max(access.at_us for access in evidence.plain.accesses) - evidence.plain.start_us
+    usual = Counter((effect, root_of(access.client)) for effect, access in _effects(evidence.plain))
+    here: Counter[object] = Counter()
     is_again = any(disturbance.kind in _SECOND_TIME for disturbance in trial.fired)
     # A quota, a bucket or a window may allow more when time has passed.
     is_allowed = any(
@@ -990,12 +1060,18 @@ def _repeated_effect(evidence: Evidence) -> Findings:
         for disturbance in trial.fired
     )
     for effect, access in _effects(trial):
+        root = root_of(access.client)
         count[effect] += 1
+        here[effect, root] += 1
         is_new = 0 < before[effect] == count[effect] - 1
-        # A client whose first attempt was refused something may get it here.
+        # A client whose first attempt was refused something may get it here, or later than usual.
+        is_second = here[effect, root] > max(1, usual[effect, root])
+        is_later = access.at_us - trial.start_us > end_us
         is_attempt = is_again and (access.client.startswith("delivery") or "/" in access.client)
-        is_own = access.call is None or root_of(access.client) not in evidence.workers
-        is_more = is_attempt or (access.is_relative and not is_allowed)
+        is_attempt = is_attempt and (is_second or root not in roots)
+        is_own = access.call is None or root not in evidence.workers
+        is_relative = access.is_relative and not is_allowed and (is_second or not is_later)
+        is_more = is_attempt or is_relative
         if is_new and is_own and is_more and not _counts_attempts(access):
             # Who does something else with a key may compensate for an earlier effect.
             shapes = {other.shape for other in evidence.plain.accesses}
@@ -1191,12 +1267,14 @@ def _half_written(evidence: Evidence, *, of_one_store: bool) -> Findings:
         # A second attempt repairs all but what it cannot repeat.
         # A script that also notes an entry can recognise that it has run.
         noted = {access.unit: access for access in evidence.mine if _is_entry(access)}
+        compared = set(_comparing_units(evidence.mine))
         lasting = [
             access
             for access in lasting
             if access.call is None
             and (access.acquires or access.is_relative)
             and noted.get(access.unit, access) is access
+            and access.unit not in compared
             and not _counts_attempts(access)
         ]
     looked_at = {
@@ -1233,6 +1311,20 @@ def _is_entry(access: Access) -> bool:
     """Return whether a command notes something that was not there, such as an ID that has been used."""
     is_creation = access.name in kinds.CREATES | kinds.IF_NEW and bool(access.creates)
     return access.call is None and access.changes and (is_creation or access.name in kinds.APPENDS)
+
+
+def _comparing_units(accesses: Sequence[Access]) -> Iterator[object]:
+    """Yield the scripts that read what they set to a word, such as the status of an order: a script that
+    has run can recognise it.
+    """
+    reads: dict[object, list[Access]] = {}
+    for access in accesses:
+        if not access.is_write:
+            reads.setdefault(access.unit, []).append(access)
+        elif access.changes and not all(map(_NUMBER.fullmatch, access.values)):
+            own = reads.get(access.unit, ())
+            if any(read.keys[0] in access.keys and read.meets(access) for read in own):
+                yield access.unit
 
 
 def _is_numbered(access: Access, own: Sequence[Access]) -> bool:
@@ -1288,6 +1380,7 @@ PATTERNS: dict[str, tuple[Callable[[Evidence], Findings], str]] = {
     "early acknowledgement": (partial(_early_end, of_delivery=True), "the effect may be lost"),
     "unfinished work": (_unfinished, "something else returns the work or finishes it"),
     "intermediate read": (_intermediate_read, "the reader takes missing data for unfinished"),
+    "non-repeatable read": (_non_repeatable_read, "only the last answer matters"),
     "dual write": (
         partial(_half_written, of_one_store=False),
         "a later request or a person repairs the difference",

@@ -8,12 +8,11 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypedDict, cast
 
-from ..cloud.every_failure import chosen_fakes, names_of
 from ..core.errors import ContractError, brief, broken_promise, counted, shown
+from ..core.journal import Results
 from ..core.timers import Duration, duration_us
 from .anomalies import Allowed
 from .inputs import (
@@ -25,21 +24,30 @@ from .inputs import (
     functions_of,
     sources_of,
     text_of_inputs,
-    with_inputs,
 )
 from .patches import explored
-from .programs import Runs, current_replay, kinds_of, may_assert, programs_of, schedule_to_replay
+from .programs import (
+    Runs,
+    chosen_fakes,
+    current_replay,
+    kinds_of,
+    may_assert,
+    names_of,
+    programs_of,
+    schedule_to_replay,
+)
 from .promises import Promises
 from .result.cause import find_cause
-from .result.exploration import BrokenPromiseError, Exploration
+from .result.exploration import NO_FAILURES, BrokenPromiseError, Exploration
+from .result.failures import Failure
 from .result.story import line_text, lookups_of_trial, reason
 from .schedule import KINDS, SWITCHES, Kind, Schedule
 from .search.ahead import CAN_FORK, Ahead
-from .search.explorer import Explorer, Replays, hypothesis, replay
+from .search.explorer import Explorer, Replays, replay
 from .search.joint import JointShrinking
 from .search.player import Player, SearchBudget, Tally, budget_of
 from .simulation.state import Subject
-from .trial import Line, Trial
+from .trial import Line, Program, Trial
 from .trust import examine
 
 if TYPE_CHECKING:
@@ -130,49 +138,40 @@ def explore(
     nothing that was requested could be tried.
     """
     __tracebackhide__ = True
-    if asyncio._get_running_loop() is not None:
-        raise ContractError(
-            "explore() cannot run in an event loop: use await cloud.aio.explore(...)"
-        )
-    hypothesis()
     programs = programs_of(run, workers)
     if setup is not None and not callable(setup):
         raise ContractError(f"setup={shown(setup)} is not a function")
     processes = _number_of_processes(processes)
-    promises = Promises(check)
-    allowed_anomalies = Allowed(allow)
     replayed = schedule_to_replay(schedule, programs)
     sources = sources_of(programs)
     only_inputs = _only_inputs(inputs, sources, is_replayed=replayed is not None)
     allowed = budget_of(budget)
     named_kinds = () if kinds is None else names_of("kinds", kinds)
-    asserts = bool(promises.checks) or any(
-        may_assert(function) for program in programs for function in functions_of(program.function)
-    )
     seed = cloud.seed if seed is None else seed
-    with explored(cloud, programs, process_time=process_time, seed=seed) as world:
-        subject = Subject(
-            world,
-            programs,
-            promises,
-            world.threads,
-            world.awaited,
-            disturbed=frozenset(fake.name for fake in chosen_fakes(cloud, services)),
-            kinds=kinds_of(kinds),
-            patience_us=duration_us(patience),
-            horizon_us=None if horizon is None else duration_us(horizon),
+    with playing(
+        cloud,
+        programs,
+        check,
+        services=services,
+        kinds=kinds,
+        setup=setup,
+        seed=seed,
+        process_time=process_time,
+        patience=patience,
+        horizon=horizon,
+        allow=allow,
+    ) as player:
+        player.tally.has_promise = bool(player.subject.promises.checks) or any(
+            may_assert(function)
+            for program in programs
+            for function in functions_of(program.function)
         )
-
-        def player_for(inputs: Inputs) -> Player:
-            bound = replace(subject, programs=with_inputs(programs, inputs), inputs=inputs)
-            tally = Tally(has_promise=asserts, inputs=1 if inputs else 0)
-            return Player(world, bound, setup, allowed_anomalies, tally=tally)
-
         if replayed is not None:
-            player = player_for(only_inputs or {})
-            _replay(player, replayed)
+            player = player.with_inputs(only_inputs or {})
+            replay_only(player, replayed)
         else:
             drawing = Drawing(seed)
+            player_for = player.with_inputs
 
             def shrunk(player: Player, trial: Trial) -> tuple[Player, Trial]:
                 return JointShrinking(player, trial, player_for, sources, drawing).smallest()
@@ -185,11 +184,52 @@ def explore(
             player, undisturbed = _search_inputs(inputs_to_try, player_for, allowed, search)
             _check_budget(player.tally, allowed)
             _check_covered(player, named_kinds)
-            promises.finish()
-            allowed_anomalies.check_used()
-            if trust and asserts:
+            player.subject.promises.finish()
+            player.allowed.check_used()
+            if trust and player.tally.has_promise:
                 player.tally.trust = examine(player, undisturbed)
     return Exploration(player.tally, named_kinds if named_kinds or replayed is not None else KINDS)
+
+
+@contextlib.contextmanager
+def playing(
+    cloud: BaseCloud,
+    programs: Sequence[Program],
+    check: Checks,
+    *,
+    services: str | Iterable[str] | None = None,
+    kinds: Kind | Sequence[Kind] | None = None,
+    setup: Callable[[], object] | None = None,
+    seed: int | str | None = None,
+    process_time: bool | None = None,
+    patience: Duration = "1h",
+    horizon: Duration | None = None,
+    allow: str | Iterable[str] = (),
+) -> Iterator[Player]:
+    """Explore a cloud within the block; the player runs the programs under schedules.
+
+    ``explore()`` describes the arguments.
+    """
+    if asyncio._get_running_loop() is not None:
+        raise ContractError(
+            "code cannot be explored in an event loop: use await cloud.aio.explore(...) or "
+            "cloud.aio.every_failure(...)"
+        )
+    promises, allowed_anomalies = Promises(check), Allowed(allow)
+    possible = kinds_of(kinds)
+    with explored(cloud, programs, process_time=process_time, seed=seed) as world:
+        subject = Subject(
+            world,
+            programs,
+            promises,
+            world.threads,
+            world.awaited,
+            disturbed=frozenset(fake.name for fake in chosen_fakes(cloud, services)),
+            kinds=possible,
+            patience_us=duration_us(patience),
+            horizon_us=None if horizon is None else duration_us(horizon),
+        )
+        yield Player(world, subject, setup, allowed_anomalies)
 
 
 def _only_inputs(
@@ -259,7 +299,8 @@ def _number_of_processes(argument: object) -> int:
     )
 
 
-def _replay(player: Player, schedule: Schedule) -> None:
+def replay_only(player: Player, schedule: Schedule) -> None:
+    """Run one schedule; raise an error if it breaks the promise or cannot be applied."""
     __tracebackhide__ = True
     tally = player.tally
     tally.only_schedule = schedule
@@ -306,8 +347,8 @@ def _search(
                 raise _broken_schedule(player, undisturbed) from undisturbed.broken
         elif not (undisturbed.calls or undisturbed.errors):
             return undisturbed  # These inputs lead to no call; others may.
-    _check_undisturbed(player, undisturbed)
-    _check_repeats(player, undisturbed, "the second time")
+    check_undisturbed(player, undisturbed)
+    check_repeats(player, undisturbed, "the second time")
     uses_other_services = any(line.call and line.call.service != "kv" for line in undisturbed.lines)
     if not (player.tally.has_promise or undisturbed.accesses or uses_other_services):
         raise ContractError(
@@ -327,10 +368,18 @@ def _search(
         shown_anomaly = next(iter(player.tally.anomalies.values()))
         broken = player.play(shown_anomaly.schedule, stacks=True)
     if broken is None:
-        _check_repeats(player, undisturbed, "after the search")
+        check_repeats(player, undisturbed, "after the search")
         return undisturbed
     if player.subject.inputs:
         player, broken = _shrunk(player, broken, before, shrunk)
+    raise_broken(player, broken)
+
+
+def raise_broken(
+    player: Player, broken: Trial, failures: Results[Failure] = NO_FAILURES
+) -> NoReturn:
+    """Repeat a failing run, and raise ``BrokenPromiseError`` with its story."""
+    __tracebackhide__ = True
     replays = replay(player, broken)
     if replays.trial is None:
         raise ContractError(
@@ -338,7 +387,7 @@ def _search(
             f"{replays.total} further runs of it: the code depends on a state outside the fakes. "
             f"{'; '.join(['Reset that state in setup=', *broken.notes])}"
         )
-    raise _broken_schedule(player, replays.trial, replays) from replays.trial.broken
+    raise _broken_schedule(player, replays.trial, replays, failures) from replays.trial.broken
 
 
 def _shrunk(
@@ -378,7 +427,10 @@ def _why_alone(undisturbed: Trial) -> str:
 
 
 def _broken_schedule(
-    player: Player, trial: Trial, replays: Replays | None = None
+    player: Player,
+    trial: Trial,
+    replays: Replays | None = None,
+    failures: Results[Failure] = NO_FAILURES,
 ) -> BrokenPromiseError:
     undisturbed = None
     if trial.fired and not trial.is_stuck:
@@ -386,11 +438,17 @@ def _broken_schedule(
     trial.cause = find_cause(
         trial, undisturbed, partial(player.play, stacks=True), player.world.state_of
     )
-    inputs = player.subject.inputs
-    return BrokenPromiseError(trial, player.tally, undisturbed, inputs=inputs, replays=replays)
+    return BrokenPromiseError(
+        trial,
+        player.tally,
+        undisturbed,
+        inputs=player.subject.inputs,
+        replays=replays,
+        failures=failures,
+    )
 
 
-def _check_undisturbed(player: Player, trial: Trial) -> None:
+def check_undisturbed(player: Player, trial: Trial) -> None:
     __tracebackhide__ = True
     inputs = player.subject.inputs
     for name, error in _own_errors(trial):
@@ -410,7 +468,7 @@ def _check_undisturbed(player: Player, trial: Trial) -> None:
         raise ContractError("the code made no call to any fake, so there is nothing to explore")
 
 
-def _check_repeats(player: Player, first: Trial, when: str) -> None:
+def check_repeats(player: Player, first: Trial, when: str) -> None:
     """Raise ``ContractError`` if another undisturbed run makes other calls or gets other answers.
 
     ``when`` completes the sentence, such as "the second time".

@@ -14,7 +14,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 
-from ..cloud.every_failure import names_of
+from ..cloud.base import BaseCloud
+from ..cloud.fake import Fake
 from ..core.errors import ContractError, brief, shown, unknown_name
 from ..core.field_types import has_not_run
 from ..core.libraries import is_library
@@ -90,6 +91,28 @@ def kinds_of(kinds: Kind | Sequence[Kind] | None) -> frozenset[Kind]:
     if unknown:
         raise ContractError(unknown_name("kind of event", unknown[0], KINDS))
     return frozenset(cast("Sequence[Kind]", names))
+
+
+def names_of(what: str, value: str | Iterable[str]) -> list[str]:
+    """Return one or more names as a list; raise ``ContractError`` for a value of another type."""
+    if isinstance(value, str):
+        return [value]
+    names = list(value) if isinstance(value, Iterable) else []
+    if not names or not all(isinstance(name, str) for name in names):
+        raise ContractError(f"{what}={shown(value)} is not valid: pass a name or a list of names")
+    return names
+
+
+def chosen_fakes(cloud: BaseCloud, services: str | Iterable[str] | None) -> list[Fake]:
+    """Return the fakes whose calls can fail: the fakes with the given fixtures or names, or all."""
+    fakes = [fake for fake in cloud.fakes() if hasattr(fake, "faults")]
+    if services is None:
+        return fakes
+    wanted = set(names_of("services", services))
+    names = {name for fake in fakes for name in (fake.name, fake.fixture)}
+    if wanted - names:
+        raise ContractError(unknown_name("fake", min(wanted - names), sorted(names)))
+    return [fake for fake in fakes if {fake.name, fake.fixture} & wanted]
 
 
 def schedule_to_replay(argument: str | None, programs: Sequence[Program]) -> Schedule | None:

@@ -86,6 +86,7 @@ _DETAILS: dict[Kind, tuple[str, str, str]] = {
     "delay": (rf"\d{{1,9}}|{DUE}", f"has neither a number of seconds nor {DUE!r}", "pay.2 {} 30"),
     **dict.fromkeys(("fail", "unreachable"), _ATTEMPTS),
     **dict.fromkeys(("jump", "nearly", "past"), (f"[1-{JUMPS}]|{EDGE}|", _TIME, "pay.2 {} 2")),
+    "respond": (r"[45]\d\d|", "has no status of an error", "pay.2 {} 429"),
     "tick": ("|".join(TICKS), f"has none of the spans {', '.join(TICKS)}", "pay.2 {} 1ms"),
 }
 """The details that kinds of events take: a regular expression, an error's words, and an example."""
@@ -96,7 +97,7 @@ class Disturbance(NamedTuple):
 
     Point 1 of a strand is its first call, point 0 its start. A gap between two commands of a pipeline
     is a point, too. ``detail`` is the strand that a ``switch`` runs first, the seconds of a ``delay``,
-    or the count of a ``fail``.
+    the count of a ``fail``, or the status of a ``respond`` if it is not 503.
     """
 
     strand: str

@@ -135,11 +135,18 @@ class Trust:
     written: tuple[str, ...] = ()
     writes: int = 0
     unnoticed: tuple[str, ...] = ()
+    is_outside: bool = False
+    """Whether it reads nothing of the fakes."""
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of a verdict."""
         if self.reads:
             yield f"the promise read: {self.reads}"
+        if self.is_outside:
+            yield (
+                "the promise read nothing of the fakes: what memory, files and other servers hold is "
+                "outside of the exploration, and only setup= restores it"
+            )
         if self.unwritten:
             hints = [did_you_mean(key, self.written) for key in self.unwritten]
             named = ", ".join(map("".join, zip(self.unwritten, hints, strict=True)))
@@ -177,6 +184,7 @@ def examine(player: Player, undisturbed: Trial) -> Trust:
         if not is_noticed:
             missed.append(line_text(line, lookups, with_answer=False))
     trust.unnoticed = tuple(missed)
+    trust.is_outside = not trust.reads and bool(player.subject.promises.checks)
     is_checked = bool(player.subject.promises.checks) and not any(
         may_assert(function)
         for program in player.subject.programs

@@ -12,7 +12,6 @@ from .asserted import source_at
 from .calls import Lookups
 from .model import Access, History, HistoryRow, Place, ReportRow
 from .values import shortened
-from .wording import describe
 
 _IN_HEADLINE = 3
 """Maximum number of writes in the first line of a history: the newest."""
@@ -110,7 +109,7 @@ def who(cause: int, rows: Mapping[int, ReportRow], lookups: Lookups) -> str:
         return row.operation
     if row.kind == "call" and any(fault.kind == "call" for fault in row.faults):
         return f"the function of a fault of {row.peer}"
-    return describe(row, lookups).what if row.operation == "run" else ""
+    return ""
 
 
 def source_of(place: Place | None) -> str:

@@ -190,10 +190,8 @@ class _Writer:
 
     def _timeline(self, today: date) -> Iterator[TextLine]:
         """Yield the rows as lines; the dates are omitted if all rows are on the clock's current day."""
-        every, held = without_held_runs(list(self._report.rows))
+        every = self._report.rows
         day = today if all(to_datetime(row.at_us).date() == today for row in every) else None
-        if held:
-            yield TextLine(f"... {counted(held, 'run')} left out, in which the promise held")
         held_back: list[tuple[int, list[str]]] = []
         every_line = folded(merged(every, self._marks))
         if self._report.history is not None:
@@ -391,22 +389,6 @@ class FoldedRow:
 
     def __len__(self) -> int:
         return len(self.rows) + len(self.effects)
-
-
-def without_held_runs(every: list[ReportRow]) -> tuple[list[ReportRow], int]:
-    """Return the rows without the `every_failure` runs that passed, and the number of these runs.
-
-    If no run failed, all rows are returned. In a run's data, ``held`` is False if the run failed,
-    True if it passed, and None if no call failed in it.
-    """
-    runs = [(row, row.entry.data.get("held", False)) for row in every
-            if row.operation == "run" and isinstance(row.entry, Event)]  # fmt: skip
-    left_out = [row for row, held in runs if held is not False]
-    if len(left_out) == len(runs):
-        return every, 0
-    kept_rows = [row for row in every
-            if not any(run.began <= row.began <= run.number for run in left_out)]  # fmt: skip
-    return kept_rows, sum(held is True for _, held in runs)
 
 
 def merged(every: Sequence[ReportRow], marked: Collection[int]) -> list[FoldedRow]:

@@ -16,7 +16,7 @@ from qstash import AsyncQStash, QStash, Receiver
 from qstash.errors import SignatureError
 from upstash_redis.asyncio import Redis
 
-from pytest_fakecloud import BrokenRunsError, Cloud, KVServer, Queue
+from pytest_fakecloud import BrokenPromiseError, Cloud, KVServer, Queue
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # a warning of the HTTP client
@@ -155,7 +155,9 @@ def test_which_booking_survives_every_failure_of_the_store(
         if not broken:
             assert len(fakecloud.every_failure(run, check=check, services="kv_server")) == 3
             return
-        with pytest.raises(BrokenRunsError, match=f"the promise was broken in {broken} of 6 runs"):
+        with pytest.raises(
+            BrokenPromiseError, match=f"the promise was broken in {broken} of 6 runs"
+        ):
             fakecloud.every_failure(run, check=check, services="kv_server")
 
 

@@ -619,13 +619,13 @@ def test_events_are_asked_for_by_what_they_have(journal: Both) -> None:
     for ask in (journal.events, journal.events().where):
         with pytest.raises(
             ContractError,
-            match=r"^'nope' is not a field of an event\. Known fields: alone, began, group, held, ",
+            match=r"^'nope' is not a field of an event\. Known fields: alone, began, group, kind, ",
         ):
             ask(nope=1)
     with pytest.raises(ContractError, match=r"^kind=5 can never match: pass a kind of event"):
         journal.events(5)
     with pytest.raises(AssertionError, match=r"^expected exactly one event, found 0$"):
-        journal.events("run").only()
+        journal.events("refused").only()
 
 
 # -- bounds, exactly -----------------------------------------------------------------------------

@@ -1,11 +1,10 @@
-"""Fixtures of these tests. Hypothesis stores no examples from one test to the next."""
+"""Fixtures of these tests."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import hypothesis
 import pytest
 from qstash import QStash
 from upstash_redis import Redis
@@ -13,15 +12,6 @@ from upstash_redis import Redis
 from pytest_fakecloud import BrokenPromiseError, Cloud, KVServer
 
 from ..harness import explore_searches_fewer_modules as explore_searches_fewer_modules
-
-
-@pytest.fixture(autouse=True)
-def _no_database() -> Iterator[None]:
-    before = hypothesis.settings.get_current_profile_name()
-    hypothesis.settings.register_profile("fakecloud", database=None)
-    hypothesis.settings.load_profile("fakecloud")
-    yield
-    hypothesis.settings.load_profile(before)
 
 
 def opened() -> Cloud:

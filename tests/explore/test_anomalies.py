@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+import httpx
 import pytest
 from upstash_redis import Redis
 from upstash_redis.errors import UpstashError
@@ -41,6 +43,14 @@ WINDOW = """
 if redis.call('INCR', KEYS[1]) > 1 then return 0 end
 redis.call('EXPIRE', KEYS[1], 60)
 redis.call('INCR', KEYS[2])
+return 1
+"""
+BUCKET = """
+local at, tokens = unpack(redis.call('HMGET', KEYS[1], 'at', 'tokens'))
+at, tokens = tonumber(at or ARGV[1]), tonumber(tokens or '1')
+tokens = math.min(1, tokens + math.floor((ARGV[1] - at) / 2000))
+if tokens < 1 then return 0 end
+redis.call('HSET', KEYS[1], 'at', ARGV[1], 'tokens', tokens - 1)
 return 1
 """
 FENCED = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('SET', KEYS[2], ARGV[2]) end"
@@ -442,6 +452,63 @@ def remove_near(redis: Redis) -> Clients:
     return beside(leave, lambda: redis.geoadd("cars", (2.35, 48.85, "a")))
 
 
+def buy_at_price(redis: Redis, *, reads_again: bool) -> Clients:
+    redis.mset({"price": "5", "balance": "90"})
+
+    def buy() -> None:
+        price = int(redis.get("price"))
+        if price <= int(redis.get("balance")):
+            redis.decrby("balance", int(redis.get("price")) if reads_again else price)
+
+    return beside(buy, lambda: redis.set("price", "80"))
+
+
+def buy_at_two_prices(redis: Redis) -> Clients:
+    return buy_at_price(redis, reads_again=True)
+
+
+def charge_and_note(redis: Redis) -> Clients:
+    redis.hset("kettle", values={"price": "5", "name": "x"})
+
+    def buy() -> None:
+        redis.incrby("paid", int(redis.hget("kettle", "price")))
+        redis.rpush("receipts", f"paid {redis.hgetall('kettle')['price']}")
+
+    return beside(buy, lambda: redis.hset("kettle", "price", "6"))
+
+
+def publish_by_role(redis: Redis) -> Clients:
+    redis.set("role", "author")
+
+    def publish() -> None:
+        if redis.get("role") in ("author", "admin"):
+            # The second read lets somebody through whom the first would have refused, and vice versa.
+            redis.rpush("published", "front page" if redis.get("role") == "admin" else "draft")
+
+    return beside(publish, lambda: redis.set("role", "reader"))
+
+
+def remove_silent_devices(redis: Redis) -> Clients:
+    redis.hset("devices", values={"a": "1", "b": "100"})
+
+    def clean() -> None:
+        for device, seen in redis.hgetall("devices").items():
+            if int(seen) < 50:
+                redis.hdel("devices", device)
+
+    return beside(clean, lambda: redis.hset("devices", "a", "101"))
+
+
+def end_session(redis: Redis) -> Clients:
+    redis.hset("sessions", "ann", "1")
+
+    def end() -> None:
+        if redis.hget("sessions", "ann") == "1":
+            redis.hdel("sessions", "ann")
+
+    return beside(end, lambda: redis.hincrby("sessions", "ann", 5))
+
+
 def number_invoice(redis: Redis) -> Clients:
     def issue(name: str) -> None:
         if not redis.hget("invoice:of", name):
@@ -815,6 +882,114 @@ def add_themselves(redis: Redis) -> Clients:
     )
 
 
+def buy_at_one_price(redis: Redis) -> Clients:
+    return buy_at_price(redis, reads_again=False)
+
+
+def await_readiness(redis: Redis) -> Clients:
+    """A client that polls acts on the last value that it has read."""
+    redis.set("job", "running")
+
+    def wait() -> None:
+        for _ in range(5):
+            if redis.get("job") == "done":
+                redis.rpush("mails", "done")
+                return
+            time.sleep(1)
+
+    return beside(wait, lambda: redis.set("job", "done"))
+
+
+def sell_several(redis: Redis) -> Clients:
+    """Each sale of one client is a request of its own."""
+    redis.set("price", "5")
+
+    def sell() -> None:
+        for name in ("kettle", "cup"):
+            redis.rpush("sold", f"{name} {redis.get('price')}")
+
+    return beside(sell, lambda: redis.set("price", "6"))
+
+
+def check_again_under_lock(redis: Redis) -> Clients:
+    redis.set("open", "yes")
+
+    def enter() -> None:
+        if redis.get("open") == "no":
+            return
+        if redis.set("door", "x", nx=True, ex=60):
+            if redis.get("open") != "no":
+                redis.incr("inside")
+            redis.delete("door")
+
+    return beside(enter, lambda: redis.set("open", "late"))
+
+
+def act_if_unchanged(redis: Redis) -> Clients:
+    redis.set("version", "1")
+
+    def act() -> None:
+        version = redis.get("version")
+        if redis.get("version") == version:
+            redis.rpush("acts", version)
+
+    return beside(act, lambda: redis.set("version", "2"))
+
+
+def remove_by_name(redis: Redis) -> Clients:
+    """A client that only asks for the name removes whatever value it has."""
+    redis.hset("settings", "theme", "dark")
+
+    def remove() -> None:
+        if redis.hexists("settings", "theme"):
+            redis.hdel("settings", "theme")
+
+    return beside(remove, lambda: redis.hset("settings", "theme", "light"))
+
+
+def retry_beside_window(redis: Redis) -> Clients:
+    """A client whose request was lost gets the next token."""
+
+    def serve(tries: int) -> None:
+        for attempt in range(tries):
+            time.sleep(4 * attempt)
+            now = str(int(time.time() * 1000))
+            try:
+                is_allowed = redis.eval(BUCKET, keys=["bucket of tokens"], args=[now])
+            except (UpstashError, OSError, httpx.HTTPError):
+                continue
+            if is_allowed:
+                redis.incr("served")
+            return
+
+    return {"ann": lambda: serve(2), "bob": lambda: serve(1)}
+
+
+def pay_by_status(redis: Redis) -> Clients:
+    """A script compares the status that it writes, so it can be run again."""
+    redis.hset("order", "status", "open")
+    script = """
+    if redis.call('HGET', KEYS[1], 'status') == 'paid' then return 0 end
+    redis.call('INCRBY', KEYS[2], 5)
+    redis.call('HSET', KEYS[1], 'status', 'paid')
+    return 1
+    """
+
+    def pay() -> None:
+        redis.eval(script, keys=["order", "account"])
+        redis.sadd("paid", "order")
+
+    return {"ann": pay}
+
+
+def log_strikes(redis: Redis) -> Clients:
+    def log_in() -> None:
+        if redis.hincrby("strikes", "ann", 1) > 3:
+            redis.set("locked", "ann")
+
+    return retried(log_in)
+
+
 FIRE: dict[str, tuple[Callable[[Redis], Clients], ...]] = {
     "lost update": (
         add_view,
@@ -825,6 +1000,8 @@ FIRE: dict[str, tuple[Callable[[Redis], Clients], ...]] = {
         take_from_bucket,
         settle_orders,
         rename_in_document,
+        remove_silent_devices,
+        end_session,
     ),
     "check then act": (
         take_stock,
@@ -857,6 +1034,7 @@ FIRE: dict[str, tuple[Callable[[Redis], Clients], ...]] = {
         remove_near,
     ),
     "intermediate read": (rebuild_list, rebuild_hash, rebuild_in_pages),
+    "non-repeatable read": (buy_at_two_prices, charge_and_note, publish_by_role),
     "partial update": (transfer, sell_then_note, claim_name_first, number_invoice),
     "early commit": (pop_job, pop_ticket, pop_due),
     "repeated effect": (
@@ -880,6 +1058,8 @@ SILENT = (
     archive_bonus, raise_score_at_once, register_once, hand_over_several,
     set_other_indexes, write_fields_beside, write_read_field_beside, write_paths_beside,
     remove_same_score, take_by_time, remind_by_time, count_attempts, sell_with_entry,
+    buy_at_one_price, await_readiness, sell_several, check_again_under_lock,
+    act_if_unchanged, remove_by_name, retry_beside_window, pay_by_status, log_strikes,
 )  # fmt: skip
 
 
@@ -973,7 +1153,7 @@ def test_an_allowed_anomaly_must_exist(cloud: Cloud, redis: Redis, allow: Any, t
 
 def test_the_reference_lists_every_pattern() -> None:
     page = (DOCS / "reference" / "exploration.md").read_text("utf-8")
-    rows = re.findall(r"^\| `([a-z A-Z]+)` \| [^|]* \| ([^|]*) \|$", page, re.MULTILINE)
+    rows = re.findall(r"^\| `([a-z A-Z-]+)` \| [^|]* \| ([^|]*) \|$", page, re.MULTILINE)
     assert rows == [(name, harmless) for name, (_, harmless) in PATTERNS.items()]
 
 

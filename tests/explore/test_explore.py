@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import builtins
 import gc
 import importlib
 import re
@@ -17,10 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import hypothesis
 import pytest
 import trio
-from hypothesis.database import InMemoryExampleDatabase
 from upstash_redis import Redis
 from upstash_redis.asyncio import Redis as AsyncRedis
 
@@ -39,6 +36,7 @@ from pytest_fakecloud.explore.simulation import calls as calls_module
 from pytest_fakecloud.explore.simulation import clock as clock_module
 from pytest_fakecloud.explore.simulation import scheduler
 
+from ..harness import Run, quiet_but
 from .conftest import failure, holds
 
 
@@ -135,16 +133,44 @@ def test_schedules_of_several_events_are_drawn_and_made_smaller(cloud: Cloud, kv
     assert found.events == 3
 
 
+class MemoryCache(dict[str, Any]):
+    """The part of pytest's cache that keeps failing schedules."""
+
+    def set(self, key: str, value: object) -> None:
+        self[key] = value
+
+
 def test_a_failure_is_tried_first_the_next_time(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
-    hypothesis.settings.register_profile("memory", database=InMemoryExampleDatabase())
-    hypothesis.settings.load_profile("memory")
+    cache = cloud._context.cache = MemoryCache()
     run, check = claim(redis), at_most_one(kv)
     found = failure(cloud, run, check)
     assert found.tried > 1
     again = failure(cloud, run, check)
     assert (again.tried, again.schedule) == (1, found.schedule)
-    # A stored failure is deleted when the code is corrected.
-    cloud.explore(run, holds, kinds="drop", budget=5)
+    # It is forgotten when the code no longer fails with it.
+    for key, stored in cache.items():
+        assert stored == found.schedule
+        cache[key] = "run.1 respond"
+    assert failure(cloud, run, check).tried == found.tried + 1
+    # Something that is no schedule counts as nothing.
+    cache.update(dict.fromkeys(cache, "no schedule"))
+    assert failure(cloud, run, check).tried == found.tried
+
+
+def test_the_cache_of_pytest_keeps_a_failure_for_the_next_run(run: Run) -> None:
+    source = """
+    def test_it(kv_server, fakecloud):
+        redis = kv_server.client(rest_retries=0)
+
+        def check():
+            assert kv_server.value("n")
+
+        fakecloud.explore(lambda: redis.incr("n"), check, kinds=("drop", "duplicate"))
+    """
+    for tried in ("2 schedules", "1 schedule"):
+        result = run(source, *quiet_but("cacheprovider"), quiet=False)
+        result.assert_outcomes(failed=1)
+        result.stdout.fnmatch_lines([f"*broken by a schedule of 1 event, after {tried} in *"])
 
 
 def test_a_schedule_is_replayed(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
@@ -733,25 +759,6 @@ def test_a_failure_that_depends_on_state_outside_the_fakes_is_an_error(
 
     with pytest.raises(ContractError, match="state outside the fakes"):
         cloud.explore(run)
-
-
-def test_a_missing_hypothesis_is_named_in_one_line(
-    cloud: Cloud, redis: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name == "hypothesis":
-            raise ModuleNotFoundError(name, name=name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    monkeypatch.delitem(sys.modules, "hypothesis")
-    with pytest.raises(ContractError) as found:
-        cloud.explore(redis.ping)
-    assert str(found.value) == (
-        "explore() needs hypothesis: pip install 'pytest-fakecloud[explore]'"
-    )
 
 
 @pytest.fixture(autouse=True)

@@ -9,18 +9,18 @@ import socket
 import threading
 import time
 import types
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from hypothesis.database import InMemoryExampleDatabase
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, ContractError, History, KVServer
 from pytest_fakecloud.explore.schedule import KINDS, Kind, Schedule
-from pytest_fakecloud.explore.search import candidates, explorer
+from pytest_fakecloud.explore.search import candidates
 from pytest_fakecloud.explore.search.candidates import Priorities, PriorityPlan
-from pytest_fakecloud.explore.search.explorer import key_of, shrink, stored_failure
+from pytest_fakecloud.explore.search.explorer import shrink
 from pytest_fakecloud.explore.search.player import Coverage, PriorityTrials
+from pytest_fakecloud.explore.search.store import key_of
 from pytest_fakecloud.explore.simulation.connections import Connections
 from pytest_fakecloud.explore.simulation.sockets import OwnLoop
 from pytest_fakecloud.explore.trial import Point, Trial
@@ -267,20 +267,6 @@ def test_an_event_is_replaced_by_one_that_is_easier_to_explain() -> None:
 def test_a_schedule_stays_as_it_is_without_time_to_shrink_it() -> None:
     schedule = Schedule.parse("run.3 slow 30")
     assert shrink(schedule, lambda one: one, lambda: False, KINDS) is schedule
-
-
-def test_nothing_is_stored_without_a_database() -> None:
-    assert stored_failure(cast("Any", None), b"key") is None
-
-
-def test_a_stored_failure_that_is_not_text_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
-    database = InMemoryExampleDatabase()
-    database.save(b"key", b"\xff")
-    settings = types.SimpleNamespace(database=database)
-    package = types.SimpleNamespace(settings=lambda: settings)
-    monkeypatch.setattr(explorer, "hypothesis", lambda: package)
-    assert stored_failure(cast("Any", None), b"key") is None
-    assert not list(database.fetch(b"key"))
 
 
 def test_a_success_of_a_handler_is_remembered_after_many_failures() -> None:

@@ -489,3 +489,16 @@ def test_no_hint_for_keys_that_only_the_check_writes(
     found = cloud.explore(ask, check, budget=10)
     assert found.unwritten == ("quota:19",)
     assert str(found).count("did you mean") == 1
+
+
+def test_a_check_that_reads_only_memory_is_called_one_of_what_is_outside(
+    cloud: Cloud, redis: Redis
+) -> None:
+    answers: list[int] = []
+
+    def check() -> None:
+        assert answers != [7]
+
+    run = lambda: answers.append(redis.incr("n"))  # noqa: E731
+    result = cloud.explore(run, check, setup=answers.clear, kinds="drop", budget=5)
+    assert "the promise read nothing of the fakes: what memory, files" in str(result)

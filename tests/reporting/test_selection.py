@@ -23,18 +23,12 @@ from pytest_fakecloud.reporting.text import (
     section,
     shortened_rows,
     text,
-    without_held_runs,
 )
 
 
 def row(number: int, same: object = "", **more: Any) -> ReportRow:
     made = ReportRow(number, 0, "call", "client", "kv", "GET", began=number, same=same or number)
     return replace(made, **more)
-
-
-def run(number: int, held: bool | None, began: int) -> ReportRow:
-    event = Event(number, 0, "", "kv", "run", "a run", ("held",), (held,))
-    return row(number, kind="event", operation="run", entry=event, began=began)
 
 
 def counts(*rows: ReportRow) -> list[int]:
@@ -99,13 +93,6 @@ def test_two_rows_with_different_numbers_are_no_series() -> None:
     assert counts(first, second, third) == [3]
     nested = [row(n, "a", depth=1) for n in (1, 2)]
     assert counts(first, nested[0], second, nested[1]) == [1, 1, 1, 1]
-
-
-def test_runs_that_held_are_left_out_when_one_broke() -> None:
-    rows = [row(2), run(3, None, 1), row(5), run(6, True, 4), row(8), run(9, False, 7)]
-    left, held = without_held_runs(rows)
-    assert ([one.number for one in left], held) == ([8, 9], 1)
-    assert without_held_runs(rows[:4]) == (rows[:4], 0)
 
 
 # -- the text of a selection -----------------------------------------------------------------------

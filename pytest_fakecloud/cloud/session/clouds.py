@@ -34,7 +34,9 @@ from .options import (
 )
 
 
-def new_cloud(settings: Mapping[str, Any], delivery: DeliveryMode = "driven") -> Cloud:
+def new_cloud(
+    config: pytest.Config, settings: Mapping[str, Any], delivery: DeliveryMode = "driven"
+) -> Cloud:
     """Create a cloud with the settings of a test or of the session, and of its fixtures' fakes.
 
     Its queues deliver only when the test runs them, so that no outcome depends on the speed of a
@@ -51,6 +53,7 @@ def new_cloud(settings: Mapping[str, Any], delivery: DeliveryMode = "driven") ->
         share_tls_context=settings["share_tls_context"],
     )
     cloud._context.fixture_settings = settings
+    cloud._context.cache = getattr(config, "cache", None)  # None with -p no:cacheprovider
     return cloud
 
 
@@ -197,7 +200,7 @@ class SharedCloud:
         merged = self._options.merged(seed, layers)
         is_given = any(layer.get("seed") is not None for layer in layers)
         self._seed = merged["seed"] if is_given else None
-        self.cloud = new_cloud(merged, self.delivery)
+        self.cloud = new_cloud(self._options.config, merged, self.delivery)
         return self.cloud
 
     def return_to_baseline(self, item: pytest.Item) -> None:

@@ -114,7 +114,7 @@ class Run:
         elif owner is not item:
             cloud = self._scope_cloud.create([own, *markers_of(owner)])
         else:
-            cloud = new_cloud(self._settings(item))
+            cloud = new_cloud(self.options.config, self._settings(item))
         try:
             self._use(cloud, item)
         except BaseException:

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import FakecloudError, counted
+from ...core.errors import FakecloudError, counted, shown
+from ...core.journal import Results
 from ...reporting.as_json import as_json, row_json
 from ...reporting.model import AppliedFault, ReportRow
 from ...reporting.rows import rows
@@ -19,11 +20,16 @@ from ..search.explorer import Replays
 from ..search.player import MOST_DISTURBANCES, Shown, Tally
 from ..trial import Conflict, Line, Trial
 from .cause import cause_text
+from .failures import Failure
 from .story import reason, story
 
 if TYPE_CHECKING:
     from ...cloud.base import BaseCloud
     from ...reporting.model import Report
+
+NO_FAILURES: Results[Failure] = Results()
+_MOST_LISTED = 20
+"""Maximum number of runs of ``every_failure()`` that an error lists."""
 
 
 class Exploration:
@@ -119,7 +125,8 @@ class BrokenPromiseError(FakecloudError, AssertionError):
     ``cause`` describes the event or the conflict that broke the promise, or is empty. ``story`` lists
     what happened up to the step that broke the promise, on one clock. ``tried`` is the number of
     schedules tried before. ``runs`` are the failing run and the undisturbed run, for the report's
-    page. The failed assertion is the ``__cause__``.
+    page. ``failures`` are the runs of ``every_failure()``, which tells the story of the first that broke
+    the promise. The failed assertion is the ``__cause__``.
     """
 
     __module__ = "pytest_fakecloud"
@@ -132,6 +139,7 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         *,
         inputs: Inputs | None = None,
         replays: Replays | None = None,
+        failures: Results[Failure] = NO_FAILURES,
     ) -> None:
         self.runs = trial, undisturbed
         self.schedule = str(trial.schedule)
@@ -141,8 +149,11 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         self.story = story(trial)
         self.tried = tally.tried
         self.seconds = tally.seconds
+        self.failures = failures
         what = "the promise was broken" if tally.has_promise else "an anomaly was found"
         text = f"{what} by {self._schedule_text(tally)}"
+        if failures:
+            text = f"{what} in {_list_of_broken(failures)}\nthe first of them"
         if replays is not None and replays.failed < replays.total:
             text += (
                 "; the code is not deterministic: it failed in "
@@ -220,6 +231,15 @@ def _replay(shown: Shown) -> str:
     if shown.inputs:
         return f"replay it with replay_schedule({replay_text(str(shown.schedule), shown.inputs)})"
     return f"replay it with {str(shown.schedule)!r}" if shown.schedule else "in the undisturbed run"
+
+
+def _list_of_broken(failures: Results[Failure]) -> str:
+    broken = failures.where(held=False)
+    lines = [f"{len(broken):,} of {counted(len(failures), 'run')}:"]
+    lines += [f"  {shown(failure)}" for failure in broken[:_MOST_LISTED]]
+    if len(broken) > _MOST_LISTED:
+        lines.append(f"  ... and {len(broken) - _MOST_LISTED:,} more")
+    return "\n".join(lines)
 
 
 def _summary(tally: Tally) -> str:

@@ -2,7 +2,7 @@
 
 The search tries, in this order:
 
-1. Failures that an earlier search stored.
+1. The failing schedule that an earlier search stored.
 2. If only the order of calls is explored: interleavings alone, for a part of the budget.
 3. First phase: interleavings and schedules with one event take turns, and soon schedules with two
    events that the first ones make likely, until each likely single event has been tried.
@@ -14,15 +14,11 @@ A failing schedule is then shrunk, and stored for later searches.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import random
-import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from ...core.errors import ContractError, importing
 from ...core.timers import monotonic
 from ..inputs import functions_of
 from ..schedule import (
@@ -42,6 +38,7 @@ from .candidates import Pairs, RandomTrials, Singles, delayed_again, likelihood,
 from .dpor import Branch, Interleavings
 from .guided import Frontier
 from .player import PartialSearch, Player, SearchBudget
+from .store import Store, key_of
 
 _HEAD_START = 20
 """Number of interleavings to run before anything else, because they explain a failure best."""
@@ -98,16 +95,28 @@ class Explorer:
             ]
             inputs = repr(subject.inputs) if subject.inputs else ""
             key = key_of(functions, subject.kinds, subject.disturbed, inputs)
-            trial = stored_failure(player, key) or self._search()
+            store = Store(player.world.cloud._context.cache, key)
+            trial = self._play_stored(store) or self._search()
             if trial is None:
                 return None
             trial = smallest(player, trial, self._undisturbed)
-            examples = hypothesis().settings().database
-            if examples is not None and not trial.is_stuck:
-                examples.save(key, str(trial.schedule).encode())
+            if not trial.is_stuck:
+                store.save(trial.schedule)
             return trial
         finally:
             self._tally.seconds = monotonic() - began
+
+    def _play_stored(self, store: Store) -> Trial | None:
+        """Return the run of the stored schedule if it still breaks the promise, and forget it if not."""
+        schedule = store.load()
+        if not schedule:
+            return None
+        self._tally.drawn += 1
+        trial = self._player.play(schedule)
+        if trial.broken is not None and len(trial.fired) == len(schedule):
+            return trial
+        store.save(Schedule())
+        return None
 
     def _search(self) -> Trial | None:
         choices = sum(len(step.options) > 1 for step in self._undisturbed.steps)
@@ -466,60 +475,3 @@ def replay(player: Player, trial: Trial) -> Replays:
         if again.broken is not None:
             failing, failed = again, failed + 1
     return Replays(failing, failed, total)
-
-
-# -- the database of Hypothesis --------------------------------------------------------------------
-
-
-def stored_failure(player: Player, key: bytes) -> Trial | None:
-    """Return the first run of a stored schedule that still fails; delete those that do not."""
-    examples = hypothesis().settings().database
-    if examples is None:
-        return None
-    for stored in sorted(examples.fetch(key), key=lambda text: (len(text), text)):
-        try:
-            schedule = Schedule.parse(stored.decode("utf-8", "replace"))
-        except ContractError:
-            schedule = Schedule()
-        if schedule:
-            player.tally.drawn += 1
-            trial = player.play(schedule)
-            if trial.broken is not None and len(trial.fired) == len(schedule):
-                return trial
-        examples.delete(key, stored)
-    return None
-
-
-def hypothesis() -> Any:
-    """Return the Hypothesis package; raise ``ContractError`` if it is not installed."""
-    with importing("explore()", extra="explore"):
-        import hypothesis
-    return hypothesis
-
-
-def key_of(
-    functions: Iterable[Callable[..., object]],
-    kinds: Iterable[Kind],
-    fakes: Iterable[str],
-    inputs: str = "",
-) -> bytes:
-    """Return the key under which failures of this code with these options are stored."""
-    parts = [*sorted(kinds), *sorted(fakes), inputs]
-    for function in functions:
-        inner = getattr(function, "func", function)
-        code = getattr(inner, "__code__", None)
-        name = f"{getattr(inner, '__module__', '')}.{getattr(inner, '__qualname__', '')}"
-        parts += [name, "" if code is None else _text_of(code)]
-    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
-    return f"pytest_fakecloud.explore.{digest}".encode()
-
-
-def _text_of(value: object) -> str:
-    """Return code, or one of its constants, as text that is the same in every process."""
-    if isinstance(value, types.CodeType):
-        return " ".join([value.co_code.hex(), *value.co_names, *map(_text_of, value.co_consts)])
-    if isinstance(value, frozenset):
-        return f"{{{' '.join(sorted(map(_text_of, value)))}}}"
-    if isinstance(value, tuple):
-        return f"({' '.join(map(_text_of, value))})"
-    return repr(value)

@@ -15,6 +15,7 @@ from ...core.field_types import check_returned
 from ...core.timers import Duration, duration_us, monotonic
 from ...queue.delivery.routes import Url
 from ..anomalies import LAST, Allowed, Anomaly, AnomalyError, Evidence, find_anomalies
+from ..inputs import Inputs, with_inputs
 from ..observers import mark
 from ..programs import check_has_run
 from ..schedule import DELAY, DELAYS, DUE, Schedule
@@ -323,6 +324,13 @@ class Player:
         self.forget_shown: Callable[[], object] = lambda: None
         """Makes pytest forget what it has collected about the undisturbed run."""
         self.ahead = Ahead(self, 0)
+
+    def with_inputs(self, inputs: Inputs) -> Player:
+        """Return a player of the same code with these drawn inputs and a tally of its own."""
+        programs = with_inputs(self.subject.programs, inputs)
+        tally = Tally(has_promise=self.tally.has_promise, inputs=1 if inputs else 0)
+        subject = replace(self.subject, programs=programs, inputs=inputs)
+        return Player(self.world, subject, self.setup, self.allowed, tally=tally)
 
     def play(
         self,

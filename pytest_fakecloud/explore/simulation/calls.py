@@ -7,6 +7,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable, Collection, Generator, Sequence
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ...cloud.fake import Fake
@@ -58,7 +59,7 @@ _TurnsToYield = Generator[None, None, None]
 """A generator that yields wherever the strand must give up its turn."""
 _AT_CALLS: tuple[Kind, ...] = ("respond", "drop", "lose_response", "crash")
 _FAULT_WORDS: dict[str, str] = {
-    "respond": "is rejected with 503",
+    "respond": "is rejected with {}",
     "drop": "is lost before it arrives",
     "lose_response": "succeeds, but its answer is lost",
     "duplicate": "arrives twice",
@@ -256,7 +257,14 @@ class Calls(Part):
         unit = strand.line if session.in_script else object()
         before = tuple(map(session.db.find, line.key_names))
         access = Access(
-            strand.name, unit, line.words, line.keys, before, line.writes, options=line.options
+            strand.name,
+            unit,
+            line.words,
+            line.keys,
+            before,
+            line.writes,
+            options=line.options,
+            at_us=self._fakes.now_us(),
         )
         self._trial.accesses.append(access)
 
@@ -292,7 +300,7 @@ class Calls(Part):
             if group and instance:
                 root.work.consumers.add((fake, group, instance))
         disturbances = self._state.schedule.at(strand.name, point)
-        fault = self._apply(disturbances, strand, fake, request) if disturbances else ""
+        fault = self._apply(disturbances, strand, fake, request) if disturbances else None
         self._trial.calls[title] = self._trial.calls.get(title, 0) + 1
         app: Any = fake._app
         app.recorder.renumber(request.call, now)
@@ -304,7 +312,7 @@ class Calls(Part):
                 (request.route, request.call.path),
                 any(touch.writes for touch in touches),
             )
-            access = Access(strand.name, line, words, subjects, (), writes, request.call)
+            access = Access(strand.name, line, words, subjects, (), writes, request.call, at_us=now)
             self._trial.accesses.append(access)
         if self._cut and self._cut.get((root.title, fake.name), 0) > now:
             line.is_disturbance, line.words = True, f"does not reach {fake.name}"
@@ -346,14 +354,14 @@ class Calls(Part):
 
     def _apply(
         self, disturbances: Sequence[Disturbance], strand: Strand, fake: Fake, request: Request
-    ) -> str:
-        """Apply the events before a call, and return the fault of the call or an empty string."""
-        fault = ""
+    ) -> Disturbance | None:
+        """Apply the events before a call, and return the fault of the call, if any."""
+        fault = None
         for disturbance in disturbances:
             if disturbance.kind in FAULTS:
                 if disturbance.kind not in _faults_of(request.call.route):
                     continue
-                fault = disturbance.kind
+                fault = disturbance
             elif not self._apply_before(strand, disturbance, fake, request):
                 continue
             self._trial.fired.append(disturbance)
@@ -388,19 +396,20 @@ class Calls(Part):
         return bool(text)
 
     def _serve_faulted(
-        self, fault: str, fake: Fake, request: Request, serve: Serve, line: Line
+        self, fault: Disturbance, fake: Fake, request: Request, serve: Serve, line: Line
     ) -> AnyResponse:
-        line.is_disturbance, line.words = True, _FAULT_WORDS[fault]
-        request.call.fault = fault
-        if fault == "drop":
+        status = int(fault.detail or 503) if fault.kind == "respond" else 503
+        line.is_disturbance, line.words = True, _FAULT_WORDS[fault.kind].format(status)
+        request.call.fault = fault.kind
+        if fault.kind == "drop":
             return Effect("drop")
-        if fault == "respond":
+        if fault.kind == "respond":
             session = session_of(fake, request)
             if session is not None:
                 return _loading(session)
-            return fake.faults._answers.render(ServiceError(503, "Service Unavailable"))
+            return fake.faults._answers.render(ServiceError(status, HTTPStatus(status).phrase))
         response = serve()
-        if fault == "lose_response":
+        if fault.kind == "lose_response":
             return lost(response)
         if request.call.route == "consume":
             line.words += _lost_records(response)

@@ -36,6 +36,8 @@ READS = _all(lambda spec: spec.readonly and bool(spec.keys) and spec.group != "s
 """Commands that read keys."""
 COUNTS = _all(lambda spec: spec.readonly and spec.name.endswith(("CARD", "COUNT", "LEN")))
 """Commands that return a number of elements, by their names."""
+ASKS_FOR_NAMES = _all(lambda spec: spec.readonly and spec.name.endswith(("EXISTS", "HKEYS")))
+"""Commands that read the names of keys or fields and not their values, by their names."""
 SCRIPTS = _all(lambda spec: "no_mandatory_keys" in spec.flags and not spec.readonly)
 """Commands that run scripts and functions that may write."""
 

@@ -1,0 +1,118 @@
+"""Explore the failures of each call, one at a time: a preset of ``explore()``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypedDict, cast
+
+from ..core.errors import ContractError, shown
+from ..core.journal import Results
+from .explore import Checks, check_repeats, check_undisturbed, playing, raise_broken, replay_only
+from .inputs import sources_of
+from .programs import names_of, programs_of, schedule_to_replay
+from .result.failures import FAILURES, Failure, FailureName
+from .schedule import Disturbance, Schedule
+from .trial import Trial
+
+if TYPE_CHECKING:
+    from ..cloud.base import BaseCloud
+    from .search.player import Player
+
+
+class FailureOptions(TypedDict, total=False):
+    """The options of ``every_failure()``."""
+
+    services: str | Iterable[str] | None
+    faults: FailureName | Sequence[FailureName]
+    status: int
+
+
+def every_failure(
+    cloud: BaseCloud,
+    run: Callable[[], object],
+    check: Checks = None,
+    *,
+    services: str | Iterable[str] | None = None,
+    faults: FailureName | Sequence[FailureName] = FAILURES,
+    status: int = 503,
+) -> Results[Failure]:
+    """Explore a schedule for each call of the code and each way in which the call can fail.
+
+    The promise is everything that ``run`` and ``check`` assert, as in ``explore()``, and the code is
+    explored in the same way: fakes at their baseline, sleeps on fake time, queues that deliver, random
+    numbers that are the same in each run. Events other than these failures do not happen, and the
+    search goes on after a broken promise.
+
+    ``services`` limits the calls that fail to those of some fakes, given by fixture or name. ``faults``
+    are ``"respond"`` (respond with ``status``, over the Redis protocol with ``-LOADING``; the engine is
+    not reached), ``"drop"`` (no response, no effect) and ``"lose_response"`` (an effect, but no
+    response).
+
+    Returns the runs with a failing call. Raises ``BrokenPromiseError`` if the promise was broken in one
+    of them, any exception of the run without faults, and ``ContractError`` if the code makes no call
+    or cannot be explored.
+    """
+    __tracebackhide__ = True
+    names = cast("Sequence[FailureName]", names_of("faults", faults))
+    unknown = [name for name in names if name not in FAILURES]
+    if unknown:
+        raise ContractError(
+            f"{shown(unknown)} is not a kind of fault: pass one or more of {', '.join(FAILURES)}"
+        )
+    if not isinstance(status, int) or isinstance(status, bool) or not 400 <= status <= 599:
+        raise ContractError(f"status={shown(status)} is not the status of an error: pass e.g. 503")
+    programs = programs_of(run, ())
+    if sources_of(programs):
+        raise ContractError(
+            "every_failure() runs with one input: pass a function that calls the code with it, or use "
+            "explore(), which draws inputs"
+        )
+    replayed = schedule_to_replay(None, programs)
+    with playing(cloud, programs, check, services=services, kinds=names) as player:
+        if replayed is not None:
+            replay_only(player, replayed)
+            return Results()
+        undisturbed = player.play(Schedule(), notes=True, stacks=True, shows=True)
+        check_undisturbed(player, undisturbed)
+        check_repeats(player, undisturbed, "the second time")
+        failures = Results(_fail_each_call(player, undisturbed, names, status))
+        player.subject.promises.finish()
+        broken = failures.where(held=False)
+        if broken:
+            trial = player.play(Schedule.parse(broken[0].schedule))
+            raise_broken(player, trial, failures)
+    return failures
+
+
+def _fail_each_call(
+    player: Player, undisturbed: Trial, faults: Sequence[FailureName], status: int
+) -> list[Failure]:
+    points = [
+        point for point in undisturbed.points if any(kind in FAILURES for kind, _ in point.choices)
+    ]
+    if not points:
+        names = ", ".join(sorted(player.subject.disturbed)) or "any fake"
+        raise ContractError(f"the code made no call to {names}, so there is nothing to fail")
+    failures = []
+    for fault in faults:
+        detail = str(status) if fault == "respond" and status != 503 else ""
+        for number, point in enumerate(points, 1):
+            disturbance = Disturbance(point.strand, point.number, fault, detail)
+            trial = player.play(Schedule([disturbance]))
+            call = next(
+                (
+                    line.call
+                    for line in trial.call_lines
+                    if (line.strand, line.point) == (point.strand, point.number)
+                ),
+                None,
+            )
+            if call is None or disturbance not in trial.fired:
+                raise ContractError(
+                    f"{disturbance} was to fail, but a further run did not make this call: each run "
+                    "must make the same calls, so reset caches and other state outside the fakes in run="
+                )
+            error = next(iter(trial.errors.values()), None)
+            schedule = str(Schedule(trial.fired))
+            failures.append(Failure(number, fault, call, error, trial.broken, schedule))
+    return failures
