@@ -134,7 +134,7 @@ def test_bad_data_loaded_by_a_handler_does_not_touch_its_delivery(queue: Queue) 
 
 
 def test_labels_that_can_be_read_once(queue: Queue) -> None:
-    published = lambda: {"url": DEST, "label": (one for one in ("red", "blue"))}  # noqa: E731
+    published = lambda: {"url": DEST, "label": (name for name in ("red", "blue"))}  # noqa: E731
     queue.load({"messages": [published()], "schedules": [{"cron": "0 9 * * *", **published()}]})
     queue.schedules().only().fire()
     assert [message.labels for message in queue.messages()] == [("red", "blue")] * 2

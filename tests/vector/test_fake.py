@@ -83,11 +83,11 @@ def test_load_and_vectors(index: VectorIndex) -> None:
 
 
 def test_what_vectors_gives_can_be_loaded(context: Context, tmp_path: Path) -> None:
-    with VectorIndex(context, kind="hybrid", embedding=True) as one:
-        one.load({"a": "hello", "b": {"data": "world", "metadata": {"n": 1}}})
-        with VectorIndex(context, kind="hybrid", dimension=384) as two:
-            two.load(one.vectors())
-            assert two.vectors() == one.vectors()
+    with VectorIndex(context, kind="hybrid", embedding=True) as first:
+        first.load({"a": "hello", "b": {"data": "world", "metadata": {"n": 1}}})
+        with VectorIndex(context, kind="hybrid", dimension=384) as second:
+            second.load(first.vectors())
+            assert second.vectors() == first.vectors()
 
 
 def test_load_is_all_or_nothing(index: VectorIndex) -> None:

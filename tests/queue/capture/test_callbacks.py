@@ -218,10 +218,10 @@ def test_time_can_be_moved_on_after_a_wait_that_raised(
     ask(queue, capture, retries=0)
     for wanted in (None, judge):
         # ``kept`` holds the exception, and through its traceback every frame of the wait.
-        with pytest.raises(Mine if wanted is None else ContractError) as kept:
+        with pytest.raises(Mine if wanted is None else ContractError) as caught:
             wait(wanted)
         assert not queue._time.driving
-        assert isinstance(kept.value if wanted is None else kept.value.__cause__, Mine)
+        assert isinstance(caught.value if wanted is None else caught.value.__cause__, Mine)
     assert queue.run_until_idle().waiting == "nothing"
 
 
