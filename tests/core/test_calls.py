@@ -92,7 +92,11 @@ def test_numbers_and_pairs_count_too() -> None:
     pairs = call({"fact": {str(n).zfill(8): 0 for n in range(32)}})
     for entry in (few, many, pairs):
         shorten(entry)
-    assert [dict(one.cut) for one in (few, many, pairs)] == [{}, {"fact": 1032}, {"fact": 1032}]
+    assert [dict(shortened_entry.cut) for shortened_entry in (few, many, pairs)] == [
+        {},
+        {"fact": 1032},
+        {"fact": 1032},
+    ]
 
 
 def test_counting_ends_where_nothing_hangs_on_it() -> None:

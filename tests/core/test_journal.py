@@ -350,9 +350,9 @@ def cloud() -> Both:
 
 
 def test_the_oldest_large_calls_are_cut_first_and_say_so(cloud: Both) -> None:
-    one, other = Both(lambda: 0, parent=cloud), Both(lambda: 0, parent=cloud)
-    small = finished(one, b"small")
-    first = finished(one, b"a" * 60_000)
+    recorder, other = Both(lambda: 0, parent=cloud), Both(lambda: 0, parent=cloud)
+    small = finished(recorder, b"small")
+    first = finished(recorder, b"a" * 60_000)
     second = finished(other, b"b", answer=b"c" * 60_000)
     assert (small.request_body, small.cut, second.cut) == (b"small", {}, {})
     assert len(cloud) == 3
@@ -362,7 +362,7 @@ def test_the_oldest_large_calls_are_cut_first_and_say_so(cloud: Both) -> None:
     )
     assert first.note == "cut by the journal: word (60,000 bytes), request_body (60,000 bytes)"
     assert first.facts["command"] == ["PUT"]
-    third = finished(one, b"d" * 50_000)
+    third = finished(recorder, b"d" * 50_000)
     assert second.cut == {"response_body": 60_000}
     assert third.cut == {}
 

@@ -360,7 +360,7 @@ def test_who_yields_does_not_wait_for_a_delivery_that_does_not_end(clock: Timeke
 
 
 def test_a_delivery_that_fails_is_over(clock: Timekeeper) -> None:
-    def fail(given: Any = None) -> None:
+    def fail(value: Any = None) -> None:
         raise KeyError("typo")
 
     jobs: list[Callable[[], object]] = []

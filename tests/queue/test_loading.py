@@ -31,8 +31,8 @@ def contents(queue: Queue) -> object:
             for name, group in engine.url_groups.by_name.items()
         },
         {
-            name: (one.parallelism, one.paused, list(one.waiting))
-            for name, one in engine.queues.items()
+            name: (queue_state.parallelism, queue_state.paused, list(queue_state.waiting))
+            for name, queue_state in engine.queues.items()
         },
         {schedule.id: (schedule.cron, schedule._record.body) for schedule in queue.schedules()},
         [(message.id, message.state, message.due) for message in queue.messages()],

@@ -77,11 +77,13 @@ class GroupPlayer(Player):
                 getattr(self, word)(*words)
             return
         self.status = int(error[1]) if error else 200
-        found = getattr(self, word)(*words)
+        response = getattr(self, word)(*words)
         if error:
-            assert (found["status"], error[2] in found["error"]) == (self.status, True), found
+            assert (response["status"], error[2] in response["error"]) == (self.status, True), (
+                response
+            )
         elif reply:
-            assert str(found) == reply
+            assert str(response) == reply
 
     # -- requests of clients ---------------------------------------------------------------------
 

@@ -931,8 +931,8 @@ class TestAdmin:
 
         monkeypatch.setattr(engine._cluster, "offsets", offsets)
         body = [{"topic": "orders", "partition": number} for number in (1, 0)]
-        found = PatientRest(broker)("POST", "/offsets/1234567890", body)
-        assert [tp["offset"] for tp in found] == [-1, 7]
+        committed = PatientRest(broker)("POST", "/offsets/1234567890", body)
+        assert [tp["offset"] for tp in committed] == [-1, 7]
         name = engine._names.prefix + "orders"
         assert asked == [{(name, 1): 1234567890, (name, 0): 1234567890}]
 

@@ -350,12 +350,12 @@ class Lives(RuleBasedStateMachine):
                     free_from = max(free_from, *(_left_us(end) for end in ends))
         for name in QUEUES:
             started = [
-                one.attempts[0].sequence
-                for one in sorted(self.engine.messages.values(), key=lambda item: item.number)
-                if one.queue_name == name
-                and one.attempts
-                and one.settings.flow is None
-                and not one.settings.delay_us
+                queued.attempts[0].sequence
+                for queued in sorted(self.engine.messages.values(), key=lambda item: item.number)
+                if queued.queue_name == name
+                and queued.attempts
+                and queued.settings.flow is None
+                and not queued.settings.delay_us
             ]
             assert started == sorted(started)
 

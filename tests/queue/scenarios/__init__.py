@@ -133,7 +133,9 @@ class _Player(RequestPlayer):
         self.seen += len(came)
         if expected:
             wanted = [] if expected == ["none"] else expected
-            assert len(came) == len(wanted), [(at, one.method, one.url) for at, one in came]
+            assert len(came) == len(wanted), [
+                (at, delivered.method, delivered.url) for at, delivered in came
+            ]
             for (at, request), text in zip(came, wanted, strict=True):
                 self.check_delivery(at, request, text)
 

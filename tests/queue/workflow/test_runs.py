@@ -61,8 +61,8 @@ class RunScene(Scene):
         self.queue.run_until_idle()
 
     def runs(self, query: str = "") -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.ask("GET", f"/v2/workflows/events?{query}")["runs"]
-        return found
+        run_records: list[dict[str, Any]] = self.ask("GET", f"/v2/workflows/events?{query}")["runs"]
+        return run_records
 
 
 @pytest.fixture
@@ -73,8 +73,8 @@ def scene() -> Iterator[RunScene]:
 
 def bodies(request: DeliveredRequest) -> list[bytes]:
     listed = request.json()
-    assert all(set(one) == {"messageId", "body", "callType"} for one in listed)
-    return [base64.b64decode(one["body"]) for one in listed]
+    assert all(set(listed_step) == {"messageId", "body", "callType"} for listed_step in listed)
+    return [base64.b64decode(listed_step["body"]) for listed_step in listed]
 
 
 def step(number: int, **more: Any) -> dict[str, Any]:
@@ -260,7 +260,9 @@ def test_a_run_whose_first_messages_are_forgotten() -> None:
         scene.send(resumed, step(2), Upstash_Delay="2h", Upstash_Retries="0")
         scene.queue.clock.advance("1h")
         (run,) = scene.runs()
-        assert [one["createdAt"] for group in run["steps"][:1] for one in group["steps"]] == [began]
+        assert [
+            listed_step["createdAt"] for group in run["steps"][:1] for listed_step in group["steps"]
+        ] == [began]
         scene.queue.destinations.respond(APP, 500)
         scene.queue.clock.advance("1h")
         (row,) = scene.ask("GET", "/v2/workflows/dlq")["messages"]
@@ -530,13 +532,13 @@ OTHER_FILTERS = {
 
 
 @pytest.mark.parametrize("name", OTHER_FILTERS)
-@pytest.mark.parametrize("given", ["workflowRunIds=r", "workflowRuns=r@{created}"])
+@pytest.mark.parametrize("filters", ["workflowRunIds=r", "workflowRuns=r@{created}"])
 def test_runs_that_are_named_are_found_whatever_else_is_asked(
-    scene: RunScene, given: str, name: str
+    scene: RunScene, filters: str, name: str
 ) -> None:
     scene.start()
     scene.start("other")
-    ids = given.format(created=scene.runs()[0]["workflowRunCreatedAt"])
+    ids = filters.format(created=scene.runs()[0]["workflowRunCreatedAt"])
     for query in (f"{ids}&{name}={OTHER_FILTERS[name]}", f"{name}={OTHER_FILTERS[name]}&{ids}"):
         assert [run["workflowRunId"] for run in scene.runs(query)] == ["r"]
         assert scene.ask("GET", f"/v2/workflows/logs?{query}&count=1")["runs"]

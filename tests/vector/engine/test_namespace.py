@@ -90,7 +90,7 @@ def test_holes_of_one_kind_of_vectors_are_closed(dimension: int | None) -> None:
     for number in range(6):
         assert space.delete(str(number))
     assert len(space.stored) < 8
-    left = [one for _, one in space.scan()]
+    left = [stored_vector for _, stored_vector in space.scan()]
     assert [vector.id for vector in left] == ["6", "7"]
     assert [vector.sparse is None for vector in left] == [dimension is not None] * 2
 
