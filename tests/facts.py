@@ -121,8 +121,8 @@ def main() -> int:
     """Run pytest with the counter; return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.facts", description=__doc__)
     parser.add_argument("--to", type=Path, help="a file that gets every fact with its test")
-    given, rest = parser.parse_known_args()
-    counter = Counted(given.to)
+    options, rest = parser.parse_known_args()
+    counter = Counted(options.to)
     close = Cloud.close
 
     def closing(cloud: Cloud) -> None:

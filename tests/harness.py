@@ -116,15 +116,15 @@ def check_each(check: Callable[..., None], rows: Iterable[tuple[Any, ...]]) -> N
 
     For hundreds of checks of microseconds, because each test costs a millisecond.
     """
-    told, seen = [], 0
+    errors, seen = [], 0
     for row in rows:
         seen += 1
         try:
             check(*row)
         except (Exception, pytest.fail.Exception) as error:
-            told.append(f"{row!r}: {type(error).__name__}: {error}")
+            errors.append(f"{row!r}: {type(error).__name__}: {error}")
     assert seen, "there is no row to check"
-    assert not told, f"{len(told)} of {seen} rows do not hold:\n" + "\n".join(told)
+    assert not errors, f"{len(errors)} of {seen} rows do not hold:\n" + "\n".join(errors)
 
 
 def error_of(
@@ -163,18 +163,20 @@ def together(test: Callable[..., None]) -> Callable[..., None]:
             names = names.split(",") if isinstance(names, str) else names
             names = [name.strip() for name in names]
             rows = [row if len(names) > 1 else (row,) for row in rows]
-            assert not any(isinstance(one, ParameterSet) for row in rows for one in (row, *row))
+            assert not any(isinstance(item, ParameterSet) for row in rows for item in (row, *row))
             tables.append([dict(zip(names, row, strict=True)) for row in rows])
     assert tables, f"{test.__qualname__} has no parameters"
-    rows = [{name: row[name] for row in one for name in row} for one in product(*tables)]
+    rows = [
+        {name: row[name] for row in combination for name in row} for combination in product(*tables)
+    ]
 
     @functools.wraps(test)
     def every(*arguments: Any, **fixtures: Any) -> None:
         check_each(lambda row: test(*arguments, **fixtures, **row), [(row,) for row in rows])
 
     shown = inspect.signature(test)
-    kept = [one for name, one in shown.parameters.items() if name not in rows[0]]
-    every.__signature__ = shown.replace(parameters=kept)  # type: ignore[attr-defined]
+    parameters = [parameter for name, parameter in shown.parameters.items() if name not in rows[0]]
+    every.__signature__ = shown.replace(parameters=parameters)  # type: ignore[attr-defined]
     every.pytestmark = [mark for mark in marks if mark.name != "parametrize"]  # type: ignore[attr-defined]
     return every
 
@@ -336,7 +338,7 @@ def one_tls_context() -> Iterator[None]:
 
 def changing_clouds() -> int:
     """Return the number of open clouds, which change this process."""
-    return sum(len(changes_for(*each).users) for each in product((True, False), repeat=2))
+    return sum(len(changes_for(*flags).users) for flags in product((True, False), repeat=2))
 
 
 UNMEASURED = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}

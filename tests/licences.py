@@ -60,24 +60,24 @@ def closure() -> tuple[list[Licence], list[str]]:
     extras = project["optional-dependencies"]
     waiting = [Requirement(line) for line in project["dependencies"]]
     waiting += [Requirement(line) for name in EXTRAS for line in extras[name]]
-    found: dict[str, Licence] = {}
+    licences: dict[str, Licence] = {}
     missing: set[str] = set()
     while waiting:
         wanted = waiting.pop()
         name = re.sub(r"[-_.]+", "-", wanted.name).lower()
-        if name in found or name in missing or not _applies(wanted, ""):
+        if name in licences or name in missing or not _applies(wanted, ""):
             continue
         try:
             here = distribution(name)
         except PackageNotFoundError:
             missing.add(name)
             continue
-        found[name] = Licence(name, here.version, _says(here))
+        licences[name] = Licence(name, here.version, _says(here))
         for line in here.requires or ():
             more = Requirement(line)
             if any(_applies(more, extra) for extra in ("", *wanted.extras)):
                 waiting.append(more.__class__(str(more).partition(";")[0]))
-    return sorted(found.values(), key=lambda one: one.name), sorted(missing)
+    return sorted(licences.values(), key=lambda licence: licence.name), sorted(missing)
 
 
 def _applies(wanted: Requirement, extra: str) -> bool:
@@ -95,9 +95,9 @@ def _says(here: Distribution) -> str:
         if line.startswith("License :: ") and line != "License :: OSI Approved"
     ]
     text = str(metadata.get("License") or "").strip()
-    known = [SAME[one] for one in named if one in SAME]
-    if named and len(known) == len(named):
-        return " OR ".join(known)
+    identifiers = [SAME[name] for name in named if name in SAME]
+    if named and len(identifiers) == len(named):
+        return " OR ".join(identifiers)
     return SAME.get(text, text) if "\n" not in text else ""
 
 
@@ -127,18 +127,18 @@ def main(words: list[str] | None = None) -> int:
     """Print the report; return 1 if a licence is not on the list."""
     parser = argparse.ArgumentParser(prog="python -m tests.licences", description=__doc__)
     parser.add_argument("--pins", type=Path, metavar="FILE", help="write name==version lines")
-    given = parser.parse_args(words)
-    found, missing = closure()
-    if given.pins is not None:
-        given.pins.parent.mkdir(parents=True, exist_ok=True)
-        lines = [f"{one.name}=={one.version}\n" for one in found]
-        given.pins.write_text("".join(lines), encoding="utf-8")
-    for licence in found:
+    options = parser.parse_args(words)
+    licences, missing = closure()
+    if options.pins is not None:
+        options.pins.parent.mkdir(parents=True, exist_ok=True)
+        lines = [f"{entry.name}=={entry.version}\n" for entry in licences]
+        options.pins.write_text("".join(lines), encoding="utf-8")
+    for licence in licences:
         print(f"{licence.name:24} {licence.version:16} {licence.says}")
     for name in missing:
         print(f"{name:24} {'not installed':16}")
-    wrong = [why for one in found if (why := wrong_with(one))]
-    print("\n".join(wrong) or f"all {len(found)} licences are on the list")
+    wrong = [why for entry in licences if (why := wrong_with(entry))]
+    print("\n".join(wrong) or f"all {len(licences)} licences are on the list")
     return 1 if wrong else 0
 
 

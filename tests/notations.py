@@ -65,15 +65,15 @@ class Fetched:
 
 def scenarios(file: Path) -> dict[str, tuple[dict[str, Any], list[str]]]:
     """Return the settings and the lines of each scenario of a file, by its name."""
-    found: dict[str, tuple[dict[str, Any], list[str]]] = {}
+    by_name: dict[str, tuple[dict[str, Any], list[str]]] = {}
     shared, *texts = file.read_text(encoding="utf-8").split("\n== ")
     for text in texts:
         head, *lines = text.splitlines()
         lines = [line for line in shared.splitlines() + lines if line and line[0] != "#"]
         name, brace, settings = head.partition(" {")
-        assert name not in found, f"{file.name} has two scenarios {name!r}"
-        found[name] = (json.loads(brace + settings or "{}"), lines)
-    return found
+        assert name not in by_name, f"{file.name} has two scenarios {name!r}"
+        by_name[name] = (json.loads(brace + settings or "{}"), lines)
+    return by_name
 
 
 def cases(folder: Path, *left_out: str) -> list[ParameterSet]:
@@ -104,7 +104,9 @@ class Player(ABC):
     def play(self, lines: list[str]) -> None:
         """Play the lines, each with the indented ones below it."""
         while lines:
-            more = next((at for at, one in enumerate(lines[1:], 1) if one[0] != " "), len(lines))
+            more = next(
+                (at for at, heading in enumerate(lines[1:], 1) if heading[0] != " "), len(lines)
+            )
             try:
                 for line in alternatives(lines[0]):
                     self.line(line, lines[1:more])
@@ -130,7 +132,7 @@ class Player(ABC):
 
     def filled(self, text: str) -> str:
         """Return a line with its repeated texts, and with the values that were kept."""
-        return re.sub(r"\$(\w+)", lambda found: self.kept.get(found[1], found[0]), repeated(text))
+        return re.sub(r"\$(\w+)", lambda match: self.kept.get(match[1], match[0]), repeated(text))
 
 
 class RequestPlayer(Player):
@@ -198,13 +200,13 @@ class RequestPlayer(Player):
         elif isinstance(expected, dict):
             assert isinstance(value, dict)
             assert set(expected) <= set(value) if part else set(expected) == set(value), value
-            for name, one in expected.items():
-                self.compare(value[name], one, part=part)
+            for name, expected_item in expected.items():
+                self.compare(value[name], expected_item, part=part)
         elif isinstance(expected, list):
             assert isinstance(value, list)
             assert len(value) == len(expected), value
-            for each, one in zip(value, expected, strict=True):
-                self.compare(each, one, part=part)
+            for item, expected_item in zip(value, expected, strict=True):
+                self.compare(item, expected_item, part=part)
         else:
             assert value == expected, (value, expected)
 
@@ -262,7 +264,7 @@ def tables(file: Path, *, raw: bool = False) -> dict[str, list[tuple[str, str]]]
 
 
 def _rows(lines: list[str], raw: bool) -> list[tuple[str, str]]:
-    found = []
+    pairs = []
     for line in lines:
         if not line.startswith("# "):
             text, _, result = line.partition(" =>")
@@ -271,8 +273,8 @@ def _rows(lines: list[str], raw: bool) -> list[tuple[str, str]]:
                     r"\\(n|x..|u....)", lambda char: ast.literal_eval(f'"{char[0]}"'), text
                 )
                 text = repeated(text)
-            found.append((text, result.lstrip()))
-    return found
+            pairs.append((text, result.lstrip()))
+    return pairs
 
 
 def golden(file: Path, text: str | list[str], heading: str = "") -> None:
@@ -290,9 +292,9 @@ def golden(file: Path, text: str | list[str], heading: str = "") -> None:
         return
     if os.environ.get("FAKECLOUD_WRITE_GOLDEN"):
         parts[heading] = actual.splitlines()
-        found = ["\n".join([f"== {name}", *lines, ""]) for name, lines in parts.items() if lines]
+        texts = ["\n".join([f"== {name}", *lines, ""]) for name, lines in parts.items() if lines]
         file.parent.mkdir(exist_ok=True)
-        file.write_text("".join(found) if heading else actual, encoding="utf-8")
+        file.write_text("".join(texts) if heading else actual, encoding="utf-8")
         return
     differences = ndiff(expected.splitlines(), actual.splitlines())
     below = f", below `== {heading}`" if heading else ""

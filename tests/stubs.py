@@ -154,17 +154,17 @@ def stubs() -> dict[Path, str]:
     """Return the text of each stub by its path."""
     with Cloud(seed=1, clock="frozen") as cloud:
         fakes: list[Any] = [fixture_fake(cloud, name) for name in FAKES]
-        found = {fake.service: _service_classes(fake) for fake in fakes}
-        found["core"] = _core_classes(cloud.journal._recorder)
+        classes = {fake.service: _service_classes(fake) for fake in fakes}
+        classes["core"] = _core_classes(cloud.journal._recorder)
     owners = {
-        each.name: f"pytest_fakecloud.{service}.typed"
-        for service, text in found.items()
-        for each in ast.parse(text).body
-        if isinstance(each, ast.ClassDef)
+        node.name: f"pytest_fakecloud.{service}.typed"
+        for service, text in classes.items()
+        for node in ast.parse(text).body
+        if isinstance(node, ast.ClassDef)
     }
     return {
         PACKAGE / service / "typed.pyi": f"{_TITLE}{_imports(text, owners)}{text}"
-        for service, text in found.items()
+        for service, text in classes.items()
     }
 
 
@@ -193,7 +193,7 @@ def _service_classes(fake: Any) -> str:
 def _core_classes(recorder: Recorder) -> str:
     overloads = {"CloudCallFields": "Call", "CloudEventWhere": "Event"}
     overloads |= {
-        name: one.__name__ for every in ITEMS.values() for name, (one, _) in every.items()
+        name: kind.__name__ for every in ITEMS.values() for name, (kind, _) in every.items()
     }
     lines = [_where(f"self: Items[{item}]", "T", name) for name, item in overloads.items()]
     lines.append(_where("self: Items[dict[str, Any]]", "T", "").replace("Unpack[]", "object"))
@@ -239,14 +239,16 @@ def _keywords(name: str, fields: Names, base: str = "TypedDict", of: Mapping[str
         field: f"Condition[{of[field]}]" if field in of else "object" for field in sorted(fields)
     }
     return _class(
-        f"{name}({base}, total=False)", [f"{each}: {kind}" for each, kind in kinds.items()]
+        f"{name}({base}, total=False)",
+        [f"{parameter}: {kind}" for parameter, kind in kinds.items()],
     )
 
 
 def _settings(declared: type) -> str:
     name = declared.__name__.replace("Config", "Settings")
     lines = (
-        f"{name}: {type_text(each.kind.accepts)}" for name, each in settings_of(declared).items()
+        f"{name}: {type_text(setting.kind.accepts)}"
+        for name, setting in settings_of(declared).items()
     )
     return _class(f"{name}(TypedDict, total=False)", lines)
 
@@ -262,8 +264,8 @@ def type_text(accepted: Any) -> str:
         return " | ".join(map(type_text, inner)).replace("timedelta | float | str", "Duration")
     name = getattr(origin or accepted, "__name__", "Any")
     if origin is collections.abc.Callable:
-        *given, result = inner
-        return f"Callable[{_listed_types(*given)}, {type_text(result)}]"
+        *parameters, result = inner
+        return f"Callable[{_listed_types(*parameters)}, {type_text(result)}]"
     return name + _listed_types(inner) if inner else name
 
 
@@ -307,23 +309,25 @@ def _repeated(
 def _imports(text: str, owners: Mapping[str, str]) -> str:
     """Return imports of the names that the text of a stub uses and does not define."""
     tree = ast.parse(text)
-    own = {each.name for each in ast.walk(tree) if isinstance(each, ast.ClassDef)} | {"T"}
-    named = (each for each in ast.walk(tree) if isinstance(each, ast.Name))
-    used = {each.id for each in named if isinstance(each.ctx, ast.Load)} - own - {*vars(builtins)}
-    known = {one.__name__: one.__module__ for every in ITEMS.values() for one, _ in every.values()}
+    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)} | {"T"}
+    named = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+    used = {node.id for node in named if isinstance(node.ctx, ast.Load)} - own - {*vars(builtins)}
+    modules = {
+        kind.__name__: kind.__module__ for every in ITEMS.values() for kind, _ in every.values()
+    }
     for shared in (Journal, FaultPlan, Fake, Results, Call, Event):
         source = inspect.getsource(sys.modules[shared.__module__])
-        known |= _imported(ast.parse(source), shared.__module__)
-        known[shared.__name__] = shared.__module__
-    known |= {"Matchers": FaultPlan.__module__, "PathLike": "os", **owners}
-    known |= {one.__name__: one.__module__ for one in (BrokerLimits, VectorLimits)}
-    known |= {"Condition": Field.__module__, "Headers": Record.__module__}
-    known["Floats"] = Similarity.__module__
-    known |= dict.fromkeys(typing.__all__, "typing")
-    known |= dict.fromkeys(collections.abc.__all__, "collections.abc")
-    lines = [f"import {name}" for name in used - known.keys()]
-    for origin in {known[name] for name in used & known.keys()}:
-        names = ", ".join(sorted(name for name in used if known.get(name) == origin))
+        modules |= _imported(ast.parse(source), shared.__module__)
+        modules[shared.__name__] = shared.__module__
+    modules |= {"Matchers": FaultPlan.__module__, "PathLike": "os", **owners}
+    modules |= {kind.__name__: kind.__module__ for kind in (BrokerLimits, VectorLimits)}
+    modules |= {"Condition": Field.__module__, "Headers": Record.__module__}
+    modules["Floats"] = Similarity.__module__
+    modules |= dict.fromkeys(typing.__all__, "typing")
+    modules |= dict.fromkeys(collections.abc.__all__, "collections.abc")
+    lines = [f"import {name}" for name in used - modules.keys()]
+    for origin in {modules[name] for name in used & modules.keys()}:
+        names = ", ".join(sorted(name for name in used if modules.get(name) == origin))
         lines.append(f"from {origin} import {names}")
     return "".join(f"{line}\n" for line in sorted(lines)) + "\n"
 
@@ -331,10 +335,10 @@ def _imports(text: str, owners: Mapping[str, str]) -> str:
 def _imported(tree: ast.Module, module: str) -> dict[str, str]:
     """Return the module from which a module imports each name."""
     package = module.split(".")
-    found: dict[str, str] = {}
+    modules: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             base = package[: -node.level] if node.level else []
             origin = ".".join([*base, node.module or ""])
-            found |= {alias.name: origin for alias in node.names}
-    return found
+            modules |= {alias.name: origin for alias in node.names}
+    return modules

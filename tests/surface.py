@@ -74,12 +74,12 @@ def _lines(name: str, module: str) -> Iterator[str]:
 
 def _declared(kind: type) -> dict[str, object]:
     """Return what a class and its bases in this package declare, the class itself first."""
-    found: dict[str, object] = {}
+    members: dict[str, object] = {}
     for owner in kind.__mro__:
         if owner.__module__.startswith("pytest_fakecloud."):
             for name, value in vars(owner).items():
-                found.setdefault(name, value)
-    return found
+                members.setdefault(name, value)
+    return members
 
 
 def _members(kind: Any) -> Iterator[tuple[str, str]]:
@@ -121,19 +121,19 @@ def _signature(function: Any) -> str:
 
 
 def _fields(kind: Any) -> dict[str, object]:
-    found: dict[str, object] = {}
+    members: dict[str, object] = {}
     for owner in reversed(kind.__mro__):
         if owner.__module__.startswith("pytest_fakecloud."):
             for name, annotation in inspect.get_annotations(owner).items():
                 # A TypedDict wraps the annotations; one of settings has types instead of strings.
                 text = getattr(annotation, "__forward_arg__", annotation)
-                found[name] = text if isinstance(text, str) else type_text(text)
-    return found
+                members[name] = text if isinstance(text, str) else type_text(text)
+    return members
 
 
 def _assigned(kind: type) -> set[str]:
     """Return the public attributes that a class sets in ``__init__``."""
-    found = set()
+    names = set()
     for owner in kind.__mro__:
         if not owner.__module__.startswith("pytest_fakecloud.") or "__init__" not in vars(owner):
             continue
@@ -149,5 +149,5 @@ def _assigned(kind: type) -> set[str]:
                 and node.value.id == "self"
                 and not node.attr.startswith("_")
             ):
-                found.add(node.attr)
-    return found
+                names.add(node.attr)
+    return names

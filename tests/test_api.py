@@ -23,22 +23,22 @@ def test_lists_of_findings_have_only_last_and_where(cloud: Cloud) -> None:
     broker = cloud.broker(topics={"orders": 1})
     queue = cloud.queue()
     vector = cloud.vector_index(dimension=1)
-    for found in (
+    for results in (
         cloud.fakes(), cloud.violations(), broker.journal.calls(), broker.records("orders"),
         queue.messages(), queue.attempts(), queue.dead_letters(), queue.schedules(),
         queue.run_until_idle(), vector.vectors(), cloud.callback_capture().callbacks(),
     ):  # fmt: skip
-        assert isinstance(found, list)
-        assert callable(found.only)
-        assert callable(found.where)
+        assert isinstance(results, list)
+        assert callable(results.only)
+        assert callable(results.where)
         with pytest.raises(AssertionError):
-            _ = found[len(found) :].last
+            _ = results[len(results) :].last
 
 
 def test_all_is_what_can_be_imported() -> None:
     for name in pytest_fakecloud.__all__:
-        found = getattr(pytest_fakecloud, name)
-        assert not isinstance(found, type) or found.__name__ == name
+        member = getattr(pytest_fakecloud, name)
+        assert not isinstance(member, type) or member.__name__ == name
     with pytest.raises(AttributeError, match="no attribute 'Nope'"):
         _ = pytest_fakecloud.Nope  # type: ignore[attr-defined]
 
@@ -69,12 +69,12 @@ def test_every_module_says_what_it_is() -> None:
 
 
 def test_json_is_a_method_wherever_there_is_one() -> None:
-    found = {
+    methods = {
         f"{name}.{attribute}": getattr(value, attribute)
         for name in pytest_fakecloud.__all__
         if isinstance(value := getattr(pytest_fakecloud, name), type)
         for attribute in dir(value)
         if attribute.endswith("json")
     }
-    assert len(found) > 5
-    assert not [name for name, value in found.items() if not callable(value)]
+    assert len(methods) > 5
+    assert not [name for name, value in methods.items() if not callable(value)]

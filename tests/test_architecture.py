@@ -57,11 +57,11 @@ OUTSIDE = {"http", "pytest", "random", "requests", "responses", "socket", "ssl",
 @cache
 def modules() -> Mapping[str, Path]:
     """Return every module of the package by its dotted name; ``""`` is the package itself."""
-    found = {}
+    by_name = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+        by_name[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return by_name
 
 
 @dataclass(frozen=True)
@@ -90,12 +90,12 @@ def module(name: str) -> Module:
     froms: list[ast.ImportFrom] = []
     has_globals = False
     for node, scope in _statements(syntax(modules()[name]), ""):
-        found = list(_imported(node, package))
-        imports.update(found)
+        names = list(_imported(node, package))
+        imports.update(names)
         if not scope:
-            at_import.update(found)
+            at_import.update(names)
         if scope != "types":
-            at_run.update(found)
+            at_run.update(names)
         if isinstance(node, ast.ImportFrom):
             froms.append(node)
         has_globals = has_globals or isinstance(node, ast.Global)
@@ -135,14 +135,18 @@ def _scope(node: ast.AST) -> str:
 @cache
 def own(name: str, for_types: bool = True) -> frozenset[str]:
     """Return the modules of this package that a module imports, optionally not for types."""
-    found = set()
-    for each in module(name).imports - (frozenset() if for_types else module(name).for_types):
-        if each.partition(".")[0] == "pytest_fakecloud":
-            below = each.partition(".")[2]
+    own_modules = set()
+    for imported in module(name).imports - (frozenset() if for_types else module(name).for_types):
+        if imported.partition(".")[0] == "pytest_fakecloud":
+            below = imported.partition(".")[2]
             # ``from ..http import app`` imports the module; the package is only its parent.
-            found.add(below if below in modules() else below.rpartition(".")[0])
-    packages = {each for each in found if any(other.startswith(f"{each}.") for other in found)}
-    return frozenset(found - packages - {name, ""})
+            own_modules.add(below if below in modules() else below.rpartition(".")[0])
+    packages = {
+        package
+        for package in own_modules
+        if any(other.startswith(f"{package}.") for other in own_modules)
+    }
+    return frozenset(own_modules - packages - {name, ""})
 
 
 def wing(name: str) -> str:
@@ -164,7 +168,11 @@ def test_imports_go_down() -> None:
 
 
 def goes_down(name: str) -> None:
-    wrong = [each for each in own(name) if wing(each) != wing(name) and floor(each) >= floor(name)]
+    wrong = [
+        imported
+        for imported in own(name)
+        if wing(imported) != wing(name) and floor(imported) >= floor(name)
+    ]
     assert not wrong, f"{name} is on floor {wing(name)!r} and may not import {sorted(wrong)}"
 
 
@@ -178,19 +186,29 @@ def stays_pure(name: str) -> None:
         # The names are those of the running Python; "annotationlib" is in the library since 3.14.
         standard = {*sys.stdlib_module_names, "annotationlib"} - {"http", "socket", "ssl"}
         allowed = standard | {"pytest_fakecloud"}
-        wrong = [each for each in module(name).imports if each.partition(".")[0] not in allowed]
+        wrong = [
+            imported
+            for imported in module(name).imports
+            if imported.partition(".")[0] not in allowed
+        ]
     elif rooms[0] == "similarity":
-        wrong = [each for each in module(name).imports if each.partition(".")[0] in OUTSIDE]
+        wrong = [
+            imported for imported in module(name).imports if imported.partition(".")[0] in OUTSIDE
+        ]
     elif rooms[0] in NAMES and rooms[1:] and rooms[1] in PURE:
-        wrong = [each for each in module(name).imports if each.partition(".")[0] in OUTSIDE]
+        wrong = [
+            imported for imported in module(name).imports if imported.partition(".")[0] in OUTSIDE
+        ]
         wrong += [
-            each
-            for each in own(name)
-            if each.split(".")[0] not in ("core", "similarity", rooms[0])
-            or (each.split(".")[0] == rooms[0] and each.split(".")[1] not in PURE)
+            imported
+            for imported in own(name)
+            if imported.split(".")[0] not in ("core", "similarity", rooms[0])
+            or (imported.split(".")[0] == rooms[0] and imported.split(".")[1] not in PURE)
         ]
     elif wing(name) not in ("plugin", "cloud.session"):
-        wrong = [each for each in module(name).imports if each.partition(".")[0] == "pytest"]
+        wrong = [
+            imported for imported in module(name).imports if imported.partition(".")[0] == "pytest"
+        ]
     else:
         wrong = []
     assert not wrong, f"{name} may not import {sorted(set(wrong))}"
@@ -199,8 +217,8 @@ def stays_pure(name: str) -> None:
 def test_no_modules_import_each_other() -> None:
     # Without annotations, because classes may refer to each other in types.
     graph = {name: own(name, for_types=False) for name in modules()}
-    found = [" <-> ".join(sorted(circle)) for circle in circles(graph)]
-    assert not found, "\n".join(found)
+    found_circles = [" <-> ".join(sorted(circle)) for circle in circles(graph)]
+    assert not found_circles, "\n".join(found_circles)
 
 
 def circles(graph: Mapping[str, frozenset[str]]) -> list[list[str]]:
@@ -208,7 +226,7 @@ def circles(graph: Mapping[str, frozenset[str]]) -> list[list[str]]:
     number: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
-    found: list[list[str]] = []
+    found_circles: list[list[str]] = []
 
     def visit(node: str) -> None:
         number[node] = low[node] = len(number)
@@ -222,13 +240,13 @@ def circles(graph: Mapping[str, frozenset[str]]) -> list[list[str]]:
         if low[node] == number[node]:
             at = stack.index(node)
             if len(stack) - at > 1:
-                found.append(stack[at:])
+                found_circles.append(stack[at:])
             del stack[at:]
 
     for node in graph:
         if node not in number:
             visit(node)
-    return found
+    return found_circles
 
 
 @pytest.mark.parametrize("service", NAMES)
@@ -241,20 +259,22 @@ def test_every_service_has_the_same_rooms(service: str) -> None:
 
 
 def test_packages_have_no_functions_or_classes() -> None:
-    found = [
+    definitions = [
         f"{name}: {node.name}"
         for name, path in modules().items()
         if name and path.name == "__init__.py"
         for node in syntax(path).body
         if isinstance(node, ast.FunctionDef | ast.ClassDef)
     ]
-    assert not found
+    assert not definitions
 
 
 @pytest.mark.parametrize("name", ["plugin", "cloud.session.warning"])
 def test_the_plugin_imports_next_to_nothing(name: str) -> None:
     light = {*sys.stdlib_module_names, "pytest", "pytest_fakecloud"}
-    assert not [each for each in module(name).at_import if each.partition(".")[0] not in light]
+    assert not [
+        imported for imported in module(name).at_import if imported.partition(".")[0] not in light
+    ]
 
 
 def test_importing_the_plugin_loads_no_library() -> None:
@@ -302,7 +322,7 @@ def test_private_attributes_are_assigned_where_their_class_is() -> None:
                     owners.setdefault(node.attr, set()).add(name)
                 elif re.match("_[^_]", node.attr):
                     assigned.append((name, node))
-    found = [
+    assignments = [
         f"{name}:{node.lineno} {ast.unparse(node)}"
         for name, node in assigned
         if node.attr in owners
@@ -310,7 +330,7 @@ def test_private_attributes_are_assigned_where_their_class_is() -> None:
         # an executor of the standard library
         and (name, ast.unparse(node)) != ("explore.patches", "pool._threads")
     ]
-    assert found == []
+    assert assignments == []
     assert assigned
 
 

@@ -47,8 +47,8 @@ def test_branches_that_no_test_took_are_named() -> None:
 def test_branches_count_alone_and_with_the_lines(
     covered: int, lines: int, complaints: list[str]
 ) -> None:
-    told = {"num_branches": 100, "covered_branches": covered}
-    told |= {"num_statements": 100, "covered_lines": lines}
-    found = list(too_few(told, 97))
-    assert len(found) == len(complaints)
-    assert all(one.startswith(text) for one, text in zip(found, complaints, strict=True))
+    counts = {"num_branches": 100, "covered_branches": covered}
+    counts |= {"num_statements": 100, "covered_lines": lines}
+    messages = list(too_few(counts, 97))
+    assert len(messages) == len(complaints)
+    assert all(message.startswith(text) for message, text in zip(messages, complaints, strict=True))

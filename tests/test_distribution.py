@@ -34,11 +34,11 @@ def floors() -> dict[str, str]:
     project = PROJECT["project"]
     extras = project["optional-dependencies"]
     lines = [*project["dependencies"], *(line for name in LIBRARIES for line in extras[name])]
-    found = {}
+    versions = {}
     for line in lines:
         name, version = re.fullmatch(r"([\w.-]+)>=([\w.]+)(?:;.*)?", line).groups()  # type: ignore[union-attr]
-        found[name.lower().replace("_", "-")] = version
-    return found
+        versions[name.lower().replace("_", "-")] = version
+    return versions
 
 
 def padded(version: str) -> tuple[int, ...]:
@@ -104,12 +104,12 @@ def test_the_source_distribution_holds_all_that_its_readme_tells_of(built: Path)
     (path,) = built.glob("*.tar.gz")
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    for each in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "tox.ini",
+    for file in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "tox.ini",
                  "CITATION.cff", "docs/conf.py", "docs/index.md", "tests/conftest.py",
                  "docker/Dockerfile", "tests/lowest.txt",
                  "benchmarks/start.py",
                  "examples/checkout/test_checkout.py"):  # fmt: skip
-        assert each in names, each
+        assert file in names, file
     assert not [name for name in names if "node_modules" in name or "__pycache__" in name]
 
 
@@ -142,10 +142,10 @@ def test_links_of_the_readme_work_on_a_package_index(built: Path) -> None:
 
 @pytest.mark.slow
 def test_the_metadata_says_what_holds(built: Path) -> None:
-    found = metadata(built)
-    assert found["Requires-Python"] == ">=3.11"
-    assert found["License-Expression"] == "MIT"
-    urls = dict(value.split(", ") for value in found.get_all("Project-URL", []))
+    fields = metadata(built)
+    assert fields["Requires-Python"] == ">=3.11"
+    assert fields["License-Expression"] == "MIT"
+    urls = dict(value.split(", ") for value in fields.get_all("Project-URL", []))
     assert {"Source", "Documentation", "Changelog", "Issues"} <= set(urls)
     pytest.importorskip("twine")
     files = [str(path) for path in built.iterdir()]
@@ -173,8 +173,8 @@ def test_the_repository_has_one_address() -> None:
     """It is in pyproject.toml. Files that cannot read it there must contain the same."""
     for name in ("CITATION.cff", "README.md", "SECURITY.md", "CONTRIBUTING.md", "pyproject.toml"):
         text = (ROOT / name).read_text("utf-8")
-        for found in re.findall(r"https://github\.com/[\w.-]*fakecloud[\w.-]*/[\w.-]+", text):
-            assert found == REPOSITORY, f"{name}: {found}"
+        for address in re.findall(r"https://github\.com/[\w.-]*fakecloud[\w.-]*/[\w.-]+", text):
+            assert address == REPOSITORY, f"{name}: {address}"
 
 
 def test_the_version_is_in_one_place() -> None:

@@ -82,7 +82,7 @@ def test_vectors_and_records(cloud: Cloud) -> None:
     ask(log, "GET", "/produce/t/hello")
     ask(log, "GET", "/consume/g/i/t")
     ask(log, "POST", "/fetch", {"topic": "t", "partition": 0, "offset": 1, "timeout": 1000})
-    assert [one.value for one in log.records("t")] == ["hello"]
+    assert [produced.value for produced in log.records("t")] == ["hello"]
 
 
 def test_the_queue_and_every_report_of_it(cloud: Cloud, tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_the_queue_and_every_report_of_it(cloud: Cloud, tmp_path: Path) -> None:
     assert len(queue.deliver_due()) >= 3
     for path in ("schedules", "events", "logs", "dlq", "queues"):
         ask(queue, "GET", f"/v2/{path}")
-    assert all(one.timeline for one in queue.pending())
+    assert all(message.timeline for message in queue.pending())
     # Retries would be after the end: delivering raises an error instead of looping forever.
     if cloud.clock.now().year == 9999:
         with pytest.raises(ContractError, match="which ends with the year 9999"):

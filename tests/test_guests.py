@@ -117,23 +117,31 @@ def test_one_module_imports_it(folder: str) -> None:
         name
         for name in modules()
         if not inside(name, folder)
-        and any(inside(each.removeprefix("pytest_fakecloud."), folder) for each in imports(name))
+        and any(
+            inside(imported.removeprefix("pytest_fakecloud."), folder) for imported in imports(name)
+        )
     }
     assert importers == {REGISTRATIONS[folder]}
 
 
 def imports(name: str) -> frozenset[str]:
     """Return what a module imports; without types for the package, which lists its public names."""
-    found = module(name)
-    return found.imports if name else found.imports - found.for_types
+    module_imports = module(name)
+    return module_imports.imports if name else module_imports.imports - module_imports.for_types
 
 
 @pytest.mark.parametrize("folder", REGISTRATIONS)
 def test_its_import_is_late(folder: str) -> None:
-    found = module(REGISTRATIONS[folder])
-    late = found.imports - found.at_import - found.for_types
-    assert [each for each in late if inside(each.removeprefix("pytest_fakecloud."), folder)]
-    assert not [each for each in found.at_import if inside(each, f"pytest_fakecloud.{folder}")]
+    imports_of_guest = module(REGISTRATIONS[folder])
+    late = imports_of_guest.imports - imports_of_guest.at_import - imports_of_guest.for_types
+    assert [
+        imported for imported in late if inside(imported.removeprefix("pytest_fakecloud."), folder)
+    ]
+    assert not [
+        imported
+        for imported in imports_of_guest.at_import
+        if inside(imported, f"pytest_fakecloud.{folder}")
+    ]
 
 
 @pytest.mark.parametrize("folder", REGISTRATIONS)

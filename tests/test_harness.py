@@ -15,9 +15,9 @@ def test_every_row_that_does_not_hold_is_named() -> None:
             int(word)
         assert number < 3, f"{number} is too much"
 
-    with pytest.raises(AssertionError) as told:
+    with pytest.raises(AssertionError) as caught:
         check_each(check, [("a", 1), ("2", 2), ("c", 4)])
-    lines = str(told.value).splitlines()
+    lines = str(caught.value).splitlines()
     assert lines[0] == "2 of 3 rows do not hold:"
     assert lines[1].startswith("('2', 2): Failed: DID NOT RAISE")
     assert lines[2].startswith("('c', 4): AssertionError: 4 is too much")

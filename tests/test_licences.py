@@ -12,9 +12,9 @@ from .licences import Licence, closure, main, wrong_with
 
 
 def test_every_licence_is_on_the_list() -> None:
-    found, missing = closure()
-    assert [why for one in found if (why := wrong_with(one))] == []
-    names = {one.name for one in found}
+    licences, missing = closure()
+    assert [why for licence in licences if (why := wrong_with(licence))] == []
+    names = {licence.name for licence in licences}
     # Dependencies, their dependencies, and libraries of extras.
     assert {"requests", "certifi", "numpy", "pytest", "werkzeug", "markupsafe"} <= names
     # Only extras may be missing.
@@ -28,7 +28,7 @@ def test_the_pins_are_the_distributions_of_the_report(
 ) -> None:
     assert main(["--pins", str(tmp_path / "made" / "pins.txt")]) == 0
     pins = (tmp_path / "made" / "pins.txt").read_text("utf-8").splitlines()
-    assert pins == [f"{one.name}=={one.version}" for one in closure()[0]]
+    assert pins == [f"{licence.name}=={licence.version}" for licence in closure()[0]]
     assert capsys.readouterr().out.endswith(f"all {len(pins)} licences are on the list\n")
     assert f"pytest=={pytest.__version__}" in pins
 

@@ -154,11 +154,11 @@ def test_type_checkers_find_what_is_wrong_and_nothing_else(tmp_path: Path, error
 def check_types(tmp_path: Path, errors: Errors, use: Path) -> None:
     """Check that a type checker reports the lines that end with ``# wrong``, and no others."""
     shown = errors(tmp_path, use)
-    found = re.findall(rf"{re.escape(use.name)}:(\d+):.*\berror:? ?", shown)
+    error_lines = re.findall(rf"{re.escape(use.name)}:(\d+):.*\berror:? ?", shown)
     lines = use.read_text(encoding="utf-8").splitlines()
     wrong = {number for number, line in enumerate(lines, 1) if line.endswith("# wrong")}
     assert len(wrong) > 40
-    assert set(map(int, found)) == wrong, shown
+    assert set(map(int, error_lines)) == wrong, shown
 
 
 def test_the_stubs_are_as_written() -> None:
@@ -175,9 +175,9 @@ def fakes() -> Iterator[dict[str, Any]]:
 
 def field_uses(fakes: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
     """Yield expressions with each fact of each service on each fake, and whether it is valid."""
-    calls = {name: each.journal._recorder.call_fields for name, each in fakes.items()}
-    events = {name: each.journal._recorder.event_fields for name, each in fakes.items()}
-    faults = {name: each.faults._fact_fields for name, each in fakes.items()}
+    calls = {name: fake.journal._recorder.call_fields for name, fake in fakes.items()}
+    events = {name: fake.journal._recorder.event_fields for name, fake in fakes.items()}
+    faults = {name: fake.faults._fact_fields for name, fake in fakes.items()}
     deliveries = {"queue": fakes["queue"].faults._service_fields}
     forms = {
         "assert_not_called({}=any_value)": calls,
@@ -215,13 +215,13 @@ def test_a_fact_of_another_service_is_an_error(fakes: dict[str, Any]) -> None:
 def test_type_checkers_reject_facts_of_another_service(
     tmp_path: Path, fakes: dict[str, Any], errors: Errors
 ) -> None:
-    classes = {name: type(each).__name__ for name, each in fakes.items()}
-    given = ", ".join(f"{name}: {kind}" for name, kind in classes.items())
+    classes = {name: type(fake).__name__ for name, fake in fakes.items()}
+    parameters = ", ".join(f"{name}: {kind}" for name, kind in classes.items())
     lines = [f"    {use}{'' if valid else '  # wrong'}" for use, valid in field_uses(fakes)]
     use = tmp_path / "fields_use.py"
     use.write_text(
         f"from pytest_fakecloud import {', '.join(classes.values())}\n\n"
-        f"def test({given}, any_value: object) -> None:\n" + "\n".join(lines),
+        f"def test({parameters}, any_value: object) -> None:\n" + "\n".join(lines),
         encoding="utf-8",
     )
     check_types(tmp_path, errors, use)
@@ -234,9 +234,9 @@ def test_type_checkers_know_the_fields_of_every_class_of_items() -> None:
         for path in STUB.parent.rglob("*.py")
         for word in re.findall(r"\bResults\[(\w+)\]", path.read_text(encoding="utf-8"))
     }
-    known = {kind.__name__ for items in ITEMS.values() for kind, _ in items.values()}
+    names = {kind.__name__ for items in ITEMS.values() for kind, _ in items.values()}
     # Vectors and their queries are dictionaries. Entries are calls and events.
-    assert listed - {"T", "Call", "Event", "Entry", "Item"} == known
+    assert listed - {"T", "Call", "Event", "Entry", "Item"} == names
 
 
 def test_every_fixture_is_used_with_its_type() -> None:
@@ -251,7 +251,11 @@ def test_every_fixture_is_used_with_its_type() -> None:
 
 def test_what_a_method_of_a_fake_returns_can_be_named() -> None:
     public = {name: getattr(pytest_fakecloud, name) for name in pytest_fakecloud.__all__}
-    fakes = [one for one in public.values() if isinstance(one, type) and issubclass(one, Fake)]
+    fakes = [
+        fake_class
+        for fake_class in public.values()
+        if isinstance(fake_class, type) and issubclass(fake_class, Fake)
+    ]
     assert len(fakes) > 6
     unnamed = {
         f"{fake.__name__}.{name}: {word}"
@@ -267,7 +271,7 @@ def test_what_a_method_of_a_fake_returns_can_be_named() -> None:
     }
     # These are aliases of Python's types.
     aliases = {"Item", "KVReply", "KVValue", "Word"}
-    assert {one.partition(": ")[2] for one in unnamed} <= aliases, unnamed
+    assert {line.partition(": ")[2] for line in unnamed} <= aliases, unnamed
 
 
 def _is_named_tuple(owner: type, word: str) -> bool:
@@ -277,14 +281,14 @@ def _is_named_tuple(owner: type, word: str) -> bool:
 def _returned(owner: type) -> Iterator[tuple[str, str]]:
     """Yield each public method or property with each name of this package in its return type."""
     tree = ast.parse(inspect.getsource(sys.modules[owner.__module__]))
-    own = {each.name for each in tree.body if isinstance(each, ast.ClassDef)} | {
+    own = {node.name for node in tree.body if isinstance(node, ast.ClassDef)} | {
         alias.asname or alias.name
-        for each in ast.walk(tree)
-        if isinstance(each, ast.ImportFrom) and each.level
-        for alias in each.names
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.level
+        for alias in node.names
     }
     for name, value in vars(owner).items():
         function = getattr(value, "fget", None) or getattr(value, "func", None) or value
         if not name.startswith("_"):
-            told = str(getattr(function, "__annotations__", {}).get("return", ""))
-            yield from ((name, word) for word in re.findall(r"\w+", told) if word in own)
+            annotation = str(getattr(function, "__annotations__", {}).get("return", ""))
+            yield from ((name, word) for word in re.findall(r"\w+", annotation) if word in own)

@@ -174,7 +174,7 @@ def test_a_body_that_the_file_lacks_may_be_anything(
 ) -> None:
     assert replay(edited("response.content", content), into=kv) == []
     empty = edited("response.content", {"size": 0})
-    assert [one.where for one in replay(empty, into=kv)] == ["body"]
+    assert [difference.where for difference in replay(empty, into=kv)] == ["body"]
 
 
 @pytest.mark.parametrize(
@@ -190,9 +190,9 @@ def test_a_fake_that_gives_no_answer_differs(
     kv: KVServer, replay: Replay, break_it: Callable[[Any], object]
 ) -> None:
     break_it(kv)
-    found = replay(ENTRY, into=kv).only()
-    assert (found.where, found.recorded) == ("status", 200)
-    assert "no answer" in found.answered
+    difference = replay(ENTRY, into=kv).only()
+    assert (difference.where, difference.recorded) == ("status", 200)
+    assert "no answer" in difference.answered
 
 
 @pytest.mark.parametrize(
@@ -202,8 +202,8 @@ def test_values_of_other_types_and_missing_members_differ(
     kv: KVServer, replay: Replay, recorded: Any, value: Any
 ) -> None:
     kv.faults.respond(200, body=json.dumps({} if value == "absent" else {"result": True}))
-    found = replay(edited("response.content", {"text": json.dumps(recorded)}), into=kv)
-    assert [difference.where for difference in found] == ["body.result"]
+    differences = replay(edited("response.content", {"text": json.dumps(recorded)}), into=kv)
+    assert [difference.where for difference in differences] == ["body.result"]
 
 
 def test_values_of_volatile_fields_are_translated_unless_they_are_short() -> None:
@@ -236,4 +236,4 @@ def test_an_answer_with_many_hidden_parts_takes_no_longer(kv: KVServer, replay: 
     kv.faults.respond(200, {"result": "a" * 4000 + "b"}, times=1)
     kv.faults.respond(200, {"result": "a" * 4000 + "c"}, times=1)
     assert replay(entry, into=kv) == []
-    assert [one.where for one in replay(entry, into=kv)] == ["body.result"]
+    assert [difference.where for difference in replay(entry, into=kv)] == ["body.result"]

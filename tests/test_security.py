@@ -58,8 +58,8 @@ def client() -> Iterator[httpx.Client]:
 
 
 def fake(cloud: Cloud, name: str) -> Fake:
-    (found,) = (fake for fake in cloud.fakes() if fake.name == name)
-    return found
+    (match,) = (fake for fake in cloud.fakes() if fake.name == name)
+    return match
 
 
 # -- who may reach what ----------------------------------------------------------------------------
@@ -167,8 +167,8 @@ def test_little_is_told_without_the_control_token() -> None:
 class Watched(bytes):
     """A credential that may only be compared with an equal one."""
 
-    def __new__(cls, given: str | bytes) -> Watched:
-        return super().__new__(cls, given.encode() if isinstance(given, str) else given)
+    def __new__(cls, value: str | bytes) -> Watched:
+        return super().__new__(cls, value.encode() if isinstance(value, str) else value)
 
     __hash__ = bytes.__hash__
 
@@ -182,9 +182,9 @@ def test_tokens_are_compared_in_constant_time(
 ) -> None:
     compared: list[tuple[Any, Any]] = []
 
-    def compare(given: Any, expected: str) -> bool:
-        compared.append((given, expected))
-        return same(Watched(given), expected)
+    def compare(credential: Any, expected: str) -> bool:
+        compared.append((credential, expected))
+        return same(Watched(credential), expected)
 
     for fake in cloud.fakes():
         client.get(fake.url)  # imports its routes
@@ -249,25 +249,25 @@ def dotted(called: ast.expr) -> str:
 
 @pytest.mark.slow
 def test_nothing_is_evaluated_unpickled_or_started() -> None:
-    found: dict[str, set[str]] = {}
+    users: dict[str, set[str]] = {}
     for module, name in calls():
-        found.setdefault(name, set()).add(module)
+        users.setdefault(name, set()).add(module)
     # The scan finds calls and imports.
-    assert "reporting/values.py" in found["base64.b64decode"]
-    assert "cloud/session/faked_files.py" in found["import_module"]
+    assert "reporting/values.py" in users["base64.b64decode"]
+    assert "cloud/session/faked_files.py" in users["import_module"]
     # The processes that explore() forks unpickle what its own process puts into their pipe.
-    assert found.pop("pickle.loads") == {"explore/search/ahead.py"}
+    assert users.pop("pickle.loads") == {"explore/search/ahead.py"}
     for name in ("eval", "exec", "__import__", "pickle.load", "pickle.loads", "marshal.loads",
                  "marshal.load", "shelve.open", "yaml.load", "os.system", "os.popen"):  # fmt: skip
-        assert name not in found, found.get(name)
+        assert name not in users, users.get(name)
     # `run` starts the user's command; explore() detects processes started by others.
     starts = re.compile(r"subprocess\b|os\.(exec|spawn|posix_spawn)")
     started = {
-        module for name, modules in found.items() if starts.match(name) for module in modules
+        module for name, modules in users.items() if starts.match(name) for module in modules
     }
     assert started <= {"standalone/serving.py", "explore/patches.py"}
     # Imports by name, each from a fixed list of the package.
-    assert found["importlib.import_module"] | found.get("import_module", set()) == {
+    assert users["importlib.import_module"] | users.get("import_module", set()) == {
         "__init__.py", "kv/table/registry.py", "cloud/services.py", "cloud/session/faked_files.py",
     }  # fmt: skip
 

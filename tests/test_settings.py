@@ -32,17 +32,19 @@ def test_type_checkers_know_the_settings_that_are_read(fixture: str) -> None:
     parameter = getattr(Cloud, fixture).__annotations__["settings"]
     name = parameter.removeprefix("Unpack[").removesuffix("]")
     typed = getattr(pytest_fakecloud, name)
-    assert get_type_hints(typed) == {name: each.kind.accepts for name, each in declared.items()}
+    assert get_type_hints(typed) == {
+        name: setting.kind.accepts for name, setting in declared.items()
+    }
     assert not typed.__required_keys__
     if (service := find(fixture).word) is not None:
         stub = PACKAGE / service / "typed.pyi"
-        (found,) = (
-            each
-            for each in ast.parse(stub.read_text("utf-8")).body
-            if isinstance(each, ast.ClassDef) and each.name == name
+        (stub_class,) = (
+            node
+            for node in ast.parse(stub.read_text("utf-8")).body
+            if isinstance(node, ast.ClassDef) and node.name == name
         )
         keywords = [
-            ast.unparse(each.target) for each in found.body if isinstance(each, ast.AnnAssign)
+            ast.unparse(node.target) for node in stub_class.body if isinstance(node, ast.AnnAssign)
         ]
         assert keywords == list(declared)
 
@@ -66,15 +68,15 @@ def test_no_value_is_anything_but_taken_or_a_contract_error(fixture: str) -> Non
 @pytest.mark.parametrize("fixture", ENGINES)
 def test_settings_that_the_chosen_engine_ignores_are_rejected(fixture: str) -> None:
     declared: Any = fake_class(find(fixture))._settings
-    for name, each in settings_of(declared).items():
-        value = _other(name, each)
+    for name, setting in settings_of(declared).items():
+        value = _other(name, setting)
         for chosen, engine in (("memory", None), ("real", ENGINES[fixture])):
             try:
                 read(declared, {"engine": engine, name: value}, fixture)
                 error = ""
             except ContractError as caught:
                 error = str(caught)
-            ignores = each.engines not in (chosen, "both")
+            ignores = setting.engines not in (chosen, "both")
             assert ignores == error.startswith(f"{name} applies only to"), name
 
 
@@ -92,10 +94,10 @@ def _other(name: str, declared: Setting) -> Any:
 
 
 def test_limits_that_a_real_cluster_ignores_are_rejected() -> None:
-    for name, each in settings_of(BrokerLimits).items():
+    for name, setting in settings_of(BrokerLimits).items():
         limits = BrokerLimits(**{name: 5})
         BrokerConfig(limits=limits)
-        if each.engines == "memory":
+        if setting.engines == "memory":
             with pytest.raises(ContractError, match=rf"limits\.{name} applies only to"):
                 BrokerConfig(limits=limits, engine="kafka://h")
         else:
@@ -111,9 +113,9 @@ def test_settings_of_both_engines_are_read_outside_the_one_in_memory(declared: A
         for file in service.rglob("*.py")
         if file.parent != service / "engine" and file.name != "settings.py"
     ]
-    for each in settings_of(declared).values():
-        name = re.compile(rf"\b{each.attribute}\b")
-        assert each.engines == "memory" or any(map(name.search, texts)), each.attribute
+    for setting in settings_of(declared).values():
+        name = re.compile(rf"\b{setting.attribute}\b")
+        assert setting.engines == "memory" or any(map(name.search, texts)), setting.attribute
 
 
 def test_what_can_be_looked_at_only_once_is_left_whole() -> None:

@@ -124,8 +124,8 @@ def tables(cloud: Cloud) -> dict[str, Fields]:
         "violations": fields_of_list(cloud.violations()),
         **{f"allow {kind}": fields for kind, fields in ALLOWABLE.items()},
         **{
-            f"faults of {each.name}": each.faults._fact_fields
-            for each in map(partial(fixture_fake, cloud), ("kv_server", "broker", "queue"))
+            f"faults of {fake.name}": fake.faults._fact_fields
+            for fake in map(partial(fixture_fake, cloud), ("kv_server", "broker", "queue"))
         },
         "faults of deliveries": DELIVERY_FACTS,
         "events": fields_of_list(cloud.journal.events()),
@@ -133,8 +133,8 @@ def tables(cloud: Cloud) -> dict[str, Fields]:
     }
 
 
-def fields_of_list(found: Any) -> Fields:
-    return found._fields
+def fields_of_list(value: Any) -> Fields:
+    return value._fields
 
 
 def wrong(field_type: FieldType) -> str | None:
@@ -158,9 +158,9 @@ def recorded_events(*methods: str) -> Iterator[ast.Call]:
 
 def test_events_can_be_filtered_by_their_data() -> None:
     calls = recorded_events("add_event", "_add_event")
-    told = {word.arg for call in calls for word in call.keywords} - {None, "at_us", "ended_us"}
+    names = {word.arg for call in calls for word in call.keywords} - {None, "at_us", "ended_us"}
     listed = EVENT_FIELDS.keys() | BrokerApp.event_fields.keys() | QueueApp.event_fields.keys()
-    assert {"message_id", "group", "idle"} <= told <= listed
+    assert {"message_id", "group", "idle"} <= names <= listed
     assert set(AttemptDetails.__annotations__) <= listed
 
 
@@ -204,8 +204,8 @@ def test_every_string_field_has_a_shape_or_is_known_to_have_none(cloud: Cloud) -
         }
         for table, fields in tables(cloud).items()
     }
-    known = {table: set(names.split()) for table, names in FREE.items()}
-    assert {table: names for table, names in unshaped.items() if names} == known
+    expected = {table: set(names.split()) for table, names in FREE.items()}
+    assert {table: names for table, names in unshaped.items() if names} == expected
 
 
 def asked(cloud: Cloud) -> dict[str, tuple[Fields, Ask]]:
@@ -213,11 +213,11 @@ def asked(cloud: Cloud) -> dict[str, tuple[Fields, Ask]]:
     made: Any = {fake.name: fake for fake in cloud.fakes()}
     broker, queue, capture = made["broker"], made["queue"], made["callback_capture"]
     index, kv = made["vector_index"], made["kv_server"]
-    known = tables(cloud)
+    record_tables = tables(cloud)
     message = queue.messages()[0]
     no_topic = {name: field for name, field in RECORD_FIELDS.items() if name != "topic"}
     one_state = {name: field for name, field in MESSAGES.items() if name != "state"}
-    found: dict[str, tuple[Fields, Ask]] = {
+    methods: dict[str, tuple[Fields, Ask]] = {
         **{
             f"queue.{name}": (one_state, getattr(queue, name))
             for name in dir(queue)
@@ -257,27 +257,30 @@ def asked(cloud: Cloud) -> dict[str, tuple[Fields, Ask]]:
         "broker.group().members.where": (MEMBER_FIELDS, broker.group("g").members.where),
         "vector_index.assert_not_upserted": (UPSERT_FIELDS, index.assert_not_upserted),
         "vector_index.assert_not_queried": (QUERY_FIELDS, index.assert_not_queried),
-        "kv_server.assert_not_searched": (known["searches"], kv.assert_not_searched),
-        "cloud.fakes().where": (known["fakes"], cloud.fakes().where),
-        "cloud.violations().where": (known["violations"], cloud.violations().where),
-        "cloud.journal.calls": (known["calls"], cloud.journal.calls),
-        "cloud.journal.calls().where": (known["calls"], cloud.journal.calls().where),
-        "cloud.journal.assert_not_called": (known["calls"], cloud.journal.assert_not_called),
-        "cloud.journal.events": (known["events"], cloud.journal.events),
+        "kv_server.assert_not_searched": (record_tables["searches"], kv.assert_not_searched),
+        "cloud.fakes().where": (record_tables["fakes"], cloud.fakes().where),
+        "cloud.violations().where": (record_tables["violations"], cloud.violations().where),
+        "cloud.journal.calls": (record_tables["calls"], cloud.journal.calls),
+        "cloud.journal.calls().where": (record_tables["calls"], cloud.journal.calls().where),
+        "cloud.journal.assert_not_called": (
+            record_tables["calls"],
+            cloud.journal.assert_not_called,
+        ),
+        "cloud.journal.events": (record_tables["events"], cloud.journal.events),
     }
-    for each in cloud.fakes():
-        own = each.journal._recorder.call_fields
-        found[f"{each.name}.assert_not_called"] = own, each.assert_not_called
-    for each in (kv, index, broker, queue):
-        plan = each.faults
-        for word in fault_words(type(each.faults)):
+    for service_fake in cloud.fakes():
+        own = service_fake.journal._recorder.call_fields
+        methods[f"{service_fake.name}.assert_not_called"] = own, service_fake.assert_not_called
+    for service_fake in (kv, index, broker, queue):
+        plan = service_fake.faults
+        for word in fault_words(type(service_fake.faults)):
             own_facts = plan._service_fields if word in OF_DELIVERIES else None
             facts = plan._fact_fields if own_facts is None else own_facts
-            method = getattr(each.faults, word)
-            found[f"{each.name}.faults.{word}"] = facts, bound_fault(word, method)
+            method = getattr(service_fake.faults, word)
+            methods[f"{service_fake.name}.faults.{word}"] = facts, bound_fault(word, method)
     for kind, fields in ALLOWABLE.items():
-        found[f"allow {kind}"] = fields, lambda kind=kind, **where: cloud.allow(kind, **where)
-    return found
+        methods[f"allow {kind}"] = fields, lambda kind=kind, **where: cloud.allow(kind, **where)
+    return methods
 
 
 def bound_fault(word: str, method: Ask) -> Ask:
@@ -334,9 +337,9 @@ def test_what_a_shape_takes(field_type: FieldType, right: list[str], never: list
 
 def test_the_error_says_what_is_wrong_and_what_to_give(cloud: Cloud) -> None:
     queue: Any = fixture_fake(cloud, "queue")
-    with pytest.raises(ContractError) as told:
+    with pytest.raises(ContractError) as caught:
         queue.assert_not_delivered("a.test/h")
-    assert str(told.value) == (
+    assert str(caught.value) == (
         "url='a.test/h' can never match: an absolute URL begins with 'http://' or 'https://'. Pass an "
         "absolute URL such as 'https://app.example.com/hook' (* matches anything), a pattern, or a "
         "function"

@@ -91,15 +91,15 @@ def test_clients_that_come_and_go_while_info_is_asked(cloud: Cloud) -> None:
 
 def test_a_database_port_that_many_ask_for_is_opened_once(cloud: Cloud) -> None:
     for _ in range(cases(5)):
-        server, told = cloud.kv_server(), set[str]()
+        server, urls = cloud.kv_server(), set[str]()
         ready = threading.Barrier(4)
 
-        def ask(server: Any = server, told: set[str] = told, ready: Any = ready) -> None:
+        def ask(server: Any = server, addresses: set[str] = urls, ready: Any = ready) -> None:
             ready.wait(30)
-            told.add(server.database_url)
+            addresses.add(server.database_url)
 
         in_threads(*[ask] * 4)
-        assert len(told) == 1
+        assert len(urls) == 1
         server.close()
 
 
@@ -211,15 +211,15 @@ def test_fakes_that_start_and_close_while_the_cloud_is_looked_at(cloud: Cloud) -
 
 def test_another_seed_reaches_every_stream() -> None:
     ids = Ids(1)
-    kept: list[Any] = []
+    streams: list[Any] = []
 
     def ask() -> None:
-        if len(kept) < 200:
-            kept.append(ids.stream("kept", str(len(kept))))
-            kept[-1].hex(8)
+        if len(streams) < 200:
+            streams.append(ids.stream("kept", str(len(streams))))
+            streams[-1].hex(8)
 
     at_once(ask, ask, lambda: ids.reseed(2), lambda: ids.reseed(3))
     ids.reseed(4)
-    before = [stream.hex(8) for stream in kept]
+    before = [stream.hex(8) for stream in streams]
     ids.reseed(4)
-    assert [stream.hex(8) for stream in kept] == before
+    assert [stream.hex(8) for stream in streams] == before

@@ -193,7 +193,7 @@ def test_broker(broker: Broker) -> None:
     assert_type(broker.records("orders", key="k", value="v*"), Results[Record])
     broker.assert_not_produced("orders", partition="0")  # wrong
     broker.records("orders", vaule=1)  # wrong
-    record = broker.wait_for_record("orders", lambda one: one.key == "k", timeout=1)
+    record = broker.wait_for_record("orders", lambda entry: entry.key == "k", timeout=1)
     assert_type(record.value, str)
     assert_type(broker.assert_committed("g", "orders", 0, 1).only().offset, int)
     assert_type(broker.topics().where(partitions=3), Results[TopicView])

@@ -67,11 +67,11 @@ class Rest:
         return [record["value"] for record in self.consume(group, instance, *topics, **options)]
 
     def assignments(self, group: str) -> dict[str, dict[str, list[int]]]:
-        for found in self("GET", "/consumers"):
-            if found["name"] == group:
+        for consumer_group in self("GET", "/consumers"):
+            if consumer_group["name"] == group:
                 return {
                     instance["name"]: {t["topic"]: t["partitions"] for t in instance["topics"]}
-                    for instance in found["instances"]
+                    for instance in consumer_group["instances"]
                 }
         return {}
 
@@ -79,9 +79,9 @@ class Rest:
         self, group: str, topic: str, *partitions: int, instance: str = "any"
     ) -> list[int]:
         body = [{"topic": topic, "partition": number} for number in partitions]
-        found = self("POST", f"/committed/{group}/{instance}", body)
-        assert [tp["partition"] for tp in found] == list(partitions)
-        return [tp["offset"] for tp in found]
+        offsets = self("POST", f"/committed/{group}/{instance}", body)
+        assert [tp["partition"] for tp in offsets] == list(partitions)
+        return [tp["offset"] for tp in offsets]
 
     def commit(
         self, group: str, instance: str, *offsets: tuple[str, int, int], status: int = 200

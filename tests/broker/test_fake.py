@@ -74,9 +74,9 @@ def test_load_takes_mappings_lists_lines_and_files(broker: Broker, tmp_path: Pat
     broker.load(line)
     broker.load([ProducerRecord("orders", "made before", "k", 1)])
     assert broker.records("orders", value="made before").only().key == "k"
-    found = broker.records("orders", value="line")
-    assert [r.timestamp for r in found] == [5, 5, 5]
-    assert found[0].header("h") == "v"
+    records = broker.records("orders", value="line")
+    assert [r.timestamp for r in records] == [5, 5, 5]
+    assert records[0].header("h") == "v"
     for bad in ([{"value": "no topic"}], ["text"], {"orders": [{"value": "x", "colour": 1}]}):
         with pytest.raises(ContractError):
             broker.load(bad)
@@ -279,8 +279,8 @@ def test_each_planned_failure_waits_for_a_batch_that_is_large_enough(
     rest("POST", "/produce/orders", [{"value": "a"}] * 3, status=503)
     rest("POST", "/produce/orders", [{"value": "b"}] * 6, status=503)
     rest("POST", "/produce/orders", [{"value": "c"}] * 6)
-    found = Counter(record.value for record in broker.records("orders"))
-    assert found == {"alone": 1, "a": 1, "b": 5, "c": 6}
+    counts = Counter(record.value for record in broker.records("orders"))
+    assert counts == {"alone": 1, "a": 1, "b": 5, "c": 6}
 
 
 def test_faults_of_batches_and_responses_are_in_the_plan(broker: Broker, rest: Rest) -> None:
@@ -678,10 +678,10 @@ def test_the_journal_tells_the_story_of_a_group(broker: Broker, rest: Rest) -> N
 
 
 def test_two_brokers_share_nothing_but_the_clock(make_broker: Make) -> None:
-    one, other = make_broker(), make_broker()
-    Rest(one).produce("orders", "a")
-    assert other.records("orders") == []
-    assert one.token != other.token
+    first, second = make_broker(), make_broker()
+    Rest(first).produce("orders", "a")
+    assert second.records("orders") == []
+    assert first.token != second.token
 
 
 def test_an_error_of_redeliver_shows_no_frame_of_the_standard_library(broker: Broker) -> None:

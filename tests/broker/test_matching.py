@@ -44,9 +44,9 @@ def _produced(rest: Rest) -> None:
 
 @pytest.mark.parametrize("asked", HAPPENED, ids=steady)
 def test_what_happened(broker: Broker, asked: dict[str, Any]) -> None:
-    found = broker.assert_produced("orders", **asked)
-    assert found
-    assert broker.assert_produced("orders", times=len(found), **asked) == found
+    records = broker.assert_produced("orders", **asked)
+    assert records
+    assert broker.assert_produced("orders", times=len(records), **asked) == records
     for never in (
         lambda: broker.assert_produced("orders", times=0, **asked),
         lambda: broker.assert_not_produced("orders", **asked),

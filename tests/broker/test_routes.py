@@ -136,11 +136,11 @@ def test_offsets_of_the_ends(broker: Broker, rest: Rest, method: str) -> None:
 def test_offsets_at_a_time(broker: Broker, rest: Rest, method: str) -> None:
     batch = [{"value": "x", "timestamp": t, "partition": 0} for t in (50, 10, 90)]
     rest("POST", "/produce/orders", batch)
-    found = [offsets(rest, method, at, 0) for at in (0, 10, 11, 50, 51, 90, 91)]
-    assert found == [[0], [0], [0], [0], [2], [2], [-1]]
+    replies = [offsets(rest, method, at, 0) for at in (0, 10, 11, 50, 51, 90, 91)]
+    assert replies == [[0], [0], [0], [0], [2], [2], [-1]]
     broker.topic("orders").delete_records(before=1, partition=0)
-    found = [offsets(rest, method, at, 0) for at in (0, 10, 11, 90, 91)]
-    assert found == [[1], [1], [2], [2], [-1]]
+    replies = [offsets(rest, method, at, 0) for at in (0, 10, 11, 90, 91)]
+    assert replies == [[1], [1], [2], [2], [-1]]
 
 
 # -- webhook -------------------------------------------------------------------------------------

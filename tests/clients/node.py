@@ -73,13 +73,13 @@ def run(file: str, environment: Mapping[str, str]) -> Outcome:
 def control(words: Mapping[str, Callable[..., Any]]) -> Iterator[dict[str, str]]:
     """Let a test file call functions with ``control()``; yields its environment variables."""
     # Only one thread may move the clock at a time.
-    one = threading.Lock()
+    lock = threading.Lock()
 
     def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
         length = int(environ.get("CONTENT_LENGTH") or 0)
         word, *arguments = json.loads(environ["wsgi.input"].read(length))
         try:
-            with one:
+            with lock:
                 answer, status = words[word](*arguments), "200 OK"
         except Exception as error:
             answer, status = repr(error), "500 Internal Server Error"

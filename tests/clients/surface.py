@@ -161,17 +161,17 @@ def surface(
 
     ``special`` are further methods that count if the class itself defines them.
     """
-    found = set()
+    names = set()
     for name, member in inspect.getmembers(cls):
         if (name.startswith("_") and (name not in special or name not in vars(cls))) or skip(name):
             continue
-        found.add(f"{group}.{name}")
+        names.add(f"{group}.{name}")
         if inspect.isfunction(member) or inspect.ismethod(member):
             for parameter in inspect.signature(member).parameters.values():
                 if parameter.name in ("self", "cls") or parameter.kind is parameter.VAR_KEYWORD:
                     continue
-                found.add(f"{group}.{name}({parameter.name})")
-    return found
+                names.add(f"{group}.{name}({parameter.name})")
+    return names
 
 
 def check_complete(file: str, missing: Iterable[str], excuses: str = "EXCUSED") -> None:

@@ -70,8 +70,8 @@ def lacking(server: KVServer, engine: str) -> dict[str, str]:
     """Return the commands of the list that a server lacks, each with the reason."""
     if engine == IN_MEMORY:
         return {}
-    known = zip(NEEDED, server.execute("COMMAND", "INFO", *NEEDED), strict=True)
-    return {name: f"{engine} has no {name}" for name, found in known if not found}
+    infos = zip(NEEDED, server.execute("COMMAND", "INFO", *NEEDED), strict=True)
+    return {name: f"{engine} has no {name}" for name, info in infos if not info}
 
 
 @pytest.mark.slow
@@ -104,8 +104,8 @@ def test_the_key_value_clients(make: Make, engine: str) -> None:
 def test_every_method_of_the_key_value_client() -> None:
     node.need("@upstash/redis")
     context = Context.alone(seed=1, now=NOW)
-    with KVServer(context, name="one") as one, KVServer(context, name="another") as another:
-        connections = [{"url": server.url, "token": server.token} for server in (one, another)]
+    with KVServer(context, name="one") as first, KVServer(context, name="another") as another:
+        connections = [{"url": server.url, "token": server.token} for server in (first, another)]
         node.run("redis-methods.test.mjs", {"FAKE_KV_SERVERS": json.dumps(connections)})
         assert context.violations == []
 

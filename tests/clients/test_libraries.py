@@ -414,7 +414,7 @@ def test_channels_redis(kv_server: KVServer, kind: str) -> None:
         for member in (ada, ben):
             await layer.group_add("room", member)
         await layer.group_send("room", {"type": "all"})
-        assert [await layer.receive(one) for one in (ada, ben)] == [{"type": "all"}] * 2
+        assert [await layer.receive(channel) for channel in (ada, ben)] == [{"type": "all"}] * 2
         await layer.group_discard("room", ada)
         await layer.group_send("room", {"type": "rest"})
         await layer.send(ada, {"type": "last"})
@@ -773,8 +773,8 @@ def test_langchain_vector_store(langchain_store: Any, vector_index: VectorIndex)
     kinds = [{"kind": "drink"}, {"kind": "thing"}]
     ids = langchain_store.add_texts(["green tea", "tea pot"], metadatas=kinds)
     assert langchain_store.similarity_search("green tea", k=1)[0].page_content == "green tea"
-    found = langchain_store.similarity_search("tea", k=2, filter="kind = 'thing'")
-    assert [document.page_content for document in found] == ["tea pot"]
+    documents = langchain_store.similarity_search("tea", k=2, filter="kind = 'thing'")
+    assert [document.page_content for document in documents] == ["tea pot"]
     langchain_store.delete(ids[:1])
     assert len(vector_index.vectors("notes")) == 1
 
@@ -782,8 +782,8 @@ def test_langchain_vector_store(langchain_store: Any, vector_index: VectorIndex)
 @pytest.mark.fakecloud(vector_index={"embedding": True})
 def test_langchain_retriever(langchain_store: Any, vector_index: VectorIndex) -> None:
     langchain_store.add_texts(["green tea", "wooden chair", "tea pot"])
-    found = langchain_store.as_retriever(search_kwargs={"k": 2}).invoke("tea")
-    assert {document.page_content for document in found} == {"green tea", "tea pot"}
+    documents = langchain_store.as_retriever(search_kwargs={"k": 2}).invoke("tea")
+    assert {document.page_content for document in documents} == {"green tea", "tea pot"}
     vector_index.assert_queried(top_k=2, namespace="notes", times=1)
 
 
@@ -806,8 +806,8 @@ def test_langchain_keeps_tenants_apart(vector_index: VectorIndex) -> None:
     )
     ours.add_texts(["our secret recipe"], ids=["1"])
     theirs.add_texts(["their other recipe"], ids=["1"])
-    [found] = theirs.similarity_search("secret recipe", k=3)
-    assert found.page_content == "their other recipe"
+    [document] = theirs.similarity_search("secret recipe", k=3)
+    assert document.page_content == "their other recipe"
     ours.delete(delete_all=True)
     assert (len(vector_index.vectors("acme")), len(vector_index.vectors("bolt"))) == (0, 1)
 
@@ -828,11 +828,11 @@ def llama_nodes(count: int) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("operator", "value", "found"),
+    ("operator", "value", "expected"),
     [("==", 2, ["2"]), (">", 1, ["2", "3"]), ("in", [0, 3], ["0", "3"])],
 )
 def test_llama_index_filters(
-    llama_store: Any, operator: str, value: object, found: list[str]
+    llama_store: Any, operator: str, value: object, expected: list[str]
 ) -> None:
     from llama_index.core.vector_stores.types import (
         FilterOperator,
@@ -850,7 +850,7 @@ def test_llama_index_filters(
             filters=MetadataFilters(filters=[asked]),
         )
     )
-    assert sorted(node.get_content() for node in result.nodes) == found
+    assert sorted(node.get_content() for node in result.nodes) == expected
 
 
 def test_llama_index_as_a_whole(llama_store: Any, vector_index: VectorIndex) -> None:
@@ -905,9 +905,9 @@ def test_a_workflow_finds_everything_in_the_environment(
 
     @Serve(app).route("/flow", url="https://app.test/flow")
     def flow(context: Any) -> None:
-        one = context.run("one", lambda: 1)
+        first = context.run("one", lambda: 1)
         context.sleep("nap", "3d")
-        context.run("two", lambda: done.append(one + 1))
+        context.run("two", lambda: done.append(first + 1))
 
     queue.destinations.wsgi("https://app.test", app)
     queue.publish("https://app.test/flow", json={})

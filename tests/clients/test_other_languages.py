@@ -81,12 +81,12 @@ def test_vitest(node_folder: Path) -> None:
     calls = folder / "calls.test.js"
     calls.write_text(calls.read_text("utf-8").replace('"session:*"', '"cart:*"'), "utf-8")
     (shown,) = re.findall(r"^```text\n(.*?)^```$", (GUIDES / "vitest.md").read_text(), re.M | re.S)
-    with pytest.raises(AssertionError) as found:
+    with pytest.raises(AssertionError) as caught:
         with_fakes("node", str(program), "run", "--no-color", "calls", cwd=folder)
-    assert _without_numbers(shown) in _without_numbers(str(found.value))
+    assert _without_numbers(shown) in _without_numbers(str(caught.value))
     assert re.search(
         r"calls.test.js > a session is written once:\n +clock frozen(.*\n)+.*SET session:7 ada",
-        str(found.value),
+        str(caught.value),
     )
 
 
@@ -108,9 +108,9 @@ def test_a_typescript_client_of_the_control_api_compiles(node_folder: Path) -> N
     compiler = ["node", str(programs / "typescript" / "bin" / "tsc"), "--noEmit", "--strict",
                 "--target", "es2022", "--lib", "es2022", "--types", "node",
                 "--module", "nodenext", "--skipLibCheck"]  # fmt: skip
-    with pytest.raises(AssertionError, match='"leap"') as found:
+    with pytest.raises(AssertionError, match='"leap"') as caught:
         run(*compiler, "client.ts", "wrong.ts", cwd=folder)
-    assert "client.ts(" not in str(found.value)
+    assert "client.ts(" not in str(caught.value)
 
 
 def test_go(tmp_path: Path) -> None:

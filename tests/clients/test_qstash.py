@@ -215,12 +215,12 @@ def url_groups(world: World) -> None:
     group = world.api.url_group
     group.delete("group")
     group.upsert_endpoints("group", [{"url": APP + "/a", "name": "first"}, {"url": APP + "/b"}])
-    found = group.get("group")
-    assert [(endpoint.url, endpoint.name) for endpoint in found.endpoints] == [
+    url_group = group.get("group")
+    assert [(endpoint.url, endpoint.name) for endpoint in url_group.endpoints] == [
         (APP + "/a", "first"),
         (APP + "/b", None),
     ]
-    assert [one.name for one in group.list()] == ["group"]
+    assert [item.name for item in group.list()] == ["group"]
     for name in ("publish", "publish_json", "enqueue", "enqueue_json"):
         target = {"queue": "fifo"} if name.startswith("enqueue") else {}
         results = getattr(world.api.message, name)(url_group="group", body="x", **target)
@@ -301,8 +301,8 @@ def cancelling(world: World) -> None:
 def queues(world: World) -> None:
     api = world.api.queue
     api.upsert("fifo", parallelism=2, paused=True)
-    found = api.get("fifo")
-    assert (found.name, found.parallelism, found.paused, found.lag) == ("fifo", 2, True, 0)
+    fifo = api.get("fifo")
+    assert (fifo.name, fifo.parallelism, fifo.paused, fifo.lag) == ("fifo", 2, True, 0)
     world.api.message.enqueue(queue="fifo", url=APP + "/x")
     assert api.get("fifo").lag == 1
     world.queue.run_until_idle()
@@ -311,7 +311,7 @@ def queues(world: World) -> None:
     world.queue.run_until_idle()
     assert len(world.handler.seen) == 1
     api.pause("fifo")
-    assert [one.paused for one in api.list()] == [True]
+    assert [item.paused for item in api.list()] == [True]
     api.delete("fifo")
     api.delete("fifo")
     assert api.list() == []
@@ -319,17 +319,26 @@ def queues(world: World) -> None:
 
 def schedules(world: World) -> None:
     api = world.api.schedule
-    given = {**EVERY_SETTING, "delay": "10s", "queue": "fifo"}
+    settings = {**EVERY_SETTING, "delay": "10s", "queue": "fifo"}
     flow = {"key": "flow", "rate": 3, "period": 60}
-    one = api.create(
+    schedule_id = api.create(
         destination=APP + "/job", cron="*/5 * * * *", body=b"tick", content_type="text/x",
-        schedule_id="mine", flow_control=flow, **given,
+        schedule_id="mine", flow_control=flow, **settings,
     )  # fmt: skip
-    assert one == "mine"
-    found = api.get("mine")
-    assert (found.cron, found.destination, found.method) == ("*/5 * * * *", APP + "/job", "PUT")
-    assert (found.queue, found.delay, found.retries, found.label) == ("fifo", 10, 1, "lab")
-    assert found.next_schedule_time == world.cloud.clock.now_ms() + 300_000
+    assert schedule_id == "mine"
+    schedule = api.get("mine")
+    assert (schedule.cron, schedule.destination, schedule.method) == (
+        "*/5 * * * *",
+        APP + "/job",
+        "PUT",
+    )
+    assert (schedule.queue, schedule.delay, schedule.retries, schedule.label) == (
+        "fifo",
+        10,
+        1,
+        "lab",
+    )
+    assert schedule.next_schedule_time == world.cloud.clock.now_ms() + 300_000
     world.queue.clock.advance("5m10s")
     assert [request.get_data() for request in world.handler.on("/job")] == [b"tick"]
     assert {request.headers["Upstash-Schedule-Id"] for request in world.handler.on("/job")} == {
@@ -342,11 +351,11 @@ def schedules(world: World) -> None:
     api.resume("mine")
     other = api.create_json(
         destination=APP + "/json", cron="CRON_TZ=Europe/Berlin 0 12 * * *", body={"a": 1},
-        schedule_id="other", flow_control=flow, **{**given, "method": "POST"},
+        schedule_id="other", flow_control=flow, **{**settings, "method": "POST"},
     )  # fmt: skip
-    assert {one.schedule_id for one in api.list()} == {"mine", other}
+    assert {item.schedule_id for item in api.list()} == {"mine", other}
     api.delete("mine")
-    assert [one.schedule_id for one in api.list()] == ["other"]
+    assert [item.schedule_id for item in api.list()] == ["other"]
     with pytest.raises(QStashError, match="404"):
         api.get("mine")
 
@@ -412,8 +421,8 @@ def flow_control(world: World) -> None:
     world.api.message.publish(
         url=APP + "/x", flow_control={"key": "key", "parallelism": 3, "rate": 2, "period": "10s"}
     )
-    found = api.get("key")
-    assert (found.key, found.parallelism_max, found.rate_max) == ("key", 3, 2)
+    info = api.get("key")
+    assert (info.key, info.parallelism_max, info.rate_max) == ("key", 3, 2)
     api.pause("key")
     assert api.get("key").is_paused
     world.queue.run_until_idle()
@@ -521,9 +530,9 @@ def test_the_ready_made_clients_work() -> None:
 
         async def listed() -> Any:
             client = world.queue.aio.client()
-            found = await client.queue.list()
+            all_queues = await client.queue.list()
             await client.http._client.aclose()
-            return found
+            return all_queues
 
         assert asyncio.run(listed()) == []
 

@@ -475,10 +475,10 @@ def streams(w: World, r: Any) -> None:
     assert r.xreadgroup(**group, streams={"s": ">"}, count=1, block=0)
     assert r.xreadgroup(**group, streams={"s": ">"}, noack=False)
     assert r.xpending(name="s", groupname="g")["pending"] == 3
-    found = r.xpending_range(
+    pending = r.xpending_range(
         name="s", groupname="g", min="-", max="+", count=9, consumername="c", idle=0
     )
-    assert len(found) == 3
+    assert len(pending) == 3
     assert r.xack("s", "g", "1-1") == 1
     claim = {"min_idle_time": 0, **group}
     assert r.xclaim(name="s", message_ids=["2-1"], **claim)

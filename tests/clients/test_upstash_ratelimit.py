@@ -230,9 +230,9 @@ def test_nothing_of_the_surface_is_left_out(flavour: str) -> None:
     wanted = surface(FLAVOURS[flavour], "Ratelimit", special={"__init__"})
     check_complete(__file__, wanted - used)
     # Ratelimit calls the limiters' own methods; their parameters are covered above.
-    for algorithm, given in (
+    for algorithm, parameters in (
         (FixedWindow, {"max_requests", "window", "unit"}),
         (SlidingWindow, {"max_requests", "window", "unit"}),
         (TokenBucket, {"max_tokens", "refill_rate", "interval", "unit"}),
     ):
-        assert set(inspect.signature(algorithm).parameters) == given
+        assert set(inspect.signature(algorithm).parameters) == parameters

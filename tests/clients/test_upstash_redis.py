@@ -105,8 +105,8 @@ class World:
         if need == WHOLE_SERVER:
             alone = self.server._engine.settings.isolation == "none"  # type: ignore[attr-defined]
             return None if alone else f"needs {need}"
-        known = self.server.execute("COMMAND", "INFO", need)[0]
-        return None if known else f"the server has no {need}"
+        info = self.server.execute("COMMAND", "INFO", need)[0]
+        return None if info else f"the server has no {need}"
 
     def client(self, target: Any) -> Any:
         """Return another recorded client, which is closed at the end."""
@@ -531,9 +531,9 @@ def places(w: World, r: Any) -> None:
     for method in ("georadius", "georadius_ro"):
         call = getattr(r, method)
         assert call("g", *centre, 200, "KM") == ["Palermo", "Catania"]
-        found = call("g", *centre, 100, "KM", **everything, **shown)
-        assert (found[0].member, found[0].distance) == ("Catania", 56.4413)
-        assert found[0].longitude == pytest.approx(15.087269, abs=1e-5)
+        members = call("g", *centre, 100, "KM", **everything, **shown)
+        assert (members[0].member, members[0].distance) == ("Catania", 56.4413)
+        assert members[0].longitude == pytest.approx(15.087269, abs=1e-5)
     assert r.georadius("g", *centre, 200, "KM", store="st") == 2
     assert r.georadius("g", *centre, 200, "KM", storedist="st") == 2
     for method in ("georadiusbymember", "georadiusbymember_ro"):

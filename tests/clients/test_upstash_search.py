@@ -126,7 +126,7 @@ def test_the_whole_surface(client: Any, index: Any, used: Used) -> None:
 
     assert keys(index.query(score_func="stock")) == ["p:1", "p:2"]
     assert index.count(filter={"brand": {"$in": ["acme", "none"]}}).count == 1
-    found = index.aggregate(
+    reply = index.aggregate(
         filter={"stock": {"$gte": 0}},
         aggregations={
             "by": {"$terms": {"field": "brand"}, "$aggs": {"m": {"$avg": {"field": "price"}}}},
@@ -135,11 +135,11 @@ def test_the_whole_surface(client: Any, index: Any, used: Used) -> None:
             "f": {"$facet": {"field": "place", "path": "/shop"}},
         },
     )
-    assert found["by"]["buckets"][0] == {"key": "acme", "docCount": 1, "m": {"value": 29.99}}
-    assert found["by"]["sumOtherDocCount"] == found["by"]["docCountErrorUpperBound"] == 0
-    assert found["all"] == {"count": 2, "sum": 69.99, "min": 29.99, "max": 40, "avg": 34.995}
-    assert found["p"] == {"values": {"50.0": 34.995}}
-    assert found["f"]["path"] == "/shop"
+    assert reply["by"]["buckets"][0] == {"key": "acme", "docCount": 1, "m": {"value": 29.99}}
+    assert reply["by"]["sumOtherDocCount"] == reply["by"]["docCountErrorUpperBound"] == 0
+    assert reply["all"] == {"count": 2, "sum": 69.99, "min": 29.99, "max": 40, "avg": 34.995}
+    assert reply["p"] == {"values": {"50.0": 34.995}}
+    assert reply["f"]["path"] == "/shop"
 
     assert index.add_alias(alias="live") == 1
     assert client.search.alias.add(alias="live", index_name="products") == 2
@@ -172,8 +172,8 @@ def test_the_whole_surface(client: Any, index: Any, used: Used) -> None:
     ],
 )  # fmt: skip
 def test_score_functions(index: Any, function: Any, scores: dict[str, float]) -> None:
-    found = {hit.key: hit.score for hit in index.query(score_func=function)}
-    assert found == pytest.approx(scores)
+    actual = {hit.key: hit.score for hit in index.query(score_func=function)}
+    assert actual == pytest.approx(scores)
 
 
 def test_without_an_index(client: Any) -> None:

@@ -176,12 +176,12 @@ def whole_life(kind: str) -> Callable[[World], None]:
 
 
 def check_reading(api: Api, kind: str, namespace: str) -> None:
-    found = api.fetch(
+    vectors = api.fetch(
         ids=["id-3", "missing"], include_vectors=True, include_metadata=True, include_data=True,
         namespace=namespace,
     )  # fmt: skip
-    assert found[1] is None
-    record = found[0]
+    assert vectors[1] is None
+    record = vectors[0]
     assert (record.id, record.metadata, record.data) == ("id-3", {"n": 3}, "text number 3")
     assert (record.vector is not None) is ("sparse" not in kind)
     assert (record.sparse_vector is not None) is (not kind.startswith("dense"))
@@ -321,9 +321,14 @@ def batches_of_queries(world: World) -> None:
         },
         {"vector": np.array([0, 1])},
     ]  # fmt: skip
-    one, two = world.api.query_many(queries=queries)
-    assert (one[0].id, one[0].vector, one[0].metadata, one[0].data) == ("1", [1, 1], {"n": 1}, "d1")
-    assert ids(two) == ["3", "2", "1", "0"]
+    first, second = world.api.query_many(queries=queries)
+    assert (first[0].id, first[0].vector, first[0].metadata, first[0].data) == (
+        "1",
+        [1, 1],
+        {"n": 1},
+        "d1",
+    )
+    assert ids(second) == ["3", "2", "1", "0"]
     assert [ids(hits) for hits in world.api.query_many(queries=queries[:1])] == [["1"]]
 
 

@@ -60,8 +60,8 @@ class World:
         Each yielded step is `(name of a context method, arguments...)`, and its result is sent
         back, so one body works with the synchronous and the asynchronous context.
         """
-        known = {"qstash_client": self.client, "receiver": self.receiver, "url": f"{APP}/flow"}
-        options = {**known, **options}
+        defaults = {"qstash_client": self.client, "receiver": self.receiver, "url": f"{APP}/flow"}
+        options = {**defaults, **options}
         if self.kind == "flask":
 
             def flow(context: Any) -> None:
@@ -111,8 +111,8 @@ class World:
         return answer.json()
 
     def runs(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.get("/v2/workflows/events")["runs"]
-        return found
+        runs: list[dict[str, Any]] = self.get("/v2/workflows/events")["runs"]
+        return runs
 
     def close(self) -> None:
         if self.kind == "flask":
@@ -174,8 +174,8 @@ def test_each_step_runs_once_and_its_result_stays(world: World) -> None:
             world.events.append(name)
             return value
 
-        one = yield "run", "one", lambda: note("one", 1), {}
-        two = yield "run", "two", lambda: note("two", one + 1), {}
+        first = yield "run", "one", lambda: note("one", 1), {}
+        two = yield "run", "two", lambda: note("two", first + 1), {}
         yield "run", "three", lambda: world.events.append(two), {}
 
     world.run(flow)
@@ -312,8 +312,10 @@ def test_cancelling_a_run_stops_it(world: World) -> None:
     (run,) = world.runs()
     assert run["workflowState"] == "RUN_STARTED"
     target = f"{world.queue.url}/v2/workflows/runs"
-    one = httpx.delete(f"{target}/{run['workflowRunId']}?cancel=true", headers=world.queue.headers)
-    assert one.status_code == 200
+    response = httpx.delete(
+        f"{target}/{run['workflowRunId']}?cancel=true", headers=world.queue.headers
+    )
+    assert response.status_code == 200
     again = httpx.delete(target, headers=world.queue.headers)
     assert again.json() == {"cancelled": 0}
     world.queue.run_until_idle()
@@ -417,8 +419,8 @@ def test_serve_without_a_framework_and_what_it_redacts(kind: str) -> None:
             ]
 
             async def ahandle(request: DeliveredRequest) -> Any:
-                given = _AsyncRequest(request.body, dict(request.headers), {}, "POST", APP)
-                got = await ahandler(given)
+                async_request = _AsyncRequest(request.body, dict(request.headers), {}, "POST", APP)
+                got = await ahandler(async_request)
                 return got.status, got.body
 
             queue.destinations.call(APP, ahandle)
@@ -461,8 +463,8 @@ def test_the_whole_public_surface_is_used_above() -> None:
     for serve in (FlaskServe.route, FastapiServe.post):
         assert set(inspect.signature(serve).parameters) == {"self", "path", *options}
     for function in (upstash_workflow.serve, upstash_workflow.async_serve):
-        known = {"route_function", "redact", *options}
-        assert set(inspect.signature(function).parameters) == known
+        expected = {"route_function", "redact", *options}
+        assert set(inspect.signature(function).parameters) == expected
     names = {name for name in upstash_workflow.__all__ if name[0].isupper()}
     assert names == EXPORTS
 

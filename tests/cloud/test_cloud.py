@@ -32,7 +32,7 @@ from ..http.test_hub import descriptors
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"process_time": "no"}, "process_time='no' of Cloud must be True or False, or 'autojump'"),
         ({"tls": "x"}, "tls='x' of Cloud must be True or False"),
@@ -45,19 +45,19 @@ from ..http.test_hub import descriptors
         ({"delivery": 1}, "delivery=1 of Cloud must be 'driven' or 'background'"),
     ],
 )
-def test_settings_without_meaning(settings: dict[str, Any], told: str) -> None:
-    with pytest.raises(ContractError, match=told):
+def test_settings_without_meaning(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ContractError, match=message):
         Cloud(**settings)
 
 
 def test_calls_without_meaning() -> None:
     with Cloud(seed=1) as cloud:
         kv = cloud.kv_server()
-        for call, told in (
+        for call, message in (
             (lambda: kv.on_close(5), "5 is not a function: pass one without arguments"),  # type: ignore[arg-type]
             (lambda: cloud.replay(5), "5 is not a file"),  # type: ignore[arg-type]
         ):
-            with pytest.raises(ContractError, match=told):
+            with pytest.raises(ContractError, match=message):
                 call()
         cloud.kv_server(name="second")
     assert kv.closed
@@ -126,9 +126,9 @@ def test_a_delivery_that_does_not_end_is_named_and_left_alone(
         queue.destinations.call("https://app.test/hook", stuck_handler)
         queue.publish("https://app.test/hook")
         assert begun.wait(10)
-        with pytest.warns(RuntimeWarning, match="background delivery has not ended") as told:
+        with pytest.warns(RuntimeWarning, match="background delivery has not ended") as caught:
             cloud.close()
-        assert any("stuck_handler" in str(one.message) for one in told)
+        assert any("stuck_handler" in str(warning.message) for warning in caught)
         assert cloud.closed
         assert not cloud.fakes()
     finally:
@@ -269,7 +269,7 @@ def test_a_port_that_is_taken_leaves_no_part_of_a_fake_open() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "where", "told"),
+    ("kind", "where", "message"),
     [
         ("unruted", {}, "'unruted' is not a kind of violation; did you mean 'unrouted'"),
         (5, {}, "5 is not a kind of violation. Known kinds: unrouted, "),
@@ -287,8 +287,8 @@ def test_a_port_that_is_taken_leaves_no_part_of_a_fake_open() -> None:
         ("unrouted", {"path": 5}, "path=5 can never match"),
     ],
 )
-def test_what_can_never_be_is_not_allowed(kind: Any, where: dict[str, Any], told: str) -> None:
-    with Cloud(seed=1) as cloud, pytest.raises(ContractError, match=told):
+def test_what_can_never_be_is_not_allowed(kind: Any, where: dict[str, Any], message: str) -> None:
+    with Cloud(seed=1) as cloud, pytest.raises(ContractError, match=message):
         cloud.allow(kind, **where)
 
 
@@ -300,11 +300,17 @@ def test_every_violation_there_is_has_the_facts_that_can_be_asked_about() -> Non
         queue.run_until_idle()
         kv.faults.drop()
         receiver.server.expect_oneshot_request("/never")
-        found = cloud.violations()
-        assert {violation.kind for violation in found} >= {"unrouted", "unstubbed", "unused_fault"}
-        for violation in found:
+        violations = cloud.violations()
+        assert {violation.kind for violation in violations} >= {
+            "unrouted",
+            "unstubbed",
+            "unused_fault",
+        }
+        for violation in violations:
             assert set(violation.facts) == set(VIOLATION_KINDS[violation.kind]), violation
-        assert found.where(kind="unr*") == [each for each in found if each.kind == "unrouted"]
+        assert violations.where(kind="unr*") == [
+            unrouted for unrouted in violations if unrouted.kind == "unrouted"
+        ]
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors as Linux does")
@@ -384,8 +390,8 @@ def test_reports_still_hide_credentials_that_were_rotated() -> None:
 
 def test_a_copy_of_a_cloud_does_not_deliver_what_is_due() -> None:
     with Cloud(delivery="driven") as cloud, Cloud(delivery="background") as copy:
-        queue, copied = (one.queue() for one in (cloud, copy))
+        queue, copied = (side.queue() for side in (cloud, copy))
         queue.publish("https://app.test")
         show_same(copy, cloud)
-        assert [one.url for one in copied.pending()] == ["https://app.test"]
+        assert [message.url for message in copied.pending()] == ["https://app.test"]
         assert copy._dispatcher is None

@@ -248,7 +248,7 @@ def test_control_api_and_view_tell_of_it(control: tuple[Cloud, str]) -> None:
     add(made["url"], "b")
     shown = ask("GET", "/fakes/toy_2/view")
     assert (shown["count"], shown["notes"]) == (2, [{"text": "a"}, {"text": "b"}])
-    assert [one["fixture"] for one in ask("GET", "/state")["fakes"]] == ["toy", "toy"]
+    assert [fake["fixture"] for fake in ask("GET", "/state")["fakes"]] == ["toy", "toy"]
     assert ask("GET", "/journal")[-1]["fake"] == "toy_2"
 
 

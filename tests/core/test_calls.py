@@ -61,20 +61,20 @@ class Name(str):
     ],
 )  # fmt: skip
 def test_a_long_fact_keeps_its_beginning(whole: Any, left: Any) -> None:
-    one = call({"fact": whole, "other": "short"})
-    shorten(one)
-    assert one.facts == {"fact": whole if left is None else left, "other": "short"}
-    assert ("fact" in one.cut) is (left is not None)
-    assert ("cut by the journal: fact (" in one.note) is (left is not None)
-    again = one.facts
-    shorten(one)
-    assert one.facts == again
+    entry = call({"fact": whole, "other": "short"})
+    shorten(entry)
+    assert entry.facts == {"fact": whole if left is None else left, "other": "short"}
+    assert ("fact" in entry.cut) is (left is not None)
+    assert ("cut by the journal: fact (" in entry.note) is (left is not None)
+    again = entry.facts
+    shorten(entry)
+    assert entry.facts == again
 
 
 def test_a_short_text_of_its_own_class_stays_one() -> None:
-    one = call({"fact": [Name("SET"), "x" * 2000]})
-    shorten(one)
-    assert type(one.facts["fact"][0]) is Name
+    entry = call({"fact": [Name("SET"), "x" * 2000]})
+    shorten(entry)
+    assert type(entry.facts["fact"][0]) is Name
 
 
 @pytest.mark.parametrize(
@@ -82,40 +82,46 @@ def test_a_short_text_of_its_own_class_stays_one() -> None:
 )
 def test_what_items_take_counts(items: list[str], cut: bool) -> None:
     # A list takes 8 bytes, and 8 more for each item.
-    one = call({"fact": items})
-    shorten(one)
-    assert ("fact" in one.cut) is cut
+    entry = call({"fact": items})
+    shorten(entry)
+    assert ("fact" in entry.cut) is cut
 
 
 def test_numbers_and_pairs_count_too() -> None:
     few, many = call({"fact": [1] * 63}), call({"fact": [1] * 64})
     pairs = call({"fact": {str(n).zfill(8): 0 for n in range(32)}})
-    for one in (few, many, pairs):
-        shorten(one)
-    assert [dict(one.cut) for one in (few, many, pairs)] == [{}, {"fact": 1032}, {"fact": 1032}]
+    for entry in (few, many, pairs):
+        shorten(entry)
+    assert [dict(shortened_entry.cut) for shortened_entry in (few, many, pairs)] == [
+        {},
+        {"fact": 1032},
+        {"fact": 1032},
+    ]
 
 
 def test_counting_ends_where_nothing_hangs_on_it() -> None:
-    one = call({"fact": [["x" * 100_000] * 5] * 1000})
-    shorten(one)
-    assert 1 << 20 < one.cut["fact"] < 2 << 20
+    entry = call({"fact": [["x" * 100_000] * 5] * 1000})
+    shorten(entry)
+    assert 1 << 20 < entry.cut["fact"] < 2 << 20
 
 
 def test_body_answer_and_target_keep_their_beginnings() -> None:
-    one = call(request_body=b"b" * 5000, response_body=b"a" * 3000, target="/" + "t" * 2000)
-    assert weight_of(one) == 5000 + 3000 + 2001 + len("X1") + 160
-    shorten(one)
-    assert one.cut == {"target": 2001, "request_body": 5000, "response_body": 3000}
-    assert one.note == (
+    entry = call(request_body=b"b" * 5000, response_body=b"a" * 3000, target="/" + "t" * 2000)
+    assert weight_of(entry) == 5000 + 3000 + 2001 + len("X1") + 160
+    shorten(entry)
+    assert entry.cut == {"target": 2001, "request_body": 5000, "response_body": 3000}
+    assert entry.note == (
         "cut by the journal: target (2,001 bytes), request_body (5,000 bytes), "
         "response_body (3,000 bytes)"
     )
-    assert one.target == "/" + "t" * 1023 + "…"
-    assert one.request_body.startswith(b"b" * 1024 + b"... (cut by the journal: 5000 bytes in all)")
-    record_cut(one, {"request_body": 9})
-    record_cut(one, {"more": 12})
-    assert one.cut["more"] == 12
-    assert one.note.splitlines()[1:] == ["cut by the journal: more (12 bytes)"]
+    assert entry.target == "/" + "t" * 1023 + "…"
+    assert entry.request_body.startswith(
+        b"b" * 1024 + b"... (cut by the journal: 5000 bytes in all)"
+    )
+    record_cut(entry, {"request_body": 9})
+    record_cut(entry, {"more": 12})
+    assert entry.cut["more"] == 12
+    assert entry.note.splitlines()[1:] == ["cut by the journal: more (12 bytes)"]
 
 
 @pytest.mark.parametrize(
@@ -126,69 +132,71 @@ def test_body_answer_and_target_keep_their_beginnings() -> None:
     ],
 )  # fmt: skip
 def test_headers_keep_their_beginnings(headers: list[tuple[str, str]], cut: bool) -> None:
-    one = call(request_headers=Headers(headers))
-    shorten(one)
-    assert ("request_headers" in one.cut) is cut
+    entry = call(request_headers=Headers(headers))
+    shorten(entry)
+    assert ("request_headers" in entry.cut) is cut
     if cut:
-        assert len(one.request_headers.pairs) == min(len(headers), 64)
-        assert max(len(part) for pair in one.request_headers.pairs for part in pair) <= 257
-        kept = one.request_headers
-        shorten(one)
-        assert one.request_headers is kept
+        assert len(entry.request_headers.pairs) == min(len(headers), 64)
+        assert max(len(part) for pair in entry.request_headers.pairs for part in pair) <= 257
+        before = entry.request_headers
+        shorten(entry)
+        assert entry.request_headers is before
     else:
-        assert list(one.request_headers.pairs) == headers
+        assert list(entry.request_headers.pairs) == headers
 
 
 def test_what_is_just_short_enough_stays() -> None:
-    one = call(request_body=b"x" * KEPT_OF_CUT, target="/" * KEPT_OF_CUT)
-    shorten(one)
-    assert dict(one.cut) == {}
+    entry = call(request_body=b"x" * KEPT_OF_CUT, target="/" * KEPT_OF_CUT)
+    shorten(entry)
+    assert dict(entry.cut) == {}
 
 
 def test_who_sent_without_credentials_is_not_read() -> None:
     read: list[Call] = []
 
-    def facts(each: Call) -> dict[str, Any]:
-        read.append(each)
+    def facts(entry: Call) -> dict[str, Any]:
+        read.append(entry)
         return {}
 
-    one = Call(1, 0, "demo", "demo_1", "POST", "/", Headers(), b"x" * 10, read_facts=facts)
-    shorten(one, read_facts=False)
-    assert (read, one.facts, dict(one.cut)) == ([], {}, {"facts": 10})
+    unauthorized = Call(1, 0, "demo", "demo_1", "POST", "/", Headers(), b"x" * 10, read_facts=facts)
+    shorten(unauthorized, read_facts=False)
+    assert (read, unauthorized.facts, dict(unauthorized.cut)) == ([], {}, {"facts": 10})
     # Facts that were already read are kept.
-    known = call({"command": "SET"})
-    shorten(known, read_facts=False)
-    assert (known.facts, dict(known.cut)) == ({"command": "SET"}, {})
+    authorized = call({"command": "SET"})
+    shorten(authorized, read_facts=False)
+    assert (authorized.facts, dict(authorized.cut)) == ({"command": "SET"}, {})
 
 
 # -- what is lost ----------------------------------------------------------------------------------
 
 
 def test_what_is_cut_cannot_be_told_and_all_else_can() -> None:
-    one = call({"words": ["x" * 2000], "n": 1}, target="/" + "t" * 2000, request_body=b"[1]" * 1000)
-    shorten(one)
-    assert field_of(one, "n") == 1
-    assert field_of(one, "method") == "POST"
+    entry = call(
+        {"words": ["x" * 2000], "n": 1}, target="/" + "t" * 2000, request_body=b"[1]" * 1000
+    )
+    shorten(entry)
+    assert field_of(entry, "n") == 1
+    assert field_of(entry, "method") == "POST"
     for name in ("target", "path", "request_body", "words"):
-        assert len(one.target) - 1 if name in ("target", "path") else one.cut[name]
+        assert len(entry.target) - 1 if name in ("target", "path") else entry.cut[name]
         with pytest.raises(
             CannotTell, match=rf"cannot tell the {name} \([\d,]+ bytes\) of <Call 7"
         ):
-            field_of(one, name)
+            field_of(entry, name)
     with pytest.raises(CannotTell, match=r"the request_body \(3,000 bytes\)"):
-        one.request_json()
+        entry.request_json()
 
 
 def test_a_fact_may_be_among_those_that_were_given_up() -> None:
-    one = Call(
-        1, 0, "demo", "demo_1", "POST", "/", Headers(), b"x" * 10, read_facts=lambda each: {}
+    entry = Call(
+        1, 0, "demo", "demo_1", "POST", "/", Headers(), b"x" * 10, read_facts=lambda recorded: {}
     )
-    shorten(one, read_facts=False)
+    shorten(entry, read_facts=False)
     with pytest.raises(CannotTell, match=r"the command \(10 bytes\)"):
-        field_of(one, "command")
-    assert field_of(one, "request_body") == b"x" * 10
-    set_facts(one, {"known": 1})
-    assert field_of(one, "known") == 1
+        field_of(entry, "command")
+    assert field_of(entry, "request_body") == b"x" * 10
+    set_facts(entry, {"known": 1})
+    assert field_of(entry, "known") == 1
 
 
 def test_bytes_that_were_cut_tell_what_their_beginning_tells() -> None:
@@ -214,15 +222,15 @@ def test_bytes_that_were_cut_tell_what_their_beginning_tells() -> None:
 def test_the_parts_of_a_call_are_what_was_set() -> None:
     asked = {"number", "at_us", "service", "fake", "method", "target", "client"}
     asked |= {"request_headers", "request_body"}
-    one = Call(
-        1, 0, "demo", "demo_1", "GET", "/", client=("127.0.0.1", 9), read_facts=lambda each: {}
+    entry = Call(
+        1, 0, "demo", "demo_1", "GET", "/", client=("127.0.0.1", 9), read_facts=lambda recorded: {}
     )
-    assert parts_of(one).keys() == asked
-    end_faults(one, 12)
-    one.status, one.outcome = 200, "answered"
-    assert parts_of(one).keys() - asked == {"outcome", "status"}
-    again = copy.copy(one)
-    assert (faults_ended(again), again.facts, parts_of(again)) == (12, {}, parts_of(one))
+    assert parts_of(entry).keys() == asked
+    end_faults(entry, 12)
+    entry.status, entry.outcome = 200, "answered"
+    assert parts_of(entry).keys() - asked == {"outcome", "status"}
+    again = copy.copy(entry)
+    assert (faults_ended(again), again.facts, parts_of(again)) == (12, {}, parts_of(entry))
     assert repr(again) == "<Call 1 demo_1 GET / -> 200>"
 
 
@@ -241,7 +249,7 @@ def test_a_name_that_may_be_one(wanted: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted", "told"),
+    ("name", "wanted", "message"),
     [
         *(
             ("what", wanted, f"{named}=.* can never match: a request target begins with '/'")
@@ -271,8 +279,8 @@ def test_a_name_that_may_be_one(wanted: Any) -> None:
         ("what", "post /a b", r"pass 'POST'$"),
     ],
 )
-def test_a_name_that_is_none(name: str, wanted: Any, told: str) -> None:
-    with pytest.raises(ContractError, match=told):
+def test_a_name_that_is_none(name: str, wanted: Any, message: str) -> None:
+    with pytest.raises(ContractError, match=message):
         NAMES.check(name, wanted)
 
 
@@ -307,9 +315,9 @@ def test_the_names_of_a_call(facts: dict[str, Any], shown: Any, some: list[str])
 
 
 def test_a_name_is_not_denied_where_what_tells_it_was_cut() -> None:
-    one = call({"command": ["SET"] * 200})
-    shorten(one)
-    names = NamesOf(one)
+    entry = call({"command": ["SET"] * 200})
+    shorten(entry)
+    names = NamesOf(entry)
     with pytest.raises(CannotTell, match=r"whether <Call 7 .* is 'GET'"):
         NAMES.check_not_cut(names, "GET")
     NAMES.check_not_cut(names, "GET /x")  # a cut command does not matter for a path

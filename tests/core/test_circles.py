@@ -22,10 +22,10 @@ def _garbage() -> Iterator[None]:
     gc.collect()
     gc.disable()
     # What an earlier test left could lose its last reference during this one.
-    kept = gc.get_objects()
+    objects = gc.get_objects()
     gc.set_debug(gc.DEBUG_SAVEALL)
     yield
-    kept.clear()
+    objects.clear()
     gc.set_debug(0)
     gc.garbage.clear()
     gc.enable()
@@ -35,9 +35,9 @@ def left() -> Counter[str]:
     """Return the numbers of objects of this package that only the garbage collector can free."""
     gc.collect()
     names = (f"{type(garbage).__module__}.{type(garbage).__qualname__}" for garbage in gc.garbage)
-    found = Counter(name for name in names if name.startswith("pytest_fakecloud."))
+    counts = Counter(name for name in names if name.startswith("pytest_fakecloud."))
     gc.garbage.clear()
-    return found
+    return counts
 
 
 def left_after(use: Callable[[Cloud], None]) -> Counter[str]:
@@ -49,11 +49,11 @@ def left_after(use: Callable[[Cloud], None]) -> Counter[str]:
             use(cloud)
             apps = [ref(fake._app) for fake in cloud.fakes()]
         del cloud
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         # The threads of connections end after the fake.
-        wait_until(lambda: all(app() is None for app in apps) or found.update(left()) or found)  # noqa: B023
-        found.update(left())
-    return found
+        wait_until(lambda: all(app() is None for app in apps) or counts.update(left()) or counts)  # noqa: B023
+        counts.update(left())
+    return counts
 
 
 def kv(cloud: Cloud) -> None:

@@ -252,17 +252,17 @@ def test_the_bound_holds_after_any_number_of_deliveries(clock: Timekeeper) -> No
 def test_its_threads_have_names_and_keep_no_process_alive(
     clock: Timekeeper, dispatcher: Dispatcher
 ) -> None:
-    found: list[threading.Thread] = []
+    threads: list[threading.Thread] = []
     done = threading.Event()
 
     def begin(at_us: int) -> Callable[[], object]:
-        found.append(threading.current_thread())
-        return lambda: found.append(threading.current_thread()) or done.set()
+        threads.append(threading.current_thread())
+        return lambda: threads.append(threading.current_thread()) or done.set()
 
     plan(clock, begin)
     assert done.wait(10)
-    assert [thread.name for thread in found] == ["fakecloud-dispatcher", "fakecloud-delivery-1"]
-    assert all(thread.daemon for thread in found)
+    assert [thread.name for thread in threads] == ["fakecloud-dispatcher", "fakecloud-delivery-1"]
+    assert all(thread.daemon for thread in threads)
 
 
 def test_it_says_where_a_delivery_stands_that_does_not_end(
@@ -339,19 +339,19 @@ def test_a_function_that_was_handed_over_twice_counts_twice() -> None:
 def test_what_was_handed_over_cannot_move_the_clock(
     clock: Timekeeper, dispatcher: Dispatcher
 ) -> None:
-    told: list[str] = []
+    errors: list[str] = []
     done = threading.Event()
 
     def rest() -> None:
         with pytest.raises(ContractError) as caught:
             # Use a context of its own, like a coroutine that a handler awaits.
             contextvars.copy_context().run(clock.advance, 1)
-        told.append(str(caught.value))
+        errors.append(str(caught.value))
         done.set()
 
     plan(clock, lambda at_us: rest)
     assert done.wait(10)
-    assert "the clock is already being advanced" in told[0]
+    assert "the clock is already being advanced" in errors[0]
 
 
 @pytest.mark.parametrize("fails", [False, True])

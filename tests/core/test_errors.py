@@ -156,21 +156,21 @@ def test_who_interrupts_the_text_of_an_error_is_heard() -> None:
 
 
 def test_what_a_block_that_explains_raises_becomes_one_line() -> None:
-    told: list[str] = []
-    with report_failure("no list", told.append):
+    lines: list[str] = []
+    with report_failure("no list", lines.append):
         pass
-    assert told == []
-    with report_failure("no list", told.append):
+    assert lines == []
+    with report_failure("no list", lines.append):
         raise ContractError("pass a number")
-    assert told == ["no list: pass a number"]
+    assert lines == ["no list: pass a number"]
     for error in INTERRUPTIONS:
-        with pytest.raises(type(error)), report_failure("no list", told.append):
+        with pytest.raises(type(error)), report_failure("no list", lines.append):
             raise error
-    assert len(told) == 1
+    assert len(lines) == 1
 
 
 @pytest.mark.parametrize(
-    ("module", "rewritten", "found"),
+    ("module", "rewritten", "expected"),
     [
         ("app.orders", False, False), ("app.test_orders", False, True),
         ("app.orders_test", False, True), ("app.conftest", False, True),
@@ -178,7 +178,7 @@ def test_what_a_block_that_explains_raises_becomes_one_line() -> None:
     ],
 )  # fmt: skip
 def test_the_traceback_of_an_exception_tells_whether_a_test_file_is_in_it(
-    module: str, rewritten: bool, found: bool
+    module: str, rewritten: bool, expected: bool
 ) -> None:
     names: dict[str, Any] = {"__name__": module}
     if rewritten:
@@ -188,7 +188,7 @@ def test_the_traceback_of_an_exception_tells_whether_a_test_file_is_in_it(
         names["fail"]()
     trace = caught.value.__traceback__
     assert trace is not None
-    assert runs_through_test(caught.value.with_traceback(trace.tb_next)) is found
+    assert runs_through_test(caught.value.with_traceback(trace.tb_next)) is expected
 
 
 @pytest.mark.parametrize(
@@ -207,9 +207,9 @@ def test_the_traceback_of_an_exception_tells_whether_a_test_file_is_in_it(
 def test_a_missing_module_is_an_error_that_says_how_to_install_it(
     name: str, extra: str, error: str
 ) -> None:
-    with pytest.raises(ContractError) as found, importing("x", extra):
+    with pytest.raises(ContractError) as caught, importing("x", extra):
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-    assert str(found.value) == error
+    assert str(caught.value) == error
 
 
 def test_a_missing_module_of_no_extra_is_a_bug() -> None:

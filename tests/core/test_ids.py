@@ -44,10 +44,10 @@ def test_streams_do_not_depend_on_each_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "two"), [(("a", "b"), ("b", "a")), (("ab",), ("a", "b")), (("a",), ("a", ""))]
+    ("first", "second"), [(("a", "b"), ("b", "a")), (("ab",), ("a", "b")), (("a",), ("a", ""))]
 )
-def test_purposes_are_told_apart(one: tuple[str, ...], two: tuple[str, ...]) -> None:
-    assert Ids(1).stream(*one).hex(32) != Ids(1).stream(*two).hex(32)
+def test_purposes_are_told_apart(first: tuple[str, ...], second: tuple[str, ...]) -> None:
+    assert Ids(1).stream(*first).hex(32) != Ids(1).stream(*second).hex(32)
 
 
 def test_the_values_of_a_seed_stay_the_same_from_run_to_run() -> None:
@@ -68,8 +68,8 @@ def test_what_is_no_seed(seed: Any) -> None:
 
 
 def test_a_seed_that_nobody_can_print_is_none() -> None:
-    told = "an integer of 4097 bits is too large for a seed: pass one of at most 4096 bits"
-    assert error_of(Ids, 2**4096) == told
+    message = "an integer of 4097 bits is too large for a seed: pass one of at most 4096 bits"
+    assert error_of(Ids, 2**4096) == message
 
 
 def test_another_seed_starts_every_stream_over() -> None:

@@ -93,32 +93,32 @@ def test_calls_do_not_share_what_one_of_them_is_given(journal: Both) -> None:
 
 def test_calls_and_events_are_in_one_order(now: Any) -> None:
     cloud = Both(now.__next__)
-    one = Both(now.__next__, fake="one", parent=cloud)
-    two = Both(now.__next__, fake="two", parent=cloud)
-    call_on(one)
-    event = two.add_event("rebalance", "two members now", group="g")
-    call_on(two)
-    call_on(one)
+    first = Both(now.__next__, fake="one", parent=cloud)
+    second = Both(now.__next__, fake="two", parent=cloud)
+    call_on(first)
+    event = second.add_event("rebalance", "two members now", group="g")
+    call_on(second)
+    call_on(first)
     assert [entry.number for entry in cloud.entries] == [1, 2, 3, 4]
     assert [entry.fake for entry in cloud.entries] == ["one", "two", "two", "one"]
-    assert len(one) == len(two) == 2
-    assert cloud.calls() == [*one.calls()[:1], *two.calls(), *one.calls()[1:]]
+    assert len(first) == len(second) == 2
+    assert cloud.calls() == [*first.calls()[:1], *second.calls(), *first.calls()[1:]]
     assert cloud.events() == [event]
     assert event.at < cloud.calls().last.at
 
 
 def test_a_call_that_waited_becomes_the_newest_entry(now: Any) -> None:
     cloud = Both(now.__next__)
-    one = Both(now.__next__, fake="one", parent=cloud)
-    waited, earlier, other = call_on(one), call_on(one), call_on(Both(lambda: 0, parent=cloud))
-    one.renumber(waited, 7)
-    assert one.entries == [earlier, waited]
-    assert cloud.entries == [earlier, other, waited]
+    first = Both(now.__next__, fake="one", parent=cloud)
+    waited, earlier, second = call_on(first), call_on(first), call_on(Both(lambda: 0, parent=cloud))
+    first.renumber(waited, 7)
+    assert first.entries == [earlier, waited]
+    assert cloud.entries == [earlier, second, waited]
     assert (waited.number, waited.at_us) == (4, 7)
-    one.renumber(waited, 7)  # already the newest
-    cloud.renumber(other, 7)
-    assert (waited.number, other.number) == (4, 5)
-    assert cloud.entries == [earlier, waited, other]
+    first.renumber(waited, 7)  # already the newest
+    cloud.renumber(second, 7)
+    assert (waited.number, second.number) == (4, 5)
+    assert cloud.entries == [earlier, waited, second]
 
 
 def test_events(journal: Both) -> None:
@@ -136,9 +136,9 @@ def test_events(journal: Both) -> None:
 
 def test_an_action_is_kept_beside_the_entries_until_its_journal_is_cleared(now: Any) -> None:
     cloud = Both(now.__next__)
-    one, two = (Both(now.__next__, fake=name, parent=cloud) for name in ("one", "two"))
+    first, second = (Both(now.__next__, fake=name, parent=cloud) for name in ("one", "two"))
     frame = sys._getframe(1)
-    for recorder in (one, two):
+    for recorder in (first, second):
         number = recorder.reserve()
         recorder.record_action("load", code_place(frame), number, None, {"keys": 2})
     assert [(action.number, action.fake, action.kind) for action in cloud.shared.actions] == [
@@ -147,35 +147,35 @@ def test_an_action_is_kept_beside_the_entries_until_its_journal_is_cleared(now: 
     ]
     assert cloud.shared.actions[0].data == {"keys": 2, "where": place_at(code_place(frame))}
     assert cloud.entries == []
-    one.clear()
+    first.clear()
     assert [action.fake for action in cloud.shared.actions] == ["two"]
 
 
 def test_clearing_a_handles_journal_leaves_the_others_alone(now: Any) -> None:
     cloud = Both(now.__next__)
-    one = Both(now.__next__, fake="one", parent=cloud)
-    two = Both(now.__next__, fake="two", parent=cloud)
-    call_on(one)
-    kept = call_on(two)
-    held = one.entries
-    one.clear()
-    assert one.entries == []
-    assert cloud.entries == [kept]
+    first = Both(now.__next__, fake="one", parent=cloud)
+    second = Both(now.__next__, fake="two", parent=cloud)
+    call_on(first)
+    remaining = call_on(second)
+    held = first.entries
+    first.clear()
+    assert first.entries == []
+    assert cloud.entries == [remaining]
     assert len(held) == 1
-    assert call_on(one).number == 3
+    assert call_on(first).number == 3
 
 
 def test_clearing_the_clouds_journal_clears_those_of_its_fakes() -> None:
     cloud = Both(lambda: 0)
-    one = Both(lambda: 0, fake="one", parent=cloud)
-    call_on(one)
+    recorder = Both(lambda: 0, fake="one", parent=cloud)
+    call_on(recorder)
     cloud.clear()
-    assert one.entries == []
+    assert recorder.entries == []
 
 
 def test_listeners_get_each_entry_and_each_answer(now: Any) -> None:
     cloud = Both(now.__next__)
-    one = Both(now.__next__, parent=cloud)
+    recorder = Both(now.__next__, parent=cloud)
     seen: list[tuple[str, int]] = []
 
     def once(entry: Any) -> None:
@@ -186,11 +186,11 @@ def test_listeners_get_each_entry_and_each_answer(now: Any) -> None:
     stop_once = listeners.add(once)
     stop = listeners.add(lambda entry: seen.append(("first", entry.number)))
     listeners.add(lambda entry: seen.append(("second", entry.number)))
-    one.answered(call_on(one))
-    one.add_event("x", "y")
+    recorder.answered(call_on(recorder))
+    recorder.add_event("x", "y")
     stop()
     stop()
-    call_on(one)
+    call_on(recorder)
     assert seen == [
         ("once", 1), *[("first", 1), ("second", 1)] * 2, ("first", 2), ("second", 2),
         ("second", 3),
@@ -260,11 +260,11 @@ def used(journal: Both) -> Both:
 def test_what_is_asserted(
     used: Both, what: str | None, where: dict[str, Any], numbers: list[int]
 ) -> None:
-    found = used.assert_called(what, **where)
-    assert [call.number for call in found] == numbers
-    assert used.assert_called(what, times=len(numbers), **where) == found
+    calls = used.assert_called(what, **where)
+    assert [call.number for call in calls] == numbers
+    assert used.assert_called(what, times=len(numbers), **where) == calls
     if what is None:
-        assert used.calls(**where) == found
+        assert used.calls(**where) == calls
     with pytest.raises(AssertionError):
         used.assert_not_called(what, **where)
     with pytest.raises(AssertionError):
@@ -294,21 +294,21 @@ def test_a_failure_without_any_call_says_so(journal: Both) -> None:
 def test_a_dropped_call_takes_its_source_line_along() -> None:
     cloud = Both(lambda: 0)
     cloud.shared.find_site = lambda client: CallSite((code_place(sys._getframe()),))
-    one, two = Both(lambda: 0, fake="one", parent=cloud), Both(lambda: 0, parent=cloud)
+    first, second = Both(lambda: 0, fake="one", parent=cloud), Both(lambda: 0, parent=cloud)
     cloud.keep = 4
     for _ in range(9):
-        call_on(one)
+        call_on(first)
     assert [*cloud.shared.sites] == [entry.number for entry in cloud.entries]
     mark = cloud.reserve()
-    call_on(two)
+    call_on(second)
     cloud.forget_since(mark)
     assert [*cloud.shared.sites] == [entry.number for entry in cloud.entries]
-    call_on(two)
-    one.clear()
-    assert [*cloud.shared.sites] == [entry.number for entry in two.entries]
+    call_on(second)
+    first.clear()
+    assert [*cloud.shared.sites] == [entry.number for entry in second.entries]
     cloud.keep = 0
-    call_on(two)
-    call_on(two)
+    call_on(second)
+    call_on(second)
     assert len(cloud.shared.sites) == 1
 
 
@@ -350,9 +350,9 @@ def cloud() -> Both:
 
 
 def test_the_oldest_large_calls_are_cut_first_and_say_so(cloud: Both) -> None:
-    one, other = Both(lambda: 0, parent=cloud), Both(lambda: 0, parent=cloud)
-    small = finished(one, b"small")
-    first = finished(one, b"a" * 60_000)
+    recorder, other = Both(lambda: 0, parent=cloud), Both(lambda: 0, parent=cloud)
+    small = finished(recorder, b"small")
+    first = finished(recorder, b"a" * 60_000)
     second = finished(other, b"b", answer=b"c" * 60_000)
     assert (small.request_body, small.cut, second.cut) == (b"small", {}, {})
     assert len(cloud) == 3
@@ -362,7 +362,7 @@ def test_the_oldest_large_calls_are_cut_first_and_say_so(cloud: Both) -> None:
     )
     assert first.note == "cut by the journal: word (60,000 bytes), request_body (60,000 bytes)"
     assert first.facts["command"] == ["PUT"]
-    third = finished(one, b"d" * 50_000)
+    third = finished(recorder, b"d" * 50_000)
     assert second.cut == {"response_body": 60_000}
     assert third.cut == {}
 
@@ -415,12 +415,12 @@ def test_memory_stays_within_the_bound(cloud: Both) -> None:
 
 
 def test_clearing_takes_the_weight_along(cloud: Both) -> None:
-    one, other = Both(lambda: 0, parent=cloud), Both(lambda: 0, parent=cloud)
-    finished(one, b"a" * 40_000)
-    finished(other, b"b" * 40_000)
-    one.clear()
+    first, second = Both(lambda: 0, parent=cloud), Both(lambda: 0, parent=cloud)
+    finished(first, b"a" * 40_000)
+    finished(second, b"b" * 40_000)
+    first.clear()
     assert cloud.shared.large_bytes == cloud.shared.large[cloud.calls().only()]
-    finished(one, b"c" * 40_000)
+    finished(first, b"c" * 40_000)
     assert not any(call.cut for call in cloud.calls())
     cloud.clear()
     assert (cloud.shared.large_bytes, len(cloud.shared.large)) == (0, 0)
@@ -554,28 +554,28 @@ def test_an_event_keeps_its_details_without_a_dictionary(journal: Both) -> None:
 
 def test_what_was_only_tried_out_is_forgotten_everywhere() -> None:
     cloud = Both(lambda: 0)
-    one, two = Both(lambda: 0, parent=cloud), Both(lambda: 0, parent=cloud)
-    kept = [call_on(one), call_on(two)]
-    heavy = finished(one, b"a" * 5_000)
+    first, second = Both(lambda: 0, parent=cloud), Both(lambda: 0, parent=cloud)
+    calls = [call_on(first), call_on(second)]
+    heavy = finished(first, b"a" * 5_000)
     mark = cloud.reserve()
-    finished(one, b"b" * 5_000)
-    finished(two, b"c" * 5_000)
+    finished(first, b"b" * 5_000)
+    finished(second, b"c" * 5_000)
     cloud.add_event("tick", "of the cloud's own")
     cloud.forget_since(mark)
-    assert cloud.entries == [*kept, heavy]
-    assert (one.entries, two.entries) == ([kept[0], heavy], [kept[1]])
+    assert cloud.entries == [*calls, heavy]
+    assert (first.entries, second.entries) == ([calls[0], heavy], [calls[1]])
     assert list(cloud.shared.large) == [heavy]
     assert cloud.shared.large_bytes == weight_of(heavy)
-    assert call_on(two).number > mark
+    assert call_on(second).number > mark
 
 
 def test_what_a_service_teaches_a_fake_its_cloud_knows() -> None:
     cloud = Both(lambda: 0)
-    one = Both(lambda: 0, parent=cloud)
-    one.register_app("kv", WORDED)
-    assert [*one.words()] == [*cloud.words()] == ["PUT", "GET", "SET"]
-    call = finished(one, b"a")
-    assert cloud.calls(word="a") == one.calls(word="a") == [call]
+    recorder = Both(lambda: 0, parent=cloud)
+    recorder.register_app("kv", WORDED)
+    assert [*recorder.words()] == [*cloud.words()] == ["PUT", "GET", "SET"]
+    call = finished(recorder, b"a")
+    assert cloud.calls(word="a") == recorder.calls(word="a") == [call]
     with pytest.raises(ContractError, match="'nope' is not a field of a call"):
         cloud.calls(nope=1)
 
@@ -588,9 +588,9 @@ def test_a_teacher_that_is_gone_teaches_no_words() -> None:
 
 
 def test_calls_are_filtered_by_predicate_and_by_fields(journal: Both) -> None:
-    one, two, three = call_on(journal), call_on(journal, "POST"), call_on(journal, "POST")
-    assert journal.calls(lambda call: call is not three) == [one, two]
-    assert journal.calls(lambda call: call is not three, method="POST") == [two]
+    first, second, third = call_on(journal), call_on(journal, "POST"), call_on(journal, "POST")
+    assert journal.calls(lambda call: call is not third) == [first, second]
+    assert journal.calls(lambda call: call is not third, method="POST") == [second]
     with pytest.raises(AssertionError, match=r"^expected exactly one call, found 2"):
         journal.calls(method="POST").only()
     for nothing in ("", 0, False):
@@ -635,8 +635,8 @@ def test_a_fake_shows_the_bounds_of_its_cloud() -> None:
     cloud = Both(lambda: 0)
     assert (Journal(cloud).keep, Journal(cloud).keep_bytes) == (None, KEEP_BYTES)
     cloud.keep = 5
-    one = Both(lambda: 0, parent=cloud)
-    assert (Journal(one).keep, Journal(one).keep_bytes) == (5, KEEP_BYTES)
+    recorder = Both(lambda: 0, parent=cloud)
+    assert (Journal(recorder).keep, Journal(recorder).keep_bytes) == (5, KEEP_BYTES)
     Journal(cloud).keep, Journal(cloud).keep_bytes = 7, 8
     assert (cloud.keep, cloud.shared.keep_bytes) == (7, 8)
 
@@ -759,7 +759,7 @@ class Unequal(type):
         return False
 
 
-def refuse(*given: object) -> Any:
+def refuse(*args: object) -> Any:
     raise RuntimeError("it was called")
 
 

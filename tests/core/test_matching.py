@@ -116,24 +116,24 @@ class Above:
 
     limit: int
 
-    def __call__(self, found: int) -> bool:
-        return found > self.limit
+    def __call__(self, value: int) -> bool:
+        return value > self.limit
 
 
 class Awaited:
-    async def __call__(self, found: object) -> bool:
+    async def __call__(self, value: object) -> bool:
         return True
 
 
-async def awaited(found: object) -> bool:
+async def awaited(value: object) -> bool:
     return True
 
 
-async def gone_through_later(found: object) -> Any:
+async def gone_through_later(value: object) -> Any:
     yield True
 
 
-def gone_through(found: object) -> Iterator[bool]:
+def gone_through(value: object) -> Iterator[bool]:
     yield True
 
 
@@ -196,7 +196,7 @@ AGREE: list[tuple[FieldType, Any, Any]] = [
     (ANYTHING, [1, 2], 2),
     (ANYTHING, ["a", "bc"], "b*"),
     (ANYTHING, ["a", "bc"], re.compile("c")),
-    (ANYTHING, [1, 2], lambda found: len(found) == 2),
+    (ANYTHING, [1, 2], lambda value: len(value) == 2),
     (ANYTHING, {"a"}, {"a"}),
     (ANYTHING, Plain(1), Plain(1)),
     (ANYTHING, [[1, 2]], [[1, 2]]),
@@ -239,13 +239,13 @@ AGREE: list[tuple[FieldType, Any, Any]] = [
     (NUMBER, 5, mock.Mock(return_value=True)),
     (NUMBER, 5, mock.MagicMock(return_value=True)),
     (FLAG, True, bool),
-    (JSON, {"a": 1}, lambda found: found["a"] == 1),
+    (JSON, {"a": 1}, lambda value: value["a"] == 1),
 ]
 
 
 def test_what_agrees() -> None:
-    def check(field_type: FieldType, found: Any, wanted: Any) -> None:
-        assert Question("x", wanted, field_type).agrees(found)
+    def check(field_type: FieldType, value: Any, wanted: Any) -> None:
+        assert Question("x", wanted, field_type).agrees(value)
 
     check_each(check, AGREE)
 
@@ -303,10 +303,10 @@ DIFFER: list[tuple[FieldType, Any, Any, str]] = [
 
 
 def test_what_differs_says_how() -> None:
-    def check(field_type: FieldType, found: Any, wanted: Any, text: str) -> None:
+    def check(field_type: FieldType, value: Any, wanted: Any, text: str) -> None:
         question = Question("x", wanted, field_type)
-        assert not question.agrees(found)
-        assert text in question.refusal(found)
+        assert not question.agrees(value)
+        assert text in question.refusal(value)
 
     check_each(check, DIFFER)
 
@@ -369,7 +369,7 @@ def test_what_could_never_agree_is_refused_at_once() -> None:
 
 
 def raises(error: BaseException) -> Callable[[object], bool]:
-    def broken(found: object) -> bool:
+    def broken(value: object) -> bool:
         raise error
 
     return broken
@@ -384,10 +384,10 @@ class NoTruth:
     ("wanted", "text"),
     [
         (raises(KeyError("typo")), r"x=broken raised KeyError\('typo'\) for 'a': pass a function"),
-        (lambda found: NoTruth(), "x=<lambda> raised ValueError"),
+        (lambda value: NoTruth(), "x=<lambda> raised ValueError"),
         (lambda: True, "x=<lambda> raised TypeError"),
-        (lambda found: asyncio.sleep(0), "what x=<lambda> returns must be awaited"),
-        (lambda found: (one for one in found), "what x=<lambda> returns must be .*iterated"),
+        (lambda value: asyncio.sleep(0), "what x=<lambda> returns must be awaited"),
+        (lambda value: (item for item in value), "what x=<lambda> returns must be .*iterated"),
     ],
 )
 def test_a_function_that_does_not_answer_is_the_tests_mistake(wanted: Any, text: str) -> None:
@@ -415,7 +415,7 @@ class TestSeveral:
         ("wanted", "agrees"),
         [
             ("set", True), ("GET", True), (re.compile("^S"), True),
-            (lambda one: one == "SET", True), (lambda one: one == "DEL", False),
+            (lambda word: word == "SET", True), (lambda word: word == "DEL", False),
             (["set", "get"], True), (("SET", "G*"), True), (["SET", mock.ANY], True),
             (["SET", re.compile("E")], True), (["SET", str.isupper], True), (["GET", "SET"], False),
             (["SET"], False), ([], False), (mock.ANY, True), (None, False),
@@ -515,7 +515,7 @@ FIELDS = {"state": Field(STATE), "count": Field(NUMBER), "size": Field(NUMBER, l
 
 
 @pytest.mark.parametrize(
-    ("given", "reasons"),
+    ("fields", "reasons"),
     [
         ({}, []),
         ({"state": "DONE", "count": 2, "size": 7}, []),
@@ -526,8 +526,8 @@ FIELDS = {"state": Field(STATE), "count": Field(NUMBER), "size": Field(NUMBER, l
     ],
 )
 @pytest.mark.parametrize("item", [Item(), {"state": "DONE", "count": 2}])
-def test_all_questions_must_agree(given: dict[str, Any], reasons: list[str], item: Any) -> None:
-    query = Query(given, FIELDS, "entry")
+def test_all_questions_must_agree(fields: dict[str, Any], reasons: list[str], item: Any) -> None:
+    query = Query(fields, FIELDS, "entry")
     assert why_not(query, item) == reasons
     assert query(item) is (not reasons)
 
@@ -549,8 +549,8 @@ def test_a_query_in_words() -> None:
 
 
 class Cut(FieldType):
-    def check_not_cut(self, found: Any, wanted: Any) -> None:
-        if found == "cut":
+    def check_not_cut(self, value: Any, wanted: Any) -> None:
+        if value == "cut":
             raise CannotTell("too little is left")
 
 
@@ -648,12 +648,12 @@ class OneSlot:
 
 def test_the_fields_of_a_class() -> None:
     fields_of.cache_clear()
-    found = fields_of(Record)
-    assert fields_of(Record) is found
-    assert {name for name, known in found.items() if not known.optional} == {
+    fields = fields_of(Record)
+    assert fields_of(Record) is fields
+    assert {name for name, known_field in fields.items() if not known_field.optional} == {
         "inherited", "name", "ratio", "ready", "raw", "at", "state", "twice",
     }  # fmt: skip
-    field_types = {name: known.type for name, known in found.items()}
+    field_types = {name: known_field.type for name, known_field in fields.items()}
     state, either = field_types.pop("state"), field_types.pop("either")
     assert field_types == {
         "inherited": TEXT, "name": TEXT, "size": NUMBER, "ratio": NUMBER, "ready": FLAG,
@@ -676,7 +676,7 @@ def test_the_fields_of_a_class_whose_module_does_not_postpone_annotations() -> N
         source += "\nclass Partly:\n    name: str\n    size: OnlyForTypeCheckers\n"
     names: dict[str, Any] = {}
     exec(compile(source, "plain", "exec", dont_inherit=True), names)
-    assert {name: known.type for name, known in fields_of(names["Plain"]).items()} == {
+    assert {name: known_field.type for name, known_field in fields_of(names["Plain"]).items()} == {
         "name": TEXT, "size": NUMBER,
     }  # fmt: skip
     assert {*fields_of(names.get("Partly", names["Plain"]))} == {"name", "size"}
@@ -686,8 +686,8 @@ def test_the_fields_of_a_class_whose_module_does_not_postpone_annotations() -> N
     ("count", "more"), [(1, ""), (3, ""), (4, " and 1 more"), (9, " and 6 more")]
 )
 def test_of_many_differences_the_first_are_told(count: int, more: str) -> None:
-    found, wanted = {f"k{n}": 0 for n in range(count)}, {f"k{n}": 1 for n in range(count)}
-    told = JSON.differs("json", found, wanted)
-    assert told.count("; ") == min(count, 3) - 1
-    assert told.endswith(more)
-    assert ("more" in told) is bool(more)
+    actual, wanted = {f"k{n}": 0 for n in range(count)}, {f"k{n}": 1 for n in range(count)}
+    difference = JSON.differs("json", actual, wanted)
+    assert difference.count("; ") == min(count, 3) - 1
+    assert difference.endswith(more)
+    assert ("more" in difference) is bool(more)

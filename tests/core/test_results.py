@@ -39,9 +39,9 @@ class Other:
 
 
 class Loose:
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, **fields: Any) -> None:
         self._hidden = 1
-        vars(self).update(given)
+        vars(self).update(fields)
 
 
 A, B, C = Item("a"), Item("b", 2), Item("c", 3)
@@ -66,9 +66,9 @@ def test_the_only_and_the_last() -> None:
 
 def test_a_list_of_nothing_says_what_is_known_of_it() -> None:
     def noted(*items: Item) -> Results[Item]:
-        found = listed(*items)
-        found._notes = lambda: ["one is under way", "one was refused"]
-        return found
+        results = listed(*items)
+        results._notes = lambda: ["one is under way", "one was refused"]
+        return results
 
     notes = "\n  one is under way\n  one was refused"
     for empty in (noted(), noted(A)[1:], noted(A).where(name="b")):
@@ -98,9 +98,9 @@ def test_a_long_list_is_not_told_whole() -> None:
     "things", [listed(A, B, C), Results([A, B, C])], ids=["known fields", "fields of the class"]
 )
 def test_where(things: Results[Item], asked: dict[str, Any], expected: list[Item]) -> None:
-    found = things.where(**asked)
-    assert found == expected
-    assert isinstance(found, Results)
+    results = things.where(**asked)
+    assert results == expected
+    assert isinstance(results, Results)
     assert things.where(lambda item: item is not C, **asked) == [e for e in expected if e is not C]
 
 
@@ -115,7 +115,7 @@ def test_where(things: Results[Item], asked: dict[str, Any], expected: list[Item
         (None, {"size": "1"}, "size='1' can never match: pass a number"),
         (None, {"name": 5}, "name=5 can never match: pass a string"),
         (lambda item: item.nope, {}, "predicate=<lambda> raised AttributeError"),
-        (lambda item: (one for one in [item]), {}, "must be awaited or iterated"),
+        (lambda item: (element for element in [item]), {}, "must be awaited or iterated"),
     ],
 )
 def test_where_refuses_what_says_nothing(predicate: Any, asked: Any, text: str) -> None:
@@ -171,8 +171,8 @@ def test_items_show_their_own_fields() -> None:
 class Slotted:
     __slots__ = ("_inner", "one")
 
-    def __init__(self, one: int) -> None:
-        self.one = self._inner = one
+    def __init__(self, value: int) -> None:
+        self.one = self._inner = value
 
     @property
     def twice(self) -> int:
@@ -227,10 +227,10 @@ def check(items: Iterable[Item], *, times: Any = None, **rest: Any) -> Results[I
 def test_what_is_expected_is_returned(
     asked: dict[str, Any], times: int | None, expected: list[Item]
 ) -> None:
-    found = check([A, B, C], times=times, **asked)
-    assert found == expected
+    results = check([A, B, C], times=times, **asked)
+    assert results == expected
     with pytest.raises(ContractError, match="'nam' is not a field of a thing"):
-        found.where(nam=1)
+        results.where(nam=1)
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_what_is_expected_is_returned(
         ),
         (
             [A],
-            {"times": 2, "notes": lambda found: [f"  {found} of 2", "  late"]},
+            {"times": 2, "notes": lambda count: [f"  {count} of 2", "  late"]},
             "expected a thing 2 times, found 1\n  matched: <a 1>\n  1 of 2\n  late",
         ),
         (
@@ -305,8 +305,8 @@ def test_what_is_no_count_is_refused_before_anything_else(times: Any) -> None:
 
 
 class Cut(FieldType):
-    def check_not_cut(self, found: Any, wanted: Any) -> None:
-        if found == "cut":
+    def check_not_cut(self, value: Any, wanted: Any) -> None:
+        if value == "cut":
             raise CannotTell("too little is left")
 
 

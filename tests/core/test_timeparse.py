@@ -21,8 +21,8 @@ from tests.harness import check_each, error_of
 
 def test_durations() -> None:
     def check(value: Any, microseconds: int) -> None:
-        found = duration_us(value)
-        assert (found, type(found)) == (microseconds, int)
+        duration = duration_us(value)
+        assert (duration, type(duration)) == (microseconds, int)
 
     check_each(
         check,
@@ -83,10 +83,12 @@ REFUSED: list[tuple[Callable[..., object], str, list[Any]]] = [
 
 
 def test_what_is_no_duration_time_or_number_of_seconds() -> None:
-    def check(function: Callable[..., object], told: str, value: Any) -> None:
-        assert error_of(function, value) == told.format(value)
+    def check(function: Callable[..., object], message: str, value: Any) -> None:
+        assert error_of(function, value) == message.format(value)
 
-    check_each(check, ((made, told, value) for made, told, values in REFUSED for value in values))
+    check_each(
+        check, ((made, message, value) for made, message, values in REFUSED for value in values)
+    )
 
 
 def test_a_text_of_many_digits_takes_no_longer() -> None:

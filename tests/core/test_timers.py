@@ -97,10 +97,10 @@ def test_a_cancelled_timer_does_not_keep_its_callback(clock: Timekeeper) -> None
     def callback(at: int) -> None: ...
 
     timer = clock.call_at(NOON_US + SECOND, callback)
-    kept = weakref.ref(callback)
+    reference = weakref.ref(callback)
     del callback
     timer.cancel()
-    assert kept() is None
+    assert reference() is None
 
 
 def test_cancelled_timers_do_not_pile_up(clock: Timekeeper) -> None:
@@ -288,7 +288,7 @@ def test_dispatching_ends_when_it_is_stopped(clock: Timekeeper) -> None:
 
 def test_what_a_delivery_leaves_to_do_may_be_done_later(clock: Timekeeper) -> None:
     made: list[str] = []
-    kept: list[Callable[[], object]] = []
+    jobs: list[Callable[[], object]] = []
 
     def begin(at_us: int) -> Callable[[], object]:
         assert at_us == NOON_US
@@ -296,10 +296,10 @@ def test_what_a_delivery_leaves_to_do_may_be_done_later(clock: Timekeeper) -> No
         return lambda: made.append("done")
 
     clock.call_at(clock.now_us(), lambda at: made.append("whole"), lane="background", begin=begin)
-    clock.dispatch(kept.append)
+    clock.dispatch(jobs.append)
     assert made == ["begun"]
     assert not clock.driving
-    kept[0]()
+    jobs[0]()
     assert made == ["begun", "done"]
     clock.advance(1)  # The advance is over, so this one is allowed.
 
@@ -308,15 +308,15 @@ def test_an_advance_that_waits_in_vain_says_for_what(
     clock: Timekeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timers, "_PATIENCE", 0.01)
-    kept: list[Callable[[], object]] = []
+    jobs: list[Callable[[], object]] = []
     clock.call_at(NOON_US, print, lane="background", begin=lambda at: lambda: None)
-    clock.dispatch(kept.append)
+    clock.dispatch(jobs.append)
     assert error_of(clock.advance, 1) == (
         "the clock cannot be moved, because within 0.01 s of real time 1 attempt in the background "
         "did not end, and their effects belong before the move. Let their destinations answer, or "
         "end them sooner with a lower attempt_cap="
     )
-    kept[0]()
+    jobs[0]()
     clock.advance(1)
     assert clock.now_us() == NOON_US + SECOND
 
@@ -350,42 +350,42 @@ def test_who_yields_to_others_does_no_harm_to_their_advance(clock: Timekeeper) -
 
 
 def test_who_yields_does_not_wait_for_a_delivery_that_does_not_end(clock: Timekeeper) -> None:
-    kept: list[Callable[[], object]] = []
+    jobs: list[Callable[[], object]] = []
     clock.call_at(NOON_US, print, lane="background", begin=lambda at: lambda: None)
-    clock.dispatch(kept.append)
+    clock.dispatch(jobs.append)
     with pytest.raises(Occupied):
         list(clock.steps(clock.now_us, yielding=True))
-    kept[0]()
+    jobs[0]()
     assert list(clock.steps(clock.now_us, yielding=True)) == []
 
 
 def test_a_delivery_that_fails_is_over(clock: Timekeeper) -> None:
-    def fail(given: Any = None) -> None:
+    def fail(value: Any = None) -> None:
         raise KeyError("typo")
 
-    kept: list[Callable[[], object]] = []
+    jobs: list[Callable[[], object]] = []
     clock.call_at(NOON_US, fail, lane="background")
     with pytest.raises(KeyError):
         clock.dispatch(print)
     clock.call_at(NOON_US, fail, lane="background", begin=lambda at: fail)
-    clock.dispatch(kept.append)
+    clock.dispatch(jobs.append)
     with pytest.raises(KeyError):
-        kept[0]()
+        jobs[0]()
     clock.advance(1)
     assert clock.now_us() == NOON_US + SECOND
 
 
 def test_an_advance_of_another_thread_breaks_the_one_under_way(clock: Timekeeper) -> None:
-    told: list[str] = []
+    errors: list[str] = []
 
     def other(at_us: int) -> None:
         with ThreadPoolExecutor(1) as pool:
-            told.append(pool.submit(lambda: error_of(clock.advance, 1)).result(10))
+            errors.append(pool.submit(lambda: error_of(clock.advance, 1)).result(10))
 
     clock.call_at(NOON_US + SECOND, other)
     later = clock.call_at(NOON_US + 2 * SECOND, print)
     assert error_of(clock.advance, 3) == UNDER_WAY
-    assert told == [UNDER_WAY]
+    assert errors == [UNDER_WAY]
     assert clock.planned(1) == (1, [later])
     assert len(clock.advance(3)) == 1
 

@@ -67,16 +67,16 @@ def test_only_the_first_exceptions_keep_what_was_under_way() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "most", "kept"),
+    ("text", "most", "expected"),
     [
         ("", 0, ""), ("abc", 3, "abc"), ("abcd", 3, "abc… (4 characters)"),
         ("x" * 5000, 2, "xx… (5,000 characters)"),
     ],
 )  # fmt: skip
 def test_a_long_text_keeps_its_beginning_and_says_how_long_it_was(
-    text: str, most: int, kept: str
+    text: str, most: int, expected: str
 ) -> None:
-    assert shortened(text, most) == kept
+    assert shortened(text, most) == expected
 
 
 def test_of_a_text_two_thousand_characters_are_enough_and_of_a_violation_twenty_thousand() -> None:
@@ -84,9 +84,9 @@ def test_of_a_text_two_thousand_characters_are_enough_and_of_a_violation_twenty_
     assert shortened("x" * 2_001) == "x" * 2_000 + "… (2,001 characters)"
     violations = Violations()
     allow = ' (if intended: fakecloud.allow("bug"))'
-    kept = "x" * 20_000
-    assert violations.report("bug", kept).text == kept + allow
-    assert violations.report("bug", f"{kept}x").text == f"{kept}… (20,001 characters){allow}"
+    text = "x" * 20_000
+    assert violations.report("bug", text).text == text + allow
+    assert violations.report("bug", f"{text}x").text == f"{text}… (20,001 characters){allow}"
 
 
 @pytest.mark.parametrize(

@@ -68,13 +68,13 @@ def test_a_wait_sees_what_an_advance_does_on_the_way(
     clock: Timekeeper, background: ThreadPoolExecutor
 ) -> None:
     clock.wait_cap = 30.0
-    found: list[int] = []
+    results: list[int] = []
     future, signal = parked_wait(
-        background, clock, lambda: found[0] if found else None, NOON_US + 60 * SECOND
+        background, clock, lambda: results[0] if results else None, NOON_US + 60 * SECOND
     )
 
     def produce(at_us: int) -> None:
-        found.append(at_us)
+        results.append(at_us)
         signal.notify()
         # The waiting thread continues while this timer fires.
         assert future.result(10) == at_us
@@ -155,8 +155,8 @@ def test_signals_come_and_go_while_the_clock_moves(background: ThreadPoolExecuto
     def make() -> int:
         count = 0
         while not stop.is_set():
-            kept = [clock.signal() for _ in range(20)]
-            count += len(kept)
+            signals = [clock.signal() for _ in range(20)]
+            count += len(signals)
         return count
 
     makers = [background.submit(make) for _ in range(3)]
@@ -170,8 +170,8 @@ def test_signals_come_and_go_while_the_clock_moves(background: ThreadPoolExecuto
 
 @pytest.mark.parametrize("seconds", [-1, -0.001, float("nan"), "1", True, None])
 def test_what_is_no_cap_of_waits(clock: Timekeeper, seconds: Any) -> None:
-    told = f"wait_cap={seconds!r} must be a number of at least 0"
-    assert error_of(setattr, clock, "wait_cap", seconds) == told
+    message = f"wait_cap={seconds!r} must be a number of at least 0"
+    assert error_of(setattr, clock, "wait_cap", seconds) == message
     assert clock.wait_cap == 1.0
 
 

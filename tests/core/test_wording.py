@@ -26,7 +26,7 @@ def test_long_values_are_cut_and_functions_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("noun", "given", "known", "message"),
+    ("noun", "name", "names", "message"),
     [
         ("fault", "dely", ["delay"], "is not a fault; did you mean 'delay'? Known faults: delay"),
         ("action", "A", {"a"}, "is not an action; did you mean 'a'? Known actions: a"),
@@ -34,9 +34,9 @@ def test_long_values_are_cut_and_functions_named() -> None:
         ("group", 5, [], "is not a group. Known groups: none"),
     ],
 )
-def test_unknown_names(noun: str, given: object, known: Iterable[str], message: str) -> None:
-    assert unknown_name(noun, given, known) == f"{given!r} {message}"
-    assert unknown_name(noun, given, known, "kind") == f"kind={given!r} {message}"
+def test_unknown_names(noun: str, name: object, names: Iterable[str], message: str) -> None:
+    assert unknown_name(noun, name, names) == f"{name!r} {message}"
+    assert unknown_name(noun, name, names, "kind") == f"kind={name!r} {message}"
 
 
 def test_only_a_part_of_a_long_name_and_of_many_names_is_shown() -> None:
@@ -66,7 +66,7 @@ def test_counts(times: int | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "wanted", "told"),
+    ("actual", "wanted", "expected"),
     [
         ({"a": [1, {"b": 2}]}, {"a": [1, {"b": 2}]}, []),
         ({"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}]}, ["json.a[1].b is 2, not 3"]),
@@ -88,8 +88,10 @@ def test_counts(times: int | None) -> None:
         ("t" * 300, "t" * 299, ["json from character 299 on is 't', not ''"]),
     ],
 )
-def test_differences_are_named_by_their_place(found: Any, wanted: Any, told: list[str]) -> None:
-    assert list(differences(found, wanted, "json")) == told
+def test_differences_are_named_by_their_place(
+    actual: Any, wanted: Any, expected: list[str]
+) -> None:
+    assert list(differences(actual, wanted, "json")) == expected
 
 
 def test_what_is_to_be_awaited_is_told_and_silenced() -> None:

@@ -64,19 +64,19 @@ def test_the_job_of_whom_no_thread_can_be_started_is_given_up(
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr("pytest_fakecloud.core.threads._start", refuse)
-    told: list[str] = []
-    pool.submit(never, lambda: told.append("given up"))
-    assert told == ["given up"]
+    reports: list[str] = []
+    pool.submit(never, lambda: reports.append("given up"))
+    assert reports == ["given up"]
     assert (len(pool.threads), len(pool.idle)) == (0, 0)
 
 
 def test_closing_ends_the_idle_at_once_and_the_busy_after_their_job() -> None:
     pool = WorkerPool()
     go_on, ended = threading.Event(), threading.Event()
-    found: list[threading.Thread] = []
+    threads: list[threading.Thread] = []
 
     def busy() -> None:
-        found.append(threading.current_thread())
+        threads.append(threading.current_thread())
         go_on.wait(10)
         ended.set()
 
@@ -85,7 +85,7 @@ def test_closing_ends_the_idle_at_once_and_the_busy_after_their_job() -> None:
     pool.submit(lambda: together.wait() and None, never)
     wait_until(lambda: len(pool.idle) == 2)
     pool.submit(busy, never)
-    wait_until(lambda: found != [])
+    wait_until(lambda: threads != [])
     assert (len(pool.threads), len(pool.idle)) == (2, 1)
     started = time.monotonic()
     assert not pool.close(0.01)
@@ -94,7 +94,7 @@ def test_closing_ends_the_idle_at_once_and_the_busy_after_their_job() -> None:
     assert pool.close(10)
     assert ended.is_set()
     assert (len(pool.threads), len(pool.idle)) == (0, 0)
-    assert not any(thread.is_alive() for thread in found)
+    assert not any(thread.is_alive() for thread in threads)
 
 
 def test_closing_a_pool_that_is_idle_needs_no_time() -> None:

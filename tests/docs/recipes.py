@@ -119,7 +119,7 @@ class Recipe:
 
 def recipes(page: Path) -> list[Recipe]:
     """Return the sections of a page that contain a test."""
-    found = []
+    all_recipes = []
     shared, *sections = re.split(r"^## ", page.read_text(encoding="utf-8"), flags=re.M)
     files = {named[1]: text for _, _, text in _PART.findall(shared) if (named := _NAME.match(text))}
     for section in sections:
@@ -132,8 +132,8 @@ def recipes(page: Path) -> list[Recipe]:
             assert bug.says, f"{recipe}: what does the failing test say?"
             assert bug.name in recipe.files, f"{recipe}: {bug.name} without the bug is missing"
         if recipe.tests:
-            found.append(recipe)
-    return found
+            all_recipes.append(recipe)
+    return all_recipes
 
 
 def _add(recipe: Recipe, options: str, kind: str, text: str) -> None:
@@ -176,14 +176,14 @@ def without_names(options: list[str]) -> list[str]:
     """Return the options without ``-p name``, because entry points are loaded unless they are
     disabled.
     """
-    kept = []
+    remaining = []
     waiting = iter(options)
     for option in waiting:
         if option == "-p":
             next(waiting)
         else:
-            kept.append(option)
-    return kept
+            remaining.append(option)
+    return remaining
 
 
 def _assert_says(output: list[str], says: list[str]) -> None:
@@ -193,5 +193,5 @@ def _assert_says(output: list[str], says: list[str]) -> None:
     """
     text = _TEST_FILE.sub("test.py", " ".join(" ".join(output).split()))
     for wanted in (part for line in says for part in line.split("…")):
-        _, found, text = text.partition(" ".join(wanted.split()))
-        assert found, f"pytest does not say (any more, or at all): {wanted}"
+        _, match, text = text.partition(" ".join(wanted.split()))
+        assert match, f"pytest does not say (any more, or at all): {wanted}"

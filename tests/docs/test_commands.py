@@ -29,8 +29,8 @@ def _calls() -> Iterator[tuple[str, list[str]]]:
 @pytest.mark.parametrize(("page", "words"), list(_calls()))
 def test_the_command_takes_what_the_page_shows(page: str, words: list[str]) -> None:
     plain = [re.sub(r"\$\w+", "1234", word) for word in words]
-    given = make_parser().parse_args(plain)  # An invalid option ends the process.
-    assert given.command == words[0], page
+    options = make_parser().parse_args(plain)  # An invalid option ends the process.
+    assert options.command == words[0], page
 
 
 def test_there_are_calls() -> None:

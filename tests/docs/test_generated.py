@@ -43,14 +43,14 @@ def test_public_docstrings_name_no_class_without_a_page() -> None:
         if isinstance(node, ast.ClassDef)
     } - {*documented, "Path"}
     assert len(internal) > 500
-    found = [
+    missing = [
         (name, member, word)
         for name, module in documented.items()
         for member, value in _documented(_named(name, module))
         for word in re.findall(r"``([A-Z]\w+)", inspect.getdoc(value) or "")
         if word in internal
     ]
-    assert found == []
+    assert missing == []
 
 
 def _named(name: str, module: str) -> object:

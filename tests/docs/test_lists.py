@@ -23,13 +23,13 @@ def section(page: str, title: str) -> str:
 
 def test_every_fault_is_in_the_guide() -> None:
     rows = re.findall(r"^\| (`.+?) \|", section("faults.md", "Choose a fault"), re.M)
-    told = re.findall(r"`(\w+)\(", "".join(rows))
-    assert sorted(told) == sorted([*fault_words(FaultPlan), "up"])
+    documented = re.findall(r"`(\w+)\(", "".join(rows))
+    assert sorted(documented) == sorted([*fault_words(FaultPlan), "up"])
 
 
 def test_every_route_of_the_broker_is_in_the_guide() -> None:
     text = (DOCS / "guides" / "broker.md").read_text(encoding="utf-8")
-    told = {
+    documented = {
         (method, re.sub("[A-Z]+", "{}", path))
         for method, path in re.findall(r"`(GET|POST|DELETE) (/[^`?]+)", text)
     }
@@ -39,20 +39,20 @@ def test_every_route_of_the_broker_is_in_the_guide() -> None:
             for route in cloud.broker()._app.routes()
             for method in route.methods.split()
         }
-    assert {path for _, path in told} == {path for _, path in routes}
-    assert told <= routes
+    assert {path for _, path in documented} == {path for _, path in routes}
+    assert documented <= routes
 
 
 def test_every_assertion_is_in_the_guide() -> None:
     table = section("assertions.md", "Choose an assertion")
-    told = {
+    documented = {
         name: set(re.findall(r"`(assert_\w+)`", names))
         for name, names in re.findall(r"^\| (.+?) \| (.+) \|$", table, re.M)
     }
-    assert told["all"] == _assertions(Fake)
+    assert documented["all"] == _assertions(Fake)
     for service in SERVICES.values():
         own = _assertions(fake_class(service)) - _assertions(Fake)
-        assert told.get(f"`{service.fixture}`", set()) >= own, service.fixture
+        assert documented.get(f"`{service.fixture}`", set()) >= own, service.fixture
 
 
 def _assertions(kind: type) -> set[str]:

@@ -38,9 +38,9 @@ def failure(
     cloud: Cloud, *args: Any, match: str | None = None, **options: Any
 ) -> BrokenPromiseError:
     """Explore, and return the broken promise."""
-    with pytest.raises(BrokenPromiseError, match=match) as found:
+    with pytest.raises(BrokenPromiseError, match=match) as caught:
         cloud.explore(*args, **options)
-    return found.value
+    return caught.value
 
 
 _BROKEN: list[str] = []

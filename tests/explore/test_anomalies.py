@@ -1085,16 +1085,16 @@ def test_an_anomaly_is_named_without_a_promise(
     redis = filled(kv)
     if program is withdraw:
         redis.delete("ann", "bob")
-    others = [each for each in PATTERNS if each != name]
+    others = [pattern for pattern in PATTERNS if pattern != name]
     # Only two events together make a lock expire and its next holder slow.
     kinds = ("jump", "delay") if name == "foreign release" else None
     # The search reports a partial update after it has used up its budget.
     budget = 60 if name in LAST else RUNS
-    with pytest.raises(BrokenPromiseError) as found:
+    with pytest.raises(BrokenPromiseError) as caught:
         cloud.explore(program(redis), allow=others, kinds=kinds, budget=budget)
-    assert str(found.value.__cause__).startswith(f"{name} (")
+    assert str(caught.value.__cause__).startswith(f"{name} (")
     with pytest.raises(BrokenPromiseError, match=name):
-        cloud.explore(program(redis), schedule=found.value.schedule, allow=others)
+        cloud.explore(program(redis), schedule=caught.value.schedule, allow=others)
 
 
 @pytest.mark.parametrize("program", SILENT, ids=lambda program: program.__name__)
@@ -1188,10 +1188,10 @@ def test_a_lost_job_is_that_of_the_attempt_that_crashed(cloud: Cloud, kv: KVServ
         while (job := redis.lpop("jobs")) is not None:
             redis.sadd("done", job)
 
-    with pytest.raises(BrokenPromiseError) as found:
+    with pytest.raises(BrokenPromiseError) as caught:
         cloud.explore(lambda: None, workers={"worker": worker}, schedule="worker.2 crash")
     text = "early commit (jobs): worker: LPOP jobs, and nobody ran SADD done ann"
-    assert text in str(found.value)
+    assert text in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -1200,10 +1200,10 @@ def test_a_lost_job_is_that_of_the_attempt_that_crashed(cloud: Cloud, kv: KVServ
     ids=lambda value: getattr(value, "__name__", None),
 )
 def test_an_anomaly_of_several_services_is_named(name: str, make: Make, cloud: Cloud) -> None:
-    others = [each for each in PATTERNS if each != name]
-    with pytest.raises(BrokenPromiseError) as found:
+    others = [pattern for pattern in PATTERNS if pattern != name]
+    with pytest.raises(BrokenPromiseError) as caught:
         explored(cloud, make(cloud, False), allow=others, budget=60 if name in LAST else RUNS)
-    assert str(found.value.__cause__).startswith(f"{name} (")
+    assert str(caught.value.__cause__).startswith(f"{name} (")
 
 
 @pytest.mark.parametrize(
@@ -1240,8 +1240,8 @@ def test_pending_entries_that_the_check_finishes_are_no_anomaly(cloud: Cloud, kv
         worker()
         assert kv.value("billed") == {"1-0": "3"}
 
-    found = cloud.explore(lambda: None, check, workers=[worker], kinds="drop", budget=40)
-    assert not found.anomalies
+    result = cloud.explore(lambda: None, check, workers=[worker], kinds="drop", budget=40)
+    assert not result.anomalies
 
 
 def test_a_window_that_ends_before_the_second_request_allows_it(cloud: Cloud, kv: KVServer) -> None:

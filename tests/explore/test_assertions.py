@@ -119,8 +119,8 @@ def test_constants_other_than_assertion_errors_do_not_count(
 ) -> None:
     """From Python 3.14 on, ``all`` and ``AssertionError`` are loaded by the same instruction."""
     instruction = next(iter(dis.get_instructions(all_of)))
-    found = instruction._replace(opname="LOAD_COMMON_CONSTANT", argval=3, argrepr="all")
-    monkeypatch.setattr(dis, "get_instructions", lambda code: [found])
+    substitute = instruction._replace(opname="LOAD_COMMON_CONSTANT", argval=3, argrepr="all")
+    monkeypatch.setattr(dis, "get_instructions", lambda code: [substitute])
     assert not may_assert(all_of)
-    found = found._replace(argval=0, argrepr="AssertionError")
+    substitute = substitute._replace(argval=0, argrepr="AssertionError")
     assert may_assert(all_of)

@@ -31,23 +31,23 @@ Call = Callable[..., Awaitable[Any]]
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The waits that ended only because their time was over."""
     resume = MemoryLink.resume
-    found: list[str] = []
+    names: list[str] = []
 
     def noted(link: MemoryLink, go: Callable[[], None]) -> None:
         before = monotonic()
         resume(link, go)
         if monotonic() - before > 5:
-            found.append("for a fake")
+            names.append("for a fake")
 
     monkeypatch.setattr(MemoryLink, "resume", noted)
-    return found
+    return names
 
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The events, calls and points of each run, in order."""
     play = Simulation.play
-    found: list[Any] = []
+    results: list[Any] = []
 
     def noted(simulation: Simulation) -> Trial:
         run = play(simulation)
@@ -56,11 +56,11 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             for line in run.lines
         ]
         points = [(point.strand, point.number) for point in run.points]
-        found.append((list(map(str, run.fired)), calls, points, list(map(repr, run.errors))))
+        results.append((list(map(str, run.fired)), calls, points, list(map(repr, run.errors))))
         return run
 
     monkeypatch.setattr(Simulation, "play", noted)
-    return found
+    return results
 
 
 def test_an_answer_that_is_not_read_is_not_awaited(
@@ -78,8 +78,8 @@ def test_an_answer_that_is_not_read_is_not_awaited(
             await asyncio.sleep(1)
             await own.ping()
 
-    found = cloud.explore(client, expects(kv, "1"), kinds="lose_response", budget=3)
-    assert found.points == {"client": 3}, "the setup of a connection has no points"
+    result = cloud.explore(client, expects(kv, "1"), kinds="lose_response", budget=3)
+    assert result.points == {"client": 3}, "the setup of a connection has no points"
     assert not waits
 
 
@@ -116,8 +116,8 @@ def test_a_blocking_client_in_a_coroutine_takes_turns(
         async def client() -> None:
             own.set("n", int(own.get("n") or 0) + 1)
 
-        found = failure(cloud, {"ann": client, "bob": client}, expects(kv, "2"), kinds="switch")
-    assert found.schedule == "ann.2 switch bob"
+        error = failure(cloud, {"ann": client, "bob": client}, expects(kv, "2"), kinds="switch")
+    assert error.schedule == "ann.2 switch bob"
     assert not waits
 
 
@@ -259,8 +259,8 @@ def test_a_call_that_timed_out_has_its_own_events(cloud: Cloud, kv: KVServer) ->
     def check() -> None:
         assert kv.value("n") is None
 
-    found = failure(cloud, run, check, schedule="run.1 delay 30")
-    assert found.cause.startswith("run pauses for 30 s before its call: INCRBY n 1 ")
+    error = failure(cloud, run, check, schedule="run.1 delay 30")
+    assert error.cause.startswith("run pauses for 30 s before its call: INCRBY n 1 ")
     failure(cloud, run, check, schedule="run.1 delay 30, run.2 drop")
 
 
@@ -317,9 +317,9 @@ def test_every_order_of_the_tasks_of_a_group_is_tried(
     def check() -> None:
         seen.add("".join(kv.value("log") or ()))
 
-    found = cloud.explore(client, check, kinds="switch", trust=False)
+    result = cloud.explore(client, check, kinds="switch", trust=False)
     assert seen == {"aabb", "abab", "abba", "baab", "baba", "bbaa"}
-    assert "(exhaustive)" in str(found)
+    assert "(exhaustive)" in str(result)
 
 
 @pytest.mark.parametrize(
@@ -339,5 +339,5 @@ def test_a_crash_in_a_group_of_tasks_is_a_crash_of_the_client(
         if "client" in history.results:
             assert "a" in kv.value("done")
 
-    found = cloud.explore({"client": client}, check, kinds="crash", budget=40)
-    assert found.kinds["crash"]
+    result = cloud.explore({"client": client}, check, kinds="crash", budget=40)
+    assert result.kinds["crash"]

@@ -19,8 +19,8 @@ pytestmark = pytest.mark.slow
 
 
 def of(module: ModuleType) -> list[Make]:
-    found = [value for name, value in vars(module).items() if callable(value)]
-    return [f for f in found if f.__module__ == module.__name__ and f.__name__ != "parts"]
+    functions = [value for name, value in vars(module).items() if callable(value)]
+    return [f for f in functions if f.__module__ == module.__name__ and f.__name__ != "parts"]
 
 
 def explored(cloud: Cloud, of: Scenario, **options: Any) -> Exploration:
@@ -36,13 +36,13 @@ def named(make: Make) -> str:
 @pytest.mark.parametrize("make", TEN, ids=named)
 def test_the_bug_is_found_with_a_story_of_six_lines(make: Make, cloud: Cloud) -> None:
     of = make(cloud, False)
-    with pytest.raises(BrokenPromiseError) as found:
+    with pytest.raises(BrokenPromiseError) as caught:
         explored(cloud, of)
-    assert found.value.events <= 6
-    assert found.value.story.count("\n") <= 6, "an entry for each line but that of the check"
+    assert caught.value.events <= 6
+    assert caught.value.story.count("\n") <= 6, "an entry for each line but that of the check"
     with pytest.raises(BrokenPromiseError) as again:
-        explored(cloud, of, schedule=found.value.schedule)
-    assert again.value.story == found.value.story
+        explored(cloud, of, schedule=caught.value.schedule)
+    assert again.value.story == caught.value.story
 
 
 @pytest.mark.parametrize("make", TEN, ids=named)
@@ -53,19 +53,19 @@ def test_the_correction_holds_for_the_whole_budget_and_every_single_event(
     # A fourth of this budget is left for orders of calls and for several events.
     singles = explored(cloud, of, budget=1, trust=False).all_singles
     budget = max(singles * 4 // 3, cases(20))
-    found = explored(cloud, of, budget=budget)
-    assert found.tried > budget * 0.4
-    assert found.singles == found.all_singles
-    assert not found.anomalies
+    result = explored(cloud, of, budget=budget)
+    assert result.tried > budget * 0.4
+    assert result.singles == result.all_singles
+    assert not result.anomalies
 
 
 @pytest.mark.parametrize("make", [*of(locks), *of(queues), *of(reads)], ids=named)
 def test_the_bug_is_found_and_its_correction_is_not_accused(make: Make) -> None:
     started = time.perf_counter()
-    with opened() as cloud, pytest.raises(BrokenPromiseError) as found:
+    with opened() as cloud, pytest.raises(BrokenPromiseError) as caught:
         explored(cloud, make(cloud, False))
-    assert "replays" not in str(found.value), "it repeats"
-    print(f"{make.__name__}: {found.value.tried} schedules, {time.perf_counter() - started:.1f} s")
-    print(found.value.story, found.value.schedule, sep="\n")
+    assert "replays" not in str(caught.value), "it repeats"
+    print(f"{make.__name__}: {caught.value.tried} schedules, {time.perf_counter() - started:.1f} s")
+    print(caught.value.story, caught.value.schedule, sep="\n")
     with opened() as cloud:
-        explored(cloud, make(cloud, True), budget=max(min(found.value.tried, 40), cases(20)))
+        explored(cloud, make(cloud, True), budget=max(min(caught.value.tried, 40), cases(20)))

@@ -75,9 +75,9 @@ def test_of_several_conflicts_the_decisive_one_is_named(
         "bo": lambda: redis.zrem("members", "bo"),
         "finn": lambda: redis.zadd("members", {"finn": 0}),
     }
-    found = failure(cloud, clients, check, setup=setup, schedule="secretary.2 delay 30")
-    assert "bo's ZREM members bo" in found.cause
-    assert "came between secretary's ZRANGE members 0 1" in found.cause
+    error = failure(cloud, clients, check, setup=setup, schedule="secretary.2 delay 30")
+    assert "bo's ZREM members bo" in error.cause
+    assert "came between secretary's ZRANGE members 0 1" in error.cause
 
 
 @pytest.mark.parametrize("harmless", ["before", "after", "around"])
@@ -116,10 +116,10 @@ def test_an_order_that_decides_nothing_is_no_cause(cloud: Cloud, redis: Redis) -
     def check(history: History) -> None:
         assert "reads.2" not in history.schedule
 
-    found = failure(
+    error = failure(
         cloud, {"reads": reads, "writes": writes}, check, schedule="reads.2 switch writes"
     )
-    assert found.cause == ""
+    assert error.cause == ""
 
 
 def test_one_switch_replaces_several_events(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
@@ -130,8 +130,8 @@ def test_one_switch_replaces_several_events(cloud: Cloud, kv: KVServer, redis: R
         return run
 
     clients = {name: client(1) for name in ("ann", "bob", "cid")}
-    found = failure(cloud, clients, expects(kv, "3", "total"), kinds="switch")
-    assert found.events == 1
+    error = failure(cloud, clients, expects(kv, "3", "total"), kinds="switch")
+    assert error.events == 1
 
 
 def test_a_stuck_run_has_its_event_as_the_cause(cloud: Cloud, redis: Redis) -> None:
@@ -141,9 +141,9 @@ def test_a_stuck_run_has_its_event_as_the_cause(cloud: Cloud, redis: Redis) -> N
         except httpx.HTTPError:
             threading.Event().wait()
 
-    found = cause(cloud, run, "run.1 drop", lambda: None)
-    assert found.startswith("run's GET a (test_cause.py:")
-    assert found.endswith(") is lost before it arrives")
+    sentence = cause(cloud, run, "run.1 drop", lambda: None)
+    assert sentence.startswith("run's GET a (test_cause.py:")
+    assert sentence.endswith(") is lost before it arrives")
 
 
 @pytest.mark.parametrize("applied", ["", "run.1 lose_response"])
@@ -151,12 +151,12 @@ def test_events_that_were_not_applied_broke_nothing(
     cloud: Cloud, kv: KVServer, redis: Redis, applied: str
 ) -> None:
     schedule = f"{applied}, run.9 drop"
-    found = failure(cloud, {"run": lambda: redis.incr("n")}, expects(kv, "2"), schedule=schedule)
-    assert str(found).startswith(
+    error = failure(cloud, {"run": lambda: redis.incr("n")}, expects(kv, "2"), schedule=schedule)
+    assert str(error).startswith(
         "the promise was broken by the given schedule, of which these events were not applied: "
         "run.9 drop:\n"
     )
-    assert (found.schedule, found.events) == (applied, bool(applied))
+    assert (error.schedule, error.events) == (applied, bool(applied))
 
 
 def test_calls_over_an_asynchronous_socket_have_their_line(cloud: Cloud, kv: KVServer) -> None:
@@ -165,8 +165,8 @@ def test_calls_over_an_asynchronous_socket_have_their_line(cloud: Cloud, kv: KVS
             await client.set("a", "1")
             await client.get("a")
 
-    found = failure(cloud, run, broken)
-    first, second = re.findall(r"\(test_cause.py:(\d+)\)", found.story)
+    error = failure(cloud, run, broken)
+    first, second = re.findall(r"\(test_cause.py:(\d+)\)", error.story)
     assert int(second) == int(first) + 1
 
 
@@ -179,8 +179,8 @@ def test_calls_of_a_helper_have_the_lines_of_its_callers(cloud: Cloud, kv: KVSer
         command("SET", "a", "1")
         command("GET", "a")
 
-    found = failure(cloud, run, broken)
-    first, second = re.findall(r"\(test_cause.py:(\d+)\)", found.story)
+    error = failure(cloud, run, broken)
+    first, second = re.findall(r"\(test_cause.py:(\d+)\)", error.story)
     assert int(second) == int(first) + 1
 
 
@@ -214,15 +214,15 @@ def test_calls_of_concurrent_tasks_have_lines_of_their_own(
     client: Callable[[], object] = run
     if in_loop_of == "queue":
         client = publishes_to_asgi(cloud, run)
-    found = failure(cloud, client, broken)
-    lines = re.findall(r"(PING|GET a|DBSIZE) → \S+ \(test_cause.py:(\d+)\)", found.story)
+    error = failure(cloud, client, broken)
+    lines = re.findall(r"(PING|GET a|DBSIZE) → \S+ \(test_cause.py:(\d+)\)", error.story)
     named = {call: int(line) for call, line in lines}
     ping = named["PING"]
     assert named == {"DBSIZE": ping - 2, "PING": ping, "GET a": ping + 2}
 
 
-def shown(cloud: Cloud, found: BrokenPromiseError) -> Any:
-    html = page(cloud, report_of(cloud), found._fakecloud_picture)
+def shown(cloud: Cloud, error: BrokenPromiseError) -> Any:
+    html = page(cloud, report_of(cloud), error._fakecloud_picture)
     data = re.search(r'id="report">(.*?)</script>', html, re.S)
     assert data is not None
     return json.loads(data[1])
@@ -232,8 +232,8 @@ def test_clients_are_actors_and_events_are_rows(cloud: Cloud, kv: KVServer, redi
     def adds() -> None:
         redis.set("n", int(redis.get("n") or 0) + 1)
 
-    found = failure(cloud, {"ann": adds, "bob": adds}, expects(kv, "2"))
-    data = shown(cloud, found)
+    error = failure(cloud, {"ann": adds, "bob": adds}, expects(kv, "2"))
+    data = shown(cloud, error)
     assert [(row["actor"], row["text"]["what"]) for row in data["rows"]] == [
         ("ann", "GET n"),
         ("bob", "runs before ann continues"),
@@ -265,8 +265,8 @@ def test_the_first_step_at_which_a_promise_broke_is_marked(
     def is_balanced() -> bool:
         return counted("paid") <= counted("orders") + 1
 
-    found = failure(cloud, {"ann": pays, "bob": pays}, always(is_balanced))
-    data = shown(cloud, found)
+    error = failure(cloud, {"ann": pays, "bob": pays}, always(is_balanced))
+    data = shown(cloud, error)
     broke = next(row for row in data["rows"] if row["findings"])
     assert broke["text"]["what"] == "breaks here"
     at = data["rows"].index(broke)
@@ -281,13 +281,13 @@ def test_rows_have_numbers_of_their_own_however_many_events_are_between_two_call
 ) -> None:
     names = [f"client{number}" for number in range(12)]
 
-    found = failure(
+    error = failure(
         cloud,
         {name: partial(redis.incr, "n") for name in names},
         expects(kv, "0"),
         schedule=", ".join(f"{name}.0 delay 30" for name in names),
     )
-    data = shown(cloud, found)
+    data = shown(cloud, error)
     numbers = [row["number"] for row in data["rows"] + data["beside"]["report"]["rows"]]
     assert len(set(numbers)) == len(numbers)
     assert [row["kind"] for row in data["rows"]] == ["event"] * 12 + ["call"] * 12
@@ -389,9 +389,9 @@ def test_calls_beside_a_race_over_memory_are_not_its_cause(cloud: Cloud, calls: 
         assert total[0] == 2
 
     clients = {"ann": run, "bob": run}
-    found = failure(cloud, clients, check, setup=lambda: total.__setitem__(0, 0))
-    assert not found.cause
-    assert "switch" in found.schedule
+    error = failure(cloud, clients, check, setup=lambda: total.__setitem__(0, 0))
+    assert not error.cause
+    assert "switch" in error.schedule
 
 
 def test_the_story_has_the_commands_that_run_between_others(
@@ -401,8 +401,8 @@ def test_the_story_has_the_commands_that_run_between_others(
         with kv.between(("GET", "SET"), run=["SET", "n", "7"]):
             redis.set("n", int(redis.get("n") or 0) + 1)
 
-    found = failure(cloud, run, expects(kv, "8"))
-    assert re.search(r"run: GET n .*\n.* test: SET n 7\n.* run: SET n 1", found.story)
+    error = failure(cloud, run, expects(kv, "8"))
+    assert re.search(r"run: GET n .*\n.* test: SET n 7\n.* run: SET n 1", error.story)
 
 
 def test_the_order_of_equal_requests_is_a_cause_if_it_decides_a_result(
@@ -444,7 +444,7 @@ def test_a_plainer_event_at_a_later_call_is_the_cause(
 
     # A rotated token takes effect at the next call, here also at that of another client.
     workers = {"visitor": lambda: redis.get("page"), "clerk": charge} if serve == "worker" else {}
-    found = failure(
+    error = failure(
         cloud,
         run,
         check,
@@ -453,5 +453,5 @@ def test_a_plainer_event_at_a_later_call_is_the_cause(
         kinds=("rotate_token", plain),
         budget=300,
     )
-    assert "rotate_token" not in found.schedule
-    assert words in found.cause
+    assert "rotate_token" not in error.schedule
+    assert words in error.cause

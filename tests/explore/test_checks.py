@@ -172,10 +172,10 @@ def counting(redis: Redis, *, safe: bool) -> dict[str, Callable[[], None]]:
 
 def test_clients_that_overwrite_each_other_are_found(cloud: Cloud, kv: KVServer) -> None:
     redis = Redis(kv.url, kv.token, rest_retries=0)
-    found = failure(
+    error = failure(
         cloud, counting(redis, safe=False), linearizable(Register), match=r"one: add\(1\) -> 1"
     )
-    assert (found.schedule, found.tried) == ("one.2 switch two", 2)
+    assert (error.schedule, error.tried) == ("one.2 switch two", 2)
 
 
 def test_operations_of_asynchronous_clients_are_noted(cloud: Cloud, kv: KVServer) -> None:

@@ -55,7 +55,7 @@ def test_every_clock_moves_by_the_same_time(
         seen.append(spans(start))
 
     cloud.explore(run, lambda: None, schedule=schedule, setup=seen.clear)
-    assert seen == [[one] * len(CLOCKS) for one in expected]
+    assert seen == [[reading] * len(CLOCKS) for reading in expected]
 
 
 def by_default(sleep: Any = time.sleep, *, clock: Any = time.monotonic) -> float:

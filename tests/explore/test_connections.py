@@ -60,13 +60,13 @@ def _signed(kv: KVServer, body: bytes, *headers: bytes) -> bytes:
 
 
 def _read_all(sock: socket.socket, until: bytes) -> bytes:
-    found = b""
-    while not found.endswith(until):
+    received = b""
+    while not received.endswith(until):
         data = sock.recv(65_536)
         if not data:
             break
-        found += data
-    return found
+        received += data
+    return received
 
 
 def reads(kv: KVServer, sock: socket.socket) -> list[object]:
@@ -187,9 +187,9 @@ def loop_sockets(kv: KVServer, sock: socket.socket) -> list[object]:
             answer = loop.create_future()
             loop.add_reader(own, lambda: answer.done() or answer.set_result(own.recv(100)))
             loop.add_writer(own, lambda: (loop.remove_writer(own), own.send(_ECHO)))
-            found = [first, bytes(buffer[:count]), await answer]
+            replies = [first, bytes(buffer[:count]), await answer]
             loop.remove_reader(own)
-            return found
+            return replies
 
     return asyncio.run(talk())
 
@@ -223,19 +223,19 @@ def files(kv: KVServer, sock: socket.socket) -> list[object]:
     async def talk(file: Any) -> list[object]:
         reader, writer = await asyncio.open_connection(*_port(kv))
         count = await asyncio.get_running_loop().sendfile(writer.transport, file)
-        found = [count, await reader.readuntil(b"\r\n")]
+        answers = [count, await reader.readuntil(b"\r\n")]
         writer.close()
         await writer.wait_closed()
-        return found
+        return answers
 
     with tempfile.TemporaryFile() as file, sock.makefile("rwb") as lines:
         file.write(_ECHO)
         file.seek(0)
         lines.write(_ECHO)
         lines.flush()
-        found = [lines.readline(), asyncio.run(talk(file))]
+        replies = [lines.readline(), asyncio.run(talk(file))]
         file.seek(0)
-        return [*found, sock.sendfile(file), lines.readline()]
+        return [*replies, sock.sendfile(file), lines.readline()]
 
 
 _selector_only = pytest.mark.skipif(sys.platform == "win32", reason="loops there lack add_reader()")
@@ -261,21 +261,21 @@ def test_a_socket_behaves_as_outside_over_the_redis_protocol(script: Script) -> 
 
 
 def _compare(script: Script, address: Callable[[KVServer], tuple[str, int]]) -> None:
-    found: list[list[object]] = []
+    results: list[list[object]] = []
     for explores in (False, True):
         with Cloud(seed=1, delivery="driven") as cloud:
             kv = cloud.kv_server()
 
             def run(kv: KVServer = kv) -> None:
                 with socket.create_connection(address(kv)) as sock:
-                    found.append(script(kv, sock))
+                    results.append(script(kv, sock))
 
             if explores:
                 cloud.explore(run, holds, schedule="")
             else:
                 run()
-    assert len(found) == 2
-    assert found[1] == found[0]
+    assert len(results) == 2
+    assert results[1] == results[0]
 
 
 def test_two_threads_may_wait_for_one_step_of_a_thread_aside(kv: KVServer) -> None:
@@ -299,7 +299,7 @@ def test_two_threads_may_wait_for_one_step_of_a_thread_aside(kv: KVServer) -> No
 
 
 def test_no_subscription_outlives_its_run(cloud: Cloud, kv: KVServer) -> None:
-    found: list[int] = []
+    counts: list[int] = []
     client = redis.Redis.from_url(kv.database_url)
 
     def listen() -> None:
@@ -309,7 +309,7 @@ def test_no_subscription_outlives_its_run(cloud: Cloud, kv: KVServer) -> None:
         listener.close()
 
     def talk() -> None:
-        found.append(client.publish("news", "hello"))
+        counts.append(client.publish("news", "hello"))
 
     gc.disable()  # The collector might free a listener whose client has crashed.
     try:
@@ -317,11 +317,11 @@ def test_no_subscription_outlives_its_run(cloud: Cloud, kv: KVServer) -> None:
     finally:
         gc.enable()
     client.close()
-    assert {*found} == {0, 1}
+    assert {*counts} == {0, 1}
 
 
 def test_a_stream_lets_others_run(cloud: Cloud, kv: KVServer) -> None:
-    found: list[bytes] = []
+    chunks: list[bytes] = []
 
     def listen() -> None:
         connection = http.client.HTTPConnection(*_address(kv), timeout=30)
@@ -329,11 +329,11 @@ def test_a_stream_lets_others_run(cloud: Cloud, kv: KVServer) -> None:
             headers = {"Authorization": f"Bearer {kv.token}", "Accept": "text/event-stream"}
             connection.request("POST", "/subscribe/news", headers=headers)
             lines = iter(connection.getresponse().readline, b"")
-            found.append(next(line for line in lines if b"message" in line))
+            chunks.append(next(line for line in lines if b"message" in line))
 
     def talk() -> None:
         time.sleep(1)
         kv.client().publish("news", "hello")
 
     cloud.explore([listen, talk], holds, schedule="")
-    assert found == [b"data: message,news,hello\n"]
+    assert chunks == [b"data: message,news,hello\n"]

@@ -72,10 +72,10 @@ def test_a_client_that_catches_its_crash_is_abandoned(
     def check(history: History) -> None:
         assert int(kv.value("n") or 0) == 2 - len(history.crashed), "it got another answer"
 
-    found = cloud.explore(
+    result = cloud.explore(
         {"ann": lambda: run(kv), "bob": lambda: _rest(kv)}, check, kinds="crash", budget=3
     )
-    notes = [note for note in found.notes if "caught its crash" in note]
+    notes = [note for note in result.notes if "caught its crash" in note]
     assert notes
     assert run is _later or "test_crashes.py:" in notes[0]
 

@@ -100,7 +100,7 @@ def outcomes(
     cloud: Cloud, kv: KVServer, clients: Clients, strategy: Any, memory: list[Any]
 ) -> tuple[set[Any], int]:
     """Return all outcomes that a strategy reaches, and the number of its runs."""
-    found: set[Any] = set()
+    reached: set[Any] = set()
     runs = 0
     programs = [Program(name, function) for name, function in clients.items()]
     threads = Threads()
@@ -130,11 +130,11 @@ def outcomes(
                 results = simulation.history.results
                 state = tuple(sorted((k, str(v)) for k, v in kv.contents().items()))
                 end = tuple(memory) if late else ()
-                found.add((state, tuple(sorted((k, str(v)) for k, v in results.items())), end))
+                reached.add((state, tuple(sorted((k, str(v)) for k, v in results.items())), end))
                 assert runs < 20_000
     finally:
         threads.close()
-    return found, runs
+    return reached, runs
 
 
 def compared(
@@ -147,11 +147,11 @@ def compared(
     memory: list[Any] | None = None,
 ) -> tuple[int, int]:
     """Return the runs of the reduction and of brute force; check that their outcomes agree."""
-    kept: list[Any] = [] if memory is None else memory
+    memo: list[Any] = [] if memory is None else memory
     orders = Reduced(late=late, moves_time=moves_time)
-    reduced, few = outcomes(cloud, kv, clients, orders, kept)
+    reduced, few = outcomes(cloud, kv, clients, orders, memo)
     all_orders = Everything(late=late, moves_time=moves_time)
-    everything, many = outcomes(cloud, kv, clients, all_orders, kept)
+    everything, many = outcomes(cloud, kv, clients, all_orders, memo)
     assert orders.tree.is_exact
     assert reduced == everything
     assert few == orders.tree.trials <= many
@@ -266,7 +266,7 @@ def random_clients(
             chance.choice(calls(chance.choice(keys), chance.choice(keys)))
             for _ in range(chance.randint(1, most))
         ]
-        return lambda: [each() for each in made]
+        return lambda: [make() for make in made]
 
     return {name: client() for name in "abc"[:count]}
 
@@ -301,11 +301,11 @@ def test_the_summary_of_an_exhaustive_search(cloud: Cloud, kv: KVServer, redis: 
 
     check = expects(kv, "4")
 
-    found = cloud.explore([client, client], check, kinds="switch")
-    assert str(found).startswith(
+    result = cloud.explore([client, client], check, kinds="switch")
+    assert str(result).startswith(
         "the promise held in all 6 distinct interleavings of calls to the fakes (exhaustive) in "
     )
-    assert (found.orders, found.is_exhaustive) == (6, True)
+    assert (result.orders, result.is_exhaustive) == (6, True)
     few = cloud.explore([client, client], check, kinds="switch", budget=3)
     assert not few.is_exhaustive
     assert "exhaustive" not in str(few)
@@ -320,10 +320,10 @@ def test_the_order_of_operations_counts_for_a_history(cloud: Cloud, redis: Redis
         redis.incr(key)
 
     def check(history: Any) -> None:
-        one, other = sorted(history.operations, key=lambda each: each.args)
-        assert one.ended is not None
-        assert other.ended is not None
-        seen.add((one.ended < other.began, other.ended < one.began))
+        first, second = sorted(history.operations, key=lambda operation: operation.args)
+        assert first.ended is not None
+        assert second.ended is not None
+        seen.add((first.ended < second.began, second.ended < first.began))
 
     clients = {"a": lambda: incr("x"), "b": lambda: incr("y")}
     assert cloud.explore(clients, check, kinds="switch").is_exhaustive

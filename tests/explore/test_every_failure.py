@@ -80,13 +80,13 @@ def test_a_broken_promise_lists_its_runs_and_tells_the_story_of_the_first(
     with pytest.raises(BrokenPromiseError) as caught:
         cloud.every_failure(run, once_only)
     error = caught.value
-    listed, _, told = str(error).partition("\nthe first of them:\n")
+    listed, _, story = str(error).partition("\nthe first of them:\n")
     assert listed == (
         "the promise was broken in 1 of 3 runs:\n"
         "  <call 1 (broker POST /produce/orders) lose_response: BROKEN: sent twice>"
     )
-    assert told.startswith('cause: run\'s produce orders "a"')
-    assert told.endswith('replay it with @pytest_fakecloud.replay_schedule("run.1 lose_response")')
+    assert story.startswith('cause: run\'s produce orders "a"')
+    assert story.endswith('replay it with @pytest_fakecloud.replay_schedule("run.1 lose_response")')
     assert [(failure.fault, failure.held) for failure in error.failures] == [
         ("respond", True),
         ("drop", True),

@@ -48,14 +48,14 @@ def test_clients_of_the_redis_protocol_take_turns(cloud: Cloud, kv: KVServer, po
     def client() -> None:
         port.set("n", int(port.get("n") or 0) + 1)
 
-    found = failure(
+    error = failure(
         cloud, {"ann": client, "bob": client}, expects(kv, "2"), kinds="switch", match="n is 1"
     )
-    assert found.schedule == "ann.2 switch bob"
+    assert error.schedule == "ann.2 switch bob"
     assert re.fullmatch(
         r"bob's SET n 1 \(\S+\) came between ann's GET n \(\S+\) and ann's SET n 1 \(\S+\), "
         "on key n",
-        found.cause,
+        error.cause,
     )
 
 
@@ -65,18 +65,18 @@ def test_asynchronous_clients_of_the_redis_protocol_take_turns(cloud: Cloud, kv:
         await redis.set("n", int(await redis.get("n") or 0) + 1)
         await redis.aclose()
 
-    found = failure(
+    error = failure(
         cloud, {"ann": client, "bob": client}, expects(kv, "2"), kinds="switch", match="n is 1"
     )
-    assert found.schedule == "ann.2 switch bob"
+    assert error.schedule == "ann.2 switch bob"
 
 
 def test_a_read_before_watch_is_found_and_one_after_it_holds(cloud: Cloud) -> None:
     of = locks.read_before_watch(cloud, corrected=False)
-    found = failure(
+    error = failure(
         cloud, of.run, of.check, setup=of.setup, kinds="switch", match="2 sold, 1 taken"
     )
-    assert found.events == 1, "one switch replaces the two of the first schedule that failed"
+    assert error.events == 1, "one switch replaces the two of the first schedule that failed"
     of = locks.read_before_watch(cloud, corrected=True)
     assert cloud.explore(of.run, of.check, setup=of.setup, kinds="switch").is_exhaustive
 
@@ -95,8 +95,8 @@ def test_a_refused_exec_changes_nothing(cloud: Cloud, kv: KVServer, port: Any) -
 
     cloud.explore(run, check, budget=40, setup=seen.clear)
     kinds: Any = ("respond", "drop", "lose_response")
-    found = cloud.explore(run, check, budget=20, kinds=kinds, setup=seen.clear)
-    assert found.points == {"run": 1}, "only EXEC is a point"
+    result = cloud.explore(run, check, budget=20, kinds=kinds, setup=seen.clear)
+    assert result.points == {"run": 1}, "only EXEC is a point"
     with pytest.raises(ContractError, match="duplicate cannot happen"):
         cloud.explore(run, check, kinds=("duplicate", "drop"), setup=seen.clear)
     cloud.explore(run, schedule="run.1 respond", setup=seen.clear)
@@ -114,8 +114,8 @@ def test_a_blocking_pop_waits_for_another_client(cloud: Cloud, port: Any) -> Non
         "giver": lambda: (time.sleep(5), port.rpush("queue", "job")),
     }
     # The giver may also wake before the taker calls, but only if time passes in between.
-    found = cloud.explore(clients, check, kinds=ORDERS, setup=popped.clear)
-    assert not found.is_exhaustive
+    result = cloud.explore(clients, check, kinds=ORDERS, setup=popped.clear)
+    assert not result.is_exhaustive
     failure(cloud, clients, check, kinds=("switch", "jump"), setup=popped.clear)
 
 
@@ -127,12 +127,12 @@ def test_orders_that_need_time_to_pass_are_not_all_orders(cloud: Cloud, kv: KVSe
         redis.set("views", int(redis.get("views") or 0) + 1)
 
     clients = {"ann": lambda: view(0), "bob": lambda: view(0.001)}
-    found = cloud.explore(clients, lambda: None, kinds="switch", trust=False)
-    assert not found.is_exhaustive
-    assert "exhaustive" not in str(found)
+    result = cloud.explore(clients, lambda: None, kinds="switch", trust=False)
+    assert not result.is_exhaustive
+    assert "exhaustive" not in str(result)
     # Without the kind jump, there are no others to draw.
-    assert found.tried < 10
-    assert "(in which the clock moves only when all wait; seed" in str(found)
+    assert result.tried < 10
+    assert "(in which the clock moves only when all wait; seed" in str(result)
 
 
 def test_a_listener_waits_for_a_message(cloud: Cloud, port: Any) -> None:
@@ -164,9 +164,9 @@ def test_the_reference_names_every_event_of_every_transport() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "exploration.md").read_text("utf-8")
     rows = re.findall(r"^\| (HTTP|Redis protocol|delivery) \| `(\w+)` \| \S", page, re.M)
     assert len(rows) == len(set(rows))
-    told: dict[str, set[str]] = {}
+    documented: dict[str, set[str]] = {}
     for transport, kind in rows:
-        told.setdefault(transport, set()).add(kind)
+        documented.setdefault(transport, set()).add(kind)
     possible: dict[str, set[str]] = {}
     faults = {"respond", "drop", "lose_response", "duplicate", "crash_after_response", "fail"}
     faults |= {"unreachable"}
@@ -180,7 +180,7 @@ def test_the_reference_names_every_event_of_every_transport() -> None:
                 ("Redis protocol", port.dbsize),
                 ("delivery", redis.ping),
             ):
-                found = possible[transport] = set()
+                kinds = possible[transport] = set()
                 if transport == "delivery":
                     queue.client().message.publish(url=HOOK, body="x")
                 for kind in KINDS:
@@ -193,8 +193,8 @@ def test_the_reference_names_every_event_of_every_transport() -> None:
                     except ContractError:
                         continue
                     if explored.kinds.get(kind):
-                        found.add(kind)
-    assert told == possible
+                        kinds.add(kind)
+    assert documented == possible
 
 
 def _service(transport: str) -> str:
@@ -282,18 +282,18 @@ def test_clients_arrive_at_different_times(cloud: Cloud, redis: Redis) -> None:
     def check() -> None:
         assert len(granted) < 2 or abs(granted[0] - granted[1]) >= 1, "two grants within a second"
 
-    found = failure(
+    error = failure(
         cloud, {"ann": client, "bob": client}, check, setup=granted.clear, match="two grants"
     )
-    assert found.cause in ("ann starts 0.5 s later", "bob starts 0.5 s later")
-    assert found.schedule in ("ann.0 jump edge", "bob.0 jump edge")
+    assert error.cause in ("ann starts 0.5 s later", "bob starts 0.5 s later")
+    assert error.schedule in ("ann.0 jump edge", "bob.0 jump edge")
 
 
 def test_the_last_retry_is_reached_in_one_event(cloud: Cloud) -> None:
     of = queues.short_idempotency_key(cloud, corrected=False)
     kinds: Any = ("crash_after_response", "fail", "unreachable", "nearly", "delay")
-    found = failure(cloud, of.run, of.check, kinds=kinds, budget=300, match="charged twice")
-    assert found.events == 1
+    error = failure(cloud, of.run, of.check, kinds=kinds, budget=300, match="charged twice")
+    assert error.events == 1
 
 
 def test_patience_bounds_how_slow_a_client_can_be(cloud: Cloud, redis: Redis) -> None:
@@ -320,8 +320,8 @@ def test_tasks_of_one_client_interleave(cloud: Cloud, kv: KVServer) -> None:
         async with AsyncRedis(kv.url, kv.token) as redis:
             await asyncio.gather(add(redis, 0), add(redis, 1))
 
-    found = failure(cloud, client, expects(kv, "2"), kinds=("delay", "slow"), match="n is 1")
-    assert found.schedule == "client:add.2 delay 30"
+    error = failure(cloud, client, expects(kv, "2"), kinds=("delay", "slow"), match="n is 1")
+    assert error.schedule == "client:add.2 delay 30"
     # Tasks that start together take turns at each call in the undisturbed run.
     both = {"ann": client}
     failure(cloud, both, expects(kv, "1"), kinds=ORDERS, match="by the undisturbed run")
@@ -350,8 +350,8 @@ def test_threads_of_the_code_are_strands(cloud: Cloud, kv: KVServer, redis: Redi
         for thread in threads:
             thread.join()
 
-    found = failure(cloud, client, expects(kv, "2"), kinds="switch", match="n is 1")
-    assert "client+add2" in found.story
+    error = failure(cloud, client, expects(kv, "2"), kinds="switch", match="n is 1")
+    assert "client+add2" in error.story
 
     def pooled() -> None:
         with ThreadPoolExecutor(2) as pool:
@@ -363,9 +363,9 @@ def test_threads_of_the_code_are_strands(cloud: Cloud, kv: KVServer, redis: Redi
 def test_a_deadlock_is_a_finding_with_its_story(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     first, second = threading.Lock(), threading.Lock()
 
-    def client(one: Any, other: Any) -> Callable[[], None]:
+    def client(lock: Any, other: Any) -> Callable[[], None]:
         def run() -> None:
-            with one:
+            with lock:
                 redis.incr("n")
                 with other:
                     redis.incr("n")
@@ -373,9 +373,9 @@ def test_a_deadlock_is_a_finding_with_its_story(cloud: Cloud, kv: KVServer, redi
         return run
 
     clients = {"ann": client(first, second), "bob": client(second, first)}
-    found = failure(cloud, clients, expects(kv, "4"), kinds=ORDERS)
-    assert "deadlock: ann waits forever at test_exact.py" in str(found)
-    assert "with other:, which bob holds" in str(found)
+    error = failure(cloud, clients, expects(kv, "4"), kinds=ORDERS)
+    assert "deadlock: ann waits forever at test_exact.py" in str(error)
+    assert "with other:, which bob holds" in str(error)
 
 
 def test_a_lock_that_its_holder_waits_for_is_named(cloud: Cloud, redis: Redis) -> None:
@@ -419,9 +419,9 @@ def test_a_daemon_that_waits_outside_of_the_exploration_does_not_block_it(
             threading.Thread(target=lambda: inbox.get(), daemon=True).start()
         redis.ping()
 
-    found = str(cloud.explore({"ann": run, "bob": redis.ping}, holds, schedule=""))
-    assert "the code waited for a lock that explore() does not control" in found
-    assert "the daemon thread ann+" in found
+    summary = str(cloud.explore({"ann": run, "bob": redis.ping}, holds, schedule=""))
+    assert "the code waited for a lock that explore() does not control" in summary
+    assert "the daemon thread ann+" in summary
     for _ in threading.enumerate():
         inbox.put(None)
 
@@ -522,12 +522,12 @@ def test_handlers_must_be_called_and_succeed(cloud: Cloud, redis: Redis) -> None
 
 def test_the_result_lists_calls_points_and_kinds(cloud: Cloud, kv: KVServer) -> None:
     redis = Redis(kv.url, kv.token, rest_retries=0)
-    found = cloud.explore({"ann": redis.ping, "bob": redis.dbsize}, holds, budget=60)
-    assert found.calls == {"ann": 1, "bob": 1}
-    assert found.points["ann"] >= 1
-    assert found.kinds["drop"] >= 2
-    assert "rebalance" in found.untried
-    assert "ann 0 to 1 call, bob 0 to 1 call" in str(found)
+    result = cloud.explore({"ann": redis.ping, "bob": redis.dbsize}, holds, budget=60)
+    assert result.calls == {"ann": 1, "bob": 1}
+    assert result.points["ann"] >= 1
+    assert result.kinds["drop"] >= 2
+    assert "rebalance" in result.untried
+    assert "ann 0 to 1 call, bob 0 to 1 call" in str(result)
 
 
 def test_disturbances_end_before_the_check(cloud: Cloud, kv: KVServer) -> None:
@@ -553,8 +553,8 @@ def test_disturbances_end_before_the_check(cloud: Cloud, kv: KVServer) -> None:
             assert vectors.query([1.0, 0.0], top_k=1)
 
     kinds: Any = ("rotate_token", "hold", "partition")
-    found = cloud.explore(run, check, budget=30, kinds=kinds, setup=redis_failed.clear)
-    assert {"rotate_token", "hold", "partition"} <= found.kinds.keys()
+    result = cloud.explore(run, check, budget=30, kinds=kinds, setup=redis_failed.clear)
+    assert {"rotate_token", "hold", "partition"} <= result.kinds.keys()
 
 
 def test_an_asgi_application_is_explored_at_its_calls(cloud: Cloud, kv: KVServer) -> None:
@@ -562,14 +562,14 @@ def test_an_asgi_application_is_explored_at_its_calls(cloud: Cloud, kv: KVServer
         async with AsyncRedis(kv.url, kv.token) as redis:
             await redis.incr("n")
 
-    found = failure(
+    error = failure(
         cloud,
         publishes_to_asgi(cloud, increments),
         expects(kv, "1"),
         kinds="crash_after_response",
         match="n is 2",
     )
-    assert found.schedule == "delivery1.0 crash_after_response"
+    assert error.schedule == "delivery1.0 crash_after_response"
 
 
 def test_deliveries_that_share_an_asynchronous_client_interleave(
@@ -589,10 +589,10 @@ def test_deliveries_that_share_an_asynchronous_client_interleave(
         raise AssertionError("done")
 
     schedule = "publish.1 duplicate, delivery1.1 switch delivery2"
-    found = failure(cloud, publish, check, setup=began.clear, schedule=schedule, match="done")
-    assert "delivery2: runs before delivery1 continues" in found.story
+    error = failure(cloud, publish, check, setup=began.clear, schedule=schedule, match="done")
+    assert "delivery2: runs before delivery1 continues" in error.story
     # The story shows the application's line for both calls, although another thread made them.
-    assert len(re.findall(r"INCR n → \d \(test_exact.py:\d+\)", found.story)) == 2
+    assert len(re.findall(r"INCR n → \d \(test_exact.py:\d+\)", error.story)) == 2
 
 
 # -- what every run has in common ------------------------------------------------------------------
@@ -605,8 +605,8 @@ def test_a_client_may_set_signal_handlers(cloud: Cloud, redis: Redis) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         redis.ping()
 
-    found = cloud.explore(run, holds, budget=3)
-    assert "not explored: signals" in str(found)
+    result = cloud.explore(run, holds, budget=3)
+    assert "not explored: signals" in str(result)
     assert signal.getsignal(signal.SIGTERM) is handler
 
 
@@ -617,9 +617,9 @@ def test_timers_are_part_of_an_exhaustive_search(cloud: Cloud, kv: KVServer, red
 
     seen: set[Any] = set()
     kinds: Any = (*ORDERS, "jump")
-    found = cloud.explore(run, lambda: seen.add(kv.value("lock")), kinds=kinds)
-    assert found.is_exhaustive
-    assert found.orders == 2
+    result = cloud.explore(run, lambda: seen.add(kv.value("lock")), kinds=kinds)
+    assert result.is_exhaustive
+    assert result.orders == 2
     assert seen == {"x", None}
     cloud.explore(run, lambda: seen.clear(), schedule="run.2 switch @clock", setup=seen.clear)
     clients = {"a": run, "b": lambda: redis.get("lock")}

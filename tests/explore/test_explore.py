@@ -61,8 +61,8 @@ def at_most_one(kv: KVServer, key: str = "claims") -> Callable[[], None]:
 def test_the_story_lists_calls_with_times_and_source_lines(
     cloud: Cloud, kv: KVServer, redis: Redis
 ) -> None:
-    found = failure(cloud, claim(redis), at_most_one(kv))
-    text = str(found)
+    error = failure(cloud, claim(redis), at_most_one(kv))
+    text = str(error)
     head, _, story = text.partition(":\n")
     assert head.startswith("the promise was broken by a schedule of 1 event, after 2 schedules in ")
     assert re.sub(r"py:\d+", "py:LINE", story) == (
@@ -73,18 +73,18 @@ def test_the_story_lists_calls_with_times_and_source_lines(
         "check: 2 claims\n"
         'replay it with @pytest_fakecloud.replay_schedule("run.1 lose_response")'
     )
-    assert isinstance(found.__cause__, AssertionError)
-    assert (found.schedule, found.events) == ("run.1 lose_response", 1)
+    assert isinstance(error.__cause__, AssertionError)
+    assert (error.schedule, error.events) == ("run.1 lose_response", 1)
 
 
 def test_the_result_counts_singles_pairs_and_drawn_schedules(cloud: Cloud, redis: Redis) -> None:
-    found = cloud.explore(lambda: redis.set("k", "v"), holds, budget=150)
-    assert found.singles == found.all_singles
-    assert found.pairs == found.all_pairs
-    assert found.singles + found.pairs + found.guided + found.drawn == found.tried
-    assert found.tried <= 150
-    assert f"{found.tried:,} schedules in " in str(found)
-    assert f"all {found.singles:,} of one event, all {found.pairs:,} of two" in str(found)
+    result = cloud.explore(lambda: redis.set("k", "v"), holds, budget=150)
+    assert result.singles == result.all_singles
+    assert result.pairs == result.all_pairs
+    assert result.singles + result.pairs + result.guided + result.drawn == result.tried
+    assert result.tried <= 150
+    assert f"{result.tried:,} schedules in " in str(result)
+    assert f"all {result.singles:,} of one event, all {result.pairs:,} of two" in str(result)
 
 
 def test_equal_seeds_try_equal_schedules(cloud: Cloud, redis: Redis) -> None:
@@ -121,7 +121,7 @@ def test_schedules_of_several_events_are_drawn_and_made_smaller(cloud: Cloud, kv
     def check() -> None:
         assert len(redis_free) < 3, "three calls have failed"
 
-    found = failure(
+    error = failure(
         cloud,
         run,
         check,
@@ -130,7 +130,7 @@ def test_schedules_of_several_events_are_drawn_and_made_smaller(cloud: Cloud, kv
         budget=2000,
         match="three calls",
     )
-    assert found.events == 3
+    assert error.events == 3
 
 
 class MemoryCache(dict[str, Any]):
@@ -143,18 +143,18 @@ class MemoryCache(dict[str, Any]):
 def test_a_failure_is_tried_first_the_next_time(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     cache = cloud._context.cache = MemoryCache()
     run, check = claim(redis), at_most_one(kv)
-    found = failure(cloud, run, check)
-    assert found.tried > 1
+    error = failure(cloud, run, check)
+    assert error.tried > 1
     again = failure(cloud, run, check)
-    assert (again.tried, again.schedule) == (1, found.schedule)
+    assert (again.tried, again.schedule) == (1, error.schedule)
     # It is forgotten when the code no longer fails with it.
     for key, stored in cache.items():
-        assert stored == found.schedule
+        assert stored == error.schedule
         cache[key] = "run.1 respond"
-    assert failure(cloud, run, check).tried == found.tried + 1
+    assert failure(cloud, run, check).tried == error.tried + 1
     # Something that is no schedule counts as nothing.
     cache.update(dict.fromkeys(cache, "no schedule"))
-    assert failure(cloud, run, check).tried == found.tried
+    assert failure(cloud, run, check).tried == error.tried
 
 
 def test_the_cache_of_pytest_keeps_a_failure_for_the_next_run(run: Run) -> None:
@@ -182,9 +182,9 @@ def test_a_schedule_is_replayed(cloud: Cloud, kv: KVServer, redis: Redis) -> Non
     def test() -> None:
         cloud.explore(run, check)
 
-    with pytest.raises(BrokenPromiseError, match="by the given schedule") as found:
+    with pytest.raises(BrokenPromiseError, match="by the given schedule") as caught:
         test()
-    assert found.value.tried == 0
+    assert caught.value.tried == 0
 
     @replay_schedule("run.1 duplicate")
     async def test_async() -> None:
@@ -256,11 +256,11 @@ def test_results_are_those_of_clients_and_workers_that_returned(
     def relay() -> bool:
         return bool(redis.ping())
 
-    found: list[History] = []
+    histories: list[History] = []
     workers = {"relay": relay} if event.startswith("relay") else {}
     clients = {"ann": ann, "bob": bob}
-    cloud.explore(clients, found.append, workers=workers, schedule=event)
-    (history,) = found
+    cloud.explore(clients, histories.append, workers=workers, schedule=event)
+    (history,) = histories
     assert history.results == results
     assert (list(history.errors), history.crashed) == (errors, crashed)
 
@@ -357,8 +357,8 @@ def test_a_cloud_that_has_the_process_time_already(mode: Any) -> None:
         kv = cloud.kv_server()
         redis = kv.client(rest_retries=1, rest_retry_interval=3600)
         now = cloud.clock.now()
-        found = failure(cloud, lambda: redis.incr("n"), once("n"))
-        assert "+3600 s" in found.story
+        error = failure(cloud, lambda: redis.incr("n"), once("n"))
+        assert "+3600 s" in error.story
         assert (cloud.clock.now(), time.time()) == (now, now.timestamp())
         if mode == "autojump":
             time.sleep(60)
@@ -367,8 +367,8 @@ def test_a_cloud_that_has_the_process_time_already(mode: Any) -> None:
 
 def test_explore_is_awaitable_in_trio(cloud: Cloud, kv: KVServer) -> None:
     async def main() -> None:
-        found = await cloud.aio.explore(kv.client().ping, holds, budget=10)
-        assert found.tried == 10
+        result = await cloud.aio.explore(kv.client().ping, holds, budget=10)
+        assert result.tried == 10
 
     trio.run(main)
 
@@ -481,10 +481,10 @@ def test_asynchronous_handlers_sleep_on_the_clock(cloud: Cloud, kv: KVServer) ->
     start = cloud.clock.now().timestamp()
     cloud.explore(run, schedule="", setup=handled.clear)
     assert handled == [start + 600]
-    found = cloud.explore(
+    result = cloud.explore(
         run, holds, budget=25, setup=handled.clear, kinds=("crash", "drop", "respond")
     )
-    assert found.tried > 3
+    assert result.tried > 3
 
 
 def test_timeouts_of_a_loop_follow_the_clock(cloud: Cloud, kv: KVServer) -> None:
@@ -574,8 +574,8 @@ def test_an_assertion_of_the_code_is_a_promise(cloud: Cloud, kv: KVServer) -> No
     def run() -> None:
         assert httpx.get(f"{kv.url}/ping", headers=kv.headers).status_code == 200
 
-    found = failure(cloud, run)
-    assert found.schedule == "run.1 respond"
+    error = failure(cloud, run)
+    assert error.schedule == "run.1 respond"
 
 
 def test_an_outcome_of_the_check_names_the_schedule(
@@ -585,9 +585,9 @@ def test_an_outcome_of_the_check_names_the_schedule(
         if kv.value("taken") is None:
             pytest.fail("nothing there")
 
-    with pytest.raises(pytest.fail.Exception) as found:
+    with pytest.raises(pytest.fail.Exception) as caught:
         cloud.explore(claim(redis), check)
-    assert found.value.__notes__ == ["raised by check=, after the schedule 'run.2 crash'"]
+    assert caught.value.__notes__ == ["raised by check=, after the schedule 'run.2 crash'"]
 
 
 class Taken(Exception):
@@ -619,11 +619,13 @@ def test_an_exception_of_a_check_after_an_event_breaks_the_promise(
         "list": [holds, check],
         "predicate": eventually(predicate, within="1s"),
     }
-    found = failure(cloud, take, checks[form], kinds="crash")
-    assert found.schedule == "take.2 crash"
-    assert f"check: {error.__name__}: still" in str(found)
-    traceback = found.__cause__.__traceback__ if found.__cause__ is not None else None
-    assert isinstance(found.__cause__, error)
+    broken_promise = failure(cloud, take, checks[form], kinds="crash")
+    assert broken_promise.schedule == "take.2 crash"
+    assert f"check: {error.__name__}: still" in str(broken_promise)
+    traceback = (
+        broken_promise.__cause__.__traceback__ if broken_promise.__cause__ is not None else None
+    )
+    assert isinstance(broken_promise.__cause__, error)
     assert traceback is not None
     assert traceback.tb_frame.f_code.co_filename == __file__, "no frames of explore()"
     with pytest.raises(error):  # in the undisturbed run
@@ -637,10 +639,10 @@ def test_an_exception_in_another_order_of_calls_can_be_replayed(
         assert kv.value("k") == "bob", {"ann": ""}[f"no name after {history.schedule}"]
 
     clients = {name: (lambda name=name: redis.set("k", name)) for name in ("ann", "bob")}
-    found = failure(cloud, clients, check, kinds="switch")
-    assert "check: KeyError: 'no name after ann.1 switch bob'" in str(found)
-    found = failure(cloud, clients, check, schedule="ann.1 switch bob")
-    assert "check: KeyError: 'no name after ann.1 switch bob'" in str(found)
+    error = failure(cloud, clients, check, kinds="switch")
+    assert "check: KeyError: 'no name after ann.1 switch bob'" in str(error)
+    error = failure(cloud, clients, check, schedule="ann.1 switch bob")
+    assert "check: KeyError: 'no name after ann.1 switch bob'" in str(error)
 
 
 def test_invalid_arguments_of_explore_are_rejected(cloud: Cloud, redis: Redis) -> None:
@@ -699,8 +701,8 @@ def test_clients_of_one_name_are_numbered(cloud: Cloud, redis: Redis) -> None:
     def ping() -> None:
         redis.ping()
 
-    found = cloud.explore({"ping": ping, "ping2": ping}, holds, workers=[ping, ping], budget=1)
-    assert {name.partition("/")[0] for name in found.calls} == {"ping", "ping2", "ping3", "ping4"}
+    result = cloud.explore({"ping": ping, "ping2": ping}, holds, workers=[ping, ping], budget=1)
+    assert {name.partition("/")[0] for name in result.calls} == {"ping", "ping2", "ping3", "ping4"}
 
 
 def test_a_queue_that_delivers_by_itself_is_refused() -> None:

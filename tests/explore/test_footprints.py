@@ -268,16 +268,16 @@ def test_a_command_without_known_keys_touches_all_that_it_may_use(
 ) -> None:
     engine: Any = kv._engine
     argv = line.encode().split()
-    found = touches_of_command("kv", 0, 1, engine.table.resolve(argv), argv)
-    assert {(touch.kind, touch.name, touch.writes) for touch in found} == expected
+    touches = touches_of_command("kv", 0, 1, engine.table.resolve(argv), argv)
+    assert {(touch.kind, touch.name, touch.writes) for touch in touches} == expected
 
 
 def test_a_resumable_query_changes_its_cursor(cloud: Cloud) -> None:
     index = cloud.vector_index(dimension=2)
     request = Request("POST", "/resumable-query", (), b"")
     request.route = "resumable-query"
-    found = touches_of_request(index, request)
-    assert ("cursor", "*", True) in {(touch.kind, touch.name, touch.writes) for touch in found}
+    touches = touches_of_request(index, request)
+    assert ("cursor", "*", True) in {(touch.kind, touch.name, touch.writes) for touch in touches}
 
 
 def test_deliveries_of_a_flow_control_key_wait_for_each_other(cloud: Cloud) -> None:
@@ -285,8 +285,8 @@ def test_deliveries_of_a_flow_control_key_wait_for_each_other(cloud: Cloud) -> N
     client = QStash(queue.token, base_url=queue.url)
     client.message.publish(url=HOOK, flow_control={"key": "slow", "parallelism": 1})
     [message] = queue._engine.messages.values()
-    found = touches_of_delivery("queue", "m1", message)
-    assert ("flow-control key", "slow", True) in {(t.kind, t.name, t.writes) for t in found}
+    touches = touches_of_delivery("queue", "m1", message)
+    assert ("flow-control key", "slow", True) in {(t.kind, t.name, t.writes) for t in touches}
 
 
 # -- random clients of every service ----------------------------------------------------------------

@@ -57,9 +57,9 @@ def test_a_thread_that_reads_a_shared_subscription_gives_its_turn_away(
             thread.stop()
             thread.join(timeout=1)
 
-    found = cloud.explore([listen, listen], expects(kv, "2", "heard"), kinds="switch", budget=10)
-    assert found.tried == 10
-    assert found.seconds < 30, "no strand waits in real time for another strand's turn"
+    result = cloud.explore([listen, listen], expects(kv, "2", "heard"), kinds="switch", budget=10)
+    assert result.tried == 10
+    assert result.seconds < 30, "no strand waits in real time for another strand's turn"
 
 
 def test_random_names_are_the_same_in_every_run(cloud: Cloud, kv: KVServer) -> None:

@@ -118,8 +118,8 @@ def test_held_vectors_become_visible_after_the_hold(cloud: Cloud, seen: Seen) ->
 
     assert played(cloud, run, seen, "") == [["a"], ["a"]]
     assert played(cloud, run, seen, "run.1 hold") == [[], ["a"]]
-    found = failure(cloud, run, check=seen.never([]), setup=seen.values.clear)
-    assert found.schedule == "run.1 hold"
+    error = failure(cloud, run, check=seen.never([]), setup=seen.values.clear)
+    assert error.schedule == "run.1 hold"
 
 
 # -- others ----------------------------------------------------------------------------------------
@@ -167,8 +167,8 @@ def test_another_client_comes_between_two_commands_of_a_pipeline(
         for first, second in seen.values[:1]:
             assert first == second, "two answers for one question"
 
-    found = failure(cloud, [reader, writer], check, setup=seen.values.clear, match="two answers")
-    assert found.schedule == "reader.2 switch writer"
+    error = failure(cloud, [reader, writer], check, setup=seen.values.clear, match="two answers")
+    assert error.schedule == "reader.2 switch writer"
 
 
 def test_an_interruption_that_the_test_planned_happens_in_each_run(
@@ -199,16 +199,16 @@ def test_no_client_runs_within_a_transaction(cloud: Cloud, redis: Redis, seen: S
         seen.values.append(redis.multi().get("n").get("n").exec())
 
     def check() -> None:
-        for found in seen.values:
-            assert found[0] == found[1]
+        for pair in seen.values:
+            assert pair[0] == pair[1]
 
-    found = cloud.explore(
+    result = cloud.explore(
         {"reader": reader, "writer": lambda: redis.set("n", "1")},
         check,
         setup=seen.values.clear,
         budget=70,
     )
-    assert found.singles == found.all_singles
+    assert result.singles == result.all_singles
 
 
 # -- deliveries ------------------------------------------------------------------------------------
@@ -274,8 +274,8 @@ def test_a_handler_may_be_overtaken_in_the_middle(
         seen.values.append(f"{request.body.decode()} ends")
 
     queue.destinations.call(HOOK, handle)
-    found = played(cloud, publishes(queue, "1", "2"), seen, "delivery1.1 switch delivery2")
-    assert found == ["1 begins", "2 begins", "2 ends", "1 ends"]
+    events = played(cloud, publishes(queue, "1", "2"), seen, "delivery1.1 switch delivery2")
+    assert events == ["1 begins", "2 begins", "2 ends", "1 ends"]
 
 
 def test_a_handler_that_crashes_is_tried_again(
@@ -289,9 +289,9 @@ def test_a_handler_that_crashes_is_tried_again(
         seen.values.append(cloud.clock.now().timestamp())
 
     queue.destinations.call(HOOK, handle)
-    found = played(cloud, publishes(queue, "1"), seen, "delivery1.1 crash")
-    assert len(found) == 1
-    assert found[0] > cloud.clock.now().timestamp()
+    events = played(cloud, publishes(queue, "1"), seen, "delivery1.1 crash")
+    assert len(events) == 1
+    assert events[0] > cloud.clock.now().timestamp()
 
 
 def test_an_ordered_queue_keeps_its_order(cloud: Cloud, queue: Queue, seen: Seen) -> None:
@@ -306,8 +306,8 @@ def test_an_ordered_queue_keeps_its_order(cloud: Cloud, queue: Queue, seen: Seen
         firsts = list(dict.fromkeys(seen.values))
         assert firsts == sorted(firsts)
 
-    found = cloud.explore(run, check, setup=seen.values.clear, budget=60)
-    assert found.singles == found.all_singles
+    result = cloud.explore(run, check, setup=seen.values.clear, budget=60)
+    assert result.singles == result.all_singles
 
 
 # -- consumers -------------------------------------------------------------------------------------
@@ -365,8 +365,8 @@ def test_two_consumers_of_a_group_handle_every_record(
     def check() -> None:
         assert set(seen.values) == {"0", "1", "2", "3"}
 
-    found = cloud.explore((), check, workers=workers, setup=seen.values.clear, budget=110)
-    assert found.singles == found.all_singles
+    result = cloud.explore((), check, workers=workers, setup=seen.values.clear, budget=110)
+    assert result.singles == result.all_singles
 
 
 def test_a_record_that_is_never_committed_restarts_its_consumer_three_times(

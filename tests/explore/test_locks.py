@@ -41,8 +41,8 @@ def explored(cloud: Cloud, redis: Redis, waits: Callable[[], object]) -> tuple[o
         seen.append(round((cloud.clock.now() - before).total_seconds(), 3))
 
     cloud.explore(run, schedule="", setup=seen.clear)
-    found, seconds = seen
-    return found, round(seconds, 3)
+    result, seconds = seen
+    return result, round(seconds, 3)
 
 
 @pytest.mark.parametrize("make", [threading.Lock, threading.RLock])
@@ -93,9 +93,9 @@ def test_locks_that_the_code_creates_are_explored(cloud: Cloud, redis: Redis, na
     def check() -> None:
         assert redis.get("n") == "2"
 
-    found = cloud.explore(client, check, kinds="switch", budget=20)
-    assert found.is_exhaustive
-    assert "not all interleavings" not in str(found)
+    result = cloud.explore(client, check, kinds="switch", budget=20)
+    assert result.is_exhaustive
+    assert "not all interleavings" not in str(result)
 
 
 @pytest.mark.parametrize("name", ["Lock", "RLock", "Condition", "Semaphore"])
@@ -112,9 +112,9 @@ def test_locks_that_a_setup_creates_are_explored(cloud: Cloud, redis: Redis, nam
     def check() -> None:
         assert redis.get("n") == "2"
 
-    found = cloud.explore([add, add], check, setup=setup, kinds="switch", budget=20)
-    assert found.is_exhaustive
-    assert "not all interleavings" not in str(found)
+    result = cloud.explore([add, add], check, setup=setup, kinds="switch", budget=20)
+    assert result.is_exhaustive
+    assert "not all interleavings" not in str(result)
 
 
 def test_both_orders_of_attempts_to_acquire_a_lock_are_explored(cloud: Cloud, redis: Redis) -> None:
@@ -139,10 +139,10 @@ def test_both_orders_of_attempts_to_acquire_a_lock_are_explored(cloud: Cloud, re
         seen.add(tuple(order))
 
     clients = {"waits": waits, "tries": tries}
-    found = cloud.explore(
+    result = cloud.explore(
         clients, [check, lambda: None], setup=order.clear, kinds="switch", budget=20
     )
-    assert found.is_exhaustive
+    assert result.is_exhaustive
     assert seen == {("waits", "tries"), ("tries", "waits"), ("waits", "fails")}
 
 
@@ -181,9 +181,9 @@ def test_a_condition_acquires_its_lock_again_in_a_turn(cloud: Cloud, redis: Redi
             order.append("releases")
 
     clients = {"waiter": waiter, "notifier": notifier}
-    found = cloud.explore(clients, holds, kinds="switch", setup=setup, budget=3)
+    result = cloud.explore(clients, holds, kinds="switch", setup=setup, budget=3)
     assert order[0] == "releases"
-    assert "not all interleavings" not in str(found)
+    assert "not all interleavings" not in str(result)
 
 
 @pytest.mark.slow
@@ -257,7 +257,7 @@ def test_locks_are_found_by_the_shortest_way(cloud: Cloud, order: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("waits", "found", "seconds"),
+    ("waits", "expected", "seconds"),
     [
         (lambda: threading.Semaphore(0).acquire(timeout=5), False, 5),
         (lambda: threading.Event().wait(5), False, 5),
@@ -268,9 +268,9 @@ def test_locks_are_found_by_the_shortest_way(cloud: Cloud, order: int) -> None:
     ],
 )
 def test_waits_of_the_standard_library_end_at_their_time_out(
-    cloud: Cloud, redis: Redis, waits: Callable[[], object], found: object, seconds: int
+    cloud: Cloud, redis: Redis, waits: Callable[[], object], expected: object, seconds: int
 ) -> None:
-    assert explored(cloud, redis, waits) == (found, seconds)
+    assert explored(cloud, redis, waits) == (expected, seconds)
 
     def in_a_thread() -> object:
         seen: list[object] = []
@@ -279,4 +279,4 @@ def test_waits_of_the_standard_library_end_at_their_time_out(
         thread.join()
         return seen[0]
 
-    assert explored(cloud, redis, in_a_thread) == (found, seconds)
+    assert explored(cloud, redis, in_a_thread) == (expected, seconds)

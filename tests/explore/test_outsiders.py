@@ -64,8 +64,8 @@ def test_the_clock_waits_for_a_busy_pool_thread(
     def check() -> None:
         assert kv.value("n") == "1"
 
-    found = cloud.explore(run, check, kinds="tick", budget=8)
-    assert NOTE in found.notes
+    result = cloud.explore(run, check, kinds="tick", budget=8)
+    assert NOTE in result.notes
 
 
 @pytest.mark.parametrize("transport", ["HTTP", "Redis protocol"])
@@ -89,8 +89,8 @@ def test_late_calls_of_a_thread_belong_to_their_run(
     def check() -> None:
         assert kv.value("n") == "1"
 
-    found = cloud.explore(run, check, kinds="tick", budget=8)
-    assert NOTE in found.notes
+    result = cloud.explore(run, check, kinds="tick", budget=8)
+    assert NOTE in result.notes
 
 
 def test_a_thread_that_goes_on_working_is_an_error(
@@ -159,13 +159,13 @@ def test_calls_through_a_running_client_of_an_application_are_those_of_the_reque
     clients = {"ann": post("ann"), "bob": post("bob")}
     with TestClient(_application(kv), raise_server_exceptions=False) as client:
         story = failure(cloud, clients, broken).story
-        found = cloud.explore(clients, holds, budget=20)
+        result = cloud.explore(clients, holds, budget=20)
     lines = re.findall(r"(\w+): SET owner (\w+)", story)
     assert lines == [("ann", "ann"), ("bob", "bob")]
-    assert found.tried == 20
+    assert result.tried == 20
     if kind != "plain":
         loop = "the event loop of a running TestClient, which began before explore()"
-        assert f"not explored: the order of calls in {loop}" in found.notes
+        assert f"not explored: the order of calls in {loop}" in result.notes
 
 
 @pytest.mark.parametrize("kinds", ["lose_response", "drop"])
@@ -198,8 +198,8 @@ def test_sleeps_behind_a_running_client_of_an_application_take_fake_time(
     before = monotonic()
     with TestClient(app, raise_server_exceptions=False) as web:
         post = partial(web.post, f"/{sleeper}")
-        found = cloud.explore(post, check, kinds=kinds, budget=4, trust=False)
-        assert found.tried
+        result = cloud.explore(post, check, kinds=kinds, budget=4, trust=False)
+        assert result.tried
         assert web.post("/missing").status_code == 404, "the client still runs"
     assert monotonic() - before < 60
 

@@ -71,14 +71,14 @@ def test_at_most_one_is_checked_in_the_middle(cloud: Cloud, kv: KVServer, redis:
     def clients(atomic: bool) -> dict[str, Callable[[], None]]:
         return {name: holds_a_lock(redis, name, atomic=atomic) for name in ("ann", "bob")}
 
-    found = failure(
+    error = failure(
         cloud,
         clients(False),
         at_most_one(inside(kv)),
         kinds="switch",
         match="at most one: holders returned",
     )
-    assert "the promise breaks here" in found.story, "the step at which it broke"
+    assert "the promise breaks here" in error.story, "the step at which it broke"
     held = cloud.explore(clients(True), at_most_one(inside(kv)), kinds="switch")
     assert held.is_exhaustive
 
@@ -137,9 +137,9 @@ def test_a_predicate_that_raises_says_where(cloud: Cloud, kv: KVServer, redis: R
             redis.get("n")
             redis.set("n", "one")
 
-    with pytest.raises(ValueError, match="invalid literal for int") as found:
+    with pytest.raises(ValueError, match="invalid literal for int") as caught:
         cloud.explore(client, always(count))
-    predicate, schedule = found.value.__notes__
+    predicate, schedule = caught.value.__notes__
     assert predicate.startswith("raised by count, the predicate of always(). ")
     assert "kv_server.value('key')" in predicate
     assert schedule == "raised by check=, in the undisturbed run"
@@ -245,14 +245,14 @@ def test_every_answer_is_compared_with_a_model(cloud: Cloud, redis: Redis) -> No
 
     held = cloud.explore(clients("right"), follows(Stack), kinds="switch")
     assert held.is_exhaustive
-    found = failure(
+    error = failure(
         cloud,
         clients("left"),
         follows(Stack),
         kinds="switch",
         match=r"the result differs from the model's: ann: pop\(\)",
     )
-    assert "the promise breaks here" in found.story
+    assert "the promise breaks here" in error.story
     with pytest.raises(ContractError, match="no method push"):
         cloud.explore(clients("left"), follows(int), kinds="switch")
 
@@ -327,10 +327,10 @@ def test_a_promise_may_call_a_fake_whose_token_is_rotated(cloud: Cloud, redis: R
             except UpstashError:
                 time.sleep(20)
 
-    found = cloud.explore(
+    result = cloud.explore(
         run, always(lambda: redis.get("n") in (None, "0", "1")), kinds="rotate_token"
     )
-    assert found.kinds["rotate_token"] > 1
+    assert result.kinds["rotate_token"] > 1
 
 
 @pytest.mark.parametrize(
@@ -342,16 +342,16 @@ def test_the_end_of_the_idle_time_of_a_pending_entry_is_a_known_time(
 ) -> None:
     kv.execute("XADD", "s", "1-1", "f", "v")
     kv.execute("XGROUP", "CREATE", "s", "g", "0")
-    found: list[object] = []
+    replies: list[object] = []
 
     def one() -> None:
         redis.execute(claim.split())
         redis.xreadgroup("g", "one", {"s": ">"})
-        found.append(redis.execute(claim.split()))
+        replies.append(redis.execute(claim.split()))
 
     def claimed(schedule: str) -> bool:
-        cloud.explore(one, schedule=schedule, setup=found.clear)
-        return "1-1" in str(found)
+        cloud.explore(one, schedule=schedule, setup=replies.clear)
+        return "1-1" in str(replies)
 
     assert not claimed("")
     assert not claimed("one.3 nearly")
@@ -400,10 +400,10 @@ def test_a_slow_consumer_that_another_one_replaced_applies_an_entry_twice(
     if is_one_step:
         explored()
         return
-    with pytest.raises(BrokenPromiseError) as found:
+    with pytest.raises(BrokenPromiseError) as caught:
         explored()
-    assert found.value.events == 1
-    assert "w2's multi-exec of 2" in found.value.cause
+    assert caught.value.events == 1
+    assert "w2's multi-exec of 2" in caught.value.cause
 
 
 class Delayed:
@@ -449,9 +449,9 @@ def test_the_clock_moves_to_due_times_that_the_code_stores(
     cloud: Cloud, kv: KVServer, unit: int, poll: int, sleeps: bool
 ) -> None:
     of = Delayed(kv, unit=unit, poll=poll, sleeps=sleeps, corrected=False)
-    with pytest.raises(BrokenPromiseError, match="check: sent") as found:
+    with pytest.raises(BrokenPromiseError, match="check: sent") as caught:
         of.search(cloud, budget=150)
-    assert re.search(r"worker\.\d+ switch user", found.value.schedule)
+    assert re.search(r"worker\.\d+ switch user", caught.value.schedule)
     Delayed(kv, unit=unit, poll=poll, sleeps=sleeps, corrected=True).search(cloud, budget=30)
 
 

@@ -78,16 +78,16 @@ def few(kv: KVServer) -> Callable[[], None]:
 @pytest.fixture
 def ahead_of_time(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For each planned schedule, whether another process has played it."""
-    found: list[bool] = []
+    flags: list[bool] = []
     take = Ahead.take
 
     def noted(self: Ahead, *args: Any, **options: Any) -> Any:
         run = take(self, *args, **options)
-        found.append(run is not None)
+        flags.append(run is not None)
         return run
 
     monkeypatch.setattr(Ahead, "take", noted)
-    return found
+    return flags
 
 
 @pytest.mark.parametrize("client", [by_rest, by_protocol, by_asyncio, by_sockets])
@@ -99,23 +99,23 @@ def test_the_verdict_is_that_of_one_process(
         with opened() as cloud, ExitStack() as exits:
             kv = cloud.kv_server()
             run = client(kv, exits)
-            found = cloud.explore([run, run], few(kv), budget=BUDGET, processes=processes)
-            texts.append(str(found).partition(" s (")[2])
+            result = cloud.explore([run, run], few(kv), budget=BUDGET, processes=processes)
+            texts.append(str(result).partition(" s (")[2])
     assert texts[1] == texts[0]
     assert sum(ahead_of_time) > BUDGET * 3 / 4, "the process that decides played too many itself"
 
 
 @pytest.mark.parametrize("make", [*TEN, failed_compensation, open_breaker])
 def test_the_first_failing_schedule_is_that_of_one_process(make: Callable[..., Any]) -> None:
-    found = []
+    failures = []
     for processes in (1, 2):
         with opened() as cloud:
             of = make(cloud, False)
             options = {**of.options, "processes": processes}
             with pytest.raises(BrokenPromiseError) as raised:
                 cloud.explore(of.run, of.check, workers=of.workers, setup=of.setup, **options)
-            found.append((raised.value.schedule, raised.value.tried, raised.value.cause))
-    assert found[1] == found[0]
+            failures.append((raised.value.schedule, raised.value.tried, raised.value.cause))
+    assert failures[1] == failures[0]
 
 
 def test_anomalies_seen_by_another_process_are_reported(cloud: Cloud, kv: KVServer) -> None:
@@ -125,8 +125,8 @@ def test_anomalies_seen_by_another_process_are_reported(cloud: Cloud, kv: KVServ
     def run() -> None:
         client.set("n", int(client.get("n") or 0) + 1)
 
-    found = cloud.explore([run, run], [few(kv), lost], budget=BUDGET, processes=2)
-    assert any(text.startswith("check then act (n)") for text in found.anomalies)
+    result = cloud.explore([run, run], [few(kv), lost], budget=BUDGET, processes=2)
+    assert any(text.startswith("check then act (n)") for text in result.anomalies)
 
 
 @pytest.mark.timeout(20)  # Without a loop, a run ends after 30 s.
@@ -143,8 +143,8 @@ def test_a_process_has_its_own_loop_for_applications_that_the_undisturbed_run_do
     def run() -> None:
         publish(url="https://shop.test/paid", retries=0, failure_callback="https://alerts.test/")
 
-    found = cloud.explore(run, few(kv), budget=60, processes=2)
-    assert found.tried == 60
+    result = cloud.explore(run, few(kv), budget=60, processes=2)
+    assert result.tried == 60
     assert any(ahead_of_time)
 
 
@@ -152,8 +152,8 @@ def test_schedules_of_a_process_that_ended_are_played_in_the_search(
     cloud: Cloud, kv: KVServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ahead, "_unremarkable", lambda *_: os._exit(3))
-    found = cloud.explore(by_rest(kv, ExitStack()), few(kv), budget=60, processes=2)
-    assert found.tried == 60
+    result = cloud.explore(by_rest(kv, ExitStack()), few(kv), budget=60, processes=2)
+    assert result.tried == 60
 
 
 @pytest.mark.parametrize(("workers", "processes"), [("", 6), ("2", 3), ("4", 1), ("12", 1)])
@@ -168,8 +168,8 @@ def test_auto_is_the_number_of_cores_that_xdist_leaves(
     monkeypatch.setattr(
         Ahead, "_start", lambda self: started.append(self.processes) or no_more(self)
     )
-    found = cloud.explore(by_rest(kv, ExitStack()), few(kv), budget=20, processes="auto")
-    assert found.tried == 20
+    result = cloud.explore(by_rest(kv, ExitStack()), few(kv), budget=20, processes="auto")
+    assert result.tried == 20
     assert (started[0] if started else 1) == processes
 
 
@@ -189,8 +189,8 @@ def test_the_result_says_why_the_search_used_one_process(
     client = Redis(kv.url, kv.token)
 
     def reason(run: Callable[[], object]) -> str:
-        found = cloud.explore(run, few(kv), budget=20, processes=2)
-        return str(found).partition("searched in one process: ")[2]
+        result = cloud.explore(run, few(kv), budget=20, processes=2)
+        return str(result).partition("searched in one process: ")[2]
 
     assert "behave differently (not explored: signals" in reason(
         lambda: (signal.alarm(0), client.incr("n"))

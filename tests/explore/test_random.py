@@ -93,9 +93,9 @@ def test_random_bytes_alone_are_the_same_in_every_run(name: str) -> None:
             seen.add(BYTES[name]())
             redis.ping()
 
-        found = cloud.explore({"ann": run}, holds, budget=20)
+        result = cloud.explore({"ann": run}, holds, budget=20)
     assert len(seen) == 1
-    assert "numbers" in found.untried
+    assert "numbers" in result.untried
 
 
 def _function_handler(queue: Queue, handle: Callable[[], None]) -> None:
@@ -216,11 +216,11 @@ def test_a_branch_on_a_random_number_is_found_and_replayed(
     def check() -> None:
         assert kv.value("n") is None, "counted"
 
-    found = failure(cloud, run, check)
-    assert str(found.schedule).startswith("@random.")
-    assert str(found.schedule).endswith(" numbers")
-    assert "cause: the code draws other random numbers, of series" in str(found)
-    failure(cloud, run, check, schedule=found.schedule, match="by the given schedule")
+    error = failure(cloud, run, check)
+    assert str(error.schedule).startswith("@random.")
+    assert str(error.schedule).endswith(" numbers")
+    assert "cause: the code draws other random numbers, of series" in str(error)
+    failure(cloud, run, check, schedule=error.schedule, match="by the given schedule")
 
 
 def test_a_number_and_an_event_break_a_promise_together(
@@ -234,9 +234,9 @@ def test_a_number_and_an_event_break_a_promise_together(
     def check() -> None:
         assert not (kv.value("lock") and kv.value("n")), "locked"
 
-    found = failure(cloud, run, check, kinds=("crash", "numbers"))
-    assert found.events == 2
-    assert found.schedule.endswith(" numbers, run.3 crash")
+    error = failure(cloud, run, check, kinds=("crash", "numbers"))
+    assert error.events == 2
+    assert error.schedule.endswith(" numbers, run.3 crash")
 
 
 def test_orders_with_random_numbers_are_exhaustive_for_these_numbers_only(
@@ -246,19 +246,19 @@ def test_orders_with_random_numbers_are_exhaustive_for_these_numbers_only(
         redis.incr("n" if random.random() < 0.5 else "m")
 
     clients = {"ann": run, "bob": run}
-    found = cloud.explore(clients, holds, kinds=("switch", "numbers"), budget=30)
-    assert not found.is_exhaustive
-    assert found.kinds["numbers"] > 10
-    found = cloud.explore(clients, holds, kinds="switch", budget=30)
-    assert "the random numbers were the same in each run: kinds= omits 'numbers'" in str(found)
+    result = cloud.explore(clients, holds, kinds=("switch", "numbers"), budget=30)
+    assert not result.is_exhaustive
+    assert result.kinds["numbers"] > 10
+    result = cloud.explore(clients, holds, kinds="switch", budget=30)
+    assert "the random numbers were the same in each run: kinds= omits 'numbers'" in str(result)
 
 
 def test_generators_are_restored(cloud: Cloud, redis: Redis) -> None:
     before, before_numpy = random.getstate(), np.random.get_state()
     cloud.explore(lambda: redis.set("k", random.random() + np.random.rand()), holds, budget=2)
     assert random.getstate() == before
-    for one, other in zip(np.random.get_state(), before_numpy, strict=True):
-        assert np.array_equal(one, other)
+    for state, expected in zip(np.random.get_state(), before_numpy, strict=True):
+        assert np.array_equal(state, expected)
 
 
 def test_numbers_are_the_same_in_another_process() -> None:

@@ -35,10 +35,10 @@ def test_pairs_beyond_the_listed_maximum_are_drawn_once_each(
     in_any_order = candidates.Pairs.in_any_order
 
     def noted(listed: candidates.Pairs, chance: random.Random) -> object:
-        few = [str(one) for one in in_any_order(listed, chance)]
+        few = [str(item) for item in in_any_order(listed, chance)]
         with monkeypatch.context() as patch:
             patch.setattr(candidates, "MOST_LISTED", 0)
-            drawn.append([str(one) for one in in_any_order(listed, chance)])
+            drawn.append([str(item) for item in in_any_order(listed, chance)])
         assert sorted(drawn[-1]) == sorted(few)
         with pytest.raises(IndexError):
             listed[len(listed)]
@@ -89,8 +89,8 @@ def test_the_window_of_truncated_seconds_is_found_from_a_whole_second(
         for first in sent:
             assert sum(first <= at < first + 10 for at in sent) <= 2
 
-    found = failure(cloud, send, check, setup=sent.clear, kinds=("switch", "nearly", "tick"))
-    assert all("tick" in each or "edge" in each for each in found.schedule.split(","))
+    error = failure(cloud, send, check, setup=sent.clear, kinds=("switch", "nearly", "tick"))
+    assert all("tick" in event or "edge" in event for event in error.schedule.split(","))
 
 
 def test_an_answer_is_slow_below_the_timeouts_of_clients(cloud: Cloud, kv: KVServer) -> None:
@@ -112,9 +112,9 @@ def test_the_only_order_of_several_strands_is_exhaustive(cloud: Cloud, redis: Re
         other.start()
         other.join()
 
-    found = cloud.explore(run, holds, kinds=("switch", "wake"))
-    assert (found.is_exhaustive, found.orders) == (True, 1)
-    assert "the only possible interleaving of calls to the fakes (exhaustive)" in str(found)
+    result = cloud.explore(run, holds, kinds=("switch", "wake"))
+    assert (result.is_exhaustive, result.orders) == (True, 1)
+    assert "the only possible interleaving of calls to the fakes (exhaustive)" in str(result)
     with pytest.raises(ContractError, match="no schedule was possible"):
         cloud.explore(redis.ping, holds, kinds=("switch", "wake"))
 
@@ -133,8 +133,8 @@ def test_answers_arrive_in_the_order_of_their_sockets() -> None:
     finally:
         loop.close()
         for pair in pairs:
-            for each in pair:
-                each.close()
+            for sock in pair:
+                sock.close()
 
 
 def test_all_interleavings_is_said_only_if_every_search_for_them_ended(
@@ -166,9 +166,9 @@ def test_two_delays_are_tried_together_early(cloud: Cloud, kv: KVServer, redis: 
         assert (kv.value("done") or []) in ([], ["a"])
 
     clients = {"first": lambda: run(0), "second": lambda: run(1)}
-    found = failure(cloud, clients, once, kinds=("slow", "tick", "nearly", "drop", "crash"))
-    assert found.schedule.count(" slow ") == 2
-    assert found.tried < 60
+    error = failure(cloud, clients, once, kinds=("slow", "tick", "nearly", "drop", "crash"))
+    assert error.schedule.count(" slow ") == 2
+    assert error.tried < 60
 
 
 def test_a_fault_is_repeated_at_the_retries_that_it_causes(cloud: Cloud, kv: KVServer) -> None:
@@ -187,8 +187,8 @@ def test_a_fault_is_repeated_at_the_retries_that_it_causes(cloud: Cloud, kv: KVS
         assert kv.value("given up") is None
 
     for kinds in (None, ("respond", "delay"), ("drop", "crash")):
-        found = failure(cloud, run, check, kinds=kinds, budget=150)
-        assert found.schedule.count("run.") == 3, found.schedule
+        error = failure(cloud, run, check, kinds=kinds, budget=150)
+        assert error.schedule.count("run.") == 3, error.schedule
 
 
 def test_a_time_budget_that_allows_no_event_is_an_error(cloud: Cloud, redis: Redis) -> None:
@@ -197,10 +197,10 @@ def test_a_time_budget_that_allows_no_event_is_an_error(cloud: Cloud, redis: Red
 
 
 def test_kinds_that_the_budget_does_not_allow_are_listed(cloud: Cloud, redis: Redis) -> None:
-    found = cloud.explore(lambda: redis.get("n"), holds, kinds=("lose_response", "slow"), budget=1)
-    assert not found.untried
-    assert len(found.unreached) == 1
-    assert f"not reached within the budget: {found.unreached[0]}" in str(found)
+    result = cloud.explore(lambda: redis.get("n"), holds, kinds=("lose_response", "slow"), budget=1)
+    assert not result.untried
+    assert len(result.unreached) == 1
+    assert f"not reached within the budget: {result.unreached[0]}" in str(result)
 
 
 def test_each_kind_gets_its_turn_within_a_small_budget(cloud: Cloud, redis: Redis) -> None:
@@ -208,10 +208,10 @@ def test_each_kind_gets_its_turn_within_a_small_budget(cloud: Cloud, redis: Redi
         for number in range(20):
             redis.incr(f"n{number} {time.time()}")
 
-    found = cloud.explore(run, holds, budget=25)
-    assert (found.tried, found.all_singles > 250) == (25, True), "the schedules are sampled"
-    assert found.singles >= 18
-    assert not found.unreached
+    result = cloud.explore(run, holds, budget=25)
+    assert (result.tried, result.all_singles > 250) == (25, True), "the schedules are sampled"
+    assert result.singles >= 18
+    assert not result.unreached
 
 
 def test_events_with_an_effect_of_their_own_come_first(cloud: Cloud, kv: KVServer) -> None:
@@ -247,15 +247,15 @@ def test_orders_and_events_take_turns(cloud: Cloud, redis: Redis) -> None:
         for _ in range(4):
             redis.incr("n")
 
-    found = cloud.explore([run, run], holds, budget=80)
-    assert found.orders > 20
-    assert found.singles > 40
-    assert found.pairs
+    result = cloud.explore([run, run], holds, budget=80)
+    assert result.orders > 20
+    assert result.singles > 40
+    assert result.pairs
 
 
 def test_an_event_is_replaced_by_one_that_is_easier_to_explain() -> None:
     def smallest(schedule: str, *kinds: Kind) -> str:
-        return str(shrink(Schedule.parse(schedule), lambda one: one, lambda: True, kinds))
+        return str(shrink(Schedule.parse(schedule), lambda item: item, lambda: True, kinds))
 
     assert smallest("run.3 partition 60", "partition", "drop", "respond") == "run.3 drop"
     assert smallest("run.3 slow 30", "slow", "delay") == "run.4 delay 30"
@@ -266,7 +266,7 @@ def test_an_event_is_replaced_by_one_that_is_easier_to_explain() -> None:
 
 def test_a_schedule_stays_as_it_is_without_time_to_shrink_it() -> None:
     schedule = Schedule.parse("run.3 slow 30")
-    assert shrink(schedule, lambda one: one, lambda: False, KINDS) is schedule
+    assert shrink(schedule, lambda item: item, lambda: False, KINDS) is schedule
 
 
 def test_a_success_of_a_handler_is_remembered_after_many_failures() -> None:

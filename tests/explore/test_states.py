@@ -63,10 +63,10 @@ def test_equal_data_has_equal_fingerprints(
 def test_names_drawn_at_random_are_equal_in_the_order_of_their_appearance(
     cloud: Cloud, kv: KVServer
 ) -> None:
-    one, two, three = (secrets.token_hex(8) for _ in range(3))
-    first = fingerprint(cloud, ("SET", "a", one), ("SET", "b", two))
-    assert fingerprint(cloud, ("SET", "a", three), ("SET", "b", one)) == first
-    assert fingerprint(cloud, ("SET", "a", one), ("SET", "b", one)) != first
+    token_a, token_b, token_c = (secrets.token_hex(8) for _ in range(3))
+    first = fingerprint(cloud, ("SET", "a", token_a), ("SET", "b", token_b))
+    assert fingerprint(cloud, ("SET", "a", token_c), ("SET", "b", token_a)) == first
+    assert fingerprint(cloud, ("SET", "a", token_a), ("SET", "b", token_a)) != first
 
 
 def test_only_whether_a_time_has_passed_counts(cloud: Cloud, kv: KVServer) -> None:
@@ -146,7 +146,7 @@ def test_the_verdict_says_how_many_states_were_reached(cloud: Cloud, redis: Redi
         time.sleep(1)
         redis.set("a", "2")
 
-    found = cloud.explore(run, holds, kinds=("crash", "drop"), budget=20)
-    assert f"states of the fakes: {found.states}, the last new one in schedule " in str(found)
-    assert found.states >= 2
-    assert found.last_new_state <= found.tried
+    result = cloud.explore(run, holds, kinds=("crash", "drop"), budget=20)
+    assert f"states of the fakes: {result.states}, the last new one in schedule " in str(result)
+    assert result.states >= 2
+    assert result.last_new_state <= result.tried

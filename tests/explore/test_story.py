@@ -39,9 +39,9 @@ def test_transactions_show_their_commands(cloud: Cloud, kv: KVServer) -> None:
             pipeline.incrby("a", 1)
             pipeline.execute()
 
-    found = failure(cloud, run, broken)
-    assert "multi-exec of 1 (INCRBY a 7 <-- 7)" in found.story
-    assert "EXEC of 1 (INCRBY a 1 <-- 8)" in found.story
+    error = failure(cloud, run, broken)
+    assert "multi-exec of 1 (INCRBY a 7 <-- 7)" in error.story
+    assert "EXEC of 1 (INCRBY a 1 <-- 8)" in error.story
 
 
 def test_an_order_that_the_undisturbed_run_has_too_is_no_cause(cloud: Cloud, redis: Redis) -> None:
@@ -52,14 +52,14 @@ def test_an_order_that_the_undisturbed_run_has_too_is_no_cause(cloud: Cloud, red
     def bob_reads_it(history: History) -> None:
         assert history.results["bob"] == "1"
 
-    found = failure(cloud, clients, bob_reads_it, schedule="ann.1 switch bob")
-    assert found.cause.startswith("bob's GET a ")
-    assert "came before ann's SET a 1" in found.cause
+    error = failure(cloud, clients, bob_reads_it, schedule="ann.1 switch bob")
+    assert error.cause.startswith("bob's GET a ")
+    assert "came before ann's SET a 1" in error.cause
 
 
 def test_the_summary_of_a_given_schedule_that_holds(cloud: Cloud, redis: Redis) -> None:
-    found = cloud.explore(redis.ping, lambda: None, schedule="ping.1 crash")
-    assert str(found).startswith("the promise held in the given schedule\n")
+    result = cloud.explore(redis.ping, lambda: None, schedule="ping.1 crash")
+    assert str(result).startswith("the promise held in the given schedule\n")
 
 
 def shown_calls(story: str) -> list[str]:
@@ -75,9 +75,9 @@ def test_a_long_turn_hides_reads_before_writes(cloud: Cloud, redis: Redis) -> No
         redis.set("e", "1")
         redis.ping()
 
-    found = failure(cloud, run, broken)
+    error = failure(cloud, run, broken)
     calls = ["GET a → null", "3 more calls", "SET e 1 → OK", "PING → PONG"]
-    assert shown_calls(found.story) == calls
+    assert shown_calls(error.story) == calls
 
 
 def test_a_long_turn_shows_a_call_from_each_line_of_the_code(cloud: Cloud, redis: Redis) -> None:
@@ -88,9 +88,9 @@ def test_a_long_turn_shows_a_call_from_each_line_of_the_code(cloud: Cloud, redis
         for _ in range(4):
             redis.ping()
 
-    found = failure(cloud, run, broken)
+    error = failure(cloud, run, broken)
     calls = ["3 more calls", "SET d 1 → OK", "GET e → null", "3 more calls", "PING → PONG"]
-    assert shown_calls(found.story) == calls
+    assert shown_calls(error.story) == calls
 
 
 def test_a_long_turn_shows_calls_that_conflict_with_another_strand(
@@ -100,13 +100,13 @@ def test_a_long_turn_shows_calls_that_conflict_with_another_strand(
         for key in "abcdefgh":
             redis.get(key)
 
-    found = failure(
+    error = failure(
         cloud,
         {"ann": run, "bob": lambda: redis.delete("f", "g")},
         broken,
         schedule="ann.7 delay 30",
     )
-    story = found.story
+    story = error.story
     assert "GET a → null (test_story.py" in story
     assert "; 3 more calls; GET f → null (" in story.partition("bob: ")[0]
     assert "GET g → null" in story.partition("bob: ")[2]
@@ -117,8 +117,8 @@ def test_a_long_turn_shows_the_call_before_a_crash(cloud: Cloud, redis: Redis) -
         for key in "abcdefgh":
             redis.set(key, "1")
 
-    found = failure(cloud, run, broken, schedule="run.8 crash")
-    assert re.search(r"; \d more calls; SET g 1 → OK \(.*\)\n.* run: crashes", found.story)
+    error = failure(cloud, run, broken, schedule="run.8 crash")
+    assert re.search(r"; \d more calls; SET g 1 → OK \(.*\)\n.* run: crashes", error.story)
 
 
 def test_a_long_turn_shows_queries_that_miss_pending_changes(cloud: Cloud) -> None:
@@ -131,8 +131,8 @@ def test_a_long_turn_shows_queries_that_miss_pending_changes(cloud: Cloud) -> No
             client.upsert([(name, [1.0, 0.0])])
             client.upsert([(name, [0.0, 1.0])])
 
-    found = failure(cloud, run, broken, schedule="run.1 hold")
-    assert found.story.count("query top 1 → no hits") == 4
+    error = failure(cloud, run, broken, schedule="run.1 hold")
+    assert error.story.count("query top 1 → no hits") == 4
 
 
 def test_calls_with_a_rotated_token_are_in_the_story(cloud: Cloud, kv: KVServer) -> None:
@@ -144,8 +144,8 @@ def test_calls_with_a_rotated_token_are_in_the_story(cloud: Cloud, kv: KVServer)
             with contextlib.suppress(UpstashError):
                 redis.set(key, "1")
 
-    found = failure(cloud, run, broken, schedule="run.1 rotate_token")
-    _, _, *calls = shown_calls(found.story)
+    error = failure(cloud, run, broken, schedule="run.1 rotate_token")
+    _, _, *calls = shown_calls(error.story)
     assert calls == ["SET a 1 → OK", *(f"SET {key} 1 → 401" for key in "bcdefg")]
     # The report does not accuse the code of having wrong credentials.
     assert violations(cloud) == []
@@ -159,15 +159,15 @@ def test_calls_with_a_wrong_token_are_in_the_story(cloud: Cloud, kv: KVServer) -
         with contextlib.suppress(UpstashError):
             redis.get("a")
 
-    found = failure(cloud, run, broken, schedule="run.1 rotate_token")
-    assert "GET a → 401" in found.story
-    assert [one.kind for one in violations(cloud)] == ["rejected"]
+    error = failure(cloud, run, broken, schedule="run.1 rotate_token")
+    assert "GET a → 401" in error.story
+    assert [violation.kind for violation in violations(cloud)] == ["rejected"]
 
 
 def test_the_story_describes_calls_of_the_queue_in_words(cloud: Cloud) -> None:
     queue = cloud.queue()
-    found = failure(cloud, lambda: queue.client().dlq.list(), broken)
-    assert ": list dead letters" in found.story
+    error = failure(cloud, lambda: queue.client().dlq.list(), broken)
+    assert ": list dead letters" in error.story
 
 
 def test_a_lost_call_is_the_cause_and_not_an_order(
@@ -179,26 +179,27 @@ def test_a_lost_call_is_the_cause_and_not_an_order(
 
     clients = {"ann": ann, "bob": lambda: redis.set("a", "2"), "cat": redis.ping}
 
-    found = partial(cause, cloud, clients)
+    cause_of = partial(cause, cloud, clients)
     assert re.fullmatch(
-        r"ann's SET a 1 \(test_story.py:\d+\) is lost before it arrives", found("ann.2 drop")
+        r"ann's SET a 1 \(test_story.py:\d+\) is lost before it arrives", cause_of("ann.2 drop")
     )
     assert re.fullmatch(
-        r"ann's SET a 1 \(test_story.py:\d+\) receives its answer 4 s later", found("ann.2 slow 4")
+        r"ann's SET a 1 \(test_story.py:\d+\) receives its answer 4 s later",
+        cause_of("ann.2 slow 4"),
     )
-    assert found("ann.1 crash") == "ann crashes"
-    assert re.fullmatch(r"ann crashes after GET a \(test_story.py:\d+\)", found("ann.2 crash"))
-    assert found("ann.2 delay 30", expects(kv, "2", "a")).startswith("bob's SET a 2 (")
-    assert found("cat.1 delay 30") == "cat pauses for 30 s before its call: PING"
-    assert found("ann.2 rotate_token").startswith("the token of kv_server is rotated")
-    assert found("ann.1 drop, ann.2 drop") == ""
+    assert cause_of("ann.1 crash") == "ann crashes"
+    assert re.fullmatch(r"ann crashes after GET a \(test_story.py:\d+\)", cause_of("ann.2 crash"))
+    assert cause_of("ann.2 delay 30", expects(kv, "2", "a")).startswith("bob's SET a 2 (")
+    assert cause_of("cat.1 delay 30") == "cat pauses for 30 s before its call: PING"
+    assert cause_of("ann.2 rotate_token").startswith("the token of kv_server is rotated")
+    assert cause_of("ann.1 drop, ann.2 drop") == ""
 
 
 def test_an_order_is_no_cause_beside_a_lost_call(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
     clients = {"ann": lambda: redis.set("a", "1"), "bob": lambda: redis.set("a", "2")}
 
-    found = cause(cloud, clients, "ann.1 switch bob", expects(kv, "2", "a"))
-    assert found.startswith("bob's SET a 2 (")
+    sentence = cause(cloud, clients, "ann.1 switch bob", expects(kv, "2", "a"))
+    assert sentence.startswith("bob's SET a 2 (")
     assert cause(cloud, clients, "ann.1 switch bob, ann.1 drop") == ""
 
 
@@ -220,12 +221,12 @@ def test_a_pause_says_whether_the_others_wait(
         redis.incr("b")
 
     clients = {"ann": ann, "bob": redis.ping}
-    found = failure(cloud, clients, broken, schedule=event)
-    assert f"ann: pauses for {pause}\n" in found.story
-    assert re.fullmatch(rf"ann pauses for {pause}: INCR b \(.*\)", found.cause)
+    error = failure(cloud, clients, broken, schedule=event)
+    assert f"ann: pauses for {pause}\n" in error.story
+    assert re.fullmatch(rf"ann pauses for {pause}: INCR b \(.*\)", error.cause)
 
-    found = failure(cloud, {"ann": ann}, broken, schedule=event)
-    assert "before its call\n" in found.story
+    error = failure(cloud, {"ann": ann}, broken, schedule=event)
+    assert "before its call\n" in error.story
 
 
 def test_a_pause_says_that_deliveries_wait(cloud: Cloud, redis: Redis) -> None:
@@ -236,8 +237,8 @@ def test_a_pause_says_that_deliveries_wait(cloud: Cloud, redis: Redis) -> None:
         queue.client().message.publish(url="https://a.example/in", body="1")
         redis.ping()
 
-    found = failure(cloud, publish, broken, schedule="publish.2 tick 1s")
-    assert "publish: pauses for 1 s before its call, and the others wait\n" in found.story
+    error = failure(cloud, publish, broken, schedule="publish.2 tick 1s")
+    assert "publish: pauses for 1 s before its call, and the others wait\n" in error.story
 
 
 def test_a_pause_of_a_task_says_whether_other_tasks_wait(cloud: Cloud, kv: KVServer) -> None:
@@ -288,10 +289,10 @@ def test_a_cause_names_the_strands_that_the_schedule_switched(
 
     clients = {"device": device, "one": bill, "two": bill}
     promise = always(lambda: int(kv.value("units") or 0) >= 0)
-    found = failure(cloud, clients, promise, schedule="one.5 switch two").cause
-    assert found.startswith("two's DECRBY units 1 (")
-    assert "came between one's GET units (" in found
-    assert "and one's DECRBY units 1 (" in found
+    sentence = failure(cloud, clients, promise, schedule="one.5 switch two").cause
+    assert sentence.startswith("two's DECRBY units 1 (")
+    assert "came between one's GET units (" in sentence
+    assert "and one's DECRBY units 1 (" in sentence
 
 
 def test_the_order_of_deliveries_is_the_cause_and_not_that_of_publishing(
@@ -310,9 +311,9 @@ def test_the_order_of_deliveries_is_the_cause_and_not_that_of_publishing(
 
     clients = {"one": lambda: publish("1", "2"), "two": lambda: publish("3")}
 
-    found = cause(cloud, clients, "one.2 switch two", expects(kv, "3", "a"))
-    assert found.startswith("delivery2's SET a 3 (")
-    assert "came before delivery3's SET a 2 (" in found
+    sentence = cause(cloud, clients, "one.2 switch two", expects(kv, "3", "a"))
+    assert sentence.startswith("delivery2's SET a 3 (")
+    assert "came before delivery3's SET a 2 (" in sentence
 
 
 def test_a_story_ends_where_the_promise_breaks(cloud: Cloud, kv: KVServer, redis: Redis) -> None:
@@ -324,8 +325,8 @@ def test_a_story_ends_where_the_promise_breaks(cloud: Cloud, kv: KVServer, redis
     def below_two() -> None:
         assert kv.value("a") in (None, "0", "1"), "two"
 
-    found = failure(cloud, run, always(below_two))
-    lines = found.story.splitlines()
+    error = failure(cloud, run, always(below_two))
+    lines = error.story.splitlines()
     assert lines[3].endswith("the promise breaks here")
     assert lines[4:] == ["afterwards: 3 more steps", "check: two"]
 
@@ -338,9 +339,9 @@ def test_equal_restarts_are_counted(cloud: Cloud) -> None:
         headers = {"Kafka-Enable-Auto-Commit": "false", "Kafka-Auto-Offset-Reset": "earliest"}
         broker.client().get("/consume/readers/one/orders", headers=headers)
 
-    found = failure(cloud, [], broken, workers=consume)
-    *_, first, last, check = found.story.splitlines()
-    assert "consume/2" not in found.story
+    error = failure(cloud, [], broken, workers=consume)
+    *_, first, last, check = error.story.splitlines()
+    assert "consume/2" not in error.story
     assert "session of one in readers ended" in first
     assert last == "consume restarts 3 more times, with the same calls"
     assert check == "check: broken"
@@ -356,9 +357,9 @@ def test_a_duplicate_of_a_consume_names_the_records_that_the_client_never_gets(
     def consume() -> None:
         broker.client().get("/consume/readers/one/orders", headers=headers)
 
-    found = failure(cloud, consume, broken, schedule="consume.1 duplicate")
+    error = failure(cloud, consume, broken, schedule="consume.1 duplicate")
     words = "arrives twice, and the first answer with orders-0@0, orders-0@1 is lost"
-    assert words in found.story
+    assert words in error.story
 
 
 def test_calls_that_a_client_repeats_are_counted(cloud: Cloud, redis: Redis) -> None:
@@ -370,8 +371,8 @@ def test_calls_that_a_client_repeats_are_counted(cloud: Cloud, redis: Redis) -> 
         time.sleep(4.5)
         redis.set("ready", "yes")
 
-    found = failure(cloud, [wait, begin], broken)
-    story = re.sub(r" \(test_story.py:\d+\)", "", found.story)
+    error = failure(cloud, [wait, begin], broken)
+    story = re.sub(r" \(test_story.py:\d+\)", "", error.story)
     assert story.splitlines() == [
         "1.     +0 s  wait: GET ready → null; repeated 4 times, until +4 s",
         "2. +4.500 s  begin: SET ready yes → OK",
@@ -387,8 +388,8 @@ def test_a_long_turn_shows_rejected_calls(cloud: Cloud, redis: Redis) -> None:
         with contextlib.suppress(UpstashError):
             redis.incr("a")
 
-    found = failure(cloud, run, broken)
-    assert "; INCR a → 400" in found.story
+    error = failure(cloud, run, broken)
+    assert "; INCR a → 400" in error.story
 
 
 def test_a_step_of_a_workflow_run_has_its_name(cloud: Cloud) -> None:
@@ -399,8 +400,8 @@ def test_a_step_of_a_workflow_run_has_its_name(cloud: Cloud) -> None:
     def run() -> None:
         queue.client().message.batch(items)
 
-    found = failure(cloud, run, broken)
-    assert 'run: step 1 "pay" (Run)' in found.story
+    error = failure(cloud, run, broken)
+    assert 'run: step 1 "pay" (Run)' in error.story
 
 
 def test_a_call_that_waits_is_answered_after_what_it_waited_for(cloud: Cloud, kv: KVServer) -> None:
@@ -426,7 +427,8 @@ def test_a_call_that_waits_is_answered_after_what_it_waited_for(cloud: Cloud, kv
     clients = {"consume": consume, "produce": produce, "pop": pop, "push": push}
     story = failure(cloud, clients, broken).story
     order = [
-        re.sub(r"^\d+\. +(\+\d+ s)  (\w+): (\w+).*", r"\1 \2 \3", one) for one in story.splitlines()
+        re.sub(r"^\d+\. +(\+\d+ s)  (\w+): (\w+).*", r"\1 \2 \3", line)
+        for line in story.splitlines()
     ]
     assert order[:-1] == [
         "+0 s consume waits",

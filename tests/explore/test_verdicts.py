@@ -32,17 +32,17 @@ from .conftest import expects, holds
 
 def error(cloud: Cloud, *args: Any, **options: Any) -> str:
     """Explore, and return the error without source lines."""
-    with pytest.raises(ContractError) as found:
+    with pytest.raises(ContractError) as caught:
         cloud.explore(*args, **options)
-    return re.sub(r" \(\w+\.py:\d+\)", "", str(found.value))
+    return re.sub(r" \(\w+\.py:\d+\)", "", str(caught.value))
 
 
 def _memo(redis: Redis) -> Callable[[], object]:
-    known: dict[str, str | None] = {}
+    values: dict[str, str | None] = {}
 
     def run() -> None:
-        if "k" not in known:
-            known["k"] = redis.get("k")
+        if "k" not in values:
+            values["k"] = redis.get("k")
 
     return run
 
@@ -156,9 +156,9 @@ def test_the_numbers_of_calls_are_ranges_if_they_varied(cloud: Cloud, redis: Red
         redis.ping()
 
     clients = {"ann": run, "bob": run, "eve": ping}
-    found = cloud.explore(clients, holds, kinds=("switch", "tick"), budget=30)
-    assert "\ncalls: ann 1 to 2 calls, bob 1 to 2 calls, eve 1 call\n" in str(found)
-    assert found.calls == {"ann": 2, "bob": 2, "eve": 1}
+    result = cloud.explore(clients, holds, kinds=("switch", "tick"), budget=30)
+    assert "\ncalls: ann 1 to 2 calls, bob 1 to 2 calls, eve 1 call\n" in str(result)
+    assert result.calls == {"ann": 2, "bob": 2, "eve": 1}
 
 
 def _never_true() -> bool:
@@ -172,7 +172,7 @@ def _never_true() -> bool:
 )
 @pytest.mark.parametrize(
     "promise",
-    [always, never, sometimes, lambda each: eventually(each, within="1s")],
+    [always, never, sometimes, lambda promise: eventually(promise, within="1s")],
     ids=["always", "never", "sometimes", "eventually"],
 )
 def test_a_predicate_returns_a_verdict(
@@ -220,8 +220,8 @@ def test_clients_that_race_over_memory_have_one_order_of_calls(cloud: Cloud, red
     clients = {
         name: lambda name=name: seen.append(f"{name} {redis.get('k')}") for name in ("ann", "bob")
     }
-    found = cloud.explore(clients, holds, kinds="switch")
-    assert "the only possible interleaving of calls to the fakes (exhaustive)" in str(found)
+    result = cloud.explore(clients, holds, kinds="switch")
+    assert "the only possible interleaving of calls to the fakes (exhaustive)" in str(result)
 
 
 def test_classes_of_queues_take_a_type(cloud: Cloud, redis: Redis) -> None:
@@ -255,14 +255,14 @@ def test_the_verdict_names_what_the_promise_read_and_notices(
         assert not broker.records("sales")
         assert redis.get("typo") is None
 
-    found = cloud.explore(run, check, kinds=("drop", "respond"))
+    result = cloud.explore(run, check, kinds=("drop", "respond"))
     reads = "key n, topics, key typo"
-    assert found.reads == reads
-    assert found.unwritten == ("typo",)
-    assert found.writes == 2
-    (unnoticed,) = found.unnoticed
+    assert result.reads == reads
+    assert result.unwritten == ("typo",)
+    assert result.writes == 2
+    (unnoticed,) = result.unnoticed
     assert re.fullmatch(r"SET audit:1 yes \(test_verdicts\.py:\d+\)", unnoticed)
-    lines = str(found).splitlines()
+    lines = str(result).splitlines()
     assert [line.partition(":")[0] for line in lines[:7]] == [
         lines[0],
         "calls",
@@ -288,8 +288,8 @@ def test_a_key_that_no_run_wrote_is_explained(
         assert kv.value(key) is None
         assert kv.value("stock") or history.errors
 
-    found = cloud.explore(lambda: redis.set("stock", "1"), check, kinds="respond")
-    assert f"no run wrote a key that the promise read: {hint}" in str(found).splitlines()
+    result = cloud.explore(lambda: redis.set("stock", "1"), check, kinds="respond")
+    assert f"no run wrote a key that the promise read: {hint}" in str(result).splitlines()
 
 
 def test_a_key_that_the_check_empties_is_not_named(
@@ -299,8 +299,8 @@ def test_a_key_that_the_check_empties_is_not_named(
         while redis.rpop("jobs"):
             assert kv.value("done") is None
 
-    found = cloud.explore(lambda: redis.lpush("jobs", "a"), check, kinds="respond")
-    assert found.unwritten == ("done",)
+    result = cloud.explore(lambda: redis.lpush("jobs", "a"), check, kinds="respond")
+    assert result.unwritten == ("done",)
 
 
 def test_an_event_of_a_worker_that_was_restarted_is_explained(cloud: Cloud, redis: Redis) -> None:
@@ -349,8 +349,8 @@ def test_a_promise_that_holds_whatever_the_code_does_is_an_error(
     assert "it does not notice if a write is lost, such as SET n 1" in text
     assert (f"it read key {key}, which no run wrote" in text) == (key is not None)
     assert cloud.explore(run, check, kinds="respond", trust=False).reads == ""
-    found = cloud.explore(run, [check, expects(kv, "1")], kinds="tick")
-    assert found.unwritten == ((key,) if key else ())
+    result = cloud.explore(run, [check, expects(kv, "1")], kinds="tick")
+    assert result.unwritten == ((key,) if key else ())
 
 
 def test_a_promise_that_reads_nothing_of_code_that_writes_nothing_is_an_error(
@@ -369,8 +369,8 @@ def test_a_promise_that_reads_nothing_of_code_that_writes_nothing_is_an_error(
     def nobody_writes() -> None:
         assert kv.value("n") is None
 
-    found = cloud.explore(run, nobody_writes, kinds="respond")
-    assert (found.reads, found.unwritten, found.writes) == ("key n", ("n",), 0)
+    result = cloud.explore(run, nobody_writes, kinds="respond")
+    assert (result.reads, result.unwritten, result.writes) == ("key n", ("n",), 0)
 
 
 def test_a_promise_about_data_of_the_test_says_something(cloud: Cloud) -> None:
@@ -387,8 +387,8 @@ def test_a_promise_about_data_of_the_test_says_something(cloud: Cloud) -> None:
 
         check = __call__
 
-    def at_most(most: int, found: list[str]) -> None:
-        assert len(found) <= most
+    def at_most(most: int, notes: list[str]) -> None:
+        assert len(notes) <= most
 
     queue.destinations.call("https://app.example.com", lambda _: received.append("paid"))
 
@@ -403,8 +403,8 @@ def test_a_promise_about_data_of_the_test_says_something(cloud: Cloud) -> None:
         always(lambda: len(received) < 2),
         nothing_lost(lambda: received, lambda: received),
     ):
-        found = cloud.explore(run, check, setup=received.clear, kinds="drop")
-        assert (found.reads, found.writes, len(found.unnoticed)) == ("", 1, 1)
+        result = cloud.explore(run, check, setup=received.clear, kinds="drop")
+        assert (result.reads, result.writes, len(result.unnoticed)) == ("", 1, 1)
 
 
 def test_a_promise_that_forbids_something_need_not_notice_a_lost_write(
@@ -419,8 +419,8 @@ def test_a_promise_that_forbids_something_need_not_notice_a_lost_write(
         cloud.clock.advance("1h")
         assert kv.value("lock") is None
 
-    found = cloud.explore(run, the_lock_is_free_again, kinds="crash")
-    assert (found.reads, found.writes, len(found.unnoticed)) == ("key lock", 1, 1)
+    result = cloud.explore(run, the_lock_is_free_again, kinds="crash")
+    assert (result.reads, result.writes, len(result.unnoticed)) == ("key lock", 1, 1)
 
 
 def test_a_command_for_all_keys_writes_each_of_them(
@@ -446,9 +446,9 @@ def test_the_loss_of_a_message_and_of_a_record_is_noticed(cloud: Cloud, redis: R
     def check() -> None:
         assert len(queue.messages()) == len(broker.records("sales")) == 1
 
-    found = cloud.explore(run, check, kinds="tick", budget=5)
-    assert (found.writes, found.unnoticed) == (2, ())
-    assert found.reads == "messages, topics"
+    result = cloud.explore(run, check, kinds="tick", budget=5)
+    assert (result.writes, result.unnoticed) == (2, ())
+    assert result.reads == "messages, topics"
 
 
 @pytest.mark.parametrize(
@@ -469,8 +469,8 @@ def test_reads_of_the_promise_through_a_client_are_named(
         httpx.get(f"{fake.url}{path}", headers=fake.headers)
         assert redis.get("n") == "1"
 
-    found = cloud.explore(lambda: redis.set("n", "1"), check, kinds="tick", budget=5)
-    assert found.reads == f"{reads}, key n"
+    result = cloud.explore(lambda: redis.set("n", "1"), check, kinds="tick", budget=5)
+    assert result.reads == f"{reads}, key n"
 
 
 def test_no_hint_for_keys_that_only_the_check_writes(
@@ -486,9 +486,9 @@ def test_no_hint_for_keys_that_only_the_check_writes(
         assert ask()
         assert kv.value("quota:19") is None
 
-    found = cloud.explore(ask, check, budget=10)
-    assert found.unwritten == ("quota:19",)
-    assert str(found).count("did you mean") == 1
+    result = cloud.explore(ask, check, budget=10)
+    assert result.unwritten == ("quota:19",)
+    assert str(result).count("did you mean") == 1
 
 
 def test_a_check_that_reads_only_memory_is_called_one_of_what_is_outside(

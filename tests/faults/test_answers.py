@@ -25,7 +25,9 @@ _apps: list[Any] = []
 def maker(**app: Any) -> AnswerMaker:
     made = AnswerMaker()
     if app:
-        _apps.append(type("AnApp", (), {name: staticmethod(one) for name, one in app.items()}))
+        _apps.append(
+            type("AnApp", (), {name: staticmethod(function) for name, function in app.items()})
+        )
         made.app = weakref.ref(_apps[-1])
     return made
 
@@ -60,7 +62,7 @@ def test_bytes_go_as_they_are_text_as_utf_8_and_the_rest_as_json(body: object, s
 
 
 @pytest.mark.parametrize(
-    ("check", "told"),
+    ("check", "message"),
     [
         (
             lambda: JSON.encoded_body({1}),
@@ -79,5 +81,5 @@ def test_bytes_go_as_they_are_text_as_utf_8_and_the_rest_as_json(body: object, s
         ),
     ],
 )
-def test_what_cannot_be_sent(check: Callable[[], object], told: str) -> None:
-    assert error_of(check) == told
+def test_what_cannot_be_sent(check: Callable[[], object], message: str) -> None:
+    assert error_of(check) == message

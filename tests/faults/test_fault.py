@@ -18,12 +18,12 @@ from pytest_fakecloud.faults.plan import FaultPlan
 from ..harness import error_of
 
 
-def is_mine(given: object) -> bool:
+def is_mine(value: object) -> bool:
     return True
 
 
 class Mine:
-    def __call__(self, given: object) -> bool:
+    def __call__(self, value: object) -> bool:
         return True
 
     def __repr__(self) -> str:
@@ -59,9 +59,9 @@ def test_a_fault_shows_the_line_that_set_it_or_the_way_it_came(plan: FaultPlan) 
 
 def test_a_folder_beside_the_package_is_not_the_package(plan: FaultPlan) -> None:
     beside = f"{Path(pytest_fakecloud.__file__).parent}_demo{os.sep}test_x.py"
-    found: dict[str, Any] = {"plan": plan}
-    exec(compile("fault = plan.drop()", beside, "exec"), found)
-    assert repr(found["fault"]) == "<drop, 0 hits, set at test_x.py:1>"
+    namespace: dict[str, Any] = {"plan": plan}
+    exec(compile("fault = plan.drop()", beside, "exec"), namespace)
+    assert repr(namespace["fault"]) == "<drop, 0 hits, set at test_x.py:1>"
 
 
 def test_a_fault_of_nobodys_line_shows_none(plan: FaultPlan) -> None:
@@ -72,8 +72,8 @@ def test_a_fault_of_nobodys_line_shows_none(plan: FaultPlan) -> None:
 
 @pytest.mark.parametrize("value", [0, -1, True, False, 1.0, "2"])
 def test_what_is_no_count(plan: FaultPlan, value: Any) -> None:
-    told = f"times={value!r} must be a whole number of at least 1, or None"
-    assert error_of(lambda: plan.drop(times=value)) == told
+    message = f"times={value!r} must be a whole number of at least 1, or None"
+    assert error_of(lambda: plan.drop(times=value)) == message
 
 
 @pytest.mark.parametrize(

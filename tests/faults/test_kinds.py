@@ -79,15 +79,15 @@ def test_what_is_cut_already_cannot_be_spoilt(effect: Effect) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "keep", "kept"),
+    ("body", "keep", "expected"),
     [
         (b"12345", None, 2), (b"12345", 3, 3), (b"12345", 5, 4), (b"1", None, 0), (b"1", 5, 0),
         (b"", None, 0), (b"", 5, 0),
     ],
 )  # fmt: skip
-def test_a_truncated_answer_lacks_its_end(body: bytes, keep: int | None, kept: int) -> None:
+def test_a_truncated_answer_lacks_its_end(body: bytes, keep: int | None, expected: int) -> None:
     answer = Answer(body)
-    assert truncated(answer, keep) == Effect("truncate", answer, kept)
+    assert truncated(answer, keep) == Effect("truncate", answer, expected)
 
 
 class Chunks:
@@ -198,7 +198,7 @@ def test_a_step_that_chance_takes_may_need_what_the_endpoint_does(plan: FaultPla
 
 
 @pytest.mark.parametrize(
-    ("function_of", "given"),
+    ("function_of", "count"),
     [
         (lambda see: lambda: see(), 0),
         (lambda see: lambda request: see(request), 1),
@@ -210,12 +210,12 @@ def test_a_step_that_chance_takes_may_need_what_the_endpoint_does(plan: FaultPla
     ],
 )
 def test_a_function_gets_the_request_where_it_takes_an_argument(
-    plan: FaultPlan, function_of: Callable[[Callable[..., None]], Callable[..., object]], given: int
+    plan: FaultPlan, function_of: Callable[[Callable[..., None]], Callable[..., object]], count: int
 ) -> None:
     seen: list[type] = []
     plan.call(function_of(lambda *args: seen.extend(map(type, args))))
     sent(plan)
-    assert seen == [Request] * given
+    assert seen == [Request] * count
 
 
 def test_a_function_that_says_nothing_of_its_arguments_gets_none(plan: FaultPlan) -> None:

@@ -37,13 +37,13 @@ def client(demo: Demo) -> Iterator[httpx.Client]:
 
 def statuses(client: httpx.Client, count: int, path: str = "/echo/x") -> list[int | str]:
     """Return the status, or the name of the client's exception, of this number of requests."""
-    found: list[int | str] = []
+    codes: list[int | str] = []
     for _ in range(count):
         try:
-            found.append(client.get(path).status_code)
+            codes.append(client.get(path).status_code)
         except httpx.HTTPError as error:
-            found.append(type(error).__name__)
-    return found
+            codes.append(type(error).__name__)
+    return codes
 
 
 # -- answers in the endpoint's place -------------------------------------------------------------
@@ -326,14 +326,14 @@ def test_sequence_goes_round_when_told(demo: Demo, client: httpx.Client) -> None
 
 def test_sequence_gives_each_step_once_to_many_threads(demo: Demo) -> None:
     demo.faults.sequence([503, 429, 500, 502] * 5)
-    found: list[int] = []
+    codes: list[int] = []
 
     def ask() -> None:
         with Raw(demo.mount.address) as raw:
-            found.extend(raw.get("/echo/x").status for _ in range(6))
+            codes.extend(raw.get("/echo/x").status for _ in range(6))
 
     in_threads(*[ask] * 4)
-    assert sorted(found) == sorted([503, 429, 500, 502] * 5 + [200] * 4)
+    assert sorted(codes) == sorted([503, 429, 500, 502] * 5 + [200] * 4)
 
 
 def test_rate_limit_counts_on_the_clock() -> None:
@@ -419,7 +419,7 @@ def test_a_failing_call_is_the_tests_own_violation(demo: Demo, client: httpx.Cli
 def test_a_failing_predicate_is_the_tests_own_violation(
     demo: Demo, client: httpx.Client, matcher: str
 ) -> None:
-    def broken(given: object) -> bool:
+    def broken(value: object) -> bool:
         raise KeyError("typo")
 
     fault = demo.faults.respond(503, **{matcher: broken})  # type: ignore[arg-type]
@@ -585,7 +585,7 @@ def test_a_fault_that_never_fired_is_known(demo: Demo, client: httpx.Client) -> 
 
 
 @pytest.mark.parametrize(
-    ("function", "told"),
+    ("function", "message"),
     [
         (lambda: Response(body={1}), "the function of <call .* failed: .*not JSON-serializable"),
         (lambda: Response(199), "the response of <call .*199 is not a valid status"),
@@ -601,12 +601,12 @@ def test_a_fault_that_never_fired_is_known(demo: Demo, client: httpx.Client) -> 
     ],
 )
 def test_what_a_call_returns_and_nobody_can_send_is_the_tests_own_violation(
-    demo: Demo, client: httpx.Client, function: Callable[[], object], told: str
+    demo: Demo, client: httpx.Client, function: Callable[[], object], message: str
 ) -> None:
     demo.faults.call(function)
     assert client.get("/echo/x").status_code == 500
     violation = demo.context.violations[0]
-    assert re.search(told, violation.text)
+    assert re.search(message, violation.text)
     assert "bug of pytest-fakecloud" not in violation.text
 
 
@@ -644,9 +644,9 @@ def test_threads_that_use_the_faults_first_share_them() -> None:
     for _ in range(20):
         with Cloud(delivery="driven") as cloud:
             kv = cloud.kv_server()
-            found: list[FaultPlan] = []
-            in_threads(*[lambda: found.append(kv.faults)] * 4)  # noqa: B023
-            assert [one is kv.faults for one in found] == [True] * 4
+            plans: list[FaultPlan] = []
+            in_threads(*[lambda: plans.append(kv.faults)] * 4)  # noqa: B023
+            assert [plan is kv.faults for plan in plans] == [True] * 4
             assert kv._app.faults is kv.faults
 
 

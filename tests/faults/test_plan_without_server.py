@@ -48,10 +48,10 @@ from .conftest import ARGUMENTS, sent
 )
 def test_what_a_step_makes_of_a_response(plan: FaultPlan, step: Any, response: object) -> None:
     plan.sequence([step], times=2)
-    one, two = sent(plan), sent(plan)
-    assert one == two == response
-    if isinstance(one, Answer) and step is not None:
-        assert one is not two  # the caller may modify the answer it receives
+    first, second = sent(plan), sent(plan)
+    assert first == second == response
+    if isinstance(first, Answer) and step is not None:
+        assert first is not second  # the caller may modify the answer it receives
 
 
 @pytest.mark.parametrize(
@@ -112,14 +112,14 @@ def test_a_plan_holds_the_faults_that_can_still_fire(plan: FaultPlan) -> None:
 @pytest.mark.parametrize("kind", ARGUMENTS)
 def test_a_fault_that_fired_less_often_than_planned_is_unused(plan: FaultPlan, kind: str) -> None:
     fault = getattr(plan, kind)(*ARGUMENTS[kind], times=2, skip=1)
-    found = []
+    shortfalls = []
     for _ in range(4):
-        found.append([fault._shortfall for fault in plan.unused()])
+        shortfalls.append([fault._shortfall for fault in plan.unused()])
         assert plan.unused() in ([], [fault])
         sent(plan)
     done = "was drawn" if kind == "random" else "fired"
-    none, one = f"{done} 0 of 2 planned times", f"{done} 1 of 2 planned times"
-    assert found == [[none], [none], [one], []]
+    none, once = f"{done} 0 of 2 planned times", f"{done} 1 of 2 planned times"
+    assert shortfalls == [[none], [none], [once], []]
 
 
 def test_every_step_of_a_sequence_is_planned(plan: FaultPlan) -> None:
@@ -162,11 +162,11 @@ def test_the_gate_shuts_with_the_first_down_and_opens_after_the_last(plan: Fault
     assert plan.is_down is False
     moves: list[bool] = []
     plan._gate = moves.append
-    one = plan.down()
+    fault = plan.down()
     assert (plan.is_down, moves) == (True, [True])
     plan.down()
     plan.drop()
-    one.remove()
+    fault.remove()
     assert (plan.is_down, moves) == (True, [True])
     plan.up()
     assert (plan.is_down, moves) == (False, [True, False])

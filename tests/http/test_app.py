@@ -367,10 +367,10 @@ def test_what_breaks_the_server_is_a_violation(demo: Demo, monkeypatch: pytest.M
 
 def test_fakes_of_one_context_share_journal_and_violations() -> None:
     context = Context.alone()
-    with Demo(context) as one, Demo(context) as two:
-        assert (one.name, two.name) == ("demo", "demo_2")
-        httpx.get(f"{one.url}/echo/x")
-        httpx.get(f"{two.url}/nowhere")
+    with Demo(context) as first, Demo(context) as second:
+        assert (first.name, second.name) == ("demo", "demo_2")
+        httpx.get(f"{first.url}/echo/x")
+        httpx.get(f"{second.url}/nowhere")
         assert [call.fake for call in context.journal.calls()] == ["demo", "demo_2"]
         assert [violation.facts["fake"] for violation in context.violations] == ["demo_2"]
 

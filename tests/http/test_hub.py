@@ -59,11 +59,11 @@ linux_only = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="coun
 
 
 def test_a_mount_has_an_address_of_its_own(hub: Hub) -> None:
-    one, two = hub.mount(hello), hub.mount(hello)
-    assert one.host == "127.0.0.1"
-    assert one.url == f"http://127.0.0.1:{one.port}"
-    assert one.port != two.port
-    assert fetch(one).body == b"hello"
+    first, second = hub.mount(hello), hub.mount(hello)
+    assert first.host == "127.0.0.1"
+    assert first.url == f"http://127.0.0.1:{first.port}"
+    assert first.port != second.port
+    assert fetch(first).body == b"hello"
     assert len(hub.mounts) == 2
 
 
@@ -144,8 +144,8 @@ def test_a_hub_that_does_not_run_watches_no_socket(hub: Hub) -> None:
 
 def test_there_is_one_hub_for_the_process() -> None:
     assert default_hub() is default_hub()
-    with Demo() as one, Demo() as two:
-        assert one.mount.hub is two.mount.hub is default_hub()
+    with Demo() as first, Demo() as second:
+        assert first.mount.hub is second.mount.hub is default_hub()
 
 
 def test_the_process_ends_without_delay() -> None:
@@ -486,10 +486,10 @@ def test_running_out_of_descriptors_is_survived_and_told_once(
     mount.listener = _Listener(mount.listener, errors)  # type: ignore[assignment]
     assert fetch(mount).body == b"hello"
     assert errors == []
-    told = capfd.readouterr().err
-    assert told.count("cannot accept a connection: Too many open files") == 1
-    assert repr(mount) in told
-    assert "ulimit -n" in told
+    output = capfd.readouterr().err
+    assert output.count("cannot accept a connection: Too many open files") == 1
+    assert repr(mount) in output
+    assert "ulimit -n" in output
 
 
 _FEW_DESCRIPTORS = """
@@ -764,8 +764,8 @@ def test_clients_that_vanish_at_any_point(demo: Demo) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_leaves_the_parents_fakes_alone_and_has_its_own() -> None:
-    with Demo() as demo, Raw(demo.mount.address) as kept:
-        kept.get("/echo/x")
+    with Demo() as demo, Raw(demo.mount.address) as connection:
+        connection.get("/echo/x")
         read, write = os.pipe()
         child = os.fork()
         if child == 0:
@@ -785,7 +785,7 @@ def test_a_forked_child_leaves_the_parents_fakes_alone_and_has_its_own() -> None
         os.close(read)
         os.close(write)
         assert demo.words == ["child"]
-        assert kept.get("/echo/x").status == 200
+        assert connection.get("/echo/x").status == 200
         assert fetch(demo.mount, "/echo/x").status == 200
 
 

@@ -63,8 +63,8 @@ def test_each_request_has_its_own_version(cut: int) -> None:
     old = b"POST /HTTP/1.1 HTTP/1.0\r\nContent-Length: 11\r\n\r\n HTTP/1.1\r\n"
     new = b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n"
     older = b"GET /b HTTP/1.0\r\nX: GET / HTTP/1.1\r\nConnection: keep-alive\r\n\r\n"
-    kept = old.replace(b"\r\nContent", b"\r\nConnection: keep-alive\r\nContent")
-    data = kept + new + older + new + b"\r\n" + older + kept
+    keep_alive = old.replace(b"\r\nContent", b"\r\nConnection: keep-alive\r\nContent")
+    data = keep_alive + new + older + new + b"\r\n" + older + keep_alive
     parts = [data[:cut], data[cut : 2 * cut + 60], data[2 * cut + 60 :]]
     reader = read_all(*(part for part in parts if part))
     assert reader.refusal is None
@@ -186,10 +186,10 @@ def test_a_body_in_tiny_chunks_costs_its_size() -> None:
     assert peak_of(feed) < 1_500_000
 
 
-@pytest.mark.parametrize("known", [False, True])
-def test_a_body_in_tiny_packets_costs_its_size(known: bool) -> None:
+@pytest.mark.parametrize("has_length", [False, True])
+def test_a_body_in_tiny_packets_costs_its_size(has_length: bool) -> None:
     def feed(reader: RequestReader) -> None:
-        if known:
+        if has_length:
             reader.feed(SIZED + b"ab" * 50_000)
             assert reader.messages.pop().body == b"ab" * 50_000
         reader.feed(SIZED)
@@ -245,8 +245,8 @@ def test_a_long_head_in_one_packet_is_refused_like_one_in_many() -> None:
 def test_a_client_that_says_close_is_not_waited_for(lines: str) -> None:
     head = f"GET / HTTP/1.0\r\nHost: h\r\nConnection: {lines}\r\n\r\n".encode()
     assert [message.keep_alive for message in read_all(head).messages] == [False]
-    kept = read_all(b"GET / HTTP/1.0\r\nHost: h\r\nConnection: keep-alive\r\n\r\n")
-    assert [message.keep_alive for message in kept.messages] == [True]
+    result = read_all(b"GET / HTTP/1.0\r\nHost: h\r\nConnection: keep-alive\r\n\r\n")
+    assert [message.keep_alive for message in result.messages] == [True]
 
 
 def test_an_unknown_method_behind_another_request() -> None:

@@ -70,9 +70,9 @@ def test_the_most_specific_route_wins() -> None:
     )  # fmt: skip
 
     def winner(method: str, path: str) -> str:
-        found = table.find(method, path)
-        assert isinstance(found, tuple)
-        return found[0].pattern
+        match = table.find(method, path)
+        assert isinstance(match, tuple)
+        return match[0].pattern
 
     assert winner("GET", "/topics/all") == "/topics/all"
     assert winner("POST", "/topics/all") == "/topics/all"
@@ -129,9 +129,9 @@ def test_a_pattern_takes_apart_what_it_put_together(
         parts = parts[:1]
     pattern = "/" + "/".join([*parts, "{rest*}"] if tail else parts)
     path = "/" + text
-    found = RouteTable([route("GET", pattern)]).find("GET", path)
-    if isinstance(found, tuple):
-        params = found[1]
+    match = RouteTable([route("GET", pattern)]).find("GET", path)
+    if isinstance(match, tuple):
+        params = match[1]
         filled = re.sub(r"\{(\w+)\*?\}", lambda m: params[m.group(1)], pattern)
         assert filled.rstrip("/") == path.rstrip("/")
         assert all(v and "/" not in v for k, v in params.items() if k != "rest")

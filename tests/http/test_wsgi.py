@@ -30,13 +30,13 @@ def ask() -> Iterator[Ask]:
         with Raw(mount.address) as raw:
             raw.send(f"{method} / HTTP/{version}\r\nHost: h\r\n\r\n")
             reply = raw.reply(head_only=method == "HEAD")
-            told = list(failed)
+            errors = list(failed)
             try:  # a second request shows whether the connection is still open
                 ended = not raw.get("/", method=method).status
             except (EOFError, ConnectionError):
                 ended = True
         mount.close()
-        return reply, told, ended
+        return reply, errors, ended
 
     yield ask
     hub.stop()
@@ -133,14 +133,14 @@ def test_what_has_failed_after_the_head_ends_the_answer(ask: Ask) -> None:
 
     reply, failed, ended = ask(app)
     assert (reply.body, reply.complete, ended) == (b"half", False, True)
-    assert [str(one) for one in failed] == ["too late"]
+    assert [str(error) for error in failed] == ["too late"]
 
 
 def test_an_application_that_forgets_to_start(ask: Ask) -> None:
     for forgetful in (lambda environ, start: [b"x"], lambda environ, start: iter([b"x"])):
         reply, failed, ended = ask(forgetful)
         assert (reply.status, reply.body, ended) == (500, b"the application failed\n", False)
-        assert [str(one) for one in failed] == ["the application did not call start_response"]
+        assert [str(error) for error in failed] == ["the application did not call start_response"]
 
 
 @pytest.mark.parametrize("error", [ConnectionRefusedError("a database"), ssl.SSLError("a peer")])
@@ -159,7 +159,7 @@ def test_an_application_with_a_header_that_is_not_a_string(ask: Ask) -> None:
 
     reply, failed, ended = ask(app)
     assert (reply.status, reply.body, ended) == (500, b"the application failed\n", False)
-    assert [type(one) for one in failed] == [AttributeError]
+    assert [type(error) for error in failed] == [AttributeError]
 
 
 def test_an_application_that_starts_twice(ask: Ask) -> None:
@@ -170,4 +170,4 @@ def test_an_application_that_starts_twice(ask: Ask) -> None:
 
     reply, failed, _ = ask(app)
     assert reply.status == 500
-    assert [str(one) for one in failed] == ["start_response was called twice"]
+    assert [str(error) for error in failed] == ["start_response was called twice"]

@@ -172,8 +172,8 @@ def engine(clock: Timekeeper, dialect: Any, settings: dict[str, Any]) -> KVEngin
 
 @pytest.fixture
 def notes(request: pytest.FixtureRequest) -> Exercised:
-    kept: Exercised = request.node.stash.setdefault(NOTES, Exercised())
-    return kept
+    exercised: Exercised = request.node.stash.setdefault(NOTES, Exercised())
+    return exercised
 
 
 @pytest.fixture

@@ -62,27 +62,27 @@ def wire(luck: random.Random) -> bytes:
     return damaged(data, luck, [b"\r", b"\n", b"*", b"$"])
 
 
-def read(parts: list[bytes], known: bool) -> tuple[list[list[bytes]], bytes | None]:
+def read(parts: list[bytes], authenticated: bool) -> tuple[list[list[bytes]], bytes | None]:
     """Return the commands that were read, and the text of a fault."""
-    reader = CommandReader(lambda: known, lambda: 2**29, lambda: 2**20)
-    found: list[list[bytes]] = []
+    reader = CommandReader(lambda: authenticated, lambda: 2**29, lambda: 2**20)
+    commands: list[list[bytes]] = []
     for part in parts:
         reader.feed(part)
         try:
             while (words := reader.next()) is not None:
-                found.append(words)
+                commands.append(words)
         except ProtocolFault as fault:
-            return found, fault.text
-    return found, None
+            return commands, fault.text
+    return commands, None
 
 
 def attempt(luck: random.Random) -> str:
     """Try one connection on the parser; return how it ended."""
-    data, known = wire(luck), luck.random() < 0.7
-    whole = read([data], known)
+    data, authenticated = wire(luck), luck.random() < 0.7
+    whole = read([data], authenticated)
     assert sum(len(word) for words in whole[0] for word in words) <= len(data), data
     for other in (packets(data, luck), [data[at : at + 1] for at in range(len(data))]):
-        assert read(other, known) == whole, (data, whole, read(other, known))
+        assert read(other, authenticated) == whole, (data, whole, read(other, authenticated))
     return "read" if whole[1] is None else whole[1].decode("utf-8", "replace").partition(",")[0]
 
 

@@ -55,12 +55,12 @@ class TestUserTokens:
         late = self.make(server, "~*", "+get")
         server.reset()
         assert ask(server, late, "GET", "k")[0] == 401
-        kept = self.make(server, "~*", "+get")
+        client = self.make(server, "~*", "+get")
         server.set_baseline()
         server.execute("ACL", "SETUSER", "ann", "-get")
-        assert ask(server, kept, "GET", "k") == noperm("get")
+        assert ask(server, client, "GET", "k") == noperm("get")
         server.reset()
-        assert ask(server, kept, "GET", "k") is None
+        assert ask(server, client, "GET", "k") is None
 
     def test_streams_of_events(self, server: KVServer) -> None:
         token = self.make(server, "&c*", "+subscribe")
@@ -224,8 +224,8 @@ class TestRulesThatSayNothingNew:
     def test_twice_is_once(self, user: AclUser) -> None:
         for rule in (b"", b"&news", b"&news", b"+get|x", b"+get|x", b"%R~a", b"%R~a"):
             apply_rules(user, [rule])
-        told = b"user ada off %R~a resetchannels &news -@all +get|x"
-        assert describe_user(user) == told
+        expected = b"user ada off %R~a resetchannels &news -@all +get|x"
+        assert describe_user(user) == expected
 
     def test_a_first_word_is_allowed_and_never_taken(self, user: AclUser) -> None:
         for rule in (b"-get|x", b"+config|nothing"):

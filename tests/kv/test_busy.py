@@ -74,36 +74,36 @@ def busy_after(client: Client, milliseconds: int) -> None:
     ],
 )
 def test_a_script_is_killed(connect: Any, script: str) -> None:
-    one, other = connect(2)
-    one.send("EVAL", script, 0)
-    runs(other)
+    first, second = connect(2)
+    first.send("EVAL", script, 0)
+    runs(second)
     start = monotonic()
-    assert other("SCRIPT", "KILL") == OK
-    reply = one.read()
+    assert second("SCRIPT", "KILL") == OK
+    reply = first.read()
     assert isinstance(reply, Error)
     assert reply.text.startswith(KILLED + b" script: ")
     assert monotonic() - start < 3
-    assert one("PING") == Status(b"PONG")
-    assert other("SCRIPT", "KILL") == Error(b"NOTBUSY No scripts in execution right now.")
+    assert first("PING") == Status(b"PONG")
+    assert second("SCRIPT", "KILL") == Error(b"NOTBUSY No scripts in execution right now.")
 
 
 def test_function_stats_and_function_kill(connect: Any) -> None:
-    one, other = connect(2)
-    one("FUNCTION", "LOAD", LIBRARY)
-    busy_after(one, 20)
-    one.send("fcall", "read", 1, "key", "word")
-    runs(other)
-    stats = other("FUNCTION", "STATS")
+    first, second = connect(2)
+    first("FUNCTION", "LOAD", LIBRARY)
+    busy_after(first, 20)
+    first.send("fcall", "read", 1, "key", "word")
+    runs(second)
+    stats = second("FUNCTION", "STATS")
     running = dict(zip(stats[1][::2], stats[1][1::2], strict=True))
     assert running.pop(b"duration_ms") >= 20
     assert running == {b"name": b"read", b"command": [b"fcall", b"read", b"1", b"key", b"word"]}
     refused = (
         b"BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOS"
     )
-    assert other("SCRIPT", "KILL").text.startswith(refused)
-    assert other("FUNCTION", "KILL") == OK
-    assert one.read() == Error(KILLED + b" script: read, on @user_function:3.")
-    assert other("FUNCTION", "STATS")[1] is None
+    assert second("SCRIPT", "KILL").text.startswith(refused)
+    assert second("FUNCTION", "KILL") == OK
+    assert first.read() == Error(KILLED + b" script: read, on @user_function:3.")
+    assert second("FUNCTION", "STATS")[1] is None
 
 
 @pytest.mark.parametrize(
@@ -117,57 +117,57 @@ def test_function_stats_and_function_kill(connect: Any) -> None:
 def test_a_script_that_wrote_cannot_be_killed(
     connect: Any, line: tuple[Any, ...], kill: str
 ) -> None:
-    one, other = connect(2)
-    one.server._engine.scripting.limits = ScriptLimits(instructions=2**53, seconds=0.8)
-    one("FUNCTION", "LOAD", LIBRARY)
-    one.send(*line)
-    runs(other)
+    first, second = connect(2)
+    first.server._engine.scripting.limits = ScriptLimits(instructions=2**53, seconds=0.8)
+    first("FUNCTION", "LOAD", LIBRARY)
+    first.send(*line)
+    runs(second)
     # Between its start and its write, the script can be killed.
-    while not one.server._engine.databases[0].values:
+    while not first.server._engine.databases[0].values:
         pass
-    assert other(*kill.split()).text.startswith(UNKILLABLE)
-    assert b"Script stopped: it ran for more than 0.8 seconds" in one.read().text
-    assert other("GET", "k") == b"v"
+    assert second(*kill.split()).text.startswith(UNKILLABLE)
+    assert b"Script stopped: it ran for more than 0.8 seconds" in first.read().text
+    assert second("GET", "k") == b"v"
 
 
 @pytest.mark.parametrize("threshold", [0, 10**6])
 def test_nobody_waits_longer_than_the_bound(
     connect: Any, monkeypatch: pytest.MonkeyPatch, threshold: int
 ) -> None:
-    one, other = connect(2)
-    busy_after(one, threshold)
-    one.send("EVAL", FOR_EVER, 0)
-    runs(other)
-    other.send("PING")
+    first, second = connect(2)
+    busy_after(first, threshold)
+    first.send("EVAL", FOR_EVER, 0)
+    runs(second)
+    second.send("PING")
     monkeypatch.setattr(scripts, "monotonic", lambda: monotonic() + LONGEST_WAIT_SECONDS)
-    assert other.read().text.startswith(b"BUSY Redis is busy running a script.")
-    assert other("SCRIPT", "KILL") == OK
-    assert one.read().text.startswith(KILLED)
+    assert second.read().text.startswith(b"BUSY Redis is busy running a script.")
+    assert second("SCRIPT", "KILL") == OK
+    assert first.read().text.startswith(KILLED)
 
 
 @pytest.mark.slow
 def test_the_vendor_kills_nothing(connect: Any) -> None:
-    one, other = connect(2, "vendor")
-    one.server._engine.scripting.limits = ScriptLimits(instructions=2**53, seconds=1.5)
-    one.send("EVAL", FOR_EVER, 0)
-    runs(other)
+    first, second = connect(2, "vendor")
+    first.server._engine.scripting.limits = ScriptLimits(instructions=2**53, seconds=1.5)
+    first.send("EVAL", FOR_EVER, 0)
+    runs(second)
     start = monotonic()
     for kill in ("SCRIPT KILL", "FUNCTION KILL"):
-        assert other(kill) == Error(b"NOTBUSY No scripts in execution right now.")
+        assert second(kill) == Error(b"NOTBUSY No scripts in execution right now.")
     assert monotonic() - start < 0.6
-    assert other.server._engine.scripting.running is not None
-    assert other("PING") == Status(b"PONG")  # waits for the end
-    assert b"it ran for more than 1.5 seconds" in one.read().text
+    assert second.server._engine.scripting.running is not None
+    assert second("PING") == Status(b"PONG")  # waits for the end
+    assert b"it ran for more than 1.5 seconds" in first.read().text
 
 
 def test_a_tester_and_a_client_of_rest_can_kill(connect: Any) -> None:
-    [one] = connect(1)
-    with one.server._make_client() as redis:
-        for kill in (one.server.execute, lambda *words: redis.execute(list(words))):
-            one.send("EVAL", FOR_EVER, 0)
-            runs(one)
+    [client] = connect(1)
+    with client.server._make_client() as redis:
+        for kill in (client.server.execute, lambda *words: redis.execute(list(words))):
+            client.send("EVAL", FOR_EVER, 0)
+            runs(client)
             assert kill("SCRIPT", "KILL") == "OK"
-            assert one.read().text.startswith(KILLED)
+            assert client.read().text.startswith(KILLED)
 
 
 def test_a_client_that_waits_runs_before_the_next_command_of_another(
@@ -175,13 +175,13 @@ def test_a_client_that_waits_runs_before_the_next_command_of_another(
 ) -> None:
     monkeypatch.setattr("pytest_fakecloud.kv.engine.engine._GIVE_WAY_TIMEOUT", 30)
     with KVServer(context) as server:
-        found = server._engine
-        with found.lock:
+        engine = server._engine
+        with engine.lock:
             thread = threading.Thread(target=server.execute, args=("RPUSH", "l", "waited"))
             thread.start()
-            while not found.queued:
+            while not engine.queued:
                 pass
-        found.give_way()
+        engine.give_way()
         server.execute("RPUSH", "l", "next")
         thread.join(10)
         assert server.value("l") == ["waited", "next"]

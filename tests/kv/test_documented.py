@@ -25,10 +25,10 @@ LACKING = [
 
 
 def test_the_official_python_client_sends_documented_commands() -> None:
-    found = find_spec("upstash_redis")
-    if found is None or found.origin is None:
+    spec = find_spec("upstash_redis")
+    if spec is None or spec.origin is None:
         pytest.skip("upstash_redis is not installed")
-    source = Path(found.origin).with_name("commands.py").read_text(encoding="utf-8")
+    source = Path(spec.origin).with_name("commands.py").read_text(encoding="utf-8")
     lines = re.findall(r'command: List.*? = \[\s*"([A-Z._ ]+)"(?:,\s*"([A-Z]+)")?', source)
     sent = {
         f"{name} {second}" if COMMANDS[name].subcommands else name

@@ -233,8 +233,8 @@ class TestSettings:
                     server.execute("ZRANK", "z", "a", "WITHSCORE")
             else:
                 assert server.execute("ZRANK", "z", "a", "WITHSCORE") == [0, "0.1"]
-            known = server.execute("COMMAND", "INFO", "HEXPIRE") != [None]
-            assert known == announced.startswith(("8.", "255."))
+            supported = server.execute("COMMAND", "INFO", "HEXPIRE") != [None]
+            assert supported == announced.startswith(("8.", "255."))
 
     def test_dialects(self) -> None:
         with KVServer(Context.alone(), dialect="redis") as server:

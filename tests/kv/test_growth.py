@@ -122,7 +122,9 @@ class Filled:
         elements = [Element(b"e%d" % n) for n in range(self.size)]
         numbers = [b"%d" % n for n in range(self.size)]
         pairs = [word for pair in zip(elements, numbers, strict=True) for word in pair]
-        sparse = [word for n, each in enumerate(elements) for word in (b"%d" % (9999 * n), each)]
+        sparse = [
+            word for n, member in enumerate(elements) for word in (b"%d" % (9999 * n), member)
+        ]
         scores = [word for pair in zip(numbers, elements, strict=True) for word in pair]
         self.fill(b"RPUSH", b"list", *elements)
         self.fill(b"SADD", b"set", *elements)

@@ -78,9 +78,9 @@ def send(request: pytest.FixtureRequest, server: KVServer) -> Iterator[Send]:
 
 
 @contextmanager
-def unused(server: KVServer, commands: Any, told: str, **where: Any) -> Iterator[Between]:
+def unused(server: KVServer, commands: Any, message: str, **where: Any) -> Iterator[Between]:
     with (
-        pytest.raises(ContractError, match=re.escape(told)),
+        pytest.raises(ContractError, match=re.escape(message)),
         server.between(commands, run=print, **where) as between,
     ):
         yield between
@@ -111,12 +111,12 @@ class TestNeighbours:
 
     def test_a_loop(self, server: KVServer, send: Send) -> None:
         server.load([["APPEND", "n", ""]])
-        before, found = server.snapshot(), []
+        before, values = server.snapshot(), []
         for place in server.between(run=["APPEND", "n", "|"]):
             server.restore(before)
             send([["APPEND", "n", word] for word in "abc"])
-            found.append((place, server.value("n")))
-        assert found == [(1, "a|bc"), (2, "ab|c"), (3, "abc")]
+            values.append((place, server.value("n")))
+        assert values == [(1, "a|bc"), (2, "ab|c"), (3, "abc")]
 
     def test_the_commands_of_run_are_no_neighbours(self, server: KVServer, send: Send) -> None:
         def rival() -> None:
@@ -134,11 +134,11 @@ class TestNeighbours:
             send([["GET", "k"], ["SET", "k", 1]])
 
     def test_an_unused_block_is_an_error(self, server: KVServer, send: Send) -> None:
-        told = (
+        message = (
             "between(('GET', 'SET')) interrupted nothing. It saw GET, INCR, SET. Name two "
             "neighbouring commands of one client, or remove the interruption"
         )
-        with unused(server, ("GET", "SET"), told):
+        with unused(server, ("GET", "SET"), message):
             send([["GET", "k"], ["INCR", "n"], ["SET", "k", 1]])
         assert not server._app.interruptions
         assert not server._unmet()
@@ -151,8 +151,8 @@ class TestNeighbours:
                 turns.append(turn)
                 send([["INCR", "n"]])
 
-        told = r"between\(\) interrupted nothing\. It saw INCR\. "
-        with pytest.raises(ContractError, match=told):
+        message = r"between\(\) interrupted nothing\. It saw INCR\. "
+        with pytest.raises(ContractError, match=message):
             loop()
         assert turns == [1]
 
@@ -190,28 +190,28 @@ class TestConditions:
         assert (between.hits, between.place, server.integer("rival")) == (1, 1, 1)
 
     def test_a_loop_over_matching_commands(self, server: KVServer, send: Send) -> None:
-        found = []
+        places = []
         for place in server.between(key="price:1", run=["SET", "rival", 1]):
             send(self.STOCK)
-            found.append(place)
-        assert found == [1, 2, 3, 4]
+            places.append(place)
+        assert places == [1, 2, 3, 4]
 
     def test_an_unused_block_lists_what_it_ignored(self, server: KVServer, send: Send) -> None:
-        told = (
+        message = (
             "between(('GET', 'SET'), key='stokc:*') interrupted nothing. It saw no matching command "
             "of a client, and ignored 'GET stock:1', 'GET price:1', 'INCR n', 'SET stock:1', "
             "'MSET price:1 stock:2', 'GET price:1', 'SET price:1'. Name two"
         )
-        with unused(server, ("GET", "SET"), told, key="stokc:*"):
+        with unused(server, ("GET", "SET"), message, key="stokc:*"):
             send(self.STOCK)
         ignored = ", ".join(["'GET stock:1'"] * 40)
-        told = f"It saw GET, and ignored {ignored} and 5 more commands."
-        with unused(server, None, told, key="price:1"):
+        message = f"It saw GET, and ignored {ignored} and 5 more commands."
+        with unused(server, None, message, key="price:1"):
             send([*[["GET", "stock:1"]] * 45, ["GET", "price:1"]])
 
     def test_nothing_runs_inside_a_transaction(self, server: KVServer) -> None:
-        told = "It saw GET, SET, and ignored 'INCR n', 'MULTI', 'EXEC'. Nothing runs inside"
-        with unused(server, ("GET", "SET"), told, key="stock:1"):
+        message = "It saw GET, SET, and ignored 'INCR n', 'MULTI', 'EXEC'. Nothing runs inside"
+        with unused(server, ("GET", "SET"), message, key="stock:1"):
             httpx.post(server.url, json=["GET", "stock:1"], headers=server.headers)
             lines = [["SET", "stock:1", 1]]
             httpx.post(server.url, json=["INCR", "n"], headers=server.headers)
@@ -312,8 +312,8 @@ class TestClients:
             httpx.get(server.url + "/set/k/1", headers=server.headers)
 
     def test_the_error_lists_the_first_commands(self, server: KVServer) -> None:
-        told = f"saw {', '.join(['GET'] * 40)}; and 5 more commands."
-        with unused(server, ("GET", "SET"), told):
+        message = f"saw {', '.join(['GET'] * 40)}; and 5 more commands."
+        with unused(server, ("GET", "SET"), message):
             next(over_pipeline(server))([["GET", "k"]] * 45)
 
 
@@ -396,8 +396,8 @@ class TestUnused:
             server.between(3, run=print).remove()
             for _ in server.between(run=print):
                 break
-            told = [violation.text for violation in cloud.violations().where(kind="unmet")]
-            assert [text.partition(" interrupted nothing. ")[0] for text in told] == [
+            texts = [violation.text for violation in cloud.violations().where(kind="unmet")]
+            assert [text.partition(" interrupted nothing. ")[0] for text in texts] == [
                 "kv_server: between(('GET', 'SET'))",
                 "kv_server: between(3)",
                 "kv_server: between()",
@@ -481,7 +481,7 @@ class TestPositions:
         def rival() -> None:
             raise ValueError("of the test")
 
-        for run, told in (
+        for run, message in (
             (rival, "ValueError('of the test')"),
             (["NOPE"], "Command is not available"),
         ):
@@ -491,4 +491,4 @@ class TestPositions:
             violation = server._context.violations.pop()
             assert isinstance(violation.exception, ContractError)
             assert "the run= of between() failed after 2 commands" in violation.text
-            assert told in violation.text
+            assert message in violation.text

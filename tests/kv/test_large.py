@@ -32,11 +32,11 @@ REPLIES = st.recursive(
 def test_pieces_are_the_json_of_the_whole(reply: Any, base64: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(routes, "_PIECE", 3)
-        told = b"".join(routes.json_of(reply, base64))
+        body = b"".join(routes.json_of(reply, base64))
         several = b"".join(routes.json_array(routes.json_of(reply, base64) for _ in range(2)))
     kind = "error" if isinstance(reply, CommandError) else "result"
     expected = {kind: to_json(reply, base64)}
-    assert orjson.loads(told) == expected
+    assert orjson.loads(body) == expected
     assert orjson.loads(several) == [expected, expected]
 
 

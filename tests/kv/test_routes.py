@@ -53,13 +53,13 @@ def shown(answer: Any) -> Any:
     return value if kind == "result" else f"-{value}"
 
 
-def agree(found: Any, expected: Any) -> bool:
+def agree(actual: Any, expected: Any) -> bool:
     """Return whether a reply is the expected one, of which an error may be only the beginning."""
     if isinstance(expected, list):
-        return len(found) == len(expected) and all(map(agree, found, expected))
+        return len(actual) == len(expected) and all(map(agree, actual, expected))
     if isinstance(expected, str) and expected.endswith(" ..."):
-        return str(found).startswith(expected[:-3].rstrip())
-    return bool(found == expected)
+        return str(actual).startswith(expected[:-3].rstrip())
+    return bool(actual == expected)
 
 
 class Requests(RestPlayer):
@@ -335,10 +335,10 @@ class TestPipelines:
     )  # fmt: skip
     def test_commands_are_those_of_the_json(self, text: str, ends: tuple[str, str]) -> None:
         body = text.join(ends).encode()
-        found = None
+        commands = None
         with suppress(RestError):
-            found = commands_of_body(body)
-        assert found == parsed(body)
+            commands = commands_of_body(body)
+        assert commands == parsed(body)
 
 
 class TestAnyInput:

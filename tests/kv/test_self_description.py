@@ -165,12 +165,12 @@ def test_command_info_is_that_of_redis(fake: Client, real: RealServer) -> None:
 
 
 def _docs(reply: list[Any]) -> dict[str, dict[bytes, Any]]:
-    found: dict[str, dict[bytes, Any]] = {}
+    entries: dict[str, dict[bytes, Any]] = {}
     for name, entry in zip(reply[::2], reply[1::2], strict=True):
         facts = dict(zip(entry[::2], entry[1::2], strict=True))
-        found[name.decode().upper().replace("|", " ")] = facts
-        found |= _docs(facts.get(b"subcommands", []))
-    return found
+        entries[name.decode().upper().replace("|", " ")] = facts
+        entries |= _docs(facts.get(b"subcommands", []))
+    return entries
 
 
 def _option_words(facts: dict[bytes, Any]) -> set[str]:
@@ -251,8 +251,8 @@ def test_states_are_flags_of_the_list(server: KVServer, fake: Client) -> None:
         lines = fake("CLIENT LIST").decode().splitlines()
         own = client.socket.getsockname()
         line = next(line for line in lines if f" addr={own[0]}:{own[1]} " in line)
-        found = dict(word.split("=", 1) for word in line.split())
-        return f"{found['flags']} {found['redir']}"
+        fields = dict(word.split("=", 1) for word in line.split())
+        return f"{fields['flags']} {fields['redir']}"
 
     other = Client(server)
     try:

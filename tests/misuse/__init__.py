@@ -137,9 +137,9 @@ def methods() -> dict[str, Method]:
 
 def _kinds(text: str, groups: Mapping[str, set[str]]) -> set[str]:
     words = set(text.split()) - {"-"}
-    known = words & groups.keys()
-    assert words - known <= KINDS.keys(), text
-    return (words - known).union(*(groups[name] for name in known))
+    group_words = words & groups.keys()
+    assert words - group_words <= KINDS.keys(), text
+    return (words - group_words).union(*(groups[name] for name in group_words))
 
 
 def errors() -> Iterator[tuple[list[str], list[tuple[str, str]]]]:
@@ -207,12 +207,12 @@ def opened() -> Iterator[World]:
 
 def parameters(method: Callable[..., object]) -> set[str]:
     """Return the names of the arguments of a method, including those of the TypedDict in its stub."""
-    found: set[str] = set()
+    parameter_names: set[str] = set()
     for parameter in inspect.signature(method).parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD:
             fields = re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation))
             assert fields, f"{method.__qualname__}: the fields of **{parameter.name} have no names"
-            found |= set(PARTS[method.__module__.split(".")[1]][fields[1]])
+            parameter_names |= set(PARTS[method.__module__.split(".")[1]][fields[1]])
         else:
-            found.add(parameter.name)
-    return found - {"self"}
+            parameter_names.add(parameter.name)
+    return parameter_names - {"self"}

@@ -82,7 +82,7 @@ def test_the_table_has_every_method_and_parameter(prefix: str) -> None:
 
 
 def test_the_table_has_every_setting_of_an_index() -> None:
-    (settings,) = (one.accepted for one in METHODS.values() if one.name == "VectorIndex")
+    (settings,) = (method.accepted for method in METHODS.values() if method.name == "VectorIndex")
     own = settings_of(VectorConfig).keys() - settings_of(FakeConfig).keys()
     complete(CALLS_FILE, (f"{name} => <kinds>" for name in own - settings.keys()))
     assert settings.keys() == own

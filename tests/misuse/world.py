@@ -50,11 +50,11 @@ class Asynchronous:
         return [1]
 
 
-async def awaited(given: object) -> bool:
+async def awaited(value: object) -> bool:
     return True
 
 
-def gone_through(given: object) -> Iterator[bool]:
+def gone_through(value: object) -> Iterator[bool]:
     yield True
 
 

@@ -238,5 +238,7 @@ def test_a_time_out_inside_the_code_under_test_ends_the_test(pytester: pytest.Py
     )
     result = apart(pytester, plugins=("timeout",))
     result.assert_outcomes(failed=2)
-    told = re.findall(r"^E +Failed: Timeout \(>600\.0s\) from", result.stdout.str(), re.MULTILINE)
-    assert len(told) == 2
+    timeouts = re.findall(
+        r"^E +Failed: Timeout \(>600\.0s\) from", result.stdout.str(), re.MULTILINE
+    )
+    assert len(timeouts) == 2

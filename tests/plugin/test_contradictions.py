@@ -37,7 +37,7 @@ def test_process_time_and_a_running_clock(
 @pytest.mark.parametrize(
     "settings",
     [{"process_time": True}, {"clock": "frozen"}, {"now": "2026-01-01T00:00:00Z"}],
-    ids=lambda one: next(iter(one)),
+    ids=lambda items: next(iter(items)),
 )
 @pytest.mark.parametrize(
     ("fixture", "engine"), [("kv_server", "redis://127.0.0.1:1"), ("broker", "kafka://127.0.0.1:1")]

@@ -205,8 +205,8 @@ def test_a_run_without_fakes_loads_the_plugin_alone(
 def test_collecting_tests_with_fakes_starts_none(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(LOADED)
     pytester.makepyfile("def test_one(kv_server): pass")
-    found = loaded(apart(pytester, "--collect-only"))
-    assert found == ["pytest_fakecloud", "pytest_fakecloud.plugin"]
+    modules = loaded(apart(pytester, "--collect-only"))
+    assert modules == ["pytest_fakecloud", "pytest_fakecloud.plugin"]
 
 
 @pytest.mark.slow

@@ -198,9 +198,9 @@ def test_replay_can_be_awaited(tmp_path: Path) -> None:
         {"url": "https://kv.example.com/", "body": '["INCR","n"]', "answer": {"result": 1}},
     )
     with Cloud() as cloud:
-        found = asyncio.run(cloud.aio.replay(path, into=cloud.kv_server()))
-        assert isinstance(found, Results)
-        assert found == []
+        results = asyncio.run(cloud.aio.replay(path, into=cloud.kv_server()))
+        assert isinstance(results, Results)
+        assert results == []
 
 
 # -- in a run --------------------------------------------------------------------------------------

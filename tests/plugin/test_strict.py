@@ -115,7 +115,7 @@ def test_{kind}(kv_server, broker, queue, destination, fakecloud):
         re.findall(r"^(?:E +)?\[(\w+)\] .*\(if intended: (.*\))\)$", result.stdout.str(), re.M)
     )
     assert said.keys() == VIOLATIONS.keys()
-    assert all("=" in one for one in said.values())
+    assert all("=" in line for line in said.values())
     run(suite(said)).assert_outcomes(passed=len(VIOLATIONS))
 
 

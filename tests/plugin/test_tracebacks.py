@@ -204,16 +204,16 @@ def files_of(trace: TracebackType | None) -> list[str]:
     while trace is not None:
         files.append(trace.tb_frame.f_code.co_filename.rpartition("/")[2])
         trace = trace.tb_next
-    return [one for one in files if one != "test_tracebacks.py"]
+    return [file for file in files if file != "test_tracebacks.py"]
 
 
 def hidden(
-    path: tuple[Any, ...], *, full: bool = False, alone: bool = False, kept: bool = False
+    path: tuple[Any, ...], *, full: bool = False, alone: bool = False, has_excinfo: bool = False
 ) -> Any:
     """Call ``path`` and return its exception as a report shows it.
 
-    With ``alone``, the frames of this file are removed; with ``kept``, a unittest test case holds
-    the exception until the report.
+    With ``alone``, the frames of this file are removed; with ``has_excinfo``, a unittest test case
+    holds the exception until the report.
     """
     try:
         path[0](*path[1:])
@@ -223,13 +223,13 @@ def hidden(
         info = pytest.ExceptionInfo.from_exception(error)
     options = {"fulltrace": full}
     item = SimpleNamespace(config=SimpleNamespace(getoption=options.__getitem__))
-    item._excinfo = [info] if kept else None
-    call = SimpleNamespace(excinfo=None if kept else info)
+    item._excinfo = [info] if has_excinfo else None
+    call = SimpleNamespace(excinfo=None if has_excinfo else info)
     hide_ours(item, call)
-    return item._excinfo[0] if kept else call.excinfo
+    return item._excinfo[0] if has_excinfo else call.excinfo
 
 
-@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("has_excinfo", [False, True])
 @pytest.mark.parametrize(
     ("path", "files"),
     [
@@ -244,20 +244,20 @@ def hidden(
     ids=["assertion", "misuse", "between", "below this test", "no name", "other", "none of ours"],
 )
 def test_ours_are_left_out_of_assertions_and_misuse(
-    path: tuple[Any, ...], files: list[str], kept: bool
+    path: tuple[Any, ...], files: list[str], has_excinfo: bool
 ) -> None:
-    assert files_of(hidden(path, kept=kept).tb) == files
+    assert files_of(hidden(path, has_excinfo=has_excinfo).tb) == files
 
 
 def test_all_stay_where_all_are_asked_for() -> None:
-    found = hidden((THEIRS, FAKES, AssertionError), full=True)
-    assert files_of(found.tb) == ["theirs.py", "ours.py"]
+    excinfo = hidden((THEIRS, FAKES, AssertionError), full=True)
+    assert files_of(excinfo.tb) == ["theirs.py", "ours.py"]
 
 
 @pytest.mark.parametrize("above", [RUNNER, HOOKS, LIBRARY, INSTALLED, IMPORTING])
 def test_ours_stay_where_nothing_of_a_tester_would(above: Any) -> None:
-    found = hidden((above, FAKES, AssertionError), alone=True)
-    assert files_of(found.tb)[1:] == ["ours.py"]
+    excinfo = hidden((above, FAKES, AssertionError), alone=True)
+    assert files_of(excinfo.tb)[1:] == ["ours.py"]
 
 
 @pytest.mark.parametrize(

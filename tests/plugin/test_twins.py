@@ -40,13 +40,13 @@ def test_every_waiting_or_driving_call_has_a_twin() -> None:
             cloud, cloud.clock, cloud.kv_server(), cloud.vector_index(), cloud.broker(),
             cloud.queue(), capture,
         ]  # fmt: skip
-        found = set()
+        names = set()
         for thing in things:
             for name, _ in waiting_calls(thing):
-                found.add(f"{type(thing).__name__}.{name}")
+                names.add(f"{type(thing).__name__}.{name}")
                 twin = getattr(thing.aio, name, None)  # type: ignore[attr-defined]
                 assert inspect.iscoroutinefunction(twin), f"{type(thing).__name__}.{name}"
-        assert found >= {
+        assert names >= {
             "Clock.advance", "Clock.move_to", "Clock.advance_to_next",
             "Broker.wait_for_record", "Queue.deliver_due", "Queue.run_until_idle",
             "CallbackCapture.wait_for_callback", "CallbackCapture.wait_for_failure",
@@ -67,7 +67,7 @@ def test_the_twins_work_in_both_loops(run: Callable[..., Any]) -> None:
             queue.destinations.respond("https://app.test", 500, 200)
             hook = "https://app.test/hook"
             queue.publish(hook, callback=capture.callback_url, retries=3)
-            assert [one.status for one in await queue.aio.deliver_due()][:1] == [500]
+            assert [attempt.status for attempt in await queue.aio.deliver_due()][:1] == [500]
             await queue.aio.run_until_idle()
             assert (await capture.aio.wait_for_callback(status=200)).retried == 1
             assert (await capture.aio.wait_for_callback(timeout=5)).status == 500
@@ -82,7 +82,7 @@ def test_the_twins_work_in_both_loops(run: Callable[..., Any]) -> None:
             await cloud.clock.aio.move_to("2026-06-01T00:00:00Z")
             assert cloud.clock.now().month == 6
             broker.produce("orders", "v")
-            record = await broker.aio.wait_for_record("orders", lambda one: True, timeout=5)
+            record = await broker.aio.wait_for_record("orders", lambda callback: True, timeout=5)
             assert record.value == "v"
 
     run(main)

@@ -109,8 +109,8 @@ def refused(queue: Any) -> None:
     ],
 )
 def test_what_does_neither_is_warned_of(do: Any) -> None:
-    (told,) = left(do)
-    assert told.startswith("queue: the test published ")
+    (line,) = left(do)
+    assert line.startswith("queue: the test published ")
 
 
 def test_a_queue_that_delivers_by_itself_is_not_warned_of() -> None:
@@ -118,6 +118,6 @@ def test_a_queue_that_delivers_by_itself_is_not_warned_of() -> None:
 
 
 def test_a_crowd_of_messages_is_told_by_the_first() -> None:
-    (told,) = left(lambda queue, message, cloud: [queue.publish(URL) for _ in range(4)])
-    assert f"published 5 messages and delivered none of them: POST {URL}, " in told
-    assert f"POST {URL} and 2 more. Add queue" in told
+    (line,) = left(lambda queue, message, cloud: [queue.publish(URL) for _ in range(4)])
+    assert f"published 5 messages and delivered none of them: POST {URL}, " in line
+    assert f"POST {URL} and 2 more. Add queue" in line

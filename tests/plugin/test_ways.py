@@ -70,10 +70,10 @@ def source(template: str, names: Iterable[str] = tuple(EFFECTS)) -> str:
     return "\n\n".join([HEAD, *tests])
 
 
-def session_settings(given: object) -> str:
+def session_settings(settings: object) -> str:
     return (
         "import pytest\n@pytest.fixture(scope='session')\n"
-        f"def fakecloud_session_settings():\n    return {given!r}\n"
+        f"def fakecloud_session_settings():\n    return {settings!r}\n"
     )
 
 
@@ -154,13 +154,13 @@ def test_early_fakes_keep_their_variables_when_they_get_their_settings(
     run: Run, pytester: pytest.Pytester
 ) -> None:
     pytester.makeini(f"[pytest]\nfakecloud_early = {' '.join(services_by_word())}")
-    given = values(name for name in EFFECTS if name != "tls")
-    given |= {"broker": {"topics": {"orders": 2}}, "vector_index": {"dimension": 3}}
+    settings = values(name for name in EFFECTS if name != "tls")
+    settings |= {"broker": {"topics": {"orders": 2}}, "vector_index": {"dimension": 3}}
     pytester.makepyfile(early_application=APPLICATION)
     pytester.makeconftest(
         "import early_application, redis\n"
         "CLIENT = redis.Redis.from_url(early_application.ADDRESSES['REDIS_URL'])\n"
-        "CLIENT.set('early', 1)\n" + session_settings(given)
+        "CLIENT.set('early', 1)\n" + session_settings(settings)
     )
     pytester.syspathinsert()
     run(
@@ -198,7 +198,7 @@ CONNECTIONS = {
 }
 
 
-@pytest.mark.parametrize("fixture", [each.fixture for each in services_by_word().values()])
+@pytest.mark.parametrize("fixture", [service.fixture for service in services_by_word().values()])
 def test_early_fakes_have_their_addresses_already(
     fixture: str, run: Run, pytester: pytest.Pytester
 ) -> None:
@@ -249,19 +249,19 @@ def test_settings_of_the_fakes_of_a_class_or_module(
     scope: str, run: Run, pytester: pytest.Pytester
 ) -> None:
     pytester.makeini(f"[pytest]\nfakecloud_scope = {scope}")
-    given = values(EFFECTS)
+    settings = values(EFFECTS)
     fixture = (
         f"import pytest\n@pytest.fixture(scope={scope!r})\n"
-        f"def fakecloud_settings():\n    return {given!r}\n"
+        f"def fakecloud_settings():\n    return {settings!r}\n"
     )
     pytester.makeconftest(fixture)
     run(source(METHOD)).assert_outcomes(passed=len(EFFECTS))
     pytester.makeconftest("")
-    mark = f"@pytest.mark.fakecloud(**{given!r})\nclass Test_"
+    mark = f"@pytest.mark.fakecloud(**{settings!r})\nclass Test_"
     text = (
         source(METHOD).replace("class Test_", mark)
         if scope == "class"
-        else (source(METHOD) + f"\npytestmark = pytest.mark.fakecloud(**{given!r})\n")
+        else (source(METHOD) + f"\npytestmark = pytest.mark.fakecloud(**{settings!r})\n")
     )
     run(text).assert_outcomes(passed=len(EFFECTS))
 

@@ -142,7 +142,7 @@ def test_sleeps_at_the_same_time_share_it_in_their_order(cloud: Cloud) -> None:
 
     in_threads(lambda: work("a", 10), lambda: work("b", 25))
     # These hold for any scheduling of threads: each sleeps its own time, and no time repeats.
-    assert {name: [at for at, one in seen if one == name] for name in "ab"}["b"][-1] >= 75
+    assert {name: [at for at, sleeper in seen if sleeper == name] for name in "ab"}["b"][-1] >= 75
     assert [at for at, _ in seen] == sorted(at for at, _ in seen)
     assert 75 <= since_noon(cloud) <= 105
 
@@ -212,7 +212,7 @@ def test_a_loop_in_debug_mode_calls_no_sleep_slow(
     cloud: Cloud, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def work() -> float:
-        await asyncio.gather(*(asyncio.sleep(each) for each in range(60)))
+        await asyncio.gather(*(asyncio.sleep(seconds) for seconds in range(60)))
         await asyncio.sleep(3600)
         await asyncio.sleep(0)
         await asyncio.sleep(0)

@@ -54,9 +54,9 @@ def places(cloud: Cloud) -> list[str]:
 def test_a_report_has_the_source_lines_around_a_call(cloud: Cloud) -> None:
     httpx.post(cloud.kv_server().url, json=["GET", "a"])
     [row] = as_json(report_of(cloud, test="t", failure=""))["rows"]
-    [called] = [one for one in row["where"]["source"] if one["line"] == row["where"]["line"]]
+    [called] = [line for line in row["where"]["source"] if line["line"] == row["where"]["line"]]
     assert called["text"] == '    httpx.post(cloud.kv_server().url, json=["GET", "a"])'
-    assert [one["text"].strip()[:5] for one in row["where"]["source"]][1:3] == ["httpx", "[row]"]
+    assert [line["text"].strip()[:5] for line in row["where"]["source"]][1:3] == ["httpx", "[row]"]
 
 
 def test_a_folder_beside_the_package_or_a_library_is_the_applications() -> None:
@@ -102,7 +102,7 @@ def test_the_callers_of_a_helper_are_known_up_to_the_test(cloud: Cloud) -> None:
     pay()
     pay(20)
     short, long = as_json(report_of(cloud))["rows"]
-    assert [one["function"] for one in short["where"]["callers"]][:2] == ["charge", "pay"]
+    assert [caller["function"] for caller in short["where"]["callers"]][:2] == ["charge", "pay"]
     assert short["where"]["callers"][2]["function"].startswith("test_the_callers")
     assert len(long["where"]["callers"]) == 5, "the number of places is limited"
     assert "in helper from test_call_sites.py:" in section(cloud)
@@ -151,9 +151,9 @@ def test_a_request_has_no_line_of_a_concurrent_request(cloud: Cloud) -> None:
             await asyncio.gather(client.post(server.url, json=["DBSIZE"]), ask(client))
 
     asyncio.run(application())
-    found = {row.operation: row.where and row.where.function for row in rows(cloud)}
-    assert found["DBSIZE"] is None
-    assert found["GET"] in (None, "ask")
+    functions = {row.operation: row.where and row.where.function for row in rows(cloud)}
+    assert functions["DBSIZE"] is None
+    assert functions["GET"] in (None, "ask")
 
 
 def test_calls_of_tasks_that_wait_at_the_same_time_have_their_own_lines(cloud: Cloud) -> None:
@@ -175,8 +175,8 @@ def test_calls_of_tasks_that_wait_at_the_same_time_have_their_own_lines(cloud: C
             await asyncio.wait_for(asyncio.gather(one(client), other(client)), 30)
 
     asyncio.run(application())
-    found = {row.where.function for row in rows(cloud) if row.operation == "LLEN" and row.where}
-    assert found == {"other"}
+    functions = {row.where.function for row in rows(cloud) if row.operation == "LLEN" and row.where}
+    assert functions == {"other"}
 
 
 async def sleeping(ended: asyncio.Event) -> None:

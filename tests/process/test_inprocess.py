@@ -158,11 +158,11 @@ def test_a_closed_fake_is_gone(send: Send, cloud: Cloud) -> None:
 
 def test_the_newest_shortcut_that_is_left_is_used() -> None:
     origin = ("http", "shortcuts.test", 80)
-    one, two = object(), object()
-    remove_one = origins.add(origin, cast("Any", one))
-    remove_two = origins.add(origin, cast("Any", two))
+    first, second = object(), object()
+    remove_one = origins.add(origin, cast("Any", first))
+    remove_two = origins.add(origin, cast("Any", second))
     remove_one()
-    assert origins.shortcuts[origin] is two
+    assert origins.shortcuts[origin] is second
     remove_two()
     assert origin not in origins.shortcuts
 
@@ -183,10 +183,13 @@ def functions() -> list[Any]:
 
 def test_nothing_is_left_when_the_last_cloud_closes() -> None:
     before = functions()
-    with Cloud(transport="inprocess") as one:
-        one.kv_server()
+    with Cloud(transport="inprocess") as first:
+        first.kv_server()
         assert functions()[0] is not before[0]
-        with Cloud(transport="inprocess") as two, two.kv_server().intercept("https://kv.test"):
+        with (
+            Cloud(transport="inprocess") as second,
+            second.kv_server().intercept("https://kv.test"),
+        ):
             pass
         assert functions()[0] is not before[0]
     assert functions() == before
@@ -348,7 +351,7 @@ def test_a_urllib3_that_takes_fewer_words_for_an_answer(monkeypatch: pytest.Monk
 def test_a_call_without_an_answer_fails_as_over_the_socket(
     send: Send, kind: Literal["drop", "lose_response"]
 ) -> None:
-    told = []
+    outcomes = []
     for transport in ("socket", "inprocess"):
         with Cloud(seed=1, transport=cast("Any", transport)) as opened:
             kv = opened.kv_server()
@@ -357,14 +360,14 @@ def test_a_call_without_an_answer_fails_as_over_the_socket(
                 try:
                     send("POST", kv.url, kv.headers, b'["INCR","n"]')
                 except Exception as error:
-                    told.append((transport, type(error), sockets(kv), error))  # noqa: B023
+                    outcomes.append((transport, type(error), sockets(kv), error))  # noqa: B023
 
             if transport == "socket":
                 getattr(kv.faults, kind)()
                 run()
             else:
                 opened.explore(run, schedule=f"run.1 {kind}")
-    (_, over_socket, used, first), (_, in_process, unused, second) = told
+    (_, over_socket, used, first), (_, in_process, unused, second) = outcomes
     assert (over_socket, used, unused) == (in_process, 1, 0)
     texts = [re.sub(r"0x[0-9a-f]+|port=\d+", "", str(error)) for error in (first, second)]
     assert texts[0] == texts[1]

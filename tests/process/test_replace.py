@@ -147,7 +147,7 @@ def test_a_missing_name_switches_it_off_and_says_so_once(library: Any, path: str
     hook = make(path)
     with pytest.warns(ShortcutWarning) as caught:
         hook.enter(USER)
-    assert [str(one.message) for one in caught] == [
+    assert [str(warning.message) for warning in caught] == [
         f"a_library has no {path} in this version, so it is slower"
     ]
     with warnings.catch_warnings():

@@ -30,7 +30,7 @@ TRANSPORTS: list[Transport] = ["socket", "inprocess"]
 
 def both(case: Case) -> list[tuple[object, object, bool]]:
     """Return a case's result both ways, with its journal and whether it used a socket."""
-    found: list[tuple[object, object, bool]] = []
+    results: list[tuple[object, object, bool]] = []
     for transport in TRANSPORTS:
         with Cloud(seed=1, now="2026-01-01T00:00:00Z", transport=transport) as cloud:
             kv = cloud.kv_server(token="the-token-of-the-test")
@@ -52,8 +52,8 @@ def both(case: Case) -> list[tuple[object, object, bool]]:
             ]  # fmt: skip
             socket = any(call.client is not None and call.client[1] for call in calls)
             assert not [violation for violation in cloud.violations() if violation.kind == "bug"]
-            found.append((text, journal, socket))
-    return found
+            results.append((text, journal, socket))
+    return results
 
 
 def agree(case: Case) -> bool | None:
@@ -152,7 +152,7 @@ def test_a_sync_token_changes_with_each_request(send: Send) -> None:
     def with_tokens(kv: KVServer) -> list[object]:
         names = "Upstash-Sync-Token", "Service-Sync-Token"
         sent = [{name: str(token)} for name in names for token in (1, 2, 9)]
-        return [send("GET", f"{kv.url}/get/k", {**kv.headers, **one}, None) for one in sent]
+        return [send("GET", f"{kv.url}/get/k", {**kv.headers, **headers}, None) for headers in sent]
 
     assert agree(with_tokens) is True
 
@@ -269,11 +269,11 @@ def test_a_socket_of_the_clients_own_is_taken() -> None:
 
 def test_a_client_that_wants_to_be_told_of_its_connection_gets_one() -> None:
     def case(kv: KVServer) -> object:
-        told: list[str] = []
+        messages: list[str] = []
         with httpx.Client() as client:
-            extensions = {"trace": lambda name, info: told.append(name)}
+            extensions = {"trace": lambda name, info: messages.append(name)}
             client.get(f"{kv.url}/ping", headers=kv.headers, extensions=extensions)
-        return told
+        return messages
 
     assert agree(case) is False
 
@@ -425,8 +425,8 @@ def test_an_answer_has_only_the_headers_that_its_body_needs(
     answer: Answer, body: bytes, names: list[str]
 ) -> None:
     mount: Any = _Mount(answer)
-    status, headers, found = Shortcut(mount).send(Request("GET", "/"), b"")
-    assert (status, found, [name for name, _ in headers]) == (answer.status, body, names)
+    status, headers, content = Shortcut(mount).send(Request("GET", "/"), b"")
+    assert (status, content, [name for name, _ in headers]) == (answer.status, body, names)
 
 
 def test_a_shortcut_does_not_keep_its_fake_alive() -> None:

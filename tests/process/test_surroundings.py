@@ -106,8 +106,8 @@ def test_clouds_in_threads_make_the_changes_once_and_undo_them_once() -> None:
 def made(**options: Any) -> ssl.SSLContext:
     with httpx.Client(**options) as client:
         pool: Any = client._transport._pool  # type: ignore[attr-defined]
-        found: ssl.SSLContext = pool._ssl_context
-        return found
+        context: ssl.SSLContext = pool._ssl_context
+        return context
 
 
 def test_default_clients_share_while_a_fake_is_open_and_no_longer() -> None:

@@ -25,8 +25,8 @@ def verify(signature: str | None, body: bytes, url: str) -> dict[str, Any]:
 
 def requests_of(asked: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the requests to the fakes that a body lists."""
-    found: list[dict[str, Any]] = asked.get("requests", [])
-    return found
+    requests: list[dict[str, Any]] = asked.get("requests", [])
+    return requests
 
 
 def handle(signature: str | None, body: bytes, url: str) -> int:

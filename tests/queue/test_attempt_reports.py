@@ -28,8 +28,8 @@ def log_error(text: str) -> None:
 
 def logged(queue: Queue) -> list[list[str]]:
     """Return the exceptions logged in each attempt, by their arguments."""
-    told = [event.data.get("logged", []) for event in queue.journal.events("attempt")]
-    return [[text.partition("KeyError: ")[2].split("'")[1] for text in texts] for texts in told]
+    logs = [event.data.get("logged", []) for event in queue.journal.events("attempt")]
+    return [[text.partition("KeyError: ")[2].split("'")[1] for text in texts] for texts in logs]
 
 
 def test_each_delivery_has_what_was_logged_in_it() -> None:

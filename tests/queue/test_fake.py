@@ -24,10 +24,10 @@ from .scene import CALLBACK, DEST, FAILURE, NOW, Scene, after, attempts_among
 
 
 def test_credentials_are_random_unless_asked_for() -> None:
-    with Queue(Context.alone(seed=1)) as one, Queue(Context.alone(seed=1)) as other:
-        assert one.token != other.token
-        assert one.current_signing_key != other.current_signing_key
-        assert one.next_signing_key not in (one.current_signing_key, other.next_signing_key)
+    with Queue(Context.alone(seed=1)) as first, Queue(Context.alone(seed=1)) as second:
+        assert first.token != second.token
+        assert first.current_signing_key != second.current_signing_key
+        assert first.next_signing_key not in (first.current_signing_key, second.next_signing_key)
     with Queue(Context.alone(), dev_credentials=True) as dev:
         assert dev.token == DEV_TOKEN
         assert (dev.current_signing_key, dev.next_signing_key) == DEV_KEYS
@@ -52,12 +52,12 @@ def test_tokens_name_a_user_as_the_services_own_do(queue: Queue) -> None:
 def test_ids_come_from_the_seed() -> None:
     ids = []
     for _ in range(2):
-        with Queue(Context.alone(now=NOW, seed=5)) as one:
-            ids.append(one.publish(DEST).id)
+        with Queue(Context.alone(now=NOW, seed=5)) as first:
+            ids.append(first.publish(DEST).id)
     assert ids[0] == ids[1]
     context = Context.alone(now=NOW, seed=5)
-    with Queue(context) as one, Queue(context) as other:
-        assert one.publish(DEST).id != other.publish(DEST).id
+    with Queue(context) as first, Queue(context) as second:
+        assert first.publish(DEST).id != second.publish(DEST).id
 
 
 def test_the_environment_of_the_clients(queue: Queue) -> None:
@@ -242,7 +242,7 @@ def test_messages_by_state_url_and_label(queue: Queue) -> None:
     assert queue.messages(url=FAILURE) == queue.messages(url="*failure") == [bad]
     assert queue.messages(url=re.compile("hook$")) == [ok, later, gone]
     assert queue.messages(label="red") == [ok]
-    assert queue.messages(label=lambda one: one.startswith("b")) == [bad]
+    assert queue.messages(label=lambda text: text.startswith("b")) == [bad]
 
 
 def test_callbacks_are_messages_about_another(queue: Queue) -> None:
@@ -259,17 +259,17 @@ def test_attempts(queue: Queue) -> None:
     queue.destinations.respond(DEST, 500, ConnectionResetError("gone"), 200)
     message = queue.publish(DEST)
     queue.run_until_idle()
-    one, two, three = queue.attempts(message)
-    assert [one.number, two.number, three.number] == [1, 2, 3]
-    assert (one.at, one.waited, one.status, one.is_final) == (NOW, timedelta(0), 500, False)
-    assert abs(two.waited - timedelta(seconds=12.182)) < timedelta(milliseconds=1)
-    assert isinstance(two.exception, ConnectionResetError)
-    assert (three.status, three.is_final, three.exception) == (200, True, None)
+    first, second, third = queue.attempts(message)
+    assert [first.number, second.number, third.number] == [1, 2, 3]
+    assert (first.at, first.waited, first.status, first.is_final) == (NOW, timedelta(0), 500, False)
+    assert abs(second.waited - timedelta(seconds=12.182)) < timedelta(milliseconds=1)
+    assert isinstance(second.exception, ConnectionResetError)
+    assert (third.status, third.is_final, third.exception) == (200, True, None)
     assert queue.attempts(url="https://app.*") == queue.attempts() == message.attempts
     assert queue.attempts(url="https://elsewhere/") == []
     # The repr of an attempt includes the reason for its wait.
-    assert repr(one) == f"<Attempt 1 {DEST} at 2026-01-01T00:00:00+00:00 -> 500>"
-    assert "+00:00 after 0:00:12.182494 (backoff e^2.5) -> 500>" in repr(two)
+    assert repr(first) == f"<Attempt 1 {DEST} at 2026-01-01T00:00:00+00:00 -> 500>"
+    assert "+00:00 after 0:00:12.182494 (backoff e^2.5) -> 500>" in repr(second)
 
 
 def test_dead_letters(queue: Queue) -> None:
@@ -500,10 +500,10 @@ def test_waiting_describes_the_first_of_many_messages(queue: Queue) -> None:
         if number == 5:
             assert len(queue.deliver_due().waiting.splitlines()) == 6
         queue.publish("https://app.example.com", delay=3600 + number)
-    told = queue.deliver_due().waiting.splitlines()
-    assert told[0] == "450 undelivered messages:"
-    assert told[6:] == ["  and 45 more", "  of the first 50; 400 are behind them"]
-    assert len(told) == 8
+    lines = queue.deliver_due().waiting.splitlines()
+    assert lines[0] == "450 undelivered messages:"
+    assert lines[6:] == ["  and 45 more", "  of the first 50; 400 are behind them"]
+    assert len(lines) == 8
 
 
 def test_running_until_idle_moves_no_further_than_needed(queue: Queue) -> None:
@@ -649,15 +649,15 @@ def test_awaitable_forms() -> None:
 
             queue.destinations.call(DEST, handler)
             queue.publish(DEST)
-            found = [attempt.status for attempt in await queue.aio.deliver_due()]
+            statuses = [attempt.status for attempt in await queue.aio.deliver_due()]
             fired = await queue.clock.aio.advance("13s")
-            found += [attempt.status for attempt in attempts_among(fired)]
-            found += [attempt.status for attempt in await queue.aio.run_until_idle()]
+            statuses += [attempt.status for attempt in attempts_among(fired)]
+            statuses += [attempt.status for attempt in await queue.aio.run_until_idle()]
             queue.publish(DEST, delay="1h")
             fired = await queue.clock.aio.move_to("2026-01-02T00:00:00Z")
-            found += [attempt.status for attempt in attempts_among(fired)]
+            statuses += [attempt.status for attempt in attempts_among(fired)]
             assert set(seen) == {asyncio.get_running_loop()}
-            return found
+            return statuses
 
     assert asyncio.run(whole()) == [500, 500, 200, 200]
 

@@ -31,8 +31,8 @@ def contents(queue: Queue) -> object:
             for name, group in engine.url_groups.by_name.items()
         },
         {
-            name: (one.parallelism, one.paused, list(one.waiting))
-            for name, one in engine.queues.items()
+            name: (queue_state.parallelism, queue_state.paused, list(queue_state.waiting))
+            for name, queue_state in engine.queues.items()
         },
         {schedule.id: (schedule.cron, schedule._record.body) for schedule in queue.schedules()},
         [(message.id, message.state, message.due) for message in queue.messages()],
@@ -134,7 +134,7 @@ def test_bad_data_loaded_by_a_handler_does_not_touch_its_delivery(queue: Queue) 
 
 
 def test_labels_that_can_be_read_once(queue: Queue) -> None:
-    published = lambda: {"url": DEST, "label": (one for one in ("red", "blue"))}  # noqa: E731
+    published = lambda: {"url": DEST, "label": (name for name in ("red", "blue"))}  # noqa: E731
     queue.load({"messages": [published()], "schedules": [{"cron": "0 9 * * *", **published()}]})
     queue.schedules().only().fire()
     assert [message.labels for message in queue.messages()] == [("red", "blue")] * 2

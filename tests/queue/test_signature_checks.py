@@ -17,12 +17,12 @@ def fail() -> None:
 
 
 def test_a_failed_check_is_recorded() -> None:
-    found: list[FailedCheck] = []
-    WATCHER.begin(found)
+    checks: list[FailedCheck] = []
+    WATCHER.begin(checks)
     fail()
-    WATCHER.end(found)
+    WATCHER.end(checks)
     fail()
-    assert found == [FailedCheck("http://here.test", "b", ("one", "two"))]
+    assert checks == [FailedCheck("http://here.test", "b", ("one", "two"))]
 
 
 def test_overlapping_deliveries_give_back_what_was_there() -> None:
@@ -41,11 +41,11 @@ def test_overlapping_deliveries_give_back_what_was_there() -> None:
 
 def test_a_replacement_by_the_application_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(receiver.Receiver, "verify", receiver.Receiver.verify)
-    found: list[FailedCheck] = []
+    checks: list[FailedCheck] = []
 
     def own(self: object) -> None: ...
 
-    WATCHER.begin(found)
+    WATCHER.begin(checks)
     receiver.Receiver.verify = own
-    WATCHER.end(found)
+    WATCHER.end(checks)
     assert receiver.Receiver.verify is own

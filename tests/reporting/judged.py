@@ -19,11 +19,11 @@ _ENDS = re.compile(r"(?:\[|[-=_]{3,}|$)")
 
 def reported(text: str) -> set[str]:
     """Return the findings in all sections, without the parts that differ between runs."""
-    found, fact, inside = set(), "", False
+    facts, fact, inside = set(), "", False
     for line in [*text.splitlines(), ""]:
         begins = line.startswith(("Findings:", "- ")) and (inside or line[0] == "F")
         if fact and not line.startswith("  "):
-            found.add(fact)
+            facts.add(fact)
             fact = ""
         if begins:
             inside = True
@@ -32,8 +32,11 @@ def reported(text: str) -> set[str]:
             fact += f" {line.strip()}"
         else:
             inside = inside and not _ENDS.match(line)
-    plain = (re.sub(r"^\[\d+\] ", "", one) for one in found if one)
-    return {re.sub(r"msg_\w+|scd_\w+|:\d{4,5}\b|(?<=session:)[\w-]{22}", "#", one) for one in plain}
+    plain = (re.sub(r"^\[\d+\] ", "", reported_fact) for reported_fact in facts if reported_fact)
+    return {
+        re.sub(r"msg_\w+|scd_\w+|:\d{4,5}\b|(?<=session:)[\w-]{22}", "#", statement)
+        for statement in plain
+    }
 
 
 def judge(file: Path, title: str, text: str) -> None:

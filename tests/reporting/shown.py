@@ -47,7 +47,7 @@ def deliver(queue: Queue, url: str, **options: Any) -> None:
 
 def lines(cloud: Cloud) -> list[str]:
     """Return the requests of clients with their answers."""
-    return [one.line for one in shown(cloud) if one.words.answer]
+    return [row.line for row in shown(cloud) if row.words.answer]
 
 
 def linked(

@@ -86,8 +86,12 @@ def test_calls_stand_below_the_request_that_made_them(cloud: Cloud, listener: Li
         "GET before null", "POST /checkout?from=cart (Flask) 201", "  INCR orders 1",
         "GET after null",
     ]  # fmt: skip
-    [one] = listener.served
-    assert (one.answer, one.answer_size, one.answer_type) == (b"{}\n", 3, "application/json")
+    [request] = listener.served
+    assert (request.answer, request.answer_size, request.answer_type) == (
+        b"{}\n",
+        3,
+        "application/json",
+    )
 
 
 def test_a_request_that_went_well_and_called_nobody_is_left_out(
@@ -131,9 +135,9 @@ def test_what_a_queue_delivered_has_one_row(cloud: Cloud, listener: Listener) ->
     queue.destinations.wsgi(URL, shop(cloud.kv_server().client()))
     deliver(queue, f"{URL}/checkout", retries=0)
     assert len(listener.served) == 1
-    found = told(cloud, listener)
-    assert [line.rpartition("POST ")[2] for line in found[:1]] == [f"{URL}/checkout 201"]
-    assert found[1:] == ["  INCR orders 1"]
+    lines = told(cloud, listener)
+    assert [line.rpartition("POST ")[2] for line in lines[:1]] == [f"{URL}/checkout 201"]
+    assert lines[1:] == ["  INCR orders 1"]
 
 
 def test_requests_of_several_threads_claim_nothing(cloud: Cloud, listener: Listener) -> None:
@@ -149,8 +153,8 @@ def test_requests_of_several_threads_claim_nothing(cloud: Cloud, listener: Liste
         return ""
 
     in_threads(*(partial(app.test_client().get, f"/{name}") for name in "ab"))
-    found = told(cloud, listener)
-    assert sorted(found) == ["GET /a (Flask) 200", "GET /b (Flask) 200", "GET a null", "GET b null"]
+    lines = told(cloud, listener)
+    assert sorted(lines) == ["GET /a (Flask) 200", "GET /b (Flask) 200", "GET a null", "GET b null"]
 
 
 def test_requests_of_several_threads_one_after_the_other(cloud: Cloud, listener: Listener) -> None:
@@ -181,9 +185,9 @@ def test_a_request_may_end_while_others_begin(listener: Listener) -> None:
 
 def test_what_a_server_leaves_out_is_told_as_the_standard_has_it(listener: Listener) -> None:
     more = {"wsgi.url_scheme": "http", "wsgi.input": io.BytesIO(), "wsgi.errors": io.StringIO()}
-    given = {"REQUEST_METHOD": "GET", "SERVER_NAME": "a", "SERVER_PORT": "80", **more}
-    list(flask.Flask("shop")(given, lambda *_: None))
-    assert [one.target for one in listener.served] == ["GET /"]
+    environ = {"REQUEST_METHOD": "GET", "SERVER_NAME": "a", "SERVER_PORT": "80", **more}
+    list(flask.Flask("shop")(environ, lambda *_: None))
+    assert [request.target for request in listener.served] == ["GET /"]
 
 
 def test_the_newest_requests_are_remembered(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +197,7 @@ def test_the_newest_requests_are_remembered(cloud: Cloud, monkeypatch: pytest.Mo
     client = flask.Flask("shop").test_client()
     for number in range(3):
         client.get(f"/{number}")
-    assert [one.target for one in listener.served] == ["GET /1", "GET /2"]
+    assert [request.target for request in listener.served] == ["GET /1", "GET /2"]
     listener.close()
 
 
@@ -283,14 +287,14 @@ def test_requests_of_an_asgi_test_client_are_rows(cloud: Cloud, listener: Listen
             return (await web.post("/checkout", json={"item": "gin"})).status_code
 
     assert asyncio.run(ask()) == 429
-    found = report_of(cloud, served=list(listener.served)).rows
-    assert [(row.operation, row.depth, row.status) for row in found] == [
+    report_rows = report_of(cloud, served=list(listener.served)).rows
+    assert [(row.operation, row.depth, row.status) for row in report_rows] == [
         ("POST /checkout?a=1", 0, 429), ("INCR", 1, 200), ("POST /checkout", 0, 500),
         ("INCR", 1, 200), ("POST /checkout", 0, 429), ("INCR", 1, 200),
     ]  # fmt: skip
-    assert [one.framework for one in listener.served] == ["Starlette"] * 3
+    assert [request.framework for request in listener.served] == ["Starlette"] * 3
     assert listener.served[0].body == '{"item":"tea"}'
-    assert [one.answer for one in listener.served] == [None] * 3
+    assert [request.answer for request in listener.served] == [None] * 3
 
 
 # -- Django ----------------------------------------------------------------------------------------
@@ -380,11 +384,11 @@ def test_djangos_asynchronous_client(cloud: Cloud, django_urls: None, listener: 
         await asyncio.gather(AsyncClient().get("/slow?1"), AsyncClient().get("/slow?2"))
 
     asyncio.run(ask())
-    found = told(cloud, listener)
+    lines = told(cloud, listener)
     # The query string is bytes from a server and a string from Django's client.
-    assert found[:2] == ["GET /slow?bytes (Django) 202", "  GET slow null"]
+    assert lines[:2] == ["GET /slow?bytes (Django) 202", "  GET slow null"]
     # With two parallel requests, the caller is unknown.
-    assert sorted(found[2:]) == [
+    assert sorted(lines[2:]) == [
         "GET /slow?1 (Django) 202", "GET /slow?2 (Django) 202", "GET slow null", "GET slow null",
     ]  # fmt: skip
 
@@ -406,7 +410,9 @@ def test_djangos_signals_of_somebody_else(
         signals.got_request_exception.send(sender=None)
         signals.got_request_exception.send(sender=None, request=SimpleNamespace(environ={}))
     signals.request_finished.send(sender=object)
-    assert [(one.target, one.ended, one.raised) for one in listener.served] == [("GET /", 0, "")]
+    assert [(request.target, request.ended, request.raised) for request in listener.served] == [
+        ("GET /", 0, "")
+    ]
 
 
 # -- in a run --------------------------------------------------------------------------------------
@@ -447,8 +453,8 @@ def test_a_report_has_them(run: Run, options: tuple[str, ...]) -> None:
     result = run(FLASK.replace(mark, "") if options else FLASK, *options)
     result.assert_outcomes(failed=1, passed=1 if options else 2, deselected=1 if options else 0)
     # Remove the time of day from each line.
-    found = [line.partition(" ")[2] for line in result.outlines]
-    assert [line for line in found if line in TOLD] == TOLD
+    lines = [line.partition(" ")[2] for line in result.outlines]
+    assert [line for line in lines if line in TOLD] == TOLD
 
 
 def test_nobody_listens_where_no_report_is_wanted(run: Run) -> None:

@@ -51,17 +51,17 @@ BROKEN: list[str] = []
 
 def modules() -> Iterator[ModuleType]:
     for package in (PACKAGE, *map(importlib.import_module, OF_SERVICES)):
-        for one in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if LEFT_OUT.isdisjoint(one.name.split(".")):
-                yield importlib.import_module(one.name)
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if LEFT_OUT.isdisjoint(module.name.split(".")):
+                yield importlib.import_module(module.name)
     yield from BESIDE
 
 
 def builders() -> dict[str, FunctionType]:
     """Return every function and method of those modules, as ``module:name``."""
-    found = {}
+    functions = {}
     for module in modules():
-        owners = [module, *(one for one in vars(module).values() if isinstance(one, type))]
+        owners = [module, *(member for member in vars(module).values() if isinstance(member, type))]
         for owner in owners:
             for name, value in vars(owner).items():
                 own = getattr(value, "__module__", "") == module.__name__
@@ -70,8 +70,8 @@ def builders() -> dict[str, FunctionType]:
                     # The code of a closure can only be replaced by the code of another closure.
                     wanted = name.startswith(BESIDE.get(module, ""))
                     if wanted and not name.startswith("__") and not inner.__code__.co_freevars:
-                        found[f"{module.__name__}:{value.__qualname__}"] = inner
-    return found
+                        functions[f"{module.__name__}:{value.__qualname__}"] = inner
+    return functions
 
 
 @contextmanager
@@ -101,15 +101,15 @@ def called() -> Iterator[set[CodeType]]:
 
     A function that is not called need not be broken.
     """
-    found: set[CodeType] = set()
+    codes: set[CodeType] = set()
 
     def record(frame: FrameType, event: str, _: object) -> None:
         if event == "call":
-            found.add(frame.f_code)
+            codes.add(frame.f_code)
 
     sys.setprofile(record)
     try:
-        yield found
+        yield codes
     finally:
         sys.setprofile(None)
 

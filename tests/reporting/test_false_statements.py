@@ -68,7 +68,7 @@ def test_the_url_of_the_redis_protocol_is_not_of_a_closed_fake(cloud: Cloud, sch
 
 
 @pytest.mark.parametrize(
-    ("given", "known", "meant"),
+    ("name", "names", "meant"),
     [
         ("STE", ["SET", "SETEX", "SETNX"], "SET"),
         ("GTE", ["GET", "GETEX"], "GET"),
@@ -76,8 +76,8 @@ def test_the_url_of_the_redis_protocol_is_not_of_a_closed_fake(cloud: Cloud, sch
         ("SETE", ["SET", "SETEX"], "SETEX"),
     ],
 )
-def test_exchanged_letters_are_the_likely_mistake(given: str, known: list[str], meant: str) -> None:
-    assert did_you_mean(given, known) == f"; did you mean {meant!r}?"
+def test_exchanged_letters_are_the_likely_mistake(name: str, names: list[str], meant: str) -> None:
+    assert did_you_mean(name, names) == f"; did you mean {meant!r}?"
 
 
 def test_a_missing_name_of_the_queue_has_its_replacement(cloud: Cloud) -> None:
@@ -87,7 +87,7 @@ def test_a_missing_name_of_the_queue_has_its_replacement(cloud: Cloud) -> None:
     assert "attempts()" in hint
 
 
-def raises(*given: object) -> None:
+def raises(*args: object) -> None:
     raise AttributeError("'function' object has no attribute 'f_code'")
 
 
@@ -151,9 +151,9 @@ def test_what_is_meant_is_listed_before_others_in_the_right_state(
     for url in reversed(urls) if newest_is_meant else urls:
         queue.publish(url, retries=1)
         queue.deliver_due()
-    with pytest.raises(AssertionError) as found:
+    with pytest.raises(AssertionError) as caught:
         queue.assert_delivered(wanted, method="POST")
-    first = str(found.value).splitlines()[1]
+    first = str(caught.value).splitlines()[1]
     assert first.startswith("  not ")
     assert wanted in first
     assert first.endswith("state is 'pending', not 'delivered'")
@@ -167,9 +167,9 @@ def test_what_a_call_is_about_is_listed_before_others_with_the_right_status(clou
         client.get(f"user:{n}")
     with pytest.raises(Exception, match="Service Unavailable"):
         client.get("order:7")
-    with pytest.raises(AssertionError) as found:
+    with pytest.raises(AssertionError) as caught:
         kv.assert_called("GET", key="order:7", status=200)
-    assert str(found.value).splitlines()[1].endswith("status is 503, not 200")
+    assert str(caught.value).splitlines()[1].endswith("status is 503, not 200")
 
 
 @pytest.mark.parametrize("field", ["url", "source_message_id"])

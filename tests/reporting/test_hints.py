@@ -286,13 +286,13 @@ def test_variables_that_the_application_reads_are_named(
         monkeypatch.setenv("REDIS_FAKE", fake)
         monkeypatch.setenv("REDIS_OTHER", f"redis://cache.example.com:{fake.rpartition(':')[2]}")
         log = "WARNING counting in memory: ConnectionError"
-        first, *found = unread_variables(cloud, ["fakecloud_env"], log)
+        first, *variables = unread_variables(cloud, ["fakecloud_env"], log)
     if expected:
         assert first == "no fake received a request:"
-        assert found == expected
+        assert variables == expected
     else:
         assert first.startswith("no fake received a request; the log has ConnectionError")
-        assert "KV_REST_API_URL" in found[0]
+        assert "KV_REST_API_URL" in variables[0]
 
 
 # -- fakes that a test does not request ------------------------------------------------------------

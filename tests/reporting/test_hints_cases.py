@@ -35,12 +35,12 @@ def cloud() -> Iterator[Cloud]:
         yield opened
 
 
-def made(path: str, *given: Any, base: type = object, **held: Any) -> Any:
+def made(path: str, *args: Any, base: type = object, **held: Any) -> Any:
     """Return an object with attributes, given the module and name of its class."""
     module, _, name = path.rpartition(".")
-    one = type(name, (base,), {"__module__": module})(*given)
-    vars(one).update(held)
-    return one
+    instance = type(name, (base,), {"__module__": module})(*args)
+    vars(instance).update(held)
+    return instance
 
 
 def error_of(path: str, text: str = "", base: type = Exception, **held: Any) -> Any:
@@ -311,8 +311,8 @@ def test_a_client_of_a_fake_that_is_closed_is_not_told_about_the_environment(
     cloud: Cloud, closed: str
 ) -> None:
     head = f"a client called 127.0.0.1:{closed}, the address of a fake that is closed{AFTER}"
-    found = hints_about_silence(cloud, [redis_at(PROD), redis_at(f"http://127.0.0.1:{closed}")])
-    assert found == [REDIS, head, *STAY]
+    lines = hints_about_silence(cloud, [redis_at(PROD), redis_at(f"http://127.0.0.1:{closed}")])
+    assert lines == [REDIS, head, *STAY]
 
 
 def test_a_client_that_the_failing_function_knew_counts(cloud: Cloud) -> None:
@@ -386,10 +386,10 @@ def test_libraries_that_nobody_imported_are_not_looked_for(
     assert hints_about_silence(cloud, []) == []
 
 
-def raised(source: str, **known: Any) -> BaseException:
+def raised(source: str, **names: Any) -> BaseException:
     """Return the exception that a function with this source raises."""
     lines = "\n".join(f"    {line}" for line in [*source.splitlines(), "assert False"])
-    space: dict[str, Any] = {"__name__": "test_shop", **known}
+    space: dict[str, Any] = {"__name__": "test_shop", **names}
     exec(f"def fails():\n{lines}\n", space)
     with pytest.raises(AssertionError) as info:
         space["fails"]()

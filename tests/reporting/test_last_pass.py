@@ -54,10 +54,10 @@ class Runs:
         """Return the data of the failing run's page."""
         [path] = (self._pytester.path / "pages").glob("test_it*.html")
         text = path.read_text(encoding="utf-8")
-        found: dict[str, Any] = json.loads(
+        data: dict[str, Any] = json.loads(
             text.partition('id="report">')[2].partition("</script>")[0]
         )
-        return found
+        return data
 
 
 @pytest.fixture
@@ -116,20 +116,20 @@ def test_the_last_passing_run_counts(
     monkeypatch.setenv("WHOLE", "redis.incr('sold:9')")
     runs.passing()
     if os.name == "posix":
-        [kept] = pytester.path.rglob(".pytest_cache/d/fakecloud/*.json")
-        assert kept.stat().st_mode & 0o777 == 0o600
+        [file] = pytester.path.rglob(".pytest_cache/d/fakecloud/*.json")
+        assert file.stat().st_mode & 0o777 == 0o600
     runs.failing("redis.incr('sold:1')")
     assert f"{OTHERWISE}INCR sold:9 <-- 1" in runs.failing("redis.incr('sold:2')")
 
 
-@pytest.mark.parametrize("kept", ["", "[]", "{", '{"rows": 1}'])
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"rows": 1}'])
 def test_without_a_passing_run_nothing_is_said(
-    kept: str, runs: Runs, pytester: pytest.Pytester
+    content: str, runs: Runs, pytester: pytest.Pytester
 ) -> None:
     """A file that cannot be used is the same as none."""
     folder = pytester.path / ".pytest_cache" / "d" / "fakecloud"
     folder.mkdir(parents=True)
-    (folder / "test_it.py-test_order.json").write_text(kept)
+    (folder / "test_it.py-test_order.json").write_text(content)
     shown = runs.failing("redis.incr('sold:8')")
     assert "passing run" not in shown
     assert "beside" not in runs.page()

@@ -53,7 +53,9 @@ def test_a_token_inside_a_base64_value_is_hidden_wherever_it_stands(
         assert HIDDEN in masked, (before, after)
         assert masked.startswith("header ")
         # Nothing of the token can be decoded from the characters that remain at either end.
-        assert not any(token[1:-1] in each or token[:5] in each for each in decodings(masked))
+        assert not any(
+            token[1:-1] in decoding or token[:5] in decoding for decoding in decodings(masked)
+        )
     assert mask.text(encode(b"nothing of the kind at all").decode()) == (
         encode(b"nothing of the kind at all").decode()
     )
@@ -69,7 +71,9 @@ def test_each_spelling_of_a_token_is_hidden_to_its_last_character(cloud: Cloud, 
         base64.b64encode(raw).decode().rstrip("="),
         base64.urlsafe_b64encode(raw).decode().rstrip("="),
     ]  # fmt: skip
-    assert [mask.text(f"<{each}>") for each in spellings] == [f"<{HIDDEN}>"] * len(spellings)
+    assert [mask.text(f"<{spelling}>") for spelling in spellings] == [f"<{HIDDEN}>"] * len(
+        spellings
+    )
     for before in range(3):
         value = base64.b64encode(b"u" * before + raw + b"and more").decode()
         # Only characters that also encode part of a neighbouring byte remain.
@@ -103,7 +107,7 @@ def test_no_report_shows_a_token_in_a_base64_body_or_a_binary_one(cloud: Cloud) 
     ):
         assert kv.token not in text
         assert not any(body.decode()[4:-8] in text for body in bodies)
-        assert not any(kv.token in each for each in decodings(text))
+        assert not any(kv.token in decoding for decoding in decodings(text))
 
 
 def test_a_token_that_a_long_body_is_cut_in_is_hidden_whole(cloud: Cloud) -> None:
@@ -254,15 +258,15 @@ def test_a_masked_call_holds_no_secret_and_all_the_rest(cloud: Cloud) -> None:
     httpx.get(f"{kv.url}/echo/a%20{secret}%20b", headers=kv.headers)
     call, read = kv.journal.calls()
     mask = Mask(cloud)
-    told = mask.call(call)
-    assert told.target == call.target == "/"
-    assert told.request_body == call.request_body.replace(secret.encode(), HIDDEN.encode())
-    assert told.facts["words"] == [["SET", "k", f"über {HIDDEN}"]]
-    assert told.facts.keys() == call.facts.keys()
-    headers = {name.lower(): value for name, value in told.request_headers.items()}
+    masked = mask.call(call)
+    assert masked.target == call.target == "/"
+    assert masked.request_body == call.request_body.replace(secret.encode(), HIDDEN.encode())
+    assert masked.facts["words"] == [["SET", "k", f"über {HIDDEN}"]]
+    assert masked.facts.keys() == call.facts.keys()
+    headers = {name.lower(): value for name, value in masked.request_headers.items()}
     assert (headers["authorization"], headers["x-plain"]) == (HIDDEN, f"a {HIDDEN} b")
-    assert len(told.request_headers) == len(call.request_headers)
-    assert (told.number, told.status) == (call.number, call.status)
+    assert len(masked.request_headers) == len(call.request_headers)
+    assert (masked.number, masked.status) == (call.number, call.status)
     again = mask.call(read)
     assert again.target == f"/echo/a%20{HIDDEN}%20b"
     assert secret.encode() in read.response_body
@@ -278,8 +282,8 @@ def test_facts_are_masked_however_deep_they_are(cloud: Cloud) -> None:
     httpx.post(kv.url, json=["PING"], headers=kv.headers)
     call = kv.journal.calls().only()
     set_facts(call, {"words": [["PING"]], "deep": [{"in": [token, 1, None]}], "bytes": b"x"})
-    told = Mask(cloud).call(call).facts
-    assert told == {"words": [["PING"]], "deep": [{"in": [HIDDEN, 1, None]}], "bytes": b"x"}
+    masked = Mask(cloud).call(call).facts
+    assert masked == {"words": [["PING"]], "deep": [{"in": [HIDDEN, 1, None]}], "bytes": b"x"}
 
 
 @pytest.mark.parametrize("text", ["a eightchr-and-more b", "a eightchr b", "a seven77 eightchr b"])

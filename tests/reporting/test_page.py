@@ -30,12 +30,12 @@ E       assert 0 == 1
 tests/test_shop.py:12: AssertionError"""
 
 
-def a_page(cloud: Cloud, **given: str) -> str:
-    return page(cloud, report_of(cloud, **given))  # type: ignore[arg-type]
+def a_page(cloud: Cloud, **options: str) -> str:
+    return page(cloud, report_of(cloud, **options))  # type: ignore[arg-type]
 
 
-def written(cloud: Cloud, folder: Path, **given: str) -> Path:
-    return write(cloud, folder, report_of(cloud, **given))  # type: ignore[arg-type]
+def written(cloud: Cloud, folder: Path, **options: str) -> Path:
+    return write(cloud, folder, report_of(cloud, **options))  # type: ignore[arg-type]
 
 
 def fill(cloud: Cloud) -> None:
@@ -64,19 +64,19 @@ def fill(cloud: Cloud) -> None:
 
 def data_of(text: str) -> Any:
     """Return the report that a page contains."""
-    found = re.search(
+    match = re.search(
         r'<script type="application/json" id="report">(.*?)</script>', text, re.DOTALL
     )
-    assert found is not None
-    return json.loads(found[1])
+    assert match is not None
+    return json.loads(match[1])
 
 
 def test_the_page_contains_the_report_and_loads_nothing(cloud: Cloud) -> None:
     fill(cloud)
     report = report_of(cloud, test="test_x.py::test_it", failure="AssertionError: no")
     text = page(cloud, report)
-    found = data_of(text)
-    assert {**found, "states": None} == {**as_json(report), "states": None}
+    data = data_of(text)
+    assert {**data, "states": None} == {**as_json(report), "states": None}
     assert "[unrouted] broker got GET /topix" in text[: text.index("<main>")]
     assert '"sourceBody":{"Base64":{"order":1}}' in text  # the body of a callback is decoded
     # The page loads nothing.
@@ -139,7 +139,7 @@ def test_file_names_are_safe_and_stay_apart(tmp_path: Path, cloud: Cloud) -> Non
     )
     assert file_name("../../etc/passwd") == "etc-passwd"
     parameters = ["a/b", "a:b", "a-b", "a b", "é", "ü", "", "x" * 300 + "1", "x" * 300 + "2", ".."]
-    names = [file_name(f"test_x.py::test_it[{each}]") for each in parameters]
+    names = [file_name(f"test_x.py::test_it[{parameter}]") for parameter in parameters]
     names += [file_name(f"{path}::test_it") for path in ("a/b.py", "a-b.py", "a b.py")]
     assert len(set(names)) == len(names)
     assert max(map(len, names)) <= 150
@@ -272,6 +272,6 @@ def test_hints_and_the_log_are_on_the_page(run: Run, pytester: pytest.Pytester) 
         "no fake received a request; the application may use a fake that the test does not request"
     )
     assert hint in result.stdout.str()
-    [shown] = [one.read_text("utf-8") for one in pytester.path.glob("timelines/*limit.html")]
+    [shown] = [file.read_text("utf-8") for file in pytester.path.glob("timelines/*limit.html")]
     assert hint in shown
     assert "counting in memory: ***" in shown

@@ -53,8 +53,10 @@ def without_empty(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def real(cloud: Cloud) -> dict[str, Any]:
-    modules = [(one, report_part(one.fixture, "data")) for one in cloud.fakes()]
-    return without_empty({one.name: data.state(one) for one, data in modules if data is not None})
+    modules = [(fake, report_part(fake.fixture, "data")) for fake in cloud.fakes()]
+    return without_empty(
+        {fake.name: data.state(fake) for fake, data in modules if data is not None}
+    )
 
 
 def replayed(cloud: Cloud) -> dict[str, Any]:

@@ -213,7 +213,7 @@ def test_what_is_told_agrees_with_the_official_receiver(cloud: Cloud) -> None:
     good, _ = rows(cloud)
     assert (good.answer, good.remarks) == ("200", ())
     assert any(
-        one.startswith("differs: the token was issued for another body") for one in differing
+        line.startswith("differs: the token was issued for another body") for line in differing
     )
 
 
@@ -227,9 +227,9 @@ def verifying(cloud: Cloud, **changed: Any) -> tuple[str, ...]:
     receiver = Receiver(*keys)
 
     def verify(request: Any) -> int:
-        given = {"body": request.text, "url": URL, **changed}
+        arguments = {"body": request.text, "url": URL, **changed}
         try:
-            receiver.verify(signature=request.headers.get("Upstash-Signature"), **given)
+            receiver.verify(signature=request.headers.get("Upstash-Signature"), **arguments)
         except Exception:
             return 401
         return 200
@@ -242,9 +242,9 @@ def verifying(cloud: Cloud, **changed: Any) -> tuple[str, ...]:
 @pytest.mark.parametrize("body", ['{"n": "é"}', '{"n":"\\u00e9"}'], ids=["escapes", "whitespace"])
 def test_json_that_was_serialized_otherwise_is_told_as_such(cloud: Cloud, body: str) -> None:
     verifying(cloud, sent={"n": "é"}, body=body)
-    (one,) = found(cloud)
-    assert [reason["reason"] for reason in one.values["reasons"]] == ["json"]
-    said = sentence(one, lookups_of(cloud, []))
+    (finding,) = found(cloud)
+    assert [reason["reason"] for reason in finding.values["reasons"]] == ["json"]
+    said = sentence(finding, lookups_of(cloud, []))
     assert "the same JSON, serialized otherwise (whitespace, escapes)" in said
 
 
@@ -265,9 +265,9 @@ def test_what_the_receiver_was_given_is_a_finding(
 ) -> None:
     before = Receiver.verify
     remarks = verifying(cloud, **changed)
-    (one,) = found(cloud)
-    assert one.kind == "wrong_signature"
-    assert one.values["reasons"] == [said]
+    (finding,) = found(cloud)
+    assert finding.kind == "wrong_signature"
+    assert finding.values["reasons"] == [said]
     assert not [line for line in remarks if "was not seen" in line or "json.dumps" in line]
     assert Receiver.verify is before
 
@@ -288,18 +288,18 @@ def test_the_cause_of_a_wrong_signature_is_a_finding(
     deliver(queue, URL, json={"n": 1}, retries=1)
     for event in cloud.journal.events("attempt"):
         event.data["signature"] |= changed
-    (one,) = found(cloud)
-    assert (one.kind, one.values["reasons"]) == ("wrong_signature", [said])
+    (finding,) = found(cloud)
+    assert (finding.kind, finding.values["reasons"]) == ("wrong_signature", [said])
 
 
 def test_a_wrong_key_hides_no_other_wrong_argument(cloud: Cloud) -> None:
     verifying(cloud, keys=("sig_one", "sig_two"), url="http://app:8000/x")
-    (one,) = found(cloud)
-    assert one.values["reasons"] == [
+    (finding,) = found(cloud)
+    assert finding.values["reasons"] == [
         {"reason": "url", "got": "http://app:8000/x", "signed": URL},
         {"reason": "key"},
     ]
-    said = sentence(one, lookups_of(cloud, []))
+    said = sentence(finding, lookups_of(cloud, []))
     assert "verify() got another URL: http://app:8000/x" in said
     assert "the application's check was not made with the queue's current signing key" in said
 
@@ -332,9 +332,9 @@ def test_a_check_of_the_applications_own_is_explained(
 
     queue.destinations.call(URL, verify)
     deliver(queue, URL, json={"n": 1}, retries=0)
-    (one,) = found(cloud)
-    assert (one.kind, said.items() <= one.values.items()) == (kind, True)
-    assert "msg_" in sentence(one, lookups_of(cloud, []))
+    (finding,) = found(cloud)
+    assert (finding.kind, said.items() <= finding.values.items()) == (kind, True)
+    assert "msg_" in sentence(finding, lookups_of(cloud, []))
 
 
 @pytest.mark.parametrize(
@@ -351,8 +351,8 @@ def test_a_key_from_before_a_rotation_is_recognised(
     for _ in range(after):
         queue.rotate_keys()
     verifying(cloud, queue=queue, keys=keys)
-    (one,) = found(cloud)
-    assert [each["reason"] for each in one.values["reasons"]] == [reason]
+    (finding,) = found(cloud)
+    assert [cause["reason"] for cause in finding.values["reasons"]] == [reason]
 
 
 def test_a_receiver_that_was_replaced_meanwhile_stays_so(
@@ -361,7 +361,7 @@ def test_a_receiver_that_was_replaced_meanwhile_stays_so(
     monkeypatch.setattr(Receiver, "verify", Receiver.verify)  # restored after the test
     queue = cloud.queue()
 
-    def accept(self: object, **given: Any) -> None:
+    def accept(self: object, **kwargs: Any) -> None:
         return None
 
     def replace_it(request: Any) -> int:

@@ -32,7 +32,7 @@ def row(number: int, same: object = "", **more: Any) -> ReportRow:
 
 
 def counts(*rows: ReportRow) -> list[int]:
-    return [len(line.rows) for line in folded([FoldedRow((one,)) for one in rows])]
+    return [len(line.rows) for line in folded([FoldedRow((shown_row,)) for shown_row in rows])]
 
 
 def test_rows_are_folded_together_with_what_is_nested_in_them() -> None:
@@ -67,7 +67,7 @@ def test_an_event_is_part_of_the_call_it_results_from_unless_it_is_marked() -> N
 def test_the_newest_rows_and_those_that_matter_are_kept() -> None:
     rows = [row(n, ok=n != 5, operation=("GET", "TTL")[n % 2]) for n in range(1, 201)]
     rows[9] = replace(rows[9], operation="SET")
-    lines = list(shortened_rows([FoldedRow((one,)) for one in rows], {7}))
+    lines = list(shortened_rows([FoldedRow((shown_row,)) for shown_row in rows], {7}))
     numbers = [line.row.number for line in lines if isinstance(line, FoldedRow)]
     assert len(numbers) == KEPT
     assert {1, 5, 7, 10, *range(201 - NEWEST, 201)} <= set(numbers)
@@ -82,8 +82,8 @@ def test_the_middle_of_a_long_series_is_left_out_unless_it_matters() -> None:
         row(n, ok=n != 50, subjects=(ReportSubject("key", f"k:{n}", "kv"),)) for n in range(1, 99)
     ]
     other = row(99, subjects=(ReportSubject("key", "other", "kv"),))
-    lines = list(shortened_rows([FoldedRow((one,)) for one in [*series, other]], {70}))
-    numbers = [one if isinstance(one, int) else f"#{one.row.number}" for one in lines]
+    lines = list(shortened_rows([FoldedRow((shown_row,)) for shown_row in [*series, other]], {70}))
+    numbers = [line if isinstance(line, int) else f"#{line.row.number}" for line in lines]
     assert numbers == ["#1", "#2", 47, "#50", 19, "#70", 26, "#97", "#98", "#99"]
 
 
@@ -161,7 +161,7 @@ def test_a_part_that_raises_leaves_the_others(
     server = cloud.kv_server()
     httpx.post(server.url, json=["SET", "lock:a", "1", "NX"], headers=server.headers)
 
-    def broken(*given: object, **named: object) -> None:
+    def broken(*args: object, **named: object) -> None:
         raise RuntimeError("no")
 
     for name, line in (
@@ -190,13 +190,15 @@ def test_events_are_part_of_the_line_of_the_call_that_caused_them(cloud: Cloud, 
         client.post("/commit/g/a", json={"topic": "t", "partition": 0, "offset": 0})
         client.post("/delete-consumer/g/a")
     every = merged(report_of(cloud).rows, ())
-    assert [[line.row.operation, *(one.kind for one in line.effects)] for line in every] == [
+    assert [[line.row.operation, *(effect.kind for effect in line.effects)] for line in every] == [
         ["consume", "join", "rebalance"], ["consume", "join", "rebalance"], ["commit", "commit"],
         ["delete-consumer", "leave", "rebalance"],
     ]  # fmt: skip
     if clock == "frozen":
         broker.group("g").expire("b")
-        assert [one.kind for one in merged(report_of(cloud).rows, ())[-1].effects] == ["rebalance"]
+        assert [effect.kind for effect in merged(report_of(cloud).rows, ())[-1].effects] == [
+            "rebalance"
+        ]
 
 
 def test_three_findings_are_shown_in_full_with_the_same_numbers_in_text_and_page(
@@ -206,12 +208,12 @@ def test_three_findings_are_shown_in_full_with_the_same_numbers_in_text_and_page
     for word in "abcde":
         httpx.post(server.url, json=["GET", word], headers=server.headers)
     report = report_of(cloud)
-    found = [
-        about_key("ttl_removed", one.entry, f"{one.operation} {'of a customer':_<90}")
-        for one in report.rows
-        if one.entry is not None and not isinstance(one.entry, ServedRequest)
+    findings = [
+        about_key("ttl_removed", report_row.entry, f"{report_row.operation} {'of a customer':_<90}")
+        for report_row in report.rows
+        if report_row.entry is not None and not isinstance(report_row.entry, ServedRequest)
     ]
-    report = replace(report, findings=found)
+    report = replace(report, findings=findings)
     listed = text(report, width=100).partition("Findings:\n")[2].splitlines()
     assert [line[:5] for line in listed if line[0] == "-"] == [f"- [{n}]" for n in range(1, 6)]
     assert len(listed) == 3 * 2 + 2
@@ -228,8 +230,8 @@ def test_a_row_of_two_findings_has_both_numbers(cloud: Cloud) -> None:
     (row,) = [row for row in report_of(cloud).rows if row.operation == "SET"]
     assert row.entry is not None
     assert not isinstance(row.entry, ServedRequest)
-    found = [about_key("ttl_removed", row.entry, key) for key in "st"]
-    assert "EX 1772370000 [1] [2] <-- OK" in text(replace(report_of(cloud), findings=found))
+    findings = [about_key("ttl_removed", row.entry, key) for key in "st"]
+    assert "EX 1772370000 [1] [2] <-- OK" in text(replace(report_of(cloud), findings=findings))
 
 
 @pytest.mark.parametrize(

@@ -138,16 +138,17 @@ def test_each_request_that_changes_the_data_of_a_queue_changes_its_state(
         before = state_of(queue)[section]
         request(queue)
         assert state_of(queue)[section] != before
-    found = states(cloud, report_of(cloud, test="t"))
-    assert found["note"] == ""
-    shown = {changed for step in found["steps"] for _, changed, *_ in step["changes"]}
+    data = states(cloud, report_of(cloud, test="t"))
+    assert data["note"] == ""
+    shown = {changed for step in data["steps"] for _, changed, *_ in step["changes"]}
     assert section in shown
 
 
 def test_every_part_of_a_queue_is_in_its_state(cloud: Cloud) -> None:
-    kept = set(cloud.queue()._engine.snapshot()._fields) - {"sequence", "dead_letter_count"}
+    parts = set(cloud.queue()._engine.snapshot()._fields) - {"sequence", "dead_letter_count"}
     assert (
-        kept - WITH_MESSAGES - COUNTED - {"dead_letters", "waiters", "bulk_actions"} <= QUEUE.keys()
+        parts - WITH_MESSAGES - COUNTED - {"dead_letters", "waiters", "bulk_actions"}
+        <= QUEUE.keys()
     )
 
 
@@ -158,7 +159,7 @@ def test_a_wait_for_an_event_is_data(cloud: Cloud) -> None:
         "url": "https://a.example.com", "timeout": "60s", "timeoutUrl": "https://a.example.com",
         "step": {"stepId": 1, "stepName": "w", "stepType": "Wait", "concurrent": 1},
     })  # fmt: skip
-    assert [one["event"] for one in state_of(queue)["waits for events"].values()] == ["e"]
+    assert [waiter["event"] for waiter in state_of(queue)["waits for events"].values()] == ["e"]
 
 
 def test_a_resumable_query_and_a_topics_limits_are_data(cloud: Cloud) -> None:

@@ -178,11 +178,11 @@ def opened(tab: Any, tmp_path: Path) -> Iterator[Opened]:
 
 
 def rows_of(page: Any) -> list[str]:
-    found: list[str] = page.locator("[role=option]").evaluate_all(
+    rows: list[str] = page.locator("[role=option]").evaluate_all(
         "all => all.sort((a, b) => a.ariaPosInSet - b.ariaPosInSet)"
         ".map(one => one.querySelector('.trace-what > span').textContent)"
     )
-    return found
+    return rows
 
 
 @pytest.mark.slow
@@ -194,14 +194,16 @@ def test_calls_are_drawn_between_the_true_lanes(opened: Opened) -> None:
 
     def arrow(number: int) -> tuple[str, str]:
         line = page.locator(f"#row-{number} line[class*=arrow]").bounding_box()
-        boxes = [page.locator(".trace-head").nth(each).bounding_box() for each in range(len(heads))]
+        boxes = [
+            page.locator(".trace-head").nth(index).bounding_box() for index in range(len(heads))
+        ]
         ends = sorted((line["x"], line["x"] + line["width"]))
-        found = [
+        columns = [
             next(name for name, box in zip(heads, boxes, strict=True)
                  if box["x"] <= x <= box["x"] + box["width"])
             for x in ends
         ]  # fmt: skip
-        return found[0], found[1]
+        return columns[0], columns[1]
 
     assert arrow(1) == ("client", "application")
     assert arrow(4) == ("application", "kv")
@@ -271,12 +273,12 @@ def test_the_pane_escapes_what_looks_alike_and_has_the_source_of_the_call(opened
 
 @pytest.mark.slow
 def test_rows_are_numbered_as_they_are_shown(opened: Opened) -> None:
-    found = [finding("this SET wrote over the other", 6, 4)]
+    findings = [finding("this SET wrote over the other", 6, 4)]
     page = opened(
         report(
             row(8, "POST /pay", kind="request", peer="application"),
             row(4, "GET k", actor="application", cause=8, depth=1, findings=[0]),
-            row(6, "SET k", actor="application", cause=8, depth=1, findings=[0]), findings=found,
+            row(6, "SET k", actor="application", cause=8, depth=1, findings=[0]), findings=findings,
         ),
         "#row-3",
     )  # fmt: skip
@@ -684,7 +686,8 @@ def test_the_page_of_a_cloud_is_shown_in_light_and_dark(
 def test_axe_finds_nothing(opened: Opened, scheme: str, width: int) -> None:
     page = opened(RACE, "#row-5", width=width, scheme=scheme)
     page.evaluate(Path(AXE).read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    results = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     assert [
-        (one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found["violations"]
+        (violation["id"], [node["html"][:200] for node in violation["nodes"]])
+        for violation in results["violations"]
     ] == []

@@ -188,7 +188,7 @@ TOLD: dict[str, tuple[str, list[str]]] = {
 @pytest.mark.parametrize(("source", "said"), TOLD.values(), ids=TOLD)
 def test_the_rest_is_told(run: Run, source: str, said: list[str]) -> None:
     text = went_on(run, source)
-    assert [one for one in said if one not in text] == []
+    assert [line for line in said if line not in text] == []
 
 
 @pytest.mark.parametrize("url", ["http://\u2100/", "http://[", "http://[::1", "http://a:b/"])

@@ -18,7 +18,7 @@ URL = "https://app.example.com/hook"
 
 def waiting(cloud: Cloud) -> list[str]:
     lookups = lookups_of(cloud, [])
-    return [sentence(one, lookups) for one in unfinished(cloud, lookups)]
+    return [sentence(item, lookups) for item in unfinished(cloud, lookups)]
 
 
 def told(cloud: Cloud) -> list[str]:
@@ -110,11 +110,11 @@ def test_eight_are_named(cloud: Cloud, count: int, rest: str | None) -> None:
     queue = cloud.queue()
     for number in range(count):
         queue.publish(f"{URL}/{number}")
-    found = waiting(cloud)
-    assert len(found) == MOST_UNFINISHED + (rest is not None)
-    assert found[MOST_UNFINISHED:] == ([rest] if rest else [])
+    lines = waiting(cloud)
+    assert len(lines) == MOST_UNFINISHED + (rest is not None)
+    assert lines[MOST_UNFINISHED:] == ([rest] if rest else [])
     shown = section(cloud).partition("Unfinished:\n- ")[2].split("\n- ")
-    assert [" ".join(one.split()) for one in shown] == found
+    assert [" ".join(line.split()) for line in shown] == lines
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,6 @@ def test_a_call_that_was_never_made_is_named(run: Run, name: str) -> None:
     lines = run(source).stdout.str()
     assert hint in lines
     said = ("was never awaited, so", "a pipeline has", "does not execute")
-    assert any(one in lines for one in said) is bool(hint)
+    assert any(line in lines for line in said) is bool(hint)
     # A coroutine that the failed test kept warns here and not in a later test.
     gc.collect()

@@ -133,8 +133,8 @@ SCENES: list[Callable[[Cloud], None]] = [publishes, delivers_to_fakes, groups, c
 def test_a_report_shows_what_happened(cloud: Cloud, scene: Callable[[Cloud], None]) -> None:
     scene(cloud)
     report = report_of(cloud, test="test_a.py::test_it", failure="E   assert False")
-    found = re.sub(r"(127\.0\.0\.1| ):\d{4,5}\b", r"\1:10000", text(report, width=100)) + "\n"
-    golden(TEXTS / f"{scene.__name__}.txt", found)
+    actual = re.sub(r"(127\.0\.0\.1| ):\d{4,5}\b", r"\1:10000", text(report, width=100)) + "\n"
+    golden(TEXTS / f"{scene.__name__}.txt", actual)
     data = json.loads(json.dumps(as_json(report)))
     assert list(wrong(data, SCHEMA)) == []
     assert len(data["rows"]) == len(report.rows)
@@ -149,7 +149,7 @@ def wrong(value: Any, schema: dict[str, Any], at: str = "") -> Iterator[str]:
     kinds = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool,
              "null": type(None)}  # fmt: skip
     wanted = schema.get("type", [])
-    types = tuple(kinds[one] for one in ([wanted] if isinstance(wanted, str) else wanted))
+    types = tuple(kinds[kind] for kind in ([wanted] if isinstance(wanted, str) else wanted))
     if types and type(value) not in types:
         yield f"{at} is {value!r}, not {wanted}"
         return
@@ -160,12 +160,12 @@ def wrong(value: Any, schema: dict[str, Any], at: str = "") -> Iterator[str]:
     for number, item in enumerate(value if isinstance(value, list) else ()):
         yield from wrong(item, schema.get("items", {}), f"{at}[{number}]")
     if isinstance(value, dict):
-        known = schema.get("properties", {})
+        properties = schema.get("properties", {})
         missing = set(schema.get("required", ())) - set(value)
         yield from (f"{at}.{name} is missing" for name in missing)
-        for name, each in value.items():
-            yield from wrong(each, known.get(name, {}), f"{at}.{name}")
-            if known and name not in known:
+        for name, member in value.items():
+            yield from wrong(member, properties.get(name, {}), f"{at}.{name}")
+            if properties and name not in properties:
                 yield f"{at}.{name} is not in the schema"
 
 
@@ -200,7 +200,10 @@ def test_actions_on_topics_and_groups_are_shown_as_the_test_writes_them(
     written = write(report_of(cloud, test="test_it"), tmp_path / "a.json")
     rows = json.loads(written.read_text(encoding="utf-8"))["rows"]
     assert [
-        (row["text"]["what"], " ".join(f"{one['kind']}={one['name']}" for one in row["subjects"]))
+        (
+            row["text"]["what"],
+            " ".join(f"{subject['kind']}={subject['name']}" for subject in row["subjects"]),
+        )
         for row in rows
         if row["kind"] == "action"
     ] == [
@@ -216,8 +219,10 @@ def test_actions_on_topics_and_groups_are_shown_as_the_test_writes_them(
 
 
 def request(**more: Any) -> ServedRequest:
-    given = {"began": 0, "at_us": 0, "target": "GET /a", "framework": "Flask", "environ": None}
-    return ServedRequest(**{**given, "thread": 0, "ended": 9, "status": 200, "path": "/a", **more})
+    defaults = {"began": 0, "at_us": 0, "target": "GET /a", "framework": "Flask", "environ": None}
+    return ServedRequest(
+        **{**defaults, "thread": 0, "ended": 9, "status": 200, "path": "/a", **more}
+    )
 
 
 SERVED: list[tuple[dict[str, Any], list[str]]] = [
@@ -242,9 +247,9 @@ def test_calls_are_nested_in_the_request_that_made_them(
         httpx.post(server.url, json=["SET", "a", 1], headers=server.headers)
     numbers += [reserve(), reserve()]
     began, ended = numbers[2:] if served.pop("idle", False) else numbers[:2]
-    found = report_of(cloud, served=[request(began=began, ended=ended, **served)]).rows
-    assert [f"{'  ' * row.depth}{row.operation} {row.ok}" for row in found] == expected
-    assert {row.actor for row in found if row.depth} <= {"application"}
+    rows = report_of(cloud, served=[request(began=began, ended=ended, **served)]).rows
+    assert [f"{'  ' * row.depth}{row.operation} {row.ok}" for row in rows] == expected
+    assert {row.actor for row in rows if row.depth} <= {"application"}
 
 
 def test_a_request_made_by_a_fault_is_nested_in_the_call_it_ran_for(cloud: Cloud) -> None:
@@ -265,8 +270,8 @@ def test_a_request_made_by_a_fault_is_nested_in_the_call_it_ran_for(cloud: Cloud
     first.began = reserve()
     ask("outer")
     first.ended = reserve()
-    found = report_of(cloud, served=[first, second]).rows
-    assert [(row.operation, row.depth, row.actor) for row in found] == [
+    rows = report_of(cloud, served=[first, second]).rows
+    assert [(row.operation, row.depth, row.actor) for row in rows] == [
         ("add_fault", 0, "test"), ("POST /1", 0, "client"), ("GET", 1, "application"),
         ("POST /2", 2, "client"), ("GET", 3, "application"),
     ]  # fmt: skip
@@ -292,8 +297,8 @@ def test_a_subject_names_every_row_that_it_is_about(cloud: Cloud) -> None:
             assert listener.get_message(timeout=30)
     rows: dict[str, list[str]] = {}
     for row in report_of(cloud).rows:
-        for one in row.subjects:
-            rows.setdefault(f"{one.kind} {one.name[:4]}", []).append(row.operation)
+        for subject in row.subjects:
+            rows.setdefault(f"{subject.kind} {subject.name[:4]}", []).append(row.operation)
     assert rows.pop("topic orde") == ["create_topic", "produce"]
     assert rows.pop("group g")[0] == "join"
     assert rows.pop("namespace docs") == ["upsert"]

@@ -31,8 +31,8 @@ SHOP = "https://shop.example.com"
 HOOK = "https://app.example.com/hook"
 
 
-def judge(name: str, found: list[str]) -> None:
-    golden(EXPECTED, found, name)
+def judge(name: str, actual: list[str]) -> None:
+    golden(EXPECTED, actual, name)
 
 
 # -- key-value server ------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ def test_a_pipeline_of_one_command_is_shown_as_the_command(cloud: Cloud) -> None
 
 
 def test_of_a_long_pipeline_the_first_and_all_errors_are_told(cloud: Cloud) -> None:
-    commands(f"pipeline: {' & '.join(f'SET k{one} v' for one in range(40))} & INCR k0")(cloud)
+    commands(f"pipeline: {' & '.join(f'SET k{index} v' for index in range(40))} & INCR k0")(cloud)
     judge("pipeline", [shown(cloud)[0].line, *shown(cloud)[0].words.below])
 
 
@@ -99,9 +99,9 @@ def test_a_repeated_explanation_of_a_row_without_answer_is_not_shown_again(cloud
         ServedRequest(n, n, f"GET /{n}", "Flask", None, 0, ended=n + 1, raised=raised)
         for n in (10, 20)
     ]
-    told = text(report_of(cloud, served=served))
-    assert told.count("x" * 60) == 1
-    assert "GET /20 (Flask) (as above)" in told
+    shown_text = text(report_of(cloud, served=served))
+    assert shown_text.count("x" * 60) == 1
+    assert "GET /20 (Flask) (as above)" in shown_text
 
 
 def test_a_command_with_many_arguments_says_how_many(cloud: Cloud) -> None:
@@ -226,7 +226,7 @@ BROKER: list[tuple[str, Any]] = [
 
 
 def test_the_broker(cloud: Cloud) -> None:
-    found = []
+    texts = []
     for number, (path, body) in enumerate(BROKER):
         broker = cloud.broker(topics={"t": 1, "u": 1}, name=f"broker{number}")
         broker.produce("t", "one", key="bob")
@@ -235,18 +235,18 @@ def test_the_broker(cloud: Cloud) -> None:
         if path.startswith("commit"):
             client.get("/consume/g/i/t", headers=earliest)
         client.post(path, json=body, headers=earliest)
-        found.append([one.line for one in shown(cloud) if one.row.kind == "call"][-1])
-    judge("broker", found)
+        texts.append([row.line for row in shown(cloud) if row.row.kind == "call"][-1])
+    judge("broker", texts)
 
 
 def test_a_value_may_be_long_and_its_topic_have_partitions(cloud: Cloud) -> None:
     broker = cloud.broker(topics={"wide": 2})
     for sent in ({"value": "v" * 61}, {"value": "v", "partition": 1}, {"value": "v", "key": "k"}):
         broker.client().post("/produce/wide", json=sent)
-    found = [one.words.what for one in shown(cloud)]
-    assert found[0].startswith('produce wide no key: "vvv')
-    assert len(found[0].partition("key: ")[2]) == 59
-    assert found[1:] == ['produce wide-1 "v"', 'produce wide key k "v"']
+    calls = [row.words.what for row in shown(cloud)]
+    assert calls[0].startswith('produce wide no key: "vvv')
+    assert len(calls[0].partition("key: ")[2]) == 59
+    assert calls[1:] == ['produce wide-1 "v"', 'produce wide key k "v"']
 
 
 # -- queue -----------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ def test_the_queue(cloud: Cloud) -> None:
     publish(f"publish/{url}", {"n": 1}, Deduplication_Id="o-1", Method="PUT")
     publish(f"enqueue/mails/{url}", {"n": 2})
     publish("batch", [{"destination": url, "body": "x", "headers": {"Upstash-Delay": "1m"}}])
-    judge("queue", [part for one in shown(cloud) for part in (one.line, *one.words.below)])
+    judge("queue", [part for row in shown(cloud) for part in (row.line, *row.words.below)])
 
 
 PUBLISHED: list[tuple[str, dict[str, str], Any]] = [
@@ -347,17 +347,17 @@ def test_values_in_base64_are_decoded_where_the_client_asked_for_it(cloud: Cloud
 
 
 @given(st.text(), st.text(), st.integers(12, 80))
-def test_what_is_shortened_stays_different(one: str, other: str, most: int) -> None:
-    assert len(shortened(one, most)) <= most
-    if shortened(one, most) == shortened(other, most) and len(one) <= most:
-        assert one == other
+def test_what_is_shortened_stays_different(first: str, second: str, most: int) -> None:
+    assert len(shortened(first, most)) <= most
+    if shortened(first, most) == shortened(second, most) and len(first) <= most:
+        assert first == second
 
 
 @given(st.text() | st.integers() | st.none() | st.booleans() | st.floats(allow_nan=False))
 def test_scalars_of_different_types_differ(value: Any) -> None:
-    told = scalar(value)
+    shown_value = scalar(value)
     others = (None, True, False, 0, 1, "", "0", "null", "true")
-    assert all(scalar(one) != told for one in others if type(one) is not type(value))
+    assert all(scalar(other) != shown_value for other in others if type(other) is not type(value))
 
 
 @pytest.mark.parametrize("body", [b"[1,2", b"{}", b"[[]]", b"7", b'"x"', b"[null]", b"\xff", b""])

@@ -36,10 +36,10 @@ numbers = st.sampled_from(NUMBERS)
 
 def values(words: Sequence[str] = ()) -> st.SearchStrategy[Any]:
     """JSON values of any shape; ``words`` are strings with a meaning, also for names of fields."""
-    known = st.sampled_from([*words, *STRINGS])
+    common = st.sampled_from([*words, *STRINGS])
     return st.recursive(
-        st.one_of(st.sampled_from(OTHERS), numbers, known),
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(known, inner, max_size=5),
+        st.one_of(st.sampled_from(OTHERS), numbers, common),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(common, inner, max_size=5),
         max_leaves=8,
     )
 

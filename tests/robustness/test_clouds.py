@@ -24,7 +24,7 @@ def live(luck: random.Random) -> None:
         fixtures = ["kv_server", "vector_index", "broker", "queue"]
         chosen = luck.sample(fixtures, luck.choice([1, 1, 2, 4]))
         settings = {"vector_index": {"dimension": 2}}
-        made: list[Any] = [cloud._start(one, settings.get(one, {})) for one in chosen]
+        made: list[Any] = [cloud._start(fixture, settings.get(fixture, {})) for fixture in chosen]
         for fake in made:
             answer = requests.get(f"{fake.url}/nothing", headers=fake.headers, timeout=10)
             assert answer.status_code < 500
@@ -74,16 +74,16 @@ def test_ten_thousand_clouds_leave_nothing_behind() -> None:
 @pytest.mark.slow
 def test_what_is_left_behind_is_found() -> None:
     """Check that the measurement can fail."""
-    kept: list[Any] = []
+    clouds: list[Any] = []
     before = measure()
     try:
         for _ in range(20):
             cloud = Cloud()
             cloud.kv_server().execute("PING")
-            kept.append(cloud)
+            clouds.append(cloud)
         assert measure()[2] > before[2] + 8
     finally:
-        for cloud in kept:
+        for cloud in clouds:
             cloud.close()
     assert measure()[2] <= before[2] + 8
-    assert sys.getrefcount(kept) > 0
+    assert sys.getrefcount(clouds) > 0

@@ -92,13 +92,13 @@ def house() -> Iterator[House]:
 
 def attack(seed: int, rounds: int) -> dict[str, Counter[str]]:
     """Open this number of connections at each port; return how they ended."""
-    with house() as found:
+    with house() as doors:
         ended = {}
-        for name, address in found.addresses.items():
+        for name, address in doors.addresses.items():
             luck = random.Random(f"{seed} {name}")
-            change = partial(found.change, name, luck=luck)
+            change = partial(doors.change, name, luck=luck)
             ended[name] = Counter(attempt_port(address, luck, change) for _ in range(rounds))
-        found.check()
+        doors.check()
     return ended
 
 
@@ -107,9 +107,9 @@ def test_hostile_requests_at_every_door() -> None:
     """Send more than 1,500 requests: on average, a connection has two and a half."""
     ended = attack(1, rounds := cases(100))
     assert set(ended) == set(DOORS)
-    for name, found in ended.items():
-        assert found["400"] > rounds / 7, (name, found)
-        assert found["401"] < rounds / 1.6, (name, found)
+    for name, statuses in ended.items():
+        assert statuses["400"] > rounds / 7, (name, statuses)
+        assert statuses["401"] < rounds / 1.6, (name, statuses)
     assert len(set().union(*ended.values())) > 4, ended
 
 

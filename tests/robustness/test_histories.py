@@ -65,15 +65,15 @@ def counter(state: int, line: Line) -> tuple[int, Any]:
 
 
 def lists(state: tuple[tuple[str, ...], tuple[str, ...]], line: Line) -> tuple[Any, Any]:
-    one, two = state
+    first, second = state
     command, *words = line
     if command == "RPUSH":
-        return ((*one, words[1]), two), len(one) + 1
+        return ((*first, words[1]), second), len(first) + 1
     if command == "LMOVE":
-        return ((one[1:], (*two, one[0])), one[0]) if one else (state, None)
+        return ((first[1:], (*second, first[0])), first[0]) if first else (state, None)
     if command == "RPOP":
-        return ((one, two[:-1]), two[-1]) if two else (state, None)
-    return state, len(one if words[0] == "a" else two)  # LLEN
+        return ((first, second[:-1]), second[-1]) if second else (state, None)
+    return state, len(first if words[0] == "a" else second)  # LLEN
 
 
 def members(state: frozenset[str], line: Line) -> tuple[Any, Any]:
@@ -164,7 +164,9 @@ def test_single_commands(kv: KVServer, kind: str) -> None:
         assert holds(kv, kind, seed), seed
     calls = history(kv, kind, 1, lambda line, answer: answer)
     ordered = sorted(calls, key=lambda call: call.start)
-    met = [one for one, after in itertools.pairwise(ordered) if after.start < one.end]
+    met = [
+        operation for operation, after in itertools.pairwise(ordered) if after.start < operation.end
+    ]
     assert met, "no two calls overlapped: the test tries nothing"
 
 
@@ -226,8 +228,10 @@ def test_watched_transactions_lose_nothing(kv: KVServer) -> None:
 
 @pytest.mark.slow
 def test_transactions_that_do_not_watch_are_found(kv: KVServer) -> None:
-    found = (add_watched(kv, watch=False) for _ in range(ROUNDS))
-    assert any(done != total for done, total in found), "clients never met: the test tries nothing"
+    results = (add_watched(kv, watch=False) for _ in range(ROUNDS))
+    assert any(done != total for done, total in results), (
+        "clients never met: the test tries nothing"
+    )
 
 
 # -- work handed out ------------------------------------------------------------------------------
@@ -375,12 +379,12 @@ def broker_group(
             http = _Consumer(broker, f"i{number}")
             idle, died = 0, False
             while idle < 4:
-                found = http.consume()
-                idle = 0 if found else idle + 1
-                keep = found[::2] if skip else found
+                batch = http.consume()
+                idle = 0 if batch else idle + 1
+                keep = batch[::2] if skip else batch
                 with lock:
-                    seen.append([(one["partition"], one["offset"]) for one in keep])
-                if found and (not died or lives.random() < 0.3):
+                    seen.append([(record["partition"], record["offset"]) for record in keep])
+                if batch and (not died or lives.random() < 0.3):
                     # The consumer dies before it commits, so another one receives the records again.
                     # Each dies with its first records: by chance alone, sometimes none died.
                     http.die()
@@ -391,8 +395,8 @@ def broker_group(
         in_threads(*(partial(instance, number) for number in range(3)))
         last = _Consumer(broker, "last")
         for _ in range(8):
-            found = last.consume()
-            seen.append([(one["partition"], one["offset"]) for one in found])
+            last_records = last.consume()
+            seen.append([(record["partition"], record["offset"]) for record in last_records])
             last.commit()
         return there, seen
 
@@ -416,8 +420,8 @@ class _Consumer:
         return answer.json() if answer.status_code == 200 else []
 
     def consume(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._ask("consume", "/t?timeout=50")
-        return found
+        records: list[dict[str, Any]] = self._ask("consume", "/t?timeout=50")
+        return records
 
     def commit(self) -> None:
         self._ask("commit")
@@ -437,7 +441,7 @@ def nothing_lost(there: set[tuple[int, int]], seen: list[list[tuple[int, int]]])
             offsets = [offset for at, offset in page if at == partition]
             if offsets != sorted(offsets):
                 return False
-    return {one for page in seen for one in page} == there
+    return {record for page in seen for record in page} == there
 
 
 @pytest.mark.slow

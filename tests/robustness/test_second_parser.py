@@ -74,8 +74,10 @@ def plain(seen: Seen) -> tuple[str, str, bytes, tuple[tuple[str, str], ...]]:
     fields and trailers.
     """
     method, target, fields, body = seen
-    kept = [(name.lower(), value.strip()) for name, value in fields if name.lower() not in FRAMING]
-    return method, target, body, tuple(sorted(kept))
+    plain_fields = [
+        (name.lower(), value.strip()) for name, value in fields if name.lower() not in FRAMING
+    ]
+    return method, target, body, tuple(sorted(plain_fields))
 
 
 FRAMING = {"content-length", "transfer-encoding", "t", "connection", "upgrade", "expect"}
@@ -87,8 +89,8 @@ def compare(data: bytes) -> str:
     """
     ours, status, _ = read([data])
     theirs, reason = read_by_h11(data)
-    for one, other in zip(ours, theirs, strict=False):
-        assert plain(one) == plain(other), (data, one, other)
+    for our_request, their_request in zip(ours, theirs, strict=False):
+        assert plain(our_request) == plain(their_request), (data, our_request, their_request)
     if len(ours) == len(theirs):
         return "both refuse" if status and reason else "the same"
     if len(ours) > len(theirs):
@@ -115,10 +117,10 @@ KNOWN = {
 
 def run(seed: int, rounds: int) -> None:
     luck = random.Random(seed)
-    found = Counter(compare(wire(luck)) for _ in range(rounds))
-    assert found["the same"] > rounds / 5
-    assert found["both refuse"] > rounds / 10
-    assert set(found) - {"the same", "both refuse"} <= KNOWN, found
+    counts = Counter(compare(wire(luck)) for _ in range(rounds))
+    assert counts["the same"] > rounds / 5
+    assert counts["both refuse"] > rounds / 10
+    assert set(counts) - {"the same", "both refuse"} <= KNOWN, counts
 
 
 @pytest.mark.parametrize("seed", range(2))

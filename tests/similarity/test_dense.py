@@ -111,16 +111,16 @@ def test_many_rows_of_few_values_keep_insertion_order_among_ties(
     hidden = np.flatnonzero(generator.random(rows) < 0.2)
     wanted = generator.integers(1, 40)
     seen = set(range(rows)) - set(hidden.tolist())
-    kept = {row for row in seen if row % wanted == 0}
+    allowed = {row for row in seen if row % wanted == 0}
     searches = [
         DenseSearch(query, 7),
-        DenseSearch(query, 7, accept=lambda row: row in kept),
+        DenseSearch(query, 7, accept=lambda row: row in allowed),
         DenseSearch(query, rows),
     ]
     plain, filtered, everything = rank_dense(matrix_of(vectors), name, searches, hidden)
     scores = reference(name, vectors, query)
     assert unpacked(plain) == best_of(scores, 7, seen)
-    assert unpacked(filtered) == best_of(scores, 7, kept)
+    assert unpacked(filtered) == best_of(scores, 7, allowed)
     assert unpacked(everything) == best_of(scores, rows, seen)
 
 
@@ -252,9 +252,9 @@ def test_rows_that_float32_products_put_in_a_wrong_order(name: Similarity, batch
     vectors = (base + noise).astype(np.float32)
     query = base.astype(np.float32)
     matrix = matrix_of(vectors)
-    for found in rank_dense(matrix, name, [DenseSearch(query, 5)] * batch, NOTHING):
-        assert unpacked(found) == expected(name, vectors, query, 5)
+    for ranked in rank_dense(matrix, name, [DenseSearch(query, 5)] * batch, NOTHING):
+        assert unpacked(ranked) == expected(name, vectors, query, 5)
     keeps = set(range(1, 600, 2))
     search = DenseSearch(query, 5, accept=keeps.__contains__)
-    for found in rank_dense(matrix, name, [search] * batch, NOTHING):
-        assert unpacked(found) == expected(name, vectors, query, 5, sorted(keeps))
+    for ranked in rank_dense(matrix, name, [search] * batch, NOTHING):
+        assert unpacked(ranked) == expected(name, vectors, query, 5, sorted(keeps))

@@ -70,7 +70,7 @@ class Server:
 
     def fake(self, name: str) -> dict[str, Any]:
         """Return the address and the credentials of a fake."""
-        return next(one for one in self.summary["fakes"] if one["name"] == name)
+        return next(fake for fake in self.summary["fakes"] if fake["name"] == name)
 
     def ask(self, method: str, path: str, body: Any = None, token: str | None = None) -> Any:
         """Status and JSON of one request to the control API."""
@@ -85,9 +85,9 @@ class Server:
     def call(self, fake: str | None, name: str, *args: Any, **kwargs: Any) -> Any:
         """Return what a method of a fake or of the cloud returns; an error it raises fails."""
         body = {"object": fake, "name": name, "args": args, "kwargs": kwargs}
-        status, found = self.ask("POST", "/call", body)
-        assert (status, found.keys()) == (200, {"value"}), found
-        return found["value"]
+        status, reply = self.ask("POST", "/call", body)
+        assert (status, reply.keys()) == (200, {"value"}), reply
+        return reply["value"]
 
 
 Serve = Callable[..., Server]
@@ -111,7 +111,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) 
 
     def run(*arguments: str, **environment: str) -> Done:
         numbers = [signal.SIGINT, signal.SIGTERM]
-        kept = [signal.getsignal(number) for number in numbers]
+        handlers = [signal.getsignal(number) for number in numbers]
         # A server that starts after all must fail the test, not hang it: SIGTERM ends it.
         timer = threading.Timer(STARTS_WITHIN, os.kill, (os.getpid(), signal.SIGTERM))
         capfd.readouterr()
@@ -125,7 +125,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) 
                 code = error.code
             finally:
                 timer.cancel()
-                for number, handler in zip(numbers, kept, strict=True):
+                for number, handler in zip(numbers, handlers, strict=True):
                     signal.signal(number, handler)
         return Done(code, *capfd.readouterr())
 

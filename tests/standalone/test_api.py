@@ -59,7 +59,7 @@ def test_every_operation_says_what_it_does(server: Server) -> None:
             assert operation["summary"].endswith(".")
             assert operation["operationId"]
             said = set(re.findall(r"\?(\w+)=", operation["description"]))
-            assert said <= {one["name"] for one in operation.get("parameters", ())}
+            assert said <= {parameter["name"] for parameter in operation.get("parameters", ())}
 
 
 def test_the_journal_is_told_and_masked(server: Server) -> None:
@@ -141,9 +141,9 @@ def test_a_call_under_way_is_streamed_again_with_its_answer(server: Server) -> N
             if len(rows) == 2 and not seen.count(b"PING"):
                 kv(server, "PING")
     slow.join()
-    told = [(row["operation"], row["text"]["answer"].split()[0], row["done"]) for row in rows]
-    assert told[:2] == [("SET", "OK", True), ("GET", "open", False)]
-    assert ("GET", '"1"', True) in told[2:]
+    states = [(row["operation"], row["text"]["answer"].split()[0], row["done"]) for row in rows]
+    assert states[:2] == [("SET", "OK", True), ("GET", "open", False)]
+    assert ("GET", '"1"', True) in states[2:]
     number = rows[0]["number"]
     with closing(stream(server, f"Last-Event-ID: {number}")) as sent:
         assert f"id: {number}\n".encode() not in streamed(sent, 2)
@@ -154,7 +154,7 @@ def test_the_journal_has_the_bodies_of_deliveries_that_succeeded(server: Server)
     assert server.ask("POST", "/load", {"state": state})[0] == 200
     server.call("queue", "publish", "https://shop.example/hook", json={"order": 7})
     server.ask("POST", "/clock", {"action": "advance", "by": "1s"})
-    (row,) = [one for one in server.ask("GET", "/journal")[1] if one["kind"] == "attempt"]
+    (row,) = [entry for entry in server.ask("GET", "/journal")[1] if entry["kind"] == "attempt"]
     assert (row["request"]["decoded"], row["response"]["decoded"]) == ({"order": 7}, {"ok": 1})
 
 

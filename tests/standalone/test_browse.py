@@ -124,8 +124,8 @@ def test_keys_and_values_that_are_no_text_are_shown_and_found_by_id(lists: Lists
     lists.cloud.kv_server().execute("SET", b"\xff/ %", b"\xfe")
     (row,) = lists.get("kv_server/lists/keys")["items"]
     assert (row["id"], row["is_text"]) == ("%FF%2F%20%25", False)
-    found = lists.get(f"kv_server/lists/keys/{row['id']}")
-    assert (found["value"], found["is_editable"], found["hex"]) == ("\ufffd", False, "fe")
+    item = lists.get(f"kv_server/lists/keys/{row['id']}")
+    assert (item["value"], item["is_editable"], item["hex"]) == ("\ufffd", False, "fe")
 
 
 def test_binary_elements_have_their_digits(lists: Lists) -> None:
@@ -171,10 +171,10 @@ def test_vectors_are_searched_filtered_and_placed(lists: Lists) -> None:
 
 
 def publish(lists: Lists, queue: Any, url: str, **headers: str) -> str:
-    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    wire_headers = {name.replace("_", "-"): value for name, value in headers.items()}
     status, answer = ask(
         lists.app, "POST", f"/fakes/{queue.name}/requests",
-        {"target": f"/v2/publish/{url}", "body": {"n": 1}, "headers": given},
+        {"target": f"/v2/publish/{url}", "body": {"n": 1}, "headers": wire_headers},
     )  # fmt: skip
     assert (status, answer["status"]) == (200, 200), answer
     return str(json.loads(answer["body"])["messageId"])
@@ -322,7 +322,7 @@ def test_every_list_is_paged_sorted_searched_and_shows_its_items(full: Lists, fa
         whole = full.get(path, **query)
         assert whole["items"], name
         pages = list(full.every(path, limit=1, **query))
-        items = [one for page in pages for one in page["items"]]
+        items = [item for page in pages for item in page["items"]]
         assert list(map(id_of, items)) == list(map(id_of, whole["items"])), name
         for page in pages[1:]:
             full.get(path, limit=1, before=page["previous"], **query)
@@ -338,8 +338,8 @@ def test_every_list_is_paged_sorted_searched_and_shows_its_items(full: Lists, fa
 
 
 def test_a_search_looks_through_values_of_every_type(full: Lists) -> None:
-    found = ids(full.get("kv_server/lists/keys", search="KETTLE"), "key")
-    assert found == ["array", "doc", "hash", "list", "set", "stream", "text", "zset"]
+    keys = ids(full.get("kv_server/lists/keys", search="KETTLE"), "key")
+    assert keys == ["array", "doc", "hash", "list", "set", "stream", "text", "zset"]
     for search, name in {'"name": "kettle"': "doc", "2.5": "doc", "field": "hash"}.items():
         assert name in ids(full.get("kv_server/lists/keys", search=search), "key")
     # A pattern is one for keys: "Delete all keys found" must not depend on values.
@@ -369,13 +369,13 @@ NUMBERS = ["1e999", "-1e999", "1e-999", "-0.0", "1" + "0" * 400, "-1", "92233720
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", *NUMBERS])
 def test_odd_numbers_in_every_body_are_rejected_or_accepted(full: Lists, number: str) -> None:
     routes = [route for route in full.app.table.routes if route.name in BODIES]
-    known = {"move_clock": ["advance", "move_to"], "add_fault": KINDS}
+    choices = {"move_clock": ["advance", "move_to"], "add_fault": KINDS}
     for route in routes:
         path = route.pattern.replace("{name}", "kv_server").replace("{id}", "1")
         body: dict[str, Any] = {"kind": "respond", "args": [503], "fixture": "kv_server"}
         body |= {"object": "kv_server", "name": "execute", "state": {}, "archive": {}}
         required = body_schema(route.name)["properties"]
-        for field, kind in itertools.product(required, known.get(route.name, [""])):
+        for field, kind in itertools.product(required, choices.get(route.name, [""])):
             for value in ("ODD", ["ODD"], {"n": "ODD"}):
                 sent = {name: body[name] for name in body if name in required} | {field: value}
                 if route.name == "move_clock":
@@ -436,10 +436,10 @@ def test_a_comparison_shows_what_changed_in_a_long_value(
     for line in after:
         kv.execute(*line)
     ask(lists.app, "POST", "/snapshots", {"id": "after"})
-    found = ask(lists.app, "GET", f"/snapshots/before/changes{until}")[1]
-    (change,) = found["changes"]
+    comparison = ask(lists.app, "GET", f"/snapshots/before/changes{until}")[1]
+    (change,) = comparison["changes"]
     shown = [change[side]["value"] for side in ("before", "after")]
-    assert (change["item"], found["count"], max(map(len, shown)) < 2100) == ("k", 1, True)
+    assert (change["item"], comparison["count"], max(map(len, shown)) < 2100) == ("k", 1, True)
     assert old in shown[0]
     assert new in shown[1]
     assert shown[0] != shown[1]
@@ -482,8 +482,8 @@ def test_a_comparison_names_fakes_with_too_many_items(
     ask(lists.app, "POST", "/snapshots", {"id": "before"})
     other.load({"a": "1"})
     kv.load({"d": "4"})
-    found = ask(lists.app, "GET", "/snapshots/before/changes")[1]
-    assert (found["count"], found["not_compared"]) == (1, ["kv_server"])
+    comparison = ask(lists.app, "GET", "/snapshots/before/changes")[1]
+    assert (comparison["count"], comparison["not_compared"]) == (1, ["kv_server"])
 
 
 # -- pictures of time: numbers that stay small ------------------------------------------------------

@@ -73,7 +73,8 @@ def test_what_cannot_be_represented_is_described() -> None:
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary()
 VALUES = st.recursive(
-    LEAVES, lambda each: st.lists(each) | st.dictionaries(st.text() | st.integers(), each)
+    LEAVES,
+    lambda children: st.lists(children) | st.dictionaries(st.text() | st.integers(), children),
 )
 
 

@@ -54,8 +54,8 @@ def test_a_token_is_needed(server: Server, monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(ContractError, match="rejected GET /state"):
         ControlClient(server.url, "wrong").fakes()
     monkeypatch.setenv("PYTEST_FAKECLOUD_TOKEN", server.token)
-    with ControlClient(server.url) as given:
-        assert len(given.fakes()) == 4
+    with ControlClient(server.url) as client:
+        assert len(client.fakes()) == 4
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9", "http://127.0.0.1:99999", "", "127.0.0.1:9"])
@@ -94,28 +94,28 @@ def test_values_that_are_not_a_token(token: str) -> None:
     ],
 )  # fmt: skip
 def test_another_kind_of_server(answer: bytes) -> None:
-    with other_server(lambda _: answer) as url, ControlClient(url, "x") as given:
+    with other_server(lambda _: answer) as url, ControlClient(url, "x") as client:
         with pytest.raises(ContractError, match=r"not a control API|rejected GET /state: "):
-            given.fakes()
+            client.fakes()
         with pytest.raises(ContractError, match=r"not a control API|rejected POST /call: "):
-            given.call("kv_server", "value", "k")
+            client.call("kv_server", "value", "k")
 
 
 def test_a_server_that_hangs() -> None:
     with (
         other_server(lambda _: None) as url,
-        ControlClient(url, "x") as given,
+        ControlClient(url, "x") as client,
         pytest.raises(ContractError, match=r"did not answer GET /state within 0\.05 s"),
     ):
-        given.ask("GET", "/state", within=0.05)
+        client.ask("GET", "/state", within=0.05)
 
 
 @pytest.mark.slow
 def test_an_exception_of_a_method_is_raised(server: Server) -> None:
-    with ControlClient(server.url, server.token) as given:
-        assert given.fake("kv") == given.fake("kv_server") == "kv_server"
-        assert given.call("kv_server", "execute", "SET", "k", "v") == "OK"
+    with ControlClient(server.url, server.token) as client:
+        assert client.fake("kv") == client.fake("kv_server") == "kv_server"
+        assert client.call("kv_server", "execute", "SET", "k", "v") == "OK"
         with pytest.raises(ContractError, match="ERR Command is not available"):
-            given.call("kv_server", "execute", "NO")
+            client.call("kv_server", "execute", "NO")
         with pytest.raises(ContractError, match="'brokr' is not a fake; did you mean 'broker'"):
-            given.fake("brokr")
+            client.fake("brokr")

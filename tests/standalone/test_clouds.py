@@ -144,15 +144,15 @@ def test_an_unknown_cloud_cannot_be_ended(host: Server) -> None:
 def test_a_hundred_side_by_side(host: Server) -> None:
     """Started, used and ended by several clients at the same time."""
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda number: made(host, seed=number), range(100)))
-        list(pool.map(lambda cloud: kv(cloud, f"/set/own/{cloud['seed']}"), found))
-        assert list(pool.map(lambda cloud: kv(cloud, "/get/own"), found)) == [
-            str(cloud["seed"]) for cloud in found
+        created = list(pool.map(lambda number: made(host, seed=number), range(100)))
+        list(pool.map(lambda cloud: kv(cloud, f"/set/own/{cloud['seed']}"), created))
+        assert list(pool.map(lambda cloud: kv(cloud, "/get/own"), created)) == [
+            str(cloud["seed"]) for cloud in created
         ]
         assert len(host.ask("GET", "/clouds")[1]) == 100
-        places = [cloud["env"][name] for cloud in found for name in ("QSTASH_URL", "REDIS_URL")]
+        places = [cloud["env"][name] for cloud in created for name in ("QSTASH_URL", "REDIS_URL")]
         assert len(set(places)) == 200
-        list(pool.map(lambda cloud: ended(host, cloud), found))
+        list(pool.map(lambda cloud: ended(host, cloud), created))
     assert host.ask("GET", "/clouds") == (200, [])
 
 
@@ -206,9 +206,9 @@ def test_clouds_end_with_their_server(serve: Serve) -> None:
 
 def failed(server: Server, cloud: Any, test: str = "test one") -> Any:
     """Keep a copy of a cloud whose test has failed."""
-    status, kept = server.ask("POST", f"/clouds/{cloud['id']}/failed", {"test": test})
-    assert status == 200, kept
-    return kept
+    status, reply = server.ask("POST", f"/clouds/{cloud['id']}/failed", {"test": test})
+    assert status == 200, reply
+    return reply
 
 
 def inside(cloud: Any) -> ControlClient:
@@ -219,24 +219,30 @@ def inside(cloud: Any) -> ControlClient:
 def test_the_cloud_of_a_failed_test_is_kept_with_its_console(host: Server) -> None:
     cloud = made(host, services={"kv": {}}, clock="running")
     kv(cloud, "/set/plan/paid")
-    kept = failed(host, cloud)
+    failed_cloud = failed(host, cloud)
     with inside(cloud) as file:
         file.ask("POST", "/begin", {})
     assert kv(cloud, "/get/plan") == "free"
     ended(host, cloud)
     [entry] = host.ask("GET", "/clouds")[1]
-    assert (entry["id"], entry["fakes"], entry["test"]) == (kept["id"], ["kv_server"], "test one")
-    address, code = host.ask("POST", f"/clouds/{kept['id']}/codes")[1]["url"].split("/#code=")
+    assert (entry["id"], entry["fakes"], entry["test"]) == (
+        failed_cloud["id"],
+        ["kv_server"],
+        "test one",
+    )
+    address, code = host.ask("POST", f"/clouds/{failed_cloud['id']}/codes")[1]["url"].split(
+        "/#code="
+    )
     assert address == entry["url"]
     signed_in = fetch("POST", f"{address}/__control__/session", json={"code": code})
     token = json.loads(signed_in.data)["token"]
-    assert token == kept["env"]["PYTEST_FAKECLOUD_TOKEN"]
+    assert token == failed_cloud["env"]["PYTEST_FAKECLOUD_TOKEN"]
     with ControlClient(address, token) as copy:
         assert copy.ask("GET", "/clock")["mode"] == "frozen"
         [row] = copy.ask("GET", "/journal")
         assert row["text"]["what"] == "SET plan paid"
-    assert kv(kept, "/get/plan") == "paid"
-    ended(host, kept)
+    assert kv(failed_cloud, "/get/plan") == "paid"
+    ended(host, failed_cloud)
     assert host.ask("GET", "/clouds") == (200, [])
 
 
@@ -249,21 +255,25 @@ def test_a_kept_copy_has_the_messages_and_hides_the_credentials_of_the_test(host
         "POST", f"{env['QSTASH_URL']}/v2/publish/http://127.0.0.1:1/hook?t={env['QSTASH_TOKEN']}",
         headers={"Authorization": f"Bearer {env['QSTASH_TOKEN']}", "Upstash-Delay": "1h"},
     )  # fmt: skip
-    kept = failed(host, cloud)
-    with inside(kept) as copy:
+    failed_cloud = failed(host, cloud)
+    with inside(failed_cloud) as copy:
         assert len(copy.ask("GET", "/fakes/queue/lists/messages")["items"]) == 1
-        told = json.dumps(copy.ask("GET", "/journal"))
-    assert "publish" in told
-    assert env["QSTASH_TOKEN"] not in told
+        journal = json.dumps(copy.ask("GET", "/journal"))
+    assert "publish" in journal
+    assert env["QSTASH_TOKEN"] not in journal
 
 
 def test_a_bounded_number_of_failed_clouds_is_kept(host: Server) -> None:
     cloud = made(host, services={"kv": {}})
-    kept = [failed(host, cloud, f"test {n}") for n in range(clouds.MOST_FAILED + 2)]
+    failed_clouds = [failed(host, cloud, f"test {n}") for n in range(clouds.MOST_FAILED + 2)]
     left = {entry["id"]: entry["test"] for entry in host.ask("GET", "/clouds")[1]}
     assert left == {
         cloud["id"]: "",
-        **{one["id"]: f"test {n}" for n, one in enumerate(kept) if n >= 2},
+        **{
+            failed_cloud["id"]: f"test {n}"
+            for n, failed_cloud in enumerate(failed_clouds)
+            if n >= 2
+        },
     }
 
 
@@ -280,5 +290,5 @@ def test_a_wrong_end_is_refused(
 ) -> None:
     cloud = made(host, services={"kv": {}})
     body = {"test": ""} if method == "POST" else None
-    found, answer = host.ask(method, f"/clouds/{path.format(**cloud)}", body)
-    assert (found, wanted in answer["error"]["message"]) == (status, True)
+    code, answer = host.ask(method, f"/clouds/{path.format(**cloud)}", body)
+    assert (code, wanted in answer["error"]["message"]) == (status, True)

@@ -83,7 +83,9 @@ def test_publish_and_next(command: Command, server: Server) -> None:
     state = json.loads(command("state", "--json"))
     assert state["clock"]["next_due"] == "2026-01-01T01:00:00+00:00"
     assert "2026-01-01T01:00:00+00:00 https://app.test/hook" in command("next")
-    assert [one["url"] for one in server.call("queue", "attempts")] == ["https://app.test/hook"]
+    assert [attempt["url"] for attempt in server.call("queue", "attempts")] == [
+        "https://app.test/hook"
+    ]
     (letter,) = server.call("queue", "dead_letters")
     assert json.loads(letter["message"]["body"]) == {"n": 1}
     shown = command("state")
@@ -164,10 +166,10 @@ def test_health_needs_no_token(
 )
 def test_health_of_another_kind_of_server(command: Command, answer: bytes) -> None:
     with other_server(lambda _: answer) as url:
-        told = command("health", "--url", url, code=1)
-    assert f"{url} is not a stand-alone server: its response to GET" in told
-    assert "instead of a JSON object with 'ready'. Pass the URL that" in told
-    assert len(told) < 400
+        output = command("health", "--url", url, code=1)
+    assert f"{url} is not a stand-alone server: its response to GET" in output
+    assert "instead of a JSON object with 'ready'. Pass the URL that" in output
+    assert len(output) < 400
 
 
 def test_which_server(command: Command, monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
@@ -227,7 +229,7 @@ def test_every_byte_of_other_lines_stays(tmp_path: Path, line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "written"),
+    ("content", "written"),
     [
         ("export VALUE=old\n", "export VALUE=new\n"),
         ("A=1\r\nVALUE=old\r\nB=2\r\n", "A=1\r\nVALUE=new\r\nB=2\r\n"),
@@ -237,9 +239,9 @@ def test_every_byte_of_other_lines_stays(tmp_path: Path, line: str) -> None:
         ("VALUE=old", "VALUE=new\n"),
     ],
 )
-def test_a_variable_is_replaced_in_its_line(tmp_path: Path, given: str, written: str) -> None:
+def test_a_variable_is_replaced_in_its_line(tmp_path: Path, content: str, written: str) -> None:
     file = tmp_path / ".env"
-    file.write_bytes(given.encode())
+    file.write_bytes(content.encode())
     write_dotenv(file, {"VALUE": "new"})
     assert file.read_bytes() == written.encode()
 

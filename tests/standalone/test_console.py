@@ -96,8 +96,8 @@ def at(page: Any, place: str, selector: str = "#view h1, #view .list") -> None:
 
 
 def fake(server: Server, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(h for h in server.summary["fakes"] if h["name"] == name)
-    return found
+    summary: dict[str, Any] = next(h for h in server.summary["fakes"] if h["name"] == name)
+    return summary
 
 
 def command(server: Server, *words: str) -> None:
@@ -106,9 +106,9 @@ def command(server: Server, *words: str) -> None:
 
 
 def sent(server: Server, name: str, target: str = "/", body: Any = "", **headers: str) -> Any:
-    given = {key.replace("_", "-"): value for key, value in headers.items()}
+    wire_headers = {key.replace("_", "-"): value for key, value in headers.items()}
     status, answer = server.ask(
-        "POST", f"/fakes/{name}/requests", {"target": target, "body": body, "headers": given}
+        "POST", f"/fakes/{name}/requests", {"target": target, "body": body, "headers": wire_headers}
     )
     assert (status, answer["status"] < 300) == (200, True), answer
     return json.loads(answer["body"])
@@ -396,8 +396,8 @@ def test_a_copied_line_sends_the_same_call_and_nothing_else(
     for line in lines:
         run(line)
     keys = server.ask("GET", "/fakes/kv_server/view")[1]["keys"]
-    found = {key["key"]: key["value"] for key in keys}
-    assert found == {"a[1-9]": "{x,y}[1]", "file": f"@{secret}"}
+    values = {key["key"]: key["value"] for key in keys}
+    assert values == {"a[1-9]": "{x,y}[1]", "file": f"@{secret}"}
     assert "-X 'X|touch`echo-owned`'" in lines[2]
     assert "curl -g -I " in head
 

@@ -73,7 +73,7 @@ def test_all_messages_of_a_queue_are_cancelled_after_a_question(page: Any, serve
     page.click("dialog button.danger")
     page.locator("#notice", has_text="Cancel: 120 messages.").wait_for()
     pending = server.ask("GET", "/fakes/queue/lists/messages?state=pending")[1]
-    assert [one["url"] for one in pending["items"]] == ["http://127.0.0.1:9/other"]
+    assert [message["url"] for message in pending["items"]] == ["http://127.0.0.1:9/other"]
     page.click("button:text-is('Cancel 120 messages found…')")
     page.locator("#notice", has_text="No message that this search finds can be chosen").wait_for()
 

@@ -65,15 +65,15 @@ AXIS = """async (spans) => {
 def test_an_axis_is_linear_and_folds_long_gaps(
     page: Any, spans: list[Any], folds: list[float], labels: list[str] | None
 ) -> None:
-    found = page.evaluate(AXIS, spans)
-    assert found["folds"] == folds
-    assert found["places"] == sorted(found["places"])
-    assert all(0 <= place <= 100 for place in found["places"])
-    assert len(set(found["labels"])) == len(found["labels"]) > 0
+    axis = page.evaluate(AXIS, spans)
+    assert axis["folds"] == folds
+    assert axis["places"] == sorted(axis["places"])
+    assert all(0 <= place <= 100 for place in axis["places"])
+    assert len(set(axis["labels"])) == len(axis["labels"]) > 0
     if labels is not None:
-        assert found["labels"] == labels
+        assert axis["labels"] == labels
     if not folds and len(spans) > 2:
-        gaps = [after - before for before, after in pairwise(found["places"])]
+        gaps = [after - before for before, after in pairwise(axis["places"])]
         times = [after[1] - before[1] for before, after in pairwise(spans)]
         assert [gap / gaps[0] for gap in gaps] == pytest.approx([time / times[0] for time in times])
 

@@ -42,17 +42,17 @@ AXE = os.environ.get("AXE_CORE", "node_modules/axe-core/axe.min.js")
 
 def typed(page: Any, form: str, **fields: str) -> None:
     """Open a form, fill it and send it."""
-    found = page.locator(f"form[aria-label='{form}']").first
-    found.wait_for(state="attached")
-    if not found.is_visible():
+    locator = page.locator(f"form[aria-label='{form}']").first
+    locator.wait_for(state="attached")
+    if not locator.is_visible():
         page.locator(f"summary:text-is('{form}')").first.click()
     for name, value in fields.items():
-        field = found.locator(f"[name='{name}']")
+        field = locator.locator(f"[name='{name}']")
         if field.evaluate("(one) => one.tagName") == "SELECT":
             field.select_option(value)
         else:
             field.fill(value)
-    found.locator("button[type=submit]").click()
+    locator.locator("button[type=submit]").click()
 
 
 def said(page: Any, form: str, text: str) -> None:
@@ -73,9 +73,9 @@ def kv(server: Server, *command: str) -> Any:
 
 
 def listed(server: Server, path: str) -> list[Any]:
-    status, found = server.ask("GET", f"/fakes/{path}")
+    status, listing = server.ask("GET", f"/fakes/{path}")
     assert status == 200
-    items: list[Any] = found["items"]
+    items: list[Any] = listing["items"]
     return items
 
 
@@ -353,7 +353,9 @@ def test_topics_records_and_groups_are_worked_with(page: Any, server: Server) ->
     press(page, "Delete all records…", sure=True)
     page.locator(".detail a", has_text="Show its 0 records").wait_for()
     press(page, "Delete topic…", sure=True)
-    wait_until(lambda: [one["name"] for one in listed(server, "broker/lists/topics")] == ["orders"])
+    wait_until(
+        lambda: [topic["name"] for topic in listed(server, "broker/lists/topics")] == ["orders"]
+    )
 
 
 def test_keys_are_walked_by_namespace_and_deleted_by_pattern(page: Any, server: Server) -> None:
@@ -430,7 +432,11 @@ def test_messages_are_filtered_cancelled_together_and_sent_again(page: Any, serv
     press(page, "Cancel 2…", sure=True)
     wait_until(
         lambda: (
-            sum(one["state"] == "cancelled" for one in listed(server, "queue/lists/messages")) == 2
+            sum(
+                message["state"] == "cancelled"
+                for message in listed(server, "queue/lists/messages")
+            )
+            == 2
         )
     )
 
@@ -483,7 +489,7 @@ def test_dead_letters_are_retried_and_deleted_together(page: Any, server: Server
     page.click("table.rows a")
     press(page, "Retry")
     wait_until(lambda: len(listed(server, "queue/lists/messages")) == 7)
-    ids = [one["id"] for one in listed(server, "queue/lists/messages")]
+    ids = [message["id"] for message in listed(server, "queue/lists/messages")]
     holds(page, f"{json.dumps(ids)}.includes(location.hash.split('/messages/')[1])")
 
 
@@ -589,7 +595,9 @@ def test_faults_are_added_seen_to_hit_and_removed(
     page.locator(".sentences .pill", has_text="used up").wait_for()
     press(page, "Add again")
     page.locator(".sentences .pill", has_text="not hit yet").wait_for()
-    unused = next(one for one in server.ask("GET", "/fakes/kv_server/faults")[1] if not one["hits"])
+    unused = next(
+        fault for fault in server.ask("GET", "/fakes/kv_server/faults")[1] if not fault["hits"]
+    )
     server.ask("DELETE", f"/fakes/kv_server/faults/{unused['id']}")
     page.locator(".sentences .pill", has_text="not hit yet").wait_for(state="detached")
     made = {"kind": "respond", "args": [503], "command": "INCR", "times": 2}
@@ -682,11 +690,11 @@ def test_violations_are_counted_and_advise_in_terms_of_the_server(
     server.ask("POST", "/clock", {"action": "advance", "by": "1s"})
     page.locator("#nav .many.bad").wait_for()
     at(page, "violations", ".violation")
-    told = page.inner_text(".violation")
-    assert "serve --forward https://app.example=" in told
-    assert "serve --load state.json" in told
-    assert "https://app.example/hook" in told
-    assert "destinations.respond" not in told
+    shown = page.inner_text(".violation")
+    assert "serve --forward https://app.example=" in shown
+    assert "serve --load state.json" in shown
+    assert "https://app.example/hook" in shown
+    assert "destinations.respond" not in shown
 
 
 def test_violations_of_one_cause_are_one_card_with_its_times(page: Any, server: Server) -> None:
@@ -833,8 +841,8 @@ def test_the_environment_is_copied_as_shells_read_it(page: Any, server: Server) 
     ]
     at(page, "connect")
     text = page.inner_text("pre[aria-label=environment]")
-    for one in server.summary["fakes"]:
-        for name, content in one["env"].items():
+    for fake in server.summary["fakes"]:
+        for name, content in fake["env"].items():
             assert f"{name}={content}" in text
 
 
@@ -1017,17 +1025,20 @@ def test_axe_finds_nothing(page: Any, server: Server, scheme: str, width: int) -
     page.emulate_media(color_scheme=scheme)
     fill_all(server)
     page.evaluate(Path(AXE).read_text(encoding="utf-8"))
-    found: list[Any] = []
+    violations: list[Any] = []
     for name in all_places(page):
         run = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        found += [(name, one["id"], one["nodes"][0]["html"][:150]) for one in run["violations"]]
+        violations += [
+            (name, violation["id"], violation["nodes"][0]["html"][:150])
+            for violation in run["violations"]
+        ]
         assert len(run["passes"]) > 10
-    assert found == []
+    assert violations == []
     if width == 390:
         page.click("#clock-more")
     page.click("#reset")
     run = page.evaluate("axe.run(document.querySelector('dialog'))")
-    assert [one["id"] for one in run["violations"]] == []
+    assert [violation["id"] for violation in run["violations"]] == []
 
 
 def test_isolated_clouds_are_listed_opened_and_closed(page: Any, server: Server) -> None:

@@ -26,7 +26,9 @@ pytestmark = pytest.mark.slow
 
 def test_every_service_has_a_port_and_credentials() -> None:
     assert DEVELOPMENT.keys() == services_by_word().keys()
-    ports = [value for one in DEVELOPMENT.values() for name, value in one.items() if "port" in name]
+    ports = [
+        value for values in DEVELOPMENT.values() for name, value in values.items() if "port" in name
+    ]
     assert len({*ports, addresses.CONTROL_PORT}) == len(ports) + 1
 
 
@@ -36,14 +38,14 @@ def test_every_service_has_a_port_and_credentials() -> None:
 def free_ports(count: int) -> list[int]:
     """Unused ports."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
+    ports = [listener.getsockname()[1] for listener in sockets]
+    for sock in sockets:
+        sock.close()
     return ports
 
 
 @pytest.fixture(scope="module")
-def known(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Server:
+def development_server(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Server:
     """A server with known credentials, at ports that no other server of this machine has."""
     folder: Path = tmp_path_factory.mktemp("state")
     words = ["--control-port", "--kv-port", "--vector-port", "--broker-port", "--queue-port"]
@@ -61,9 +63,9 @@ def known(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Server:
     return again
 
 
-def test_a_restart_changes_nothing_of_the_environment(known: Server) -> None:
+def test_a_restart_changes_nothing_of_the_environment(development_server: Server) -> None:
     """The fixture compares the complete environment."""
-    env = known.summary["env"]
+    env = development_server.summary["env"]
     assert env["UPSTASH_REDIS_REST_TOKEN"] == "local-kv-token"
     assert env["REDIS_URL"].startswith("redis://default:local-kv-password@")
     assert env["UPSTASH_VECTOR_REST_TOKEN"] == "local-vector-token"
@@ -90,9 +92,9 @@ def test_of_two_servers_that_start_at_the_same_moment_one_has_the_default_ports(
     ports = {**DEVELOPMENT["kv"], "port": port, "database_port": database}
     monkeypatch.setitem(DEVELOPMENT, "kv", ports)  # type: ignore[arg-type]
     first, second = (with_defaults(options(control_port=1), Log()) for _ in range(2))
-    found = [each.services["kv"] for each in (first, second)]
-    assert [each["port"] for each in found] == [port, 0]
-    assert [each["database_port"] for each in found] == [database, 0]
+    services = [settings.services["kv"] for settings in (first, second)]
+    assert [service["port"] for service in services] == [port, 0]
+    assert [service["database_port"] for service in services] == [database, 0]
     with Cloud() as cloud:
         kv = cloud.kv_server(port=port, database_port=database)
         assert kv.url.endswith(f":{port}")
@@ -112,14 +114,14 @@ def test_a_port_in_use_is_replaced_and_logged(
             "kv",
             {**DEVELOPMENT["kv"], "port": port, "database_port": database},
         )
-        found = with_defaults(options(control_port=1), Log())
-    kv = found.services["kv"]
+        settings = with_defaults(options(control_port=1), Log())
+    kv = settings.services["kv"]
     assert (kv["port"], kv["database_port"]) == (0, database)
     assert f"port {port} of kv is in use" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("word", "given", "left"),
+    ("word", "settings", "left"),
     [
         ("kv", {"token": "own"}, {"port", "database_port", "database_password"}),
         ("kv", {"engine": "redis://127.0.0.1:1"}, {"port", "token"}),
@@ -127,8 +129,10 @@ def test_a_port_in_use_is_replaced_and_logged(
         ("queue", {"token": "own"}, {"port"}),
     ],
 )
-def test_given_settings_replace_defaults(word: str, given: dict[str, str], left: set[str]) -> None:
-    assert addresses.defaults(word, given, public=False).keys() == left
+def test_given_settings_replace_defaults(
+    word: str, settings: dict[str, str], left: set[str]
+) -> None:
+    assert addresses.defaults(word, settings, public=False).keys() == left
 
 
 def test_credentials_of_ones_own_are_for_every_host(serve: Serve) -> None:
@@ -168,7 +172,7 @@ def test_the_control_token_is_kept_and_private(folder: Path) -> None:
         file.chmod(0o644)
         # Other users could have read it.
         assert control_token(make=True) not in (None, token)
-        assert [one.stat().st_mode & 0o777 for one in folder.iterdir()] == [0o600]
+        assert [path.stat().st_mode & 0o777 for path in folder.iterdir()] == [0o600]
 
 
 def test_a_file_without_a_token_is_an_error(folder: Path) -> None:
@@ -209,15 +213,15 @@ ACTS = {
 
 
 @pytest.mark.parametrize("name", ACTS)
-def test_no_page_can_use_public_credentials(known: Server, name: str) -> None:
+def test_no_page_can_use_public_credentials(development_server: Server, name: str) -> None:
     """With the credentials and without: in a query, in a URL, or in the headers after a rebind."""
     method, target = ACTS[name]
-    place = known.summary["env"][name]
+    place = development_server.summary["env"][name]
     url = f"http://{place.rpartition('@')[2].rpartition('//')[2]}{target}"
     (headers,) = (
-        one["headers"]
-        for one in known.summary["fakes"]
-        if one["url"] == place or (name == "REDIS_URL" and one["name"] == "kv_server")
+        fake["headers"]
+        for fake in development_server.summary["fakes"]
+        if fake["url"] == place or (name == "REDIS_URL" and fake["name"] == "kv_server")
     )
     for page, sent in PAGE.items():
         answer = fetch(method, url, headers={**headers, **sent})
@@ -228,12 +232,12 @@ def test_no_page_can_use_public_credentials(known: Server, name: str) -> None:
                   "Access-Control-Request-Headers": "authorization"})  # fmt: skip
     assert asked.status >= 400
     assert not [header for header in asked.headers if header.lower().startswith("access-control")]
-    kv = known.summary["fakes"][0]
+    kv = development_server.summary["fakes"][0]
     assert fetch("GET", f"{kv['url']}/dbsize", headers=kv["headers"]).data == b'{"result":0}'
 
 
-def test_applications_are_let_in(known: Server) -> None:
-    kv = known.summary["fakes"][0]
+def test_applications_are_let_in(development_server: Server) -> None:
+    kv = development_server.summary["fakes"][0]
     port = kv["url"].rpartition(":")[2]
     for sent in ({"Sec-Fetch-Mode": "cors"}, {"Host": f"localhost:{port}"},
                  {"Accept": "text/html"}, {"Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"},

@@ -37,32 +37,34 @@ def test_all_that_is_copied_is_there_and_reaches_the_build() -> None:
 
 
 def test_it_runs_as_nobody_special_and_stops_by_the_signal_the_server_takes() -> None:
-    found = dict(instructions())
-    assert found["USER"] == "fakecloud"
-    assert found["STOPSIGNAL"] == "SIGTERM"
-    assert json.loads(found["ENTRYPOINT"]) == ["pytest-fakecloud"]
+    by_name = dict(instructions())
+    assert by_name["USER"] == "fakecloud"
+    assert by_name["STOPSIGNAL"] == "SIGTERM"
+    assert json.loads(by_name["ENTRYPOINT"]) == ["pytest-fakecloud"]
 
 
 def test_its_commands_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = dict(instructions())
-    given = make_parser().parse_args(json.loads(found["HEALTHCHECK"].partition("CMD ")[2])[1:])
-    assert (given.command, given.url) == ("health", "http://127.0.0.1:8000")
-    variables = dict(word.split("=", 1) for word in shlex.split(found["ENV"]))
+    by_name = dict(instructions())
+    parsed = make_parser().parse_args(json.loads(by_name["HEALTHCHECK"].partition("CMD ")[2])[1:])
+    assert (parsed.command, parsed.url) == ("health", "http://127.0.0.1:8000")
+    variables = dict(word.split("=", 1) for word in shlex.split(by_name["ENV"]))
     ours = {name: value for name, value in variables.items() if name.startswith(VARIABLE)}
     assert {name.removeprefix(VARIABLE) for name in ours} <= OPTIONS
     for name, value in ours.items():
         monkeypatch.setenv(name, value)
-    options = read_options(make_parser().parse_args(json.loads(found["CMD"])))
+    options = read_options(make_parser().parse_args(json.loads(by_name["CMD"])))
     ports = [options.control_port, *(service["port"] for service in options.services.values())]
     ports.append(options.services["kv"]["database_port"])
-    assert ports == [8000, 8001, 8002, 8003, 8004, 6379] == list(map(int, found["EXPOSE"].split()))
+    assert (
+        ports == [8000, 8001, 8002, 8003, 8004, 6379] == list(map(int, by_name["EXPOSE"].split()))
+    )
     assert (options.host, options.log_format) == ("0.0.0.0", "json")
 
 
 def compose() -> dict[str, Any]:
     yaml = pytest.importorskip("yaml")
-    found: dict[str, Any] = yaml.safe_load((FOLDER / "compose.yaml").read_text(encoding="utf-8"))
-    return found["services"]  # type: ignore[no-any-return]
+    config: dict[str, Any] = yaml.safe_load((FOLDER / "compose.yaml").read_text(encoding="utf-8"))
+    return config["services"]  # type: ignore[no-any-return]
 
 
 def test_the_compose_file_serves_what_its_application_asks_for(

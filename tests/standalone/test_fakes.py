@@ -55,10 +55,10 @@ def test_a_cursor_leads_over_each_entry_once_while_they_are_written() -> None:
         while True:
             ended = not any(thread.is_alive() for thread in threads)
             after = seen[-1]["number"] if seen else 0
-            found = ask(app, "GET", f"/journal?after={after}")[1]
-            assert all(row["number"] > after for row in found)
-            seen += found
-            if ended and not found:
+            rows = ask(app, "GET", f"/journal?after={after}")[1]
+            assert all(row["number"] > after for row in rows)
+            seen += rows
+            if ended and not rows:
                 break
         numbers = [row["number"] for row in seen]
         assert numbers == sorted(set(numbers))
@@ -110,11 +110,11 @@ def test_the_plot_is_the_plane_in_which_the_vectors_differ_most() -> None:
     # The vectors are in one plane, so the plot keeps their distances.
     places = [(0.0, 0.0), (4.0, 0.0), (0.0, 2.0), (3.0, 1.0), (-2.0, -2.0)]
     *points, query = projected([[x, 7.0, y] for x, y in places], [4.0, 7.0, 2.0])
-    for first, one in zip([*places, (4.0, 2.0)], [*points, query], strict=True):
+    for first, point in zip([*places, (4.0, 2.0)], [*points, query], strict=True):
         for second, other in zip(places, points, strict=True):
-            assert one is not None
+            assert point is not None
             assert other is not None
-            assert math.dist(one, other) == pytest.approx(math.dist(first, second), abs=1e-5)
+            assert math.dist(point, other) == pytest.approx(math.dist(first, second), abs=1e-5)
     assert projected([[1.0, 2.0], []], [1.0]) == [[0.0, 0.0], None, None]
     assert projected([[1.0], [3.0]]) in (
         [[1.0, 0.0], [-1.0, 0.0], None],
@@ -135,7 +135,7 @@ def test_thelast_query_of_a_namespace_is_among_its_vectors() -> None:
         batch = [{"vector": [0.0, 0.0], "topK": 1}] * 2
         httpx.post(f"{index.url}/query", json=batch, headers=index.headers)
         here, there = view(index)["namespaces"]
-    point = {one["id"]: one["point"] for one in here["vectors"]}
+    point = {shown_vector["id"]: shown_vector["point"] for shown_vector in here["vectors"]}
     assert here["query"]["found"] == ["b"]
     assert here["query"]["point"] == pytest.approx(point["b"], abs=1e-5)
     assert there["query"]["found"] == ["other"]
@@ -148,7 +148,7 @@ def test_a_query_by_text_is_where_its_embedding_is() -> None:
             index.client().upsert([{"id": name, "data": text}])
         index.client().query(data="a red kettle", top_k=1)
         (space,) = view(index)["namespaces"]
-    point = {one["id"]: one["point"] for one in space["vectors"]}
+    point = {shown_vector["id"]: shown_vector["point"] for shown_vector in space["vectors"]}
     nearest = min(point, key=lambda name: math.dist(point[name], space["query"]["point"]))
     assert (nearest, space["query"]["found"]) == ("a", ["a"])
 

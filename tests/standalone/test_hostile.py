@@ -288,10 +288,12 @@ def test_a_stream_nobody_reads_keeps_nothing(monkeypatch: pytest.MonkeyPatch) ->
         for _ in range(1000):
             cloud.journal._recorder.add_event("x", "y" * 100)
         # The stream continues with the entries that are still kept, and holds no others.
-        kept = [entry.number for entry in cloud.journal.entries]
-        told = [next(stream.chunks) for _ in kept]
-        assert [f"id: {number}\n".encode() in text for number, text in zip(kept, told, strict=True)]
-        assert f"id: {kept[-1]}\n".encode() in told[-1]
+        numbers = [entry.number for entry in cloud.journal.entries]
+        chunks = [next(stream.chunks) for _ in numbers]
+        assert [
+            f"id: {number}\n".encode() in text for number, text in zip(numbers, chunks, strict=True)
+        ]
+        assert f"id: {numbers[-1]}\n".encode() in chunks[-1]
         assert next(stream.chunks) == b": still here\n\n"
         app.data.end_streams()
         assert list(stream.chunks) == []

@@ -138,7 +138,7 @@ def test_any_value_at_any_place(cloud: Cloud, tmp_path: Path, number: int) -> No
 def test_any_name_at_any_place(cloud: Cloud, tmp_path: Path) -> None:
     file = tmp_path / "state.json"
     for place in NAMED:
-        for odd in (each for each in ODD if isinstance(each, str)):
+        for odd in (value for value in ODD if isinstance(value, str)):
             file.write_bytes(written(place, "NAME", odd))
             outcome(cloud, file)
 
@@ -236,8 +236,8 @@ ARRAYS = {
 def test_a_file_of_arrays(cloud: Cloud, tmp_path: Path, name: str) -> None:
     (tmp_path / "data.npz").write_bytes(ARRAYS[name])
     (tmp_path / "state.json").write_text('{"vector": {"": "data.npz"}}', encoding="utf-8")
-    told = outcome(cloud, tmp_path / "state.json")
-    assert told.startswith("vector.'': ") or name in ("no members", "ids that are long")
+    message = outcome(cloud, tmp_path / "state.json")
+    assert message.startswith("vector.'': ") or name in ("no members", "ids that are long")
 
 
 def test_arrays_that_unpack_to_much_are_not_read(

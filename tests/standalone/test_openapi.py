@@ -25,7 +25,7 @@ def mistakes(value: Any, schema: Any, document: Any, at: str = "$") -> Iterator[
     if "$ref" in schema:
         schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
     if "anyOf" in schema:
-        if all(list(mistakes(value, one, document, at)) for one in schema["anyOf"]):
+        if all(list(mistakes(value, option, document, at)) for option in schema["anyOf"]):
             yield f"{at}: {value!r} is none of {schema['anyOf']}"
     elif "enum" in schema:
         if value not in schema["enum"]:

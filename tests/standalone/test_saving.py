@@ -110,13 +110,13 @@ def test_destinations_and_faults_survive_with_what_is_left_of_them(
 ) -> None:
     saving, loading = clouds
     url = "https://app.example.com/"
-    given = {
+    state = {
         "destinations": {url: [503, {"status": 200, "body": {"ok": 1}}],
                          "https://far.example.com": {"forward": "http://127.0.0.1:9"},
                          "https://gone.example.com": "refuse"},
         "faults": {"kv": [{"kind": "respond", "args": [503], "times": 2}]},
     }  # fmt: skip
-    load_state(saving, checked_state(given, "state"), Path("/"))
+    load_state(saving, checked_state(state, "state"), Path("/"))
     queue = saving.fakes()[3]
     queue.publish(url, retries=0)
     queue.run_until_idle()

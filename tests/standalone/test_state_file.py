@@ -68,8 +68,8 @@ def test_everything_is_put_in(cloud: Cloud, tmp_path: Path) -> None:
         "s": "1", "h": {"f": "v"}, "l": ["a", "b"], "set": {"x"}, "z": [("ann", 1.0), ("bob", 2.0)],
     }  # fmt: skip
     assert kv.ttl("s") == 60
-    assert [one["id"] for one in vector.vectors()] == ["a"]
-    assert [one["id"] for one in vector.vectors("other")] == ["b"]
+    assert [item["id"] for item in vector.vectors()] == ["a"]
+    assert [item["id"] for item in vector.vectors("other")] == ["b"]
     assert [(record.value, record.key) for record in broker.records("orders")] == [
         ("one", None),
         ("two", "k"),
@@ -123,9 +123,9 @@ def test_it_tells_how_far_it_is(
         "broker": {"t": ["1", "2", "3"]},
         "queue": {"queues": {"mails": {}}},
     }
-    told: list[tuple[str, int, int]] = []
-    load_state(cloud, content, tmp_path, lambda *one: told.append(one))
-    assert told == [
+    progress: list[tuple[str, int, int]] = []
+    load_state(cloud, content, tmp_path, lambda *step: progress.append(step))
+    assert progress == [
         ("kv", 2, 5), ("kv", 4, 5), ("kv", 5, 5), ("broker", 2, 3), ("broker", 3, 3), ("queue", 1, 1),
     ]  # fmt: skip
 
@@ -179,9 +179,9 @@ REFUSED = [
 def test_what_a_fake_refuses_is_named_with_its_place(
     cloud: Cloud, tmp_path: Path, content: Any, text: str
 ) -> None:
-    found = read_state(written(tmp_path, content))
+    state = read_state(written(tmp_path, content))
     with pytest.raises(ContractError) as caught:
-        load_state(cloud, found, tmp_path)
+        load_state(cloud, state, tmp_path)
     assert str(caught.value).startswith(text)
 
 

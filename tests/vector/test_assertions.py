@@ -113,12 +113,12 @@ def test_what_a_client_sent_as_a_vector_may_be_anything() -> None:
 
 @pytest.mark.parametrize("name", ["includeVectors", "includeMetadata", "includeData"])
 @pytest.mark.parametrize(
-    ("sent", "wanted", "found"),
+    ("sent", "wanted", "count"),
     [(True, True, 1), ("true", True, 1), ("false", False, 1), ("true", False, 0), (None, True, 0)],
 )
-def test_a_flag_that_was_sent_as_a_string(name: str, sent: Any, wanted: bool, found: int) -> None:
+def test_a_flag_that_was_sent_as_a_string(name: str, sent: Any, wanted: bool, count: int) -> None:
     query = Query({name: wanted}, QUERY_FIELDS, "query")
-    expect("a query", [{"id": "a", name: sent}], query, times=found, show=shown)
+    expect("a query", [{"id": "a", name: sent}], query, times=count, show=shown)
 
 
 def test_nothing_at_all_is_said() -> None:

@@ -30,8 +30,8 @@ from pytest_fakecloud.vector.model import IndexKind, SparseVector
 from .building import floats, rejects, sparse
 
 
-def near(one: str, other: str) -> float:
-    return float(hash_dense(one, 384) @ hash_dense(other, 384))
+def near(first: str, second: str) -> float:
+    return float(hash_dense(first, 384) @ hash_dense(second, 384))
 
 
 def shared(query: str, text: str) -> float:
@@ -128,8 +128,8 @@ def test_short_and_odd_words_are_left_alone() -> None:
     ],
 )
 def test_a_model_is_known_in_every_documented_spelling(spelling: str, model: str) -> None:
-    found, known = (properties(name, IndexKind.HYBRID) for name in (spelling, model))
-    assert found == known
+    actual, expected = (properties(name, IndexKind.HYBRID) for name in (spelling, model))
+    assert actual == expected
     assert Embedder("bm25", IndexKind.SPARSE, None).sparse_model == "BM25"
 
 
@@ -203,8 +203,8 @@ def test_a_function_for_a_hybrid_index_may_give_one_or_both() -> None:
 
 def test_the_hashes_take_the_dimension_that_the_index_has() -> None:
     embedder = Embedder(lambda text: {5: 1.0}, IndexKind.HYBRID, None)
-    for known, size in ((3, 3), (None, 384)):
-        dense, _ = embedder.embed("fox", dimension=known)
+    for dimension, size in ((3, 3), (None, 384)):
+        dense, _ = embedder.embed("fox", dimension=dimension)
         assert dense is not None
         assert len(dense) == size
 

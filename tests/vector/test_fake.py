@@ -83,11 +83,11 @@ def test_load_and_vectors(index: VectorIndex) -> None:
 
 
 def test_what_vectors_gives_can_be_loaded(context: Context, tmp_path: Path) -> None:
-    with VectorIndex(context, kind="hybrid", embedding=True) as one:
-        one.load({"a": "hello", "b": {"data": "world", "metadata": {"n": 1}}})
-        with VectorIndex(context, kind="hybrid", dimension=384) as two:
-            two.load(one.vectors())
-            assert two.vectors() == one.vectors()
+    with VectorIndex(context, kind="hybrid", embedding=True) as first:
+        first.load({"a": "hello", "b": {"data": "world", "metadata": {"n": 1}}})
+        with VectorIndex(context, kind="hybrid", dimension=384) as second:
+            second.load(first.vectors())
+            assert second.vectors() == first.vectors()
 
 
 def test_load_is_all_or_nothing(index: VectorIndex) -> None:
@@ -280,8 +280,8 @@ def test_assert_upserted(index: VectorIndex) -> None:
     post(index, "/upsert", records)
     post(index, "/upsert/n%20s", {"id": "c", "vector": [1, 0], "data": "text"})
     post(index, "/upsert", {"id": "bad", "vector": [1]})
-    found = index.assert_upserted(1, metadata={"x": 1})
-    assert found == [{"id": "1", "vector": [1.0, 0.0], "metadata": {"x": 1}, "namespace": ""}]
+    upserted = index.assert_upserted(1, metadata={"x": 1})
+    assert upserted == [{"id": "1", "vector": [1.0, 0.0], "metadata": {"x": 1}, "namespace": ""}]
     assert index.assert_upserted("c", namespace="n s", data="text").only()["id"] == "c"
     assert len(index.assert_upserted(times=3)) == 3
     assert index.assert_upserted(vector=[0, 1]).only()["id"] == "b"

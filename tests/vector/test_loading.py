@@ -75,8 +75,8 @@ def test_what_the_official_client_takes_and_gives_is_loaded() -> None:
         assert (record.id, record.vector.tolist()) == ("a", [1, 2])
         assert (record.sparse.indices.tolist(), record.sparse.values.tolist()) == ([1], [2])
         assert (record.metadata, record.data) == ({"x": 1}, "text")
-    for given in (("a", sparse, {"x": 1}), ("a", ([1], [2]), {"x": 1})):
-        ((_, record),) = read([given])
+    for item in (("a", sparse, {"x": 1}), ("a", ([1], [2]), {"x": 1})):
+        ((_, record),) = read([item])
         assert (record.vector, record.metadata) == (None, {"x": 1})
         assert record.sparse is not None
         assert record.sparse.indices.tolist() == [1]

@@ -240,8 +240,8 @@ def test_nothing_that_is_written_holds_a_credential(
     """The service returns the credentials in its answers and errors."""
     with Cloud() as cloud:
         kv = cloud.kv_server(token=TOKEN)
-        told = {"result": f"Bearer {TOKEN}", TOKEN: f"https://ada:{TOKEN}@x.test?access_token=abc"}
-        kv.faults.respond(200, told, command="GET")
+        body = {"result": f"Bearer {TOKEN}", TOKEN: f"https://ada:{TOKEN}@x.test?access_token=abc"}
+        kv.faults.respond(200, body, command="GET")
         kv.faults.respond(200, {"result": [TOKEN]}, command="ECHO", content_type=TOKEN)
         record, page = tmp_path / "found.json", tmp_path / "found.html"
         files = ["--html", str(page), "--json", str(record)]

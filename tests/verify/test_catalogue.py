@@ -74,13 +74,13 @@ def test_every_data_command_is_asked() -> None:
 
 @pytest.mark.parametrize("service", TARGETS)
 def test_every_endpoint_is_asked(service: str) -> None:
-    table, found = _table(service), set()
+    table, names = _table(service), set()
     not_asked = ENDPOINTS_NOT_ASKED[service]
     for step in steps(service):
         path = step.path.partition("?")[0].replace("{", "").replace("}", "")
         match = table.find(step.method, path)
         if isinstance(match, tuple):
-            found.add(match[0].name)
+            names.add(match[0].name)
     # The service has removed the v1 endpoints of the queue.
     routes = [route for route in table.routes if not route.pattern.startswith("/v1/")]
     complete(
@@ -88,11 +88,11 @@ def test_every_endpoint_is_asked(service: str) -> None:
         (
             f"{route.methods.split()[0]} {route.pattern}"
             for route in routes
-            if route.name not in found | not_asked.keys()
+            if route.name not in names | not_asked.keys()
         ),
         "ENDPOINTS_NOT_ASKED of tests/verify/test_catalogue.py",
     )
-    assert {route.name for route in routes} - found == not_asked.keys()
+    assert {route.name for route in routes} - names == not_asked.keys()
 
 
 def _table(service: str) -> RouteTable:

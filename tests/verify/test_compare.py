@@ -65,7 +65,7 @@ def test_the_first_place_that_differs(real: Any, fake: Any, why: str | None) -> 
     ],
 )
 def test_rules_of_results(rule: str, real: Any, fake: Any, same: bool) -> None:
-    found = told({"result": real}, {"result": fake}, compare=rule)
-    assert (found is None) is same
+    complaint = told({"result": real}, {"result": fake}, compare=rule)
+    assert (complaint is None) is same
     # An error has no result, so it is compared as a whole.
     assert told({"error": "a"}, {"error": "b"}, compare=rule) is not None

@@ -84,7 +84,7 @@ def test_a_served_fake_is_the_same_and_left_as_it_was(
         real.execute("SET", "of the user", "1")
     titles: list[str] = []
     result = verify(target, titles.append)
-    assert [str(one.step) for one in result.differing] == []
+    assert [str(comparison.step) for comparison in result.differing] == []
     assert result.explained == []
     assert len(titles) == result.scenarios > 3
     assert len(result.comparisons) > 20
@@ -150,14 +150,14 @@ def test_planted_differences_are_found(
     text = as_text([result])
     assert f"{len(result.differing)} DIFFER" in text
     for where, _, body, words in planted:
-        found = [
-            one.differs
-            for one in result.differing
-            if words in str(one.differs)
-            and where.get("command", "") in str(one.step)
-            and one.real.body == body
+        differences = [
+            comparison.differs
+            for comparison in result.differing
+            if words in str(comparison.differs)
+            and where.get("command", "") in str(comparison.step)
+            and comparison.real.body == body
         ]
-        assert found, (where, [one.differs for one in result.differing])
+        assert differences, (where, [comparison.differs for comparison in result.differing])
         assert words in text
 
 
@@ -171,12 +171,12 @@ def test_what_follows_from_a_step_left_undone_is_no_difference_of_its_own(
     kv, target = served(cloud, "kv")
     kv.faults.respond(200, {"result": "planted"}, command="ECHO")
     kv.faults.respond(400, {"error": "ERR unknown command"}, command="SET")
-    told = [
+    comparisons = [
         (comparison.step.subject, comparison.differs, comparison.reason)
         for comparison in verify(target).comparisons
     ]
     echo = "result: 'planted', the fake 'x'"
-    assert told == [
+    assert comparisons == [
         ("ECHO", echo, None),
         ("SET", "status 400, the fake 200", NOT_OFFERED),
         ("GET", "result: None, the fake '1'", FOLLOWS),
@@ -199,8 +199,10 @@ def test_real_servers(name: str, binary: str, monkeypatch: pytest.MonkeyPatch) -
         assert server.call([b"KEYS", b"*"]) == [b"of the user"]
     finally:
         server.close()
-    for each in (result, second):
-        assert [(str(one.step), one.differs) for one in each.differing] == []
+    for result_of_run in (result, second):
+        assert [
+            (str(comparison.step), comparison.differs) for comparison in result_of_run.differing
+        ] == []
     assert len(result.comparisons) > 300
     explained = [comparison for comparison in result.explained if is_of_data(comparison.scenario)]
     # Only commands that neither server has may differ in scenarios about data.
@@ -254,14 +256,14 @@ class TestCommand:
         assert "2 DIFFER" in out
         assert "GETDEL {p}b" in out.replace("'", "")
         assert "sets, reads and deletes keys" in err
-        (found,) = json.loads(record.read_text())["services"]
-        assert found["differing"] == 2
-        assert [one["differs"] for one in found["steps"]].count(None) == found["compared"] - 2
+        (service,) = json.loads(record.read_text())["services"]
+        assert service["differing"] == 2
+        assert [step["differs"] for step in service["steps"]].count(None) == service["compared"] - 2
         text = page.read_text()
         assert "&lt;b&gt;planted" in text
         assert "<b>planted" not in text
-        for told in (out, err, record.read_text(), text):
-            assert target.token not in told
+        for output in (out, err, record.read_text(), text):
+            assert target.token not in output
 
     def test_the_same_is_exit_0(self, cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
         _, target = served(cloud, "kv")

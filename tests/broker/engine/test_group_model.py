@@ -299,8 +299,8 @@ class Groups(RuleBasedStateMachine):
 
     @rule(group=st.sampled_from(sorted(GROUPS)))
     def rebalance(self, group: str) -> None:
-        found = self.engine.state.groups.get(group)
-        if found is not None:
+        consumer_group = self.engine.state.groups.get(group)
+        if consumer_group is not None:
             self.engine.groups.rebalance(group)
             self.references[group].rebalance()
 
@@ -312,22 +312,22 @@ class Groups(RuleBasedStateMachine):
     @invariant()
     def agrees_with_the_reference(self) -> None:
         for group, reference in self.references.items():
-            found = self.engine.state.groups.get(group)
-            if found is None:
+            consumer_group = self.engine.state.groups.get(group)
+            if consumer_group is None:
                 assert not reference.members
                 continue
-            committed = {tp.partition: offset for tp, offset in found.committed.items()}
+            committed = {tp.partition: offset for tp, offset in consumer_group.committed.items()}
             assert committed == reference.committed
             assert {
                 name: [tp.partition for tp in instance.assignment]
-                for name, instance in found.instances.items()
+                for name, instance in consumer_group.instances.items()
             } == {name: member.owned for name, member in reference.members.items()}
 
     @invariant()
     def nothing_is_committed_that_was_not_delivered(self) -> None:
         for group, reference in self.references.items():
-            found = self.engine.state.groups.get(group)
-            for tp, offset in found.committed.items() if found else ():
+            consumer_group = self.engine.state.groups.get(group)
+            for tp, offset in consumer_group.committed.items() if consumer_group else ():
                 assert offset <= reference.farthest.get(tp.partition, 0)
 
     @invariant()

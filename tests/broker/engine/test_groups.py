@@ -77,11 +77,13 @@ class GroupPlayer(Player):
                 getattr(self, word)(*words)
             return
         self.status = int(error[1]) if error else 200
-        found = getattr(self, word)(*words)
+        response = getattr(self, word)(*words)
         if error:
-            assert (found["status"], error[2] in found["error"]) == (self.status, True), found
+            assert (response["status"], error[2] in response["error"]) == (self.status, True), (
+                response
+            )
         elif reply:
-            assert str(found) == reply
+            assert str(response) == reply
 
     # -- requests of clients ---------------------------------------------------------------------
 
@@ -104,12 +106,12 @@ class GroupPlayer(Player):
             else:
                 topics.append(word)
         group, name = who(instance)
-        found = self.rest.consume(
+        records = self.rest.consume(
             group, name, *(topics or ["orders"]), status=self.status, **headers
         )
         if self.status != 200:
-            return found
-        return " ".join(record["value"] for record in found) or "nothing"
+            return records
+        return " ".join(record["value"] for record in records) or "nothing"
 
     def poll(self, instance: str, *words: str) -> None:
         """Start a consume call that waits up to a minute, or for a number of milliseconds."""
@@ -119,7 +121,7 @@ class GroupPlayer(Player):
         topics = [word for word in words if not word.isdigit() and word != "earliest"] or ["orders"]
         call = lambda: self.rest.values(*who(instance), *topics, timeout=timeout, **headers)  # noqa: E731
         self.polls.append(Parked(call))
-        until_parked(self.broker, sum(one.waiting for one in self.polls))
+        until_parked(self.broker, sum(poll.waiting for poll in self.polls))
 
     def waiting(self, count: str) -> None:
         """Wait until this number of consume calls still wait."""
@@ -127,9 +129,9 @@ class GroupPlayer(Player):
 
     def polled(self) -> str:
         """Return the values of all waiting consume calls, in alphabetical order."""
-        found = [" ".join(poll.result()) or "nothing" for poll in self.polls]
+        results = [" ".join(poll.result()) or "nothing" for poll in self.polls]
         self.polls.clear()
-        return "; ".join(sorted(found))
+        return "; ".join(sorted(results))
 
     def commit(self, instance: str, *offsets: str) -> Any:
         return self.rest.commit(*who(instance), *map(offset_of, offsets), status=self.status)
@@ -142,8 +144,8 @@ class GroupPlayer(Player):
         *group, topic = (word for word in words if not word.isdigit())
         body = [{"topic": topic, "partition": int(word)} for word in words if word.isdigit()]
         path = f"/committed/{''.join(group) or 'g'}/any"
-        found = self.rest("POST", path, body, status=self.status)
-        return found if self.status != 200 else " ".join(str(record["offset"]) for record in found)
+        reply = self.rest("POST", path, body, status=self.status)
+        return reply if self.status != 200 else " ".join(str(record["offset"]) for record in reply)
 
     def owns(self, group: str = "g") -> str:
         return shares(self.rest.assignments(group))
@@ -173,10 +175,10 @@ class GroupPlayer(Player):
 
     def redeliver(self, last: str, at: str = "") -> str:
         topic, partition = place(at)
-        found = self.broker.faults.redeliver(
+        records = self.broker.faults.redeliver(
             "g", int(last), topic=topic or None, partition=partition
         )
-        return " ".join(record.value for record in found)
+        return " ".join(record.value for record in records)
 
     def offset(self, at: str) -> None:
         self.broker.commit("g", *offset_of(at))
@@ -230,11 +232,11 @@ class GroupPlayer(Player):
         return "; ".join(f"{member.name} {member.state}" for member in members) or "nobody"
 
     def assigned(self, view: GroupView | None = None) -> str:
-        found: dict[str, dict[str, list[int]]] = {}
+        assignments: dict[str, dict[str, list[int]]] = {}
         for name, owned in (view or self.broker.group("g")).assignment.items():
             for topic, partition in owned:
-                found.setdefault(name, {}).setdefault(topic, []).append(partition)
-        return shares(found)
+                assignments.setdefault(name, {}).setdefault(topic, []).append(partition)
+        return shares(assignments)
 
     def records(self, topic: str) -> str:
         return " ".join(record.value for record in self.broker.records(topic))

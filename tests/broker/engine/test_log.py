@@ -111,34 +111,34 @@ def test_the_columns_behave_like_a_list_of_records(
 
 def _check_against_a_list(actions: list[tuple[str, Any]], when: int) -> None:
     log = PartitionLog("t", 0)
-    kept: list[tuple[int, int, int]] = []  # offset, timestamp, size
+    model: list[tuple[int, int, int]] = []  # offset, timestamp, size
     end = 0
     for action, argument in actions:
         if action == "append":
             values = [str(end + index) for index in range(len(argument))]
             times, sizes = zip(*argument, strict=True)
             append(log, times, values, sizes)
-            kept += [(end + index, *row) for index, row in enumerate(argument)]
+            model += [(end + index, *row) for index, row in enumerate(argument)]
             end += len(argument)
         else:
-            before = len(kept)
+            before = len(model)
             deleted = getattr(log, action)(argument)
             if action == "trim":
-                kept = [row for row in kept if row[0] >= argument]
-            while action == "expire" and kept and kept[0][1] < argument:
-                kept.pop(0)
-            while action == "shrink" and len(kept) > 1 and sum(row[2] for row in kept) > argument:
-                kept.pop(0)
-            assert deleted == before - len(kept)
+                model = [row for row in model if row[0] >= argument]
+            while action == "expire" and model and model[0][1] < argument:
+                model.pop(0)
+            while action == "shrink" and len(model) > 1 and sum(row[2] for row in model) > argument:
+                model.pop(0)
+            assert deleted == before - len(model)
         assert log.end == end
-        assert log.start == (kept[0][0] if kept else end)
-        assert log.size == sum(row[2] for row in kept)
+        assert log.start == (model[0][0] if model else end)
+        assert log.size == sum(row[2] for row in model)
         assert log._head < 3 or log._head * 2 < len(log._values), "the log is not compacted"
         assert [(r.offset, r.timestamp, r.value) for r in log.records()] == [
-            (offset, time, str(offset)) for offset, time, _ in kept
+            (offset, time, str(offset)) for offset, time, _ in model
         ]
         assert log.offset_at(when) == next(
-            (offset for offset, time, _ in kept if time >= when), None
+            (offset for offset, time, _ in model if time >= when), None
         )
 
 

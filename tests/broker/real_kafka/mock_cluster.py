@@ -25,10 +25,10 @@ def library() -> str | None:
     for place in places:
         for file in sorted(place.glob("*librdkafka*")):
             try:
-                found = ctypes.CDLL(str(file))
+                loaded = ctypes.CDLL(str(file))
             except OSError:
                 continue
-            if hasattr(found, "rd_kafka_mock_cluster_new"):
+            if hasattr(loaded, "rd_kafka_mock_cluster_new"):
                 return str(file)
     return None
 

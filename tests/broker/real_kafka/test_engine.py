@@ -85,17 +85,17 @@ class PatientRest(Rest):
     """A client that repeats a request while an instance has no partitions yet."""
 
     def __call__(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
-        found = super().__call__(method, path, body, **options)
+        reply = super().__call__(method, path, body, **options)
         parts = path.split("?")[0].strip("/").split("/")
-        if parts[0] != "consume" or found or options.get("status", 200) != 200:
-            return found
+        if parts[0] != "consume" or reply or options.get("status", 200) != 200:
+            return reply
         until, ready_at = monotonic() + PATIENCE, float("inf")
-        while not found and monotonic() < min(until, ready_at + ENOUGH):
+        while not reply and monotonic() < min(until, ready_at + ENOUGH):
             if any(self.assignments(parts[1]).get(parts[2], {}).values()):
                 ready_at = min(ready_at, monotonic())
             pause.wait(0.02)
-            found = super().__call__(method, path, body, **options)
-        return found
+            reply = super().__call__(method, path, body, **options)
+        return reply
 
     def values(
         self, group: str, instance: str, *topics: str, count: int = 1, **options: Any
@@ -103,11 +103,11 @@ class PatientRest(Rest):
         """Return the values; repeat the request until there are ``count``, because a client may
         receive the records of one request in several parts.
         """
-        found: list[str] = []
+        values: list[str] = []
         until = monotonic() + PATIENCE
-        while len(found) < count and monotonic() < until:
-            found += super().values(group, instance, *topics, **options)
-        return found
+        while len(values) < count and monotonic() < until:
+            values += super().values(group, instance, *topics, **options)
+        return values
 
 
 pause = threading.Event()
@@ -172,12 +172,12 @@ class PatientPlayer(BrokerPlayer):
         return answer
 
     def assigned(self, group: str) -> list[Any]:
-        found = [
+        groups = [
             consumer_group for consumer_group in self.fake.groups() if consumer_group.name == group
         ]
         return [
             member
-            for consumer_group in found
+            for consumer_group in groups
             for member in consumer_group.members
             if member.assignment
         ]
@@ -378,7 +378,7 @@ class TestGroups:
     def test_a_subscription_that_failed_is_made_again(
         self, rest: Rest, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def fail(*given: object) -> None:
+        def fail(*args: object) -> None:
             raise Unavailable("it did not respond")
 
         rest.produce("orders", "x", partition=0)
@@ -414,8 +414,10 @@ class TestGroups:
     def test_commits_without_an_instance_are_events(self, make_broker: Make) -> None:
         broker = make_broker()
         broker.commit("g", "orders", 0, 0)
-        told = [(event.kind, event.data["instance"]) for event in broker.journal.events(group="g")]
-        assert told == [("offsets set", "the test")]
+        events = [
+            (event.kind, event.data["instance"]) for event in broker.journal.events(group="g")
+        ]
+        assert events == [("offsets set", "the test")]
 
     def test_reset_none(self, broker: Broker, rest: Rest) -> None:
         rest.produce("orders", "x", partition=0)
@@ -580,11 +582,11 @@ class TestTopics:
             names = Names("none")
 
             def topics(self) -> dict[str, int]:
-                found = next(lists)
-                if "b" not in found:
+                names = next(lists)
+                if "b" not in names:
                     # A second request is sent and answered before the first one is answered.
                     assert topics.look(fresh=True).keys() == {"a", "b"}
-                return found
+                return names
 
         settings = BrokerConfig(engine="kafka://127.0.0.1:1", isolation="none")
         topics = KafkaTopics(Slow(), settings)  # type: ignore[arg-type]
@@ -658,8 +660,8 @@ class TestSharing:
         second.produce("orders", "second", partition=0)
         for rest, value in ((first, "first"), (second, "second")):
             assert rest("GET", "/topics") == {"orders": 3}
-            found = rest.values("g", "a", "orders", Auto_Offset_Reset="earliest")
-            assert found == [value]
+            values = rest.values("g", "a", "orders", Auto_Offset_Reset="earliest")
+            assert values == [value]
 
     def test_a_prefix_that_processes_share(self, make_broker: Make, engine: str) -> None:
         first = make_broker(engine=f"{engine}&prefix=team.")
@@ -755,9 +757,9 @@ class TestAClusterThatGoesAway:
         eventually(lambda: broker.journal.events("expire"))
         mock.up()
         eventually(lambda: rest.http.get("/produce/orders/after").status_code == 200)
-        found: list[str] = []
-        eventually(lambda: (found.extend(rest.values("g", "a", "orders")), "after" in found)[1])
-        assert found[0] == "before"
+        values: list[str] = []
+        eventually(lambda: (values.extend(rest.values("g", "a", "orders")), "after" in values)[1])
+        assert values[0] == "before"
 
     def test_closing_does_not_wait_for_it(
         self, make_broker: Make, engine: str, mock: MockCluster
@@ -905,15 +907,15 @@ class TestAdmin:
 
         def list_offsets(specs: Any, **options: Any) -> dict[Any, Any]:
             asked.update({(tp.topic, tp.partition): spec for tp, spec in specs.items()})
-            found: dict[Any, Any] = {}
+            futures: dict[Any, Any] = {}
             for number, tp in enumerate(specs):
-                found[tp] = Future()
-                found[tp].set_result(types.SimpleNamespace(offset=7 if number == 0 else -1))
-            return found
+                futures[tp] = Future()
+                futures[tp].set_result(types.SimpleNamespace(offset=7 if number == 0 else -1))
+            return futures
 
         cluster._admin.list_offsets = list_offsets
-        found = cluster.offsets({("t", 0): 1234, ("t", 1): 99})
-        assert found == {("t", 0): 7, ("t", 1): -1}
+        offsets = cluster.offsets({("t", 0): 1234, ("t", 1): 99})
+        assert offsets == {("t", 0): 7, ("t", 1): -1}
         assert [spec.timestamp for spec in asked.values()] == [1234, 99]
 
     def test_where_no_record_is_that_young(
@@ -929,8 +931,8 @@ class TestAdmin:
 
         monkeypatch.setattr(engine._cluster, "offsets", offsets)
         body = [{"topic": "orders", "partition": number} for number in (1, 0)]
-        found = PatientRest(broker)("POST", "/offsets/1234567890", body)
-        assert [tp["offset"] for tp in found] == [-1, 7]
+        committed = PatientRest(broker)("POST", "/offsets/1234567890", body)
+        assert [tp["offset"] for tp in committed] == [-1, 7]
         name = engine._names.prefix + "orders"
         assert asked == [{(name, 1): 1234567890, (name, 0): 1234567890}]
 

@@ -62,7 +62,9 @@ class BrokerPlayer(RestPlayer):
 def settings_of(written: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of a scenario, with the pairs that JSON cannot have."""
     errors = written.get("errors", {})
-    pairs = {kind: tuple(one) if isinstance(one, list) else one for kind, one in errors.items()}
+    pairs = {
+        kind: tuple(error) if isinstance(error, list) else error for kind, error in errors.items()
+    }
     return {"topics": {"orders": 3}, **written, **({"errors": pairs} if pairs else {})}
 
 

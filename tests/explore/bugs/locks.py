@@ -167,9 +167,9 @@ def clock_skew(cloud: Cloud, corrected: bool) -> Scenario:
 
     def kept(history: Any) -> None:
         check()
-        ends = [each for each in history.clients if each.ended is not None]
+        ends = [client for client in history.clients if client.ended is not None]
         if len(ends) == 2:
-            first, second = sorted(ends, key=lambda each: each.ended)
+            first, second = sorted(ends, key=lambda client: client.ended)
             profile: Any = kv.value("profile")
             if first.ended < second.began:
                 assert profile["name"] == second.name, "a later write is lost"

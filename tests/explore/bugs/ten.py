@@ -284,8 +284,8 @@ def stale_cache(cloud: Cloud, corrected: bool) -> Scenario:
     function = show_corrected if corrected else show
 
     def check() -> None:
-        kept = server.value("page:kettle")
-        assert kept in (None, render(server.value("price:kettle"))), f"the page kept is {kept}"
+        page = server.value("page:kettle")
+        assert page in (None, render(server.value("price:kettle"))), f"the page kept is {page}"
 
     run = {"visitor": lambda: function(redis), "owner": lambda: reprice(redis, "25")}
     return Scenario(run, check)

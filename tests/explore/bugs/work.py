@@ -31,8 +31,8 @@ def _unchecked(run: Callable[[], object], **workers: Callable[[], object]) -> Sc
 
 
 def _entries(client: Any, start: str, consumer: str = "one") -> list[Any]:
-    found = client.xreadgroup("group", consumer, {"jobs": start}, count=1)
-    return [entry for _, entries in found or [] for entry in entries]
+    reply = client.xreadgroup("group", consumer, {"jobs": start}, count=1)
+    return [entry for _, entries in reply or [] for entry in entries]
 
 
 def _stream(cloud: Cloud) -> Any:
@@ -46,8 +46,8 @@ def new_entries_only(cloud: Cloud, corrected: bool) -> Scenario:
     client = _stream(cloud)
 
     def work() -> None:
-        while found := (corrected and _entries(client, "0")) or _entries(client, ">"):
-            for entry, fields in found:
+        while entries := (corrected and _entries(client, "0")) or _entries(client, ">"):
+            for entry, fields in entries:
                 client.sadd("done", fields["name"])
                 client.xack("jobs", "group", entry)
 
@@ -63,8 +63,8 @@ def swallowed_entry(cloud: Cloud, corrected: bool) -> Scenario:
         client.xack("jobs", "group", entry)
 
     def work() -> None:
-        while found := _entries(client, ">"):
-            for entry, fields in found:
+        while entries := _entries(client, ">"):
+            for entry, fields in entries:
                 try:
                     handle(entry, fields)
                 except redispy.RedisError:
@@ -279,11 +279,11 @@ def retagged(cloud: Cloud, corrected: bool) -> Scenario:
     index = cloud.vector_index(dimension=2)
     client = index.client()
     ids = ("note:one", "note:two") if corrected else ("note", "note")
-    client.upsert([(each, [1, 2], {"tags": ""}) for each in ids])
+    client.upsert([(vector_id, [1, 2], {"tags": ""}) for vector_id in ids])
 
     def tag(id: str, name: str) -> None:
-        [found] = client.fetch([id], include_metadata=True)
-        client.upsert([(id, [1, 2], {"tags": f"{found.metadata['tags']} {name}"})])
+        [vector] = client.fetch([id], include_metadata=True)
+        client.upsert([(id, [1, 2], {"tags": f"{vector.metadata['tags']} {name}"})])
 
     run = {name: partial(tag, id, name) for id, name in zip(ids, ("one", "two"), strict=True)}
     return Scenario(run, lambda: None)

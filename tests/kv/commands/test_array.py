@@ -93,25 +93,25 @@ class Model:
         return [self.values.get(index) for index in indexes]
 
     def argetrange(self, start: int, end: int) -> list[str | None]:
-        found = self.armget(*range(min(start, end), max(start, end) + 1))
-        return found if start <= end else found[::-1]
+        values = self.armget(*range(min(start, end), max(start, end) + 1))
+        return values if start <= end else values[::-1]
 
     def arlastitems(self, count: int, *rev: str) -> list[str | None]:
-        found = self.armget(*self._order()[: min(count, len(self.values))])
-        return found if rev else found[::-1]
+        values = self.armget(*self._order()[: min(count, len(self.values))])
+        return values if rev else values[::-1]
 
     def arscan(self, start: int, end: int, *limit: Any) -> list[list[Any]]:
-        found = [[index, value] for index, value in sorted(self.values.items())]
-        return [pair for pair in found if start <= pair[0] <= end][: limit[1] if limit else None]
+        pairs = [[index, value] for index, value in sorted(self.values.items())]
+        return [pair for pair in pairs if start <= pair[0] <= end][: limit[1] if limit else None]
 
     def argrep(self, start: int, end: int, *predicates: str) -> list[int]:
         wanted = dict(zip(predicates[::2], predicates[1::2], strict=True))
-        found = [
+        indexes = [
             index for index, value in self.arscan(min(start, end), max(start, end))
             if wanted.get("EXACT") == value or wanted.get("MATCH", "?") in value
             or re.search(wanted.get("RE", "(?!)"), value)
         ]  # fmt: skip
-        return found if start <= end else found[::-1]
+        return indexes if start <= end else indexes[::-1]
 
     def arop(self, start: int, end: int, operation: str) -> Any:
         values = [value for _, value in self.arscan(min(start, end), max(start, end))]

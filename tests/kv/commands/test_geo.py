@@ -23,9 +23,9 @@ def test_known_scores() -> None:
 @given(LONGITUDES, LATITUDES)
 def test_decoding_gives_the_position_back(longitude: float, latitude: float) -> None:
     assume(longitude < 180)
-    found = geo.decode(geo.encode(longitude, latitude))
-    assert found[0] == pytest.approx(longitude, abs=6e-6)
-    assert found[1] == pytest.approx(latitude, abs=3e-6)
+    position = geo.decode(geo.encode(longitude, latitude))
+    assert position[0] == pytest.approx(longitude, abs=6e-6)
+    assert position[1] == pytest.approx(latitude, abs=3e-6)
 
 
 @given(LONGITUDES, LATITUDES, LONGITUDES, LATITUDES)

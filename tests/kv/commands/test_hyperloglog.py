@@ -62,8 +62,8 @@ def test_the_largest_of_each_register() -> None:
     rng = random.Random(2)
     elements = [[rng.randbytes(8) for _ in range(3000)] for _ in range(3)]
     values = [hll.add(DENSE, element, 0)[0] for element in elements]
-    each = [hll.registers(value) for value in values]
-    assert hll.register_maxima(values) == bytearray(map(max, *each))
+    registers = [hll.registers(value) for value in values]
+    assert hll.register_maxima(values) == bytearray(map(max, *registers))
     assert hll.register_maxima([]) == bytearray(REGISTERS)
     top = DENSE[: hll.HEADER_SIZE].ljust(hll.DENSE_SIZE, b"\xff")
     assert hll.register_maxima([*values, top]) == bytearray(b"\x3f" * REGISTERS)

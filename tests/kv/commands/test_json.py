@@ -59,8 +59,8 @@ def test_a_document_has_at_most_256_levels(run: Run) -> None:
 )  # fmt: skip
 def test_paths_that_look_at_everything_end(run: Run, path: str) -> None:
     run("JSON.SET", "d", "$", '{"a":' * 60 + "1" + "}" * 60)
-    told = ("ERR invalid path: ", "ERR the command was stopped: ")
-    assert run.error("JSON.GET", "d", path).startswith(told)
+    prefixes = ("ERR invalid path: ", "ERR the command was stopped: ")
+    assert run.error("JSON.GET", "d", path).startswith(prefixes)
 
 
 def test_snapshots_hold_documents(run: Run, engine: KVEngine) -> None:

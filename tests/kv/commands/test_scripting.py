@@ -40,8 +40,8 @@ def tail(script: str, line: int = 1) -> str:
 def test_replies_have_types(run: Run, value: str, reply: object) -> None:
     """Their contents are compared with real servers in `tests/kv/scripting`."""
     run("ZADD z 1.5 m")
-    found = run("EVAL", f"return {value}", 0)
-    assert (type(found), found) == (type(reply), reply)
+    actual = run("EVAL", f"return {value}", 0)
+    assert (type(actual), actual) == (type(reply), reply)
 
 
 def test_an_error_in_a_list_has_its_text(run: Run) -> None:
@@ -134,7 +134,7 @@ def test_a_snapshot_that_cannot_be_loaded_changes_nothing(run: Run, engine: KVEn
     with pytest.raises(CommandError, match="compiling"):
         engine.scripting.restore({}, libraries)
     assert engine.scripting.snapshot()[0] == before
-    assert [found[1] for found in run("FUNCTION LIST")] == [b"l"]
+    assert [listed_library[1] for listed_library in run("FUNCTION LIST")] == [b"l"]
 
 
 @pytest.mark.parametrize(("version", "advances"), [("7.0.15", 1), ("7.2.0", None)])

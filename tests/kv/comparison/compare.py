@@ -70,8 +70,8 @@ class Tally:
         """The share of different replies, of one group or of all."""
         if group is None:
             return len(self.differences) / max(sum(self.compared.values()), 1)
-        found = sum(difference.group == group for difference in self.differences)
-        return found / max(self.compared[group], 1)
+        count = sum(difference.group == group for difference in self.differences)
+        return count / max(self.compared[group], 1)
 
 
 class Comparison:
@@ -133,13 +133,13 @@ class Comparison:
     def _population(self, line: list[bytes]) -> list[Any]:
         name = line[0].upper()
         if name == b"RANDOMKEY":
-            found = self.face.call([b"KEYS", b"*"])
+            reply = self.face.call([b"KEYS", b"*"])
         elif len(line) > 1:
             tail = [b"0", b"-1", b"WITHSCORES"] if name == b"ZRANDMEMBER" else []
-            found = self.face.call([_POPULATION[name], line[1], *tail])
+            reply = self.face.call([_POPULATION[name], line[1], *tail])
         else:
-            found = []
-        return _flat(found) if isinstance(found, list | Typed) else []
+            reply = []
+        return _flat(reply) if isinstance(reply, list | Typed) else []
 
     def _same_shape(self, line: list[bytes], ours: Any, reply: Any, population: list[Any]) -> bool:
         """Return whether random replies have the same size, and their items are in the collection."""
@@ -171,8 +171,8 @@ class Comparison:
                     return
                 at = 2 if command[0] == b"XINFO" else 1
                 line = [*command[:at], key, *command[at:]]
-                for each in (line, [b"OBJECT", b"ENCODING", key], [b"TTL", key]):
-                    if not self._one(group, each):
+                for lookup in (line, [b"OBJECT", b"ENCODING", key], [b"TTL", key]):
+                    if not self._one(group, lookup):
                         return
 
 

@@ -17,9 +17,9 @@ from .wire import Error, Typed
 
 def reason_for(line: list[bytes], ours: Any, theirs: dict[str, Any]) -> str | None:
     """Return the reason for a known difference, or None."""
-    for known in KNOWN:
-        if known.applies(line, ours, theirs):
-            return known.reason
+    for rule in KNOWN:
+        if rule.applies(line, ours, theirs):
+            return rule.reason
     return None
 
 

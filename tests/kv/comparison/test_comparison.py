@@ -175,12 +175,12 @@ def test_no_command_line_breaks_the_engine() -> None:
 
 
 def test_every_rule_has_a_reason_and_known_commands() -> None:
-    known = {line.split()[0] for lines in TEMPLATES.values() for line in lines}
-    assert known >= RANDOM
+    commands = {line.split()[0] for lines in TEMPLATES.values() for line in lines}
+    assert commands >= RANDOM
     for rule in RULES:
         assert rule.reason
-        assert rule.commands <= known | {"HGETALL", "EVAL"}
-    assert known >= UNORDERED
+        assert rule.commands <= commands | {"HGETALL", "EVAL"}
+    assert commands >= UNORDERED
 
 
 def test_the_rules_keep_what_matters() -> None:

@@ -59,8 +59,8 @@ def test_commands_that_change_nothing() -> None:
             assert changes[0] == changes[1], (line, changes)
 
 
-def _changes(one: RealServer | InProcess) -> int:
-    info: bytes = one.call([b"INFO", b"persistence"])
+def _changes(client: RealServer | InProcess) -> int:
+    info: bytes = client.call([b"INFO", b"persistence"])
     return int(info.partition(b"rdb_changes_since_last_save:")[2].split()[0])
 
 

@@ -109,16 +109,16 @@ def _client(line: bytes) -> dict[bytes, bytes]:
 def test_client_list_is_the_same(server: RealServer) -> None:
     def listed(client: Any, admin: Any) -> list[Any]:
         number = client.call([b"CLIENT", b"ID"])
-        found = []
+        clients = []
         for line in LINES["listed"]:
             reply = client.call(words(line))
             if line == "EXEC" and isinstance(reply, list):
                 fields = next(
                     line for line in reply[1].splitlines() if line.startswith(b"id=%d " % number)
                 )
-                found.append(_client(fields))
-            found.append(_client(admin.call([b"CLIENT", b"LIST", b"ID", b"%d" % number])))
-        return found
+                clients.append(_client(fields))
+            clients.append(_client(admin.call([b"CLIENT", b"LIST", b"ID", b"%d" % number])))
+        return clients
 
     with Cloud() as cloud:
         url = cloud.kv_server(dialect="redis").database_url
@@ -136,14 +136,16 @@ def test_the_rules_of_a_user_are_written_the_same_way(server: RealServer) -> Non
             + chance.choice(["@all", "@" + chance.choice(CATEGORIES), chance.choice(names)])
             for _ in range(chance.randint(1, 6))
         ]
-        found = []
+        parsed = []
         for side in (ours, server):
             side.call(words(" ".join(["ACL SETUSER u reset", *rules])))
             reply = side.call([b"ACL", b"GETUSER", b"u"])
             flat = reply.value if isinstance(reply, Typed) else reply
             text = flat[flat.index(b"commands") + 1].split()
-            found.append(([w for w in text if b"@" in w], sorted(w for w in text if b"@" not in w)))
-        assert found[0] == found[1], rules
+            parsed.append(
+                ([w for w in text if b"@" in w], sorted(w for w in text if b"@" not in w))
+            )
+        assert parsed[0] == parsed[1], rules
 
 
 ARRAYS = "local t = {{}} for i = 1, {} do t = {{t}} end return t"
@@ -205,12 +207,12 @@ def test_the_first_wrong_option_of_tracking_is_reported(
         for chosen in itertools.combinations(re.split(r"[|\n]", TRACKING), count):
             line = " ".join(["CLIENT TRACKING", mode, *chosen])
             replies = []
-            for each, number in zip(both, numbers, strict=True):
-                each.call(words("CLIENT TRACKING OFF"))
+            for client, number in zip(both, numbers, strict=True):
+                client.call(words("CLIENT TRACKING OFF"))
                 if before:
-                    each.call(words(before))
+                    client.call(words(before))
                 replies.append(
-                    each.call([number if word == b"SELF" else word for word in words(line)])
+                    client.call([number if word == b"SELF" else word for word in words(line)])
                 )
             assert replies[0] == replies[1], line
 
@@ -234,13 +236,13 @@ def test_every_parameter_accepts_the_same_values() -> None:
             side.call(words("CONFIG SET save ''"))
         for name in sorted(set(PARAMETERS) - set(excluded)):
             for value in VALUES:
-                found = []
+                replies = []
                 for side in (ours, server):
                     reply = side.call([b"CONFIG", b"SET", name.encode(), *words(value)])
                     if reply == Status(b"OK"):
                         reply = side.call([b"CONFIG", b"GET", name.encode()])
-                    found.append(reply)
-                assert found[0] == found[1], (name, value)
+                    replies.append(reply)
+                assert replies[0] == replies[1], (name, value)
 
 
 def test_addresses_that_a_server_cannot_listen_on_are_rejected() -> None:

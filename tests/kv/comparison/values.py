@@ -34,14 +34,14 @@ town: Palermo Catania Rome Oslo Quito Suva Nome Perth
 
 def _choices(text: str) -> dict[str, tuple[bytes, ...]]:
     """Parse lines of a name and its words: ``\\xff`` is a byte, and ``''`` an empty word."""
-    found = {}
+    choices = {}
     for line in text.strip().replace("\n  ", " ").split("\n"):
         name, _, words = line.partition(": ")
-        found[name] = tuple(
+        choices[name] = tuple(
             b"" if word == "''" else word.encode().decode("unicode_escape").encode("latin-1")
             for word in words.split(" ")
         )
-    return found
+    return choices
 
 
 CHOICES = _choices(_TEXT)

@@ -67,7 +67,7 @@ class Bounded:
 
     def _sizes(self) -> dict[bytes, int]:
         self.engine.databases[0].purge()
-        return {key: content_size(one) for key, one in self.engine.databases[0].values.items()}
+        return {key: content_size(value) for key, value in self.engine.databases[0].values.items()}
 
 
 def test_a_record_may_be_as_large_as_the_bound() -> None:

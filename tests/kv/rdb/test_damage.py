@@ -50,9 +50,9 @@ def values(engine: KVEngine) -> list[bytes]:
 
 
 def test_the_sample_is_in_order(sample: bytes) -> None:
-    found = read_file(sample)
-    assert len(found.records) == 12
-    assert found.libraries == [LIBRARY]
+    dump = read_file(sample)
+    assert len(dump.records) == 12
+    assert dump.libraries == [LIBRARY]
 
 
 def test_a_truncated_file_is_rejected(sample: bytes) -> None:

@@ -90,14 +90,14 @@ def looks(keys: list[bytes], *, encodings: bool = True) -> list[list[bytes]]:
 
 def groups_of(server: Redis | Fake, keys: list[bytes]) -> list[Any]:
     """Return what streams hold besides their entries, without idle times."""
-    found = []
+    groups = []
     for key in keys:
         [reply] = server.run([[b"XINFO", b"STREAM", key, b"FULL", b"COUNT", b"0"]])
         about = dict(zip(reply[::2], reply[1::2], strict=True))
         # Deleted entries are not kept, so the number of nodes may differ.
         del about[b"radix-tree-keys"], about[b"radix-tree-nodes"]
-        found.append(about)
-    return found
+        groups.append(about)
+    return groups
 
 
 def fill(server: Redis | Fake, count: int) -> list[bytes]:
@@ -120,8 +120,8 @@ def same(
     mine, theirs = first.run(digests), second.run(digests)
     different = [
         key
-        for key, one, other in zip(keys, chain(*mine), chain(*theirs), strict=True)
-        if one != other
+        for key, our_value, their_value in zip(keys, chain(*mine), chain(*theirs), strict=True)
+        if our_value != their_value
     ]
     assert not different
     assert first.run([[b"DEBUG", b"DIGEST"]]) == second.run([[b"DEBUG", b"DIGEST"]])

@@ -27,9 +27,9 @@ def test_the_checksum_is_the_one_of_redis() -> None:
 @pytest.mark.parametrize("size", [2**18 - 1, 2**18, 2**18 + 1, 3 * 2**18 + 77])
 def test_blocks_are_summed_up_as_bytes_are(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     data = Random(1).randbytes(size)
-    found = crc64.crc64(data)
+    checksum = crc64.crc64(data)
     monkeypatch.setattr(crc64, "_BLOCK_BYTES", size + 1)
-    assert found == crc64.crc64(data)
+    assert checksum == crc64.crc64(data)
 
 
 @given(st.text("ab\xff", max_size=600) | st.binary(max_size=600))

@@ -156,8 +156,8 @@ def test_keys_are_listed_with_their_values(server: KVServer) -> None:
         ("list", 3, ""), ("text", 3, "abc"),
     ]  # fmt: skip
     assert keys.item is not None
-    found = keys.item(server, "text", PageQuery())
-    assert (found["value"], found["is_editable"]) == ("abc", True)
+    item = keys.item(server, "text", PageQuery())
+    assert (item["value"], item["is_editable"]) == ("abc", True)
     view = content(server)
     assert (view["count"], view["memory"]) == (2, None)
 
@@ -296,7 +296,7 @@ class TestAnyInput:
         @given(
             path=st.sampled_from(["/", "/pipeline", "/multi-exec"]),
             body=test_routes.ANY_BODY
-            | st.lists(lines, max_size=4).map(lambda found: json.dumps(found).encode())
+            | st.lists(lines, max_size=4).map(lambda value: json.dumps(value).encode())
             | lines.map(lambda line: json.dumps(line).encode()),
         )
         def check(path: str, body: bytes) -> None:
@@ -567,8 +567,8 @@ class TestUsers:
         line = next(line for line in lines if line.startswith("user ann on "))
         assert "~a:* %R~b:*" in line
         assert "&news" in line
-        found = server.execute("ACL", "GETUSER", "ann")
-        assert "~a:* %R~b:*" in found
+        user = server.execute("ACL", "GETUSER", "ann")
+        assert "~a:* %R~b:*" in user
         assert server.execute("ACL", "DRYRUN", "ann", "SET", "k", "v") != "OK"
         assert server.execute("ACL", "WHOAMI") == "default"
 
@@ -587,9 +587,9 @@ def test_a_deeply_nested_reply_is_cut_off(http: httpx.Client) -> None:
 def test_connections_send_no_library_name(real: Server, make: Callable[..., KVServer]) -> None:
     with make(Context.alone()) as server:
         server.execute("SET", "k", "v")
-        known = str(real.call([b"CLIENT", b"LIST"]))
-        assert " cmd=" in known
-        assert "redis-py" not in known
+        clients = str(real.call([b"CLIENT", b"LIST"]))
+        assert " cmd=" in clients
+        assert "redis-py" not in clients
 
 
 class TestSharing:
@@ -617,8 +617,8 @@ class TestSharing:
         assert run("RANDOMKEY") in ("mine", "ml")
         assert run("DBSIZE") == 2
         assert run("SCAN", 0, "MATCH", "ml", "COUNT", 1000)[1] == ["ml"]
-        cursor, found = run("SCAN", 0, "COUNT", 1000, "WITHTYPE")
-        assert (cursor, sorted(found)) == ("0", ["list", "mine", "ml", "string"])
+        cursor, names = run("SCAN", 0, "COUNT", 1000, "WITHTYPE")
+        assert (cursor, sorted(names)) == ("0", ["list", "mine", "ml", "string"])
         assert run("SCAN", 0, "TYPE", "list", "COUNT", 1000)[1] == ["ml"]
         for line in (["FLUSHALL", "NOW"], ["FLUSHDB", "SYNC", "SYNC"]):
             with pytest.raises(CommandError, match="syntax error"):
@@ -820,9 +820,9 @@ class TestSettings:
             server.execute("ACL", "SETUSER", "ann", "on", f">{PASSWORD}", "~*", "&n*", "+get")
             token = server.execute("ACL", "RESTTOKEN", "ann", PASSWORD)
             assert httpx.get(f"{server.url}/get/k?_token={token}").json() == {"result": "v"}
-            found = server.execute("ACL", "GETUSER", "ann")
-            assert found[found.index("keys") + 1] == "~*"
-            assert found[found.index("channels") + 1] == "&n*"
+            user = server.execute("ACL", "GETUSER", "ann")
+            assert user[user.index("keys") + 1] == "~*"
+            assert user[user.index("channels") + 1] == "&n*"
             server.execute("DEL", "k")
             server.execute("ACL", "DELUSER", "ann")
 

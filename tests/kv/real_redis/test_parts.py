@@ -116,10 +116,10 @@ def test_what_is_not_resp2_ends_the_connection() -> None:
 
 
 def test_a_deeply_nested_reply_is_an_error() -> None:
-    found = parsed(b"*1\r\n" * 101 + b"*2\r\n$-1\r\n*-1\r\n")
-    while isinstance(found, list):
-        (found,) = found
-    assert found.line == b"ERR reached lua stack limit"
+    reply = parsed(b"*1\r\n" * 101 + b"*2\r\n$-1\r\n*-1\r\n")
+    while isinstance(reply, list):
+        (reply,) = reply
+    assert reply.line == b"ERR reached lua stack limit"
 
 
 def test_only_errors_of_the_connection_are_retried(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -235,25 +235,25 @@ class TestCluster:
             answer = httpx.get(f"{server.url}/get/a?_token={token}")
             assert answer.json() == {"result": "3"}
             # Neither node has all of the keys, so these commands wait for the end of the move.
-            found: dict[str, Any] = {}
+            results: dict[str, Any] = {}
             waiting = [
-                threading.Thread(target=lambda: found.update(keys=server.keys())),
-                threading.Thread(target=lambda: found.update(size=http.get("/dbsize").json())),
-                threading.Thread(target=lambda: found.update(mget=http.get("/mget/a/c").json())),
+                threading.Thread(target=lambda: results.update(keys=server.keys())),
+                threading.Thread(target=lambda: results.update(size=http.get("/dbsize").json())),
+                threading.Thread(target=lambda: results.update(mget=http.get("/mget/a/c").json())),
                 threading.Thread(
-                    target=lambda: found.update(several=several(["INCR", "a"], ["GET", "c"]))
+                    target=lambda: results.update(several=several(["INCR", "a"], ["GET", "c"]))
                 ),
             ]
             for thread in waiting:
                 thread.start()
             waiting[0].join(0.1)
-            assert found == {}
+            assert results == {}
             move.keys("c", "new")
             move.end()
             for thread in waiting:
                 thread.join(10)
-            assert found.pop("mget")["result"] in (["3", "4"], ["4", "4"])
-            assert found == {
+            assert results.pop("mget")["result"] in (["3", "4"], ["4", "4"])
+            assert results == {
                 "keys": ["a", "b", "c", "new"],
                 "size": {"result": 4},
                 "several": [4, "4"],

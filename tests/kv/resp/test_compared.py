@@ -110,9 +110,9 @@ def test_messages_during_a_script_have_the_protocol_of_their_client(port: Any, s
         script = (
             "redis.call('ping') redis.call('set', 'k', 'v') return redis.call('publish', 'c', 'm')"
         )
-        found = [client.call([b"EVAL", script.encode(), b"0"]), client.next(), client.next()]
+        replies = [client.call([b"EVAL", script.encode(), b"0"]), client.next(), client.next()]
         closed(client)
-        return found
+        return replies
 
     assert received(port) == received(server)
 
@@ -137,12 +137,12 @@ def test_a_transaction_has_its_messages_in_their_places(
         client = connect()
         sent(client, f"HELLO {protocol}", "MULTI", *lines.split("|"))
         client.send([b"EXEC"])
-        stream, found = client.send([b"PING", b"the end"]), b""
-        while not found.endswith(b"the end\r\n"):
-            found += stream.readline()
+        stream, data = client.send([b"PING", b"the end"]), b""
+        while not data.endswith(b"the end\r\n"):
+            data += stream.readline()
         closed(client)
         # The reply to HELLO tells the version and the number of the connection.
-        return re.sub(rb"(version\r\n\$\d+|id)\r\n\S+", b"", found).decode()
+        return re.sub(rb"(version\r\n\$\d+|id)\r\n\S+", b"", data).decode()
 
     assert received(port) == received(server)
 
@@ -153,9 +153,9 @@ def test_swapping_databases_invalidates_nothing(port: Any, server: Any) -> None:
         sent(other, "SET swapped 1")
         sent(client, "HELLO 3", "CLIENT TRACKING ON", "GET swapped")
         sent(other, "SWAPDB 0 1", "SWAPDB 0 1", "SET swapped 2")
-        found = [client.next(), client.call([b"PING"])]
+        replies = [client.next(), client.call([b"PING"])]
         closed(client, other)
-        return found
+        return replies
 
     assert received(port) == received(server)
 
@@ -166,17 +166,17 @@ PAUSED = sections(HERE / "paused.txt")
 
 
 def paused(connect: Any, name: str, mode: str, early: bool) -> tuple[Any, list[bytes]]:
-    one, other = connect(), connect()
+    client, other = connect(), connect()
     got: list[Any] = []
     *first, last = PAUSED[name]
     sent(other, "FLUSHALL", "PFADD hll a")
     if early:
-        sent(one, *first)
+        sent(client, *first)
         first = []
     sent(other, "MULTI", f"CLIENT PAUSE 60000 {mode}", "SET together v", "EXEC")
 
     def ask() -> None:
-        got.extend(sent(one, *first, last))
+        got.extend(sent(client, *first, last))
 
     def held() -> bool:
         return b"blocked_clients:1" in other.call([b"INFO", b"clients"])
@@ -187,7 +187,7 @@ def paused(connect: Any, name: str, mode: str, early: bool) -> tuple[Any, list[b
     seen = [b"held" if held() else b"let through", *other.call([b"KEYS", b"k"])]
     sent(other, "CLIENT UNPAUSE")
     waiting.join(10)
-    closed(one, other)
+    closed(client, other)
     return got, seen
 
 
@@ -244,16 +244,16 @@ FIGURES = re.compile(rb"(calls|rejected_calls|failed_calls)=(\d+)")
 
 
 def counted(client: Any) -> dict[bytes, Any]:
-    found: dict[bytes, Any] = {}
+    figures: dict[bytes, Any] = {}
     for section in (b"commandstats", b"errorstats"):
         for line in client.call([b"INFO", section]).splitlines():
-            name, colon, told = line.partition(b":")
+            name, colon, value = line.partition(b":")
             if colon and not name.startswith((b"cmdstat_info", b"cmdstat_config")):
-                found[name] = FIGURES.findall(told) or told
+                figures[name] = FIGURES.findall(value) or value
     total = re.search(rb"total_error_replies:(\d+)", client.call([b"INFO", b"stats"]))
     assert total is not None
-    found[b"all errors"] = total[1]
-    return found
+    figures[b"all errors"] = total[1]
+    return figures
 
 
 def reset(client: Any) -> None:
@@ -264,10 +264,10 @@ def told(connect: Any, name: str) -> Any:
     client = connect()
     reset(client)
     replies = sent(client, *COUNTS[name])
-    found = counted(client)
+    figures = counted(client)
     reset(client)
     closed(client)
-    return replies, found
+    return replies, figures
 
 
 @pytest.mark.parametrize("name", COUNTS)
@@ -283,11 +283,11 @@ def waited(connect: Any, name: str) -> Any:
     sent(other, *wait.before, "CONFIG SET slowlog-log-slower-than 0", "SLOWLOG RESET")
     got = wait.reply()
     logged = [entry[3] for entry in other.call([b"SLOWLOG", b"GET", b"-1"])]
-    found = counted(other)
-    found.pop(b"cmdstat_slowlog|reset")
+    figures = counted(other)
+    figures.pop(b"cmdstat_slowlog|reset")
     reset(other)
     closed(wait.one, other)
-    return got, logged.count(words(wait.line)), found
+    return got, logged.count(words(wait.line)), figures
 
 
 @pytest.mark.parametrize("name", LOGGED_WAITS)
@@ -339,9 +339,9 @@ def test_secrets_are_left_out_of_logs_as_on_a_real_server(server: Any) -> None:
 def looked_up(client: Any) -> dict[str, tuple[int, int]]:
 
     def figures() -> tuple[int, int]:
-        told = client.call([b"INFO", b"stats"])
-        found = re.findall(rb"keyspace_(?:hits|misses):(\d+)", told)
-        return int(found[0]), int(found[1])
+        info = client.call([b"INFO", b"stats"])
+        numbers = re.findall(rb"keyspace_(?:hits|misses):(\d+)", info)
+        return int(numbers[0]), int(numbers[1])
 
     counts = {}
     for line in LINES["reads"]:

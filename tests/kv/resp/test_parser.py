@@ -16,15 +16,15 @@ from pytest_fakecloud.kv.resp.wire import (
 from tests.kv.comparison.wire import pack
 
 
-def reader(*, known: bool = True, longest: int = 1000) -> CommandReader:
-    return CommandReader(lambda: known, lambda: longest)
+def reader(*, authenticated: bool = True, longest: int = 1000) -> CommandReader:
+    return CommandReader(lambda: authenticated, lambda: longest)
 
 
 def all_of(source: CommandReader) -> list[list[bytes]]:
-    found = []
+    lines = []
     while (line := source.next()) is not None:
-        found.append(line)
-    return found
+        lines.append(line)
+    return lines
 
 
 class TestWayIn:
@@ -48,11 +48,11 @@ class TestCommands:
     )
     def test_however_it_is_cut(self, lines: list[list[bytes]], size: int) -> None:
         wire = b"".join(map(pack, lines))
-        source, found = reader(), []
+        source, actual = reader(), []
         for at in range(0, len(wire), size):
             source.feed(wire[at : at + size])
-            found += all_of(source)
-        assert found == lines
+            actual += all_of(source)
+        assert actual == lines
         assert not source.pending
 
     @pytest.mark.parametrize("count", [9, 10, 11])
@@ -87,8 +87,8 @@ class TestCommands:
         has_few_lines = len(line) <= 10 and not any(b"\r\n" in word for word in line)
         for rest in (b"", b"*"):
             is_short = has_few_lines and len(data + rest) <= SHORT
-            found = (line, rest) if is_short else ([], data + rest)
-            assert short_command(data + rest) == found
+            expected = (line, rest) if is_short else ([], data + rest)
+            assert short_command(data + rest) == expected
         assert short_command(data[:-1]) == ([], data[:-1])
 
     @given(st.lists(st.sampled_from([b"*1", b"*2", b"$0", b"$1", b"$6", b"a", b"", b"\r\n"])))
@@ -96,10 +96,10 @@ class TestCommands:
     @example([b"*2", b"$6", b"a", b"$0", b"", b""])
     def test_what_is_read_as_a_short_command_is_one(self, parts: list[bytes]) -> None:
         data = b"\r\n".join(parts)
-        (found, rest), source = short_command(data), reader()
-        if found:
+        (command, rest), source = short_command(data), reader()
+        if command:
             source.feed(data.removesuffix(rest))
-            assert all_of(source) == [found]
+            assert all_of(source) == [command]
             assert not source.pending
 
     def test_both_forms_in_one_connection(self) -> None:
@@ -162,7 +162,7 @@ class TestFaults:
         ],
     )
     def test_limits_before_login(self, wire: bytes, reason: str) -> None:
-        source = reader(known=False, longest=2**20)
+        source = reader(authenticated=False, longest=2**20)
         source.feed(wire)
         with pytest.raises(ProtocolFault, match=reason):
             source.next()

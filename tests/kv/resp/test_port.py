@@ -196,9 +196,9 @@ def say(client: Client, words: str, expected: str, *, raw: bool) -> None:
     elif words:
         client.send(*wire.words(words))
     if expected:
-        found = shown(client.read())
+        reply = shown(client.read())
         beginning, dots, _ = expected.partition(" ...")
-        assert expected == "*" or (found.startswith(beginning) if dots else found == expected)
+        assert expected == "*" or (reply.startswith(beginning) if dots else reply == expected)
 
 
 class TestAddress:
@@ -581,35 +581,35 @@ class TestListening:
 
 class TestClients:
     def test_list_and_kill(self, server: KVServer, connect: Connect) -> None:
-        one, two = connect(), connect()
-        lines = one("CLIENT LIST").decode().splitlines()
-        assert [f"laddr=127.0.0.1:{one.port}" in line for line in lines] == [True, True]
+        first, second = connect(), connect()
+        lines = first("CLIENT LIST").decode().splitlines()
+        assert [f"laddr=127.0.0.1:{first.port}" in line for line in lines] == [True, True]
         assert "cmd=client|list" in lines[0]
         assert "cmd=auth" in lines[1]
-        assert one(f"CLIENT KILL LADDR 127.0.0.1:{one.port} SKIPME yes") == 1
-        assert two.ended()
-        three = connect()
-        three.send("BLPOP k 0")
+        assert first(f"CLIENT KILL LADDR 127.0.0.1:{first.port} SKIPME yes") == 1
+        assert second.ended()
+        third = connect()
+        third.send("BLPOP k 0")
         blocked(server)
-        assert one(f"CLIENT KILL ID {two_id(one, three)}") == 1
-        assert three.ended()
-        assert one(f"CLIENT KILL ID {one('CLIENT ID')} SKIPME no") == 1
-        assert one.ended()
+        assert first(f"CLIENT KILL ID {two_id(first, third)}") == 1
+        assert third.ended()
+        assert first(f"CLIENT KILL ID {first('CLIENT ID')} SKIPME no") == 1
+        assert first.ended()
 
     def test_a_client_that_is_killed_in_a_pause(self, server: KVServer, connect: Connect) -> None:
-        one, two = connect(), connect()
-        one("CLIENT PAUSE 60000 WRITE")
-        two.send("SET k 1")
-        assert two.silent()
+        first, second = connect(), connect()
+        first("CLIENT PAUSE 60000 WRITE")
+        second.send("SET k 1")
+        assert second.silent()
         server._renew_connections()
-        assert two.ended()
+        assert second.ended()
         assert server.keys() == []
         server.assert_called("SET", outcome="dropped")
 
 
-def two_id(one: Client, other: Client) -> int:
+def two_id(connection: Client, other: Client) -> int:
     host, port = other.socket.getsockname()
-    for line in one("CLIENT LIST").decode().splitlines():
+    for line in connection("CLIENT LIST").decode().splitlines():
         if f"addr={host}:{port} " in line:
             return int(line.split()[0].removeprefix("id="))
     raise AssertionError("not listed")
@@ -973,16 +973,16 @@ def test_secured_connections_are_pushed_to_as_well() -> None:
         stack.callback(listener.close)
         listener.subscribe("c")
         wait_until(lambda: server.execute("PUBLISH", "c", "first") == 1)
-        found: list[Any] = []
+        messages: list[Any] = []
 
         def message() -> bool:
             heard = listener.get_message(timeout=1)
             if heard is not None:
-                found.append(heard["data"])
-            return bool(found)
+                messages.append(heard["data"])
+            return bool(messages)
 
         wait_until(message)
-        assert found == [b"first"]
+        assert messages == [b"first"]
 
 
 _LARGE_VALUE = """

@@ -90,17 +90,17 @@ def _lines(text: str) -> Scenario:
     if len(replies) == 1:
         replies *= len(commands)
     lines: Scenario = []
-    for block, each in zip(commands, replies, strict=True):
+    for block, expected in zip(commands, replies, strict=True):
         *before, line = block.split(" ; ")
         lines += [(line_before, _ANY) for line_before in before]
-        lines.append((line, _reply(each, line) if has_reply else _SUCCESS))
+        lines.append((line, _reply(expected, line) if has_reply else _SUCCESS))
     return lines
 
 
 def _expanded(line: str) -> str:
-    def counted(found: re.Match[str]) -> str:
-        numbers = range(int(found[2]), int(found[3]) + 1)
-        return " ".join(f"{found[1]}{number}{found[4]}" for number in numbers)
+    def counted(match: re.Match[str]) -> str:
+        numbers = range(int(match[2]), int(match[3]) + 1)
+        return " ".join(f"{match[1]}{number}{match[4]}" for number in numbers)
 
     return _COUNTED.sub(counted, repeated(line))
 
@@ -158,9 +158,9 @@ class _Play:
         if line.startswith("@ "):
             self._run.engine.clock.advance(line[2:])
             return
-        run, name, found = self._run, "", _CLIENT.fullmatch(line)
-        if found:
-            name, kind, number, action, line = found.groups()
+        run, name, match = self._run, "", _CLIENT.fullmatch(line)
+        if match:
+            name, kind, number, action, line = match.groups()
             run = self._client(name, kind, number)
             if action == " ends":
                 run.engine.abandon(run.session)

@@ -33,14 +33,14 @@ from tests.kv.scenarios import FOLDER, Scenario, play, scenarios
 
 def cases(files: str, dialect: str) -> list[ParameterSet]:
     """Return the scenarios of some files, each marked with its dialect."""
-    found = []
+    params = []
     for file in sorted(FOLDER.glob(files)):
         stem = file.relative_to(FOLDER).with_suffix("").as_posix()
         for title, (settings, scenario) in scenarios(stem).items():
             own = {"dialect": dialect, "version": None, "modules": [], **settings}
             mark = pytest.mark.dialect(own.pop("dialect"), **own)
-            found.append(pytest.param(scenario, marks=mark, id=f"{stem}: {title}"))
-    return found
+            params.append(pytest.param(scenario, marks=mark, id=f"{stem}: {title}"))
+    return params
 
 
 class Effects:
@@ -106,24 +106,24 @@ class Effects:
         return now_us
 
     def _checked(self, method: Any, check: Any) -> Any:
-        def checked(owner: Any, *given: Any, **named: Any) -> Any:
+        def checked(owner: Any, *args: Any, **named: Any) -> Any:
             if self.engine.running is not None:
-                check(*given, **named)
-            return method(owner, *given, **named)
+                check(*args, **named)
+            return method(owner, *args, **named)
 
         return checked
 
     def _check_ttl(self, key: bytes, at_ms: int) -> None:
-        known = _command(self.engine, self.engine.line).deadline_us
-        if known == at_ms * 1000:
+        deadline_us = _command(self.engine, self.engine.line).deadline_us
+        if deadline_us == at_ms * 1000:
             self._need("ttl_at")
         elif self.engine.running.effects.takes_ttl:
             self._need("takes_ttl")
         else:
             self._note("the effect seconds@N (or with another unit)")
 
-    def _check_event(self, *given: Any, event: str | None = None, **_: Any) -> None:
-        event = next((argument for argument in given if isinstance(argument, str)), event)
+    def _check_event(self, *args: Any, event: str | None = None, **_: Any) -> None:
+        event = next((argument for argument in args if isinstance(argument, str)), event)
         default = self.engine.running.event
         if event is None:
             self._need("event")
@@ -157,8 +157,8 @@ def effects(run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def sizes(run: Run) -> Iterator[None]:
     """Check that the sizes that are kept up to date are those of the keys after a scenario."""
-    kept = run.engine.sizes
-    kept.used_memory()
+    account = run.engine.sizes
+    account.used_memory()
     yield
     memory = STARTUP
     for db in run.engine.databases:
@@ -166,8 +166,10 @@ def sizes(run: Run) -> Iterator[None]:
         memory += sum(usage(key, value) for key, value in db.values.items())
         for key, value in db.values.items():
             assert content_size(value) == measured(value), key
-        assert kept.measure(db)[1] == sum(len(key) + measured(db.values[key]) for key in db.values)
-    assert kept.used_memory() == memory
+        assert account.measure(db)[1] == sum(
+            len(key) + measured(db.values[key]) for key in db.values
+        )
+    assert account.used_memory() == memory
 
 
 def measured(value: Any) -> int:

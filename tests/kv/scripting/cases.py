@@ -330,7 +330,7 @@ ERRORS: list[tuple[str, ...]] = [
     *(
         (caller.replace("RAISE", raised), raised)
         for caller in _CALLERS
-        for raised in (each.replace("LEVEL", str(level)) for each in _RAISED for level in range(7))
+        for raised in (script.replace("LEVEL", str(level)) for script in _RAISED for level in range(7))
     ),
     *(
         (script,)

@@ -89,7 +89,7 @@ def main(seed: int, count: int) -> None:
     engine = KVEngine(Timekeeper(), Ids(seed), KVConfig(dialect="redis"))
     engine.scripting.limits = LIMITS
     session = engine.session()
-    found = []
+    times = []
     stopped = 0
     for _, script in zip(range(count), scripts(seed), strict=False):
         print("running:", script[len(_SETTING) :], file=sys.stderr, flush=True)
@@ -98,12 +98,12 @@ def main(seed: int, count: int) -> None:
             engine.execute(session, [b"EVAL", script.encode(), b"0"])
         except CommandError as error:
             stopped += b"Script stopped" in error.text
-        found.append((time.thread_time() - start, script[len(_SETTING) :]))
+        times.append((time.thread_time() - start, script[len(_SETTING) :]))
         engine.databases[0].clear()
         assert engine.execute(session, [b"EVAL", b"return 1", b"0"]) == 1
-    found.sort(reverse=True)
+    times.sort(reverse=True)
     print(f"{count} scripts, {stopped} stopped, {_peak_kb() // 1024} MB at most")
-    for seconds, script in found[:10]:
+    for seconds, script in times[:10]:
         print(f"{seconds:.3f} {script}")
 
 

@@ -112,9 +112,9 @@ class TestNoBytecode:
             walk(getmetatable(''), 'text')
             return {count, told}
         """
-        count, told = lua(script)
+        count, dumped = lua(script)
         assert count > 100
-        assert told == []
+        assert dumped == []
 
     @pytest.mark.parametrize(
         "script",
@@ -169,8 +169,8 @@ class TestNothingOfOtherScripts:
 
     def test_tables_show_their_content_all_the_same(self, lua: Lua) -> None:
         assert lua("local n = 0 for _ in pairs(math) do n = n + 1 end return n") == 31
-        found = lua("return {type(next(bit)), type(rawget(string, 'rep'))}")
-        assert found == ["string", "function"]
+        types = lua("return {type(next(bit)), type(rawget(string, 'rep'))}")
+        assert types == ["string", "function"]
         assert lua("return #_G + #string") == 0
         assert lua("return _G._G == _G and loadstring('return _G')() == _G") == 1
 

@@ -40,8 +40,8 @@ class TestReplies:
 
     @pytest.mark.parametrize("sigma", [2, 0.5])
     def test_extended_stats(self, shop: Searching, sigma: float) -> None:
-        given = {} if sigma == 2 else {"sigma": sigma}
-        found = pairs(one(shop, {"$extendedStats": {"field": "price", **given}}))
+        options = {} if sigma == 2 else {"sigma": sigma}
+        stats = pairs(one(shop, {"$extendedStats": {"field": "price", **options}}))
         mean = statistics.fmean(PRICES)
         spread, sampling = statistics.pstdev(PRICES), statistics.stdev(PRICES)
         figures = {
@@ -51,8 +51,8 @@ class TestReplies:
             "stdDeviationSampling": sampling,
         }  # fmt: skip
         for name, value in figures.items():
-            assert float(found[name]) == pytest.approx(value), name
-        bounds = pairs(found["stdDeviationBounds"])
+            assert float(stats[name]) == pytest.approx(value), name
+        bounds = pairs(stats["stdDeviationBounds"])
         for name, value in {
             "upper": mean + sigma * spread, "lower": mean - sigma * spread,
             "upperSampling": mean + sigma * sampling, "lowerSampling": mean - sigma * sampling,
@@ -86,13 +86,13 @@ class TestReplies:
         for number in range(5):
             bare.put(f"p:{number}", {"n": number})
         wanted = {"$terms": {"field": "n"}}
-        found = [bucket["key"] for bucket in buckets(one(bare, wanted))]
-        assert sorted(found) == ["0", "1", "2", "3", "4"]
-        assert found != sorted(found)
+        keys = [bucket["key"] for bucket in buckets(one(bare, wanted))]
+        assert sorted(keys) == ["0", "1", "2", "3", "4"]
+        assert keys != sorted(keys)
         for number in range(5):
             bare.run("DEL", f"p:{number}")
             bare.put(f"p:{number}", {"n": number})
-        assert [bucket["key"] for bucket in buckets(one(bare, wanted))] == found
+        assert [bucket["key"] for bucket in buckets(one(bare, wanted))] == keys
 
     def test_values_of_an_array_are_counted_once_a_document(self, bare: Searching) -> None:
         bare.run("SEARCH.CREATE i ON JSON PREFIX 1 p: SCHEMA k KEYWORD")
@@ -126,7 +126,7 @@ class TestComposite:
         """Walk through pages of one bucket each. A row has the buckets' keys in their order, each
         with its value in ``afterKey`` and its number of documents."""
         expected = json.loads(keys)
-        found, after = [], None
+        rows, after = [], None
         while True:
             wanted: dict[str, Any] = {"sources": [{"s": json.loads(source)}], "size": 1}
             if after is not None:
@@ -136,8 +136,8 @@ class TestComposite:
                 break
             [bucket] = map(pairs, reply["buckets"])
             after = reply["afterKey"]
-            found.append([bucket["key"][1], after[1], bucket["docCount"]])
-        assert found == expected
+            rows.append([bucket["key"][1], after[1], bucket["docCount"]])
+        assert rows == expected
         assert "afterKey" not in reply
 
     def test_combinations_are_sorted_by_source_after_source(self, sold: Searching) -> None:
@@ -153,8 +153,8 @@ class TestComposite:
     def test_a_document_is_in_the_buckets_of_all_its_values(self, sold: Searching) -> None:
         sold.put("p:4", {"k": ["x", "z", "x"]})
         sources = [{"k": {"$terms": {"field": "k"}}}]
-        found = buckets(one(sold, {"$composite": {"sources": sources}}))
-        assert [(bucket["key"][1], bucket["docCount"]) for bucket in found] == [
+        groups = buckets(one(sold, {"$composite": {"sources": sources}}))
+        assert [(bucket["key"][1], bucket["docCount"]) for bucket in groups] == [
             ("x", 3), ("y", 1), ("z", 1),
         ]  # fmt: skip
 
@@ -165,28 +165,28 @@ class TestComposite:
         sources = [{"k": {"$terms": {"field": "k"}}}, {"u": {"$terms": {"field": "u"}}}]
         after = ["k", "str:x", "u", "u64:1"]
         wanted = {"sources": sources, "after": pairs(after) if as_object else after}
-        found = buckets(one(sold, {"$composite": wanted}))
-        assert [bucket["key"] for bucket in found] == [
+        groups = buckets(one(sold, {"$composite": wanted}))
+        assert [bucket["key"] for bucket in groups] == [
             ["k", "x", "u", str(2**63)],
             ["k", "y", "u", "1"],
         ]
 
-    @pytest.mark.parametrize(("wanted", "told"), cases("rejected composite aggregations"))
-    def test_the_culprit_is_named(self, sold: Searching, wanted: str, told: str) -> None:
+    @pytest.mark.parametrize(("wanted", "message"), cases("rejected composite aggregations"))
+    def test_the_culprit_is_named(self, sold: Searching, wanted: str, message: str) -> None:
         request = f'{{"a": {{"$composite": {wanted}}}}}'
-        assert told in sold.run.error("SEARCH.AGGREGATE", "i", "{}", request)
+        assert message in sold.run.error("SEARCH.AGGREGATE", "i", "{}", request)
 
 
 class TestRefusals:
-    @pytest.mark.parametrize(("wanted", "told"), cases("rejected aggregations"))
-    def test_the_culprit_is_named(self, run: Run, wanted: str, told: str) -> None:
+    @pytest.mark.parametrize(("wanted", "message"), cases("rejected aggregations"))
+    def test_the_culprit_is_named(self, run: Run, wanted: str, message: str) -> None:
         run(
             "SEARCH.CREATE i ON JSON PREFIX 1 p: SCHEMA title TEXT price F64 FAST slow F64 "
             "brand KEYWORD added DATE FAST place FACET"
         )
         error = run.error("SEARCH.AGGREGATE", "i", "{}", f'{{"a": {wanted}}}')
         assert error.startswith("ERR Aggregation ")
-        assert told in error
+        assert message in error
 
     def test_the_request_itself(self, shop: Searching) -> None:
         for wanted in ("[]", "{", "1"):

@@ -37,11 +37,11 @@ def test_an_index_is_a_key_and_comes_before_an_alias(shop: Searching) -> None:
 
 def test_nothing_keeps_its_shape(shop: Searching) -> None:
     nothing = {"brand": "none"}
-    found = shop.aggregate(
+    reply = shop.aggregate(
         {"t": {"$terms": {"field": "brand"}}, "f": {"$facet": {"field": "place"}}}, nothing
     )
-    assert found["t"] == ["buckets", [], "sumOtherDocCount", 0, "docCountErrorUpperBound", 0]
-    assert found["f"] == ["path", "/", "sumOtherDocCount", 0, "children", []]
+    assert reply["t"] == ["buckets", [], "sumOtherDocCount", 0, "docCountErrorUpperBound", 0]
+    assert reply["f"] == ["path", "/", "sumOtherDocCount", 0, "children", []]
     assert len(shop.found({"$must": []})) == 4
     assert shop.found({"$should": []}) == set()
     assert shop.found({"$mustNot": [{"brand": "acme"}]}) == set()

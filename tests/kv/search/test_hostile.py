@@ -91,19 +91,19 @@ def an_aggregation(chance: random.Random, depth: int = 1) -> Any:
     if chance.random() < 0.05:
         return chance.choice(VALUES)
     operator = chance.choice(AGGREGATIONS)
-    given: dict[str, Any] = {"field": chance.choice(FIELDS)}
+    options: dict[str, Any] = {"field": chance.choice(FIELDS)}
     if operator == "$histogram":
-        given["interval"] = chance.choice([1, 0.5, 1e-9, 1e300, 7])
+        options["interval"] = chance.choice([1, 0.5, 1e-9, 1e300, 7])
     if operator == "$dateHistogram":
-        given["fixedInterval"] = chance.choice(["1d", "1h", "1ms", "99999999999999d"])
+        options["fixedInterval"] = chance.choice(["1d", "1h", "1ms", "99999999999999d"])
     if operator == "$range":
-        given["ranges"] = [{"from": 1}]
+        options["ranges"] = [{"from": 1}]
     if operator == "$composite":
-        source = {chance.choice(AGGREGATIONS): {**given, "interval": chance.choice([1, 1e-300])}}
-        given = {"sources": [{"s": source}, {"k": {"$terms": {"field": chance.choice(FIELDS)}}}]}
+        source = {chance.choice(AGGREGATIONS): {**options, "interval": chance.choice([1, 1e-300])}}
+        options = {"sources": [{"s": source}, {"k": {"$terms": {"field": chance.choice(FIELDS)}}}]}
     for _ in range(chance.randint(0, 2)):
-        given[chance.choice(PROPERTIES)] = chance.choice(VALUES)
-    made: dict[str, Any] = {operator: given}
+        options[chance.choice(PROPERTIES)] = chance.choice(VALUES)
+    made: dict[str, Any] = {operator: options}
     if depth and chance.random() < 0.3:
         made["$aggs"] = {"below": an_aggregation(chance, depth - 1)}
     return made

@@ -41,15 +41,15 @@ class TestOnTheWire:
         assert to_resp(described, 2).startswith(b"*14\r\n$4\r\nname\r\n")
         aggregated = shop.run("SEARCH.AGGREGATE", "i", "{}", '{"a":{"$avg":{"field":"price"}}}')
         assert to_resp(aggregated, 3).startswith(b"%1\r\n$1\r\na\r\n%1\r\n$5\r\nvalue\r\n$")
-        found = shop.run("SEARCH.QUERY", "i", '{"price":40}', "NOCONTENT")
-        assert to_json(found) == [["p:2", "1.2039728"]]
+        reply = shop.run("SEARCH.QUERY", "i", '{"price":40}', "NOCONTENT")
+        assert to_json(reply) == [["p:2", "1.2039728"]]
 
     def test_names_need_not_be_utf_8(self, run: Run) -> None:
         head = b"SEARCH.CREATE i\xff ON HASH PREFIX 1 p\xff SCHEMA t\xff TEXT"
         run(*head.split())
         run("HSET", b"p\xff1", b"t\xff", b"word \xff")
-        found = run("SEARCH.QUERY", b"i\xff", "{}", "SELECT", "1", b"t\xff")
-        assert found == [[b"p\xff1", b"1", [[b"t\xff", b"word \xff"]]]]
+        reply = run("SEARCH.QUERY", b"i\xff", "{}", "SELECT", "1", b"t\xff")
+        assert reply == [[b"p\xff1", b"1", [[b"t\xff", b"word \xff"]]]]
         assert run("SEARCH.DESCRIBE", b"i\xff")[-1] == [[b"t\xff", b"TEXT"]]
         assert "Unknown field" in run.error("SEARCH.QUERY", b"i\xff", '{"t\\u00ff":1}')
         assert run("SEARCH.LISTINDEXES", "MATCH", b"i\xff")[0][1] == b"i\xff"
@@ -98,11 +98,11 @@ def a_line(chance: random.Random, lines: list[str]) -> list[str]:
 def state(shop: Searching) -> dict[str, Any]:
     """Return the contents of each index, independent of the order of indexing."""
     indexes = shop.run.engine.databases[0].indexes
-    known = {}
+    documents = {}
     for name, index in indexes.named.items():
         index.refresh(shop.run.engine.databases[0])
-        known[name] = {document.key: document.fields for document in index.documents.values()}
-    return known
+        documents[name] = {document.key: document.fields for document in index.documents.values()}
+    return documents
 
 
 @pytest.mark.parametrize("seed", range(cases(5)))

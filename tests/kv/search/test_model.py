@@ -42,8 +42,8 @@ SCHEMA = (
 
 
 def values(document: dict[str, Any], field: str) -> list[Any]:
-    found = document.get(field, [])
-    return found if isinstance(found, list) else [found]
+    value = document.get(field, [])
+    return value if isinstance(value, list) else [value]
 
 
 def tokens(field: str, value: str) -> list[str]:
@@ -53,16 +53,16 @@ def tokens(field: str, value: str) -> list[str]:
     return words if field == "plain" else [STEM(word) for word in words]
 
 
-def edits(one: str, other: str, swap: int) -> int:
-    table = [[i + j for j in range(len(other) + 1)] for i in range(len(one) + 1)]
-    for i in range(1, len(one) + 1):
-        for j in range(1, len(other) + 1):
+def edits(first: str, second: str, swap: int) -> int:
+    table = [[i + j for j in range(len(second) + 1)] for i in range(len(first) + 1)]
+    for i in range(1, len(first) + 1):
+        for j in range(1, len(second) + 1):
             cost = min(
                 table[i - 1][j] + 1,
                 table[i][j - 1] + 1,
-                table[i - 1][j - 1] + (one[i - 1] != other[j - 1]),
+                table[i - 1][j - 1] + (first[i - 1] != second[j - 1]),
             )
-            if i > 1 and j > 1 and one[i - 1] == other[j - 2] and one[i - 2] == other[j - 1]:
+            if i > 1 and j > 1 and first[i - 1] == second[j - 2] and first[i - 2] == second[j - 1]:
                 cost = min(cost, table[i - 2][j - 2] + swap)
             table[i][j] = cost
     return table[-1][-1]
@@ -102,27 +102,27 @@ def phrase(field: str, text: str, wanted: list[str], slop: int = 0, prefix: bool
     return bool(wanted) and place(0, None, 0)
 
 
-def text_holds(field: str, found: str, word: str, operand: Any) -> bool:
+def text_holds(field: str, text: str, word: str, operand: Any) -> bool:
     if word == "$regex":
-        return any(re.fullmatch(operand, token, re.IGNORECASE) for token in tokens(field, found))
+        return any(re.fullmatch(operand, token, re.IGNORECASE) for token in tokens(field, text))
     assert word in ("$eq", "$phrase")
     options = {**operand} if isinstance(operand, dict) else {"value": operand}
-    return phrase(field, found, tokens(field, options.pop("value")), **options)
+    return phrase(field, text, tokens(field, options.pop("value")), **options)
 
 
 def field_holds(document: dict[str, Any], field: str, operator: str, operand: Any) -> bool:
-    found = values(document, field)
+    stored = values(document, field)
     if operator == "$in":
         return any(field_holds(document, field, "$eq", choice) for choice in operand)
     if field not in ("title", "plain", "code"):
         if field == "place":
-            return any(value == operand or value.startswith(operand + "/") for value in found)
-        return any(value == operand for value in found)
+            return any(value == operand or value.startswith(operand + "/") for value in stored)
+        return any(value == operand for value in stored)
     if operator == "$fuzzy":
-        given = operand if isinstance(operand, dict) else {"value": operand}
-        options = {"distance": 1, "transpositionCostOne": True, "prefix": False, **given}
+        condition = operand if isinstance(operand, dict) else {"value": operand}
+        options = {"distance": 1, "transpositionCostOne": True, "prefix": False, **condition}
         distance, swap, prefix = (options[name] for name in [*options][:3])
-        there = [token for text in found for token in tokens(field, text)]
+        there = [token for text in stored for token in tokens(field, text)]
         return all(
             any(near(word, token, distance, swap, prefix) for token in there)
             for word in tokens(field, options["value"])
@@ -131,13 +131,13 @@ def field_holds(document: dict[str, Any], field: str, operator: str, operand: An
         if operand.startswith('"'):
             return field_holds(document, field, "$eq", operand.strip('"'))
         wanted = tokens(field, operand)
-        there = [token for text in found for token in tokens(field, text)]
+        there = [token for text in stored for token in tokens(field, text)]
         return any(
             near(word, token, 1, True, nth == len(wanted) - 1)
             for nth, word in enumerate(wanted)
             for token in there
         )
-    return any(text_holds(field, text, operator, operand) for text in found)
+    return any(text_holds(field, text, operator, operand) for text in stored)
 
 
 def range_holds(document: dict[str, Any], field: str, ranges: dict[str, Any]) -> bool:
@@ -172,8 +172,10 @@ def one_field(document: dict[str, Any], field: str, value: Any) -> bool:
     if not isinstance(value, dict):
         is_text = field in ("title", "plain", "code")
         return field_holds(document, field, "$smart" if is_text else "$eq", value)
-    ranges = {key: one for key, one in value.items() if key in COMPARE}
-    others = {key: one for key, one in value.items() if key not in ranges and key != "$boost"}
+    ranges = {key: operand for key, operand in value.items() if key in COMPARE}
+    others = {
+        key: operand for key, operand in value.items() if key not in ranges and key != "$boost"
+    }
     return all(field_holds(document, field, *pair) for pair in others.items()) and (
         not ranges or range_holds(document, field, ranges)
     )

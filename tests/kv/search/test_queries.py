@@ -15,15 +15,15 @@ from .conftest import Searching, cases
 
 
 class TestFilters:
-    @pytest.mark.parametrize(("filter", "found"), cases("filters"))
-    def test_filters(self, shop: Searching, filter: str, found: str) -> None:
-        assert shop.found(json.loads(filter)) == {f"p:{number}" for number in found}
+    @pytest.mark.parametrize(("filter", "numbers"), cases("filters"))
+    def test_filters(self, shop: Searching, filter: str, numbers: str) -> None:
+        assert shop.found(json.loads(filter)) == {f"p:{number}" for number in numbers}
 
-    @pytest.mark.parametrize(("filter", "told"), cases("rejected filters"))
-    def test_rejected(self, shop: Searching, filter: str, told: str) -> None:
+    @pytest.mark.parametrize(("filter", "message"), cases("rejected filters"))
+    def test_rejected(self, shop: Searching, filter: str, message: str) -> None:
         error = shop.error(json.loads(filter))
         assert error.startswith("ERR ")
-        assert told in error
+        assert message in error
         assert shop.run.error("SEARCH.COUNT", "i", filter) == error
         assert shop.run.error("SEARCH.AGGREGATE", "i", filter, "{}") == error
 
@@ -63,11 +63,11 @@ class TestScores:
         assert scores["p:2"] == pytest.approx(math.log(1 + 3.5 / 1.5))
 
     def test_boosts_multiply_and_clauses_add_up(self, shop: Searching) -> None:
-        one = {"price": {"$gt": 30}}
-        assert shop.scores({**one, "$boost": 4})["p:2"] == 4
+        clause = {"price": {"$gt": 30}}
+        assert shop.scores({**clause, "$boost": 4})["p:2"] == 4
         assert shop.scores({"price": {"$gt": 30, "$boost": 2}, "$boost": 4})["p:2"] == 8
-        assert shop.scores({"$must": [one, {"stock": {"$gte": 0}}]})["p:2"] == 2
-        beside = {"stock": {"$gte": 0}, "$should": [{**one, "$boost": -0.5}]}
+        assert shop.scores({"$must": [clause, {"stock": {"$gte": 0}}]})["p:2"] == 2
+        beside = {"stock": {"$gte": 0}, "$should": [{**clause, "$boost": -0.5}]}
         assert shop.scores(beside) == {"p:1": 1, "p:3": 1, "p:2": 0.5}
 
     def test_smart_sorts_better_matches_first(self, bare: Searching) -> None:
@@ -89,9 +89,9 @@ class TestOptions:
         assert len(shop.query({})) == 10
         assert len(shop.query({}, "LIMIT", 1000)) == 24
 
-    @pytest.mark.parametrize(("options", "told"), cases("rejected options"))
-    def test_rejected(self, shop: Searching, options: str, told: str) -> None:
-        assert told in shop.error({}, *options.split())
+    @pytest.mark.parametrize(("options", "message"), cases("rejected options"))
+    def test_rejected(self, shop: Searching, options: str, message: str) -> None:
+        assert message in shop.error({}, *options.split())
 
     def test_an_order_by_a_field(self, shop: Searching) -> None:
         shop.put("p:5", {"price": 40})
@@ -101,8 +101,8 @@ class TestOptions:
         hits = to_json(shop.query({}, "ORDERBY", "price", "NOCONTENT"))
         assert [hit[1] for hit in hits] == ["40", "40", "29.99", "10.5", "0"]
         assert shop.keys({"sold": True}, "ORDERBY", "added") == ["p:3", "p:1"]
-        found = shop.query({"stock": 5}, "ORDERBY", "added", "NOCONTENT")
-        assert to_json(found) == [["p:1", "1767261600000"]]
+        reply = shop.query({"stock": 5}, "ORDERBY", "added", "NOCONTENT")
+        assert to_json(reply) == [["p:1", "1767261600000"]]
 
     def test_returned_fields(self, bare: Searching) -> None:
         bare.run("SEARCH.CREATE i ON JSON PREFIX 1 p: SCHEMA name TEXT FROM a.b n F64")
@@ -131,13 +131,15 @@ class TestHighlight:
         return str(value)
 
     def test_words_that_the_query_looked_for(self, shop: Searching) -> None:
-        one = ("HIGHLIGHT", "FIELDS", 1, "title")
-        shown = self.shown(shop, {"title": {"$eq": "headphone"}, "price": 29.99}, *one)
+        options = ("HIGHLIGHT", "FIELDS", 1, "title")
+        shown = self.shown(shop, {"title": {"$eq": "headphone"}, "price": 29.99}, *options)
         assert shown == "Wireless <em>Headphones</em> with studies of bass"
-        shown = self.shown(shop, {"title": {"$phrase": "bass guitar"}}, *one, "TAGS", "[", "]")
+        shown = self.shown(shop, {"title": {"$phrase": "bass guitar"}}, *options, "TAGS", "[", "]")
         assert shown == "[Bass] [guitar]"
-        assert self.shown(shop, {"title": {"$fuzzy": "guitra"}}, *one) == "Bass guitar"
-        shown = self.shown(shop, {"title": "guitar", "$mustNot": [{"title": {"$eq": "x"}}]}, *one)
+        assert self.shown(shop, {"title": {"$fuzzy": "guitra"}}, *options) == "Bass guitar"
+        shown = self.shown(
+            shop, {"title": "guitar", "$mustNot": [{"title": {"$eq": "x"}}]}, *options
+        )
         assert shown == "Bass <em>guitar</em>"
 
     def test_other_fields_stay(self, shop: Searching) -> None:
@@ -154,8 +156,8 @@ class TestHighlight:
         )
         odd = {"a": [{"x": 1}, {"b": {"b": "red"}}, "red", {"b": "red"}]}
         bare.put("p:2", odd)
-        found = to_json(bare.query({"name": {"$eq": "red"}}, "HIGHLIGHT", "FIELDS", 1, "name"))
-        assert {key: json.loads(fields[0][1]) for key, _, fields in found}["p:2"] == {
+        reply = to_json(bare.query({"name": {"$eq": "red"}}, "HIGHLIGHT", "FIELDS", 1, "name"))
+        assert {key: json.loads(fields[0][1]) for key, _, fields in reply}["p:2"] == {
             "a": [{"x": 1}, {"b": {"b": "red"}}, "red", {"b": "<em>red</em>"}]
         }
         marked = {"a": [{"b": "<em>red</em>"}, {"b": ["blue", "<em>Reds</em>"]}], "c": "red"}
@@ -165,9 +167,9 @@ class TestHighlight:
     def test_a_hash(self, bare: Searching) -> None:
         bare.run("SEARCH.CREATE i ON HASH PREFIX 1 p: SCHEMA t TEXT k TEXT NOTOKENIZE")
         bare.run("HSET", "p:1", "t", "a Word", "k", "a Word")
-        found = bare.query({"t": {"$eq": "word"}, "k": {"$eq": "a Word"}},
+        reply = bare.query({"t": {"$eq": "word"}, "k": {"$eq": "a Word"}},
                            "HIGHLIGHT", "FIELDS", 2, "t", "k")  # fmt: skip
-        assert to_json(found)[0][2] == [["t", "a <em>Word</em>"], ["k", "<em>a Word</em>"]]
+        assert to_json(reply)[0][2] == [["t", "a <em>Word</em>"], ["k", "<em>a Word</em>"]]
 
     def test_an_array_in_a_hash(self, bare: Searching) -> None:
         bare.run("SEARCH.CREATE i ON HASH PREFIX 1 p: SCHEMA a TEXT k KEYWORD")
@@ -217,8 +219,8 @@ class TestScoreFunctions:
         assert self.score(shop, f"{replace} delta MODIFIER SQRT MISSING 9", "p:1") == 3
 
     def test_they_decide_the_order(self, shop: Searching) -> None:
-        found = shop.keys({}, "SCOREFUNC", "FIELDVALUE", "stock", "FACTOR", "-1")
-        assert found == ["p:2", "p:4", "p:1", "p:3"]
+        keys = shop.keys({}, "SCOREFUNC", "FIELDVALUE", "stock", "FACTOR", "-1")
+        assert keys == ["p:2", "p:4", "p:1", "p:3"]
 
 
 @pytest.mark.parametrize("field", ["price", "stock", "sold", "added"])
@@ -247,10 +249,10 @@ def test_any_page_of_any_order_is_a_sort(bare: Searching, field: str, order: str
         return value[0] if isinstance(value, list) else value
 
     for filter in ({}, {"k": "most"}, {"k": "some"}):
-        found = [key for key, made in documents.items() if filter.items() <= made.items()]
-        having = [key for key in found if field in documents[key]]
+        matching = [key for key, made in documents.items() if filter.items() <= made.items()]
+        having = [key for key in matching if field in documents[key]]
         wanted = sorted(having, key=rank, reverse=order == "DESC")
-        wanted += [key for key in found if field not in documents[key]]
+        wanted += [key for key in matching if field not in documents[key]]
         for offset, limit in ((0, 5), (3, 7), (0, 1000), (60, 20)):
             hits = bare.query(filter, "ORDERBY", field, order, "OFFSET", offset, "LIMIT", limit)
             assert [hit[0].decode() for hit in hits] == wanted[offset : offset + limit]

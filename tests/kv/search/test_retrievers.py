@@ -121,8 +121,8 @@ class TestMerged:
         assert catalogue.scores(both)["p:3"] == TOP_OF_BOTH
         [first, *_] = to_json(catalogue.query(both, "NOCONTENT"))
         assert first == ["p:3", "0.03278688524590164"]
-        one = rrf({"description": {"$eq": "shoes"}}, {"name": {"$eq": "none"}})
-        assert to_json(catalogue.query(one, "NOCONTENT")) == [["p:3", "0.01639344262295082"]]
+        query = rrf({"description": {"$eq": "shoes"}}, {"name": {"$eq": "none"}})
+        assert to_json(catalogue.query(query, "NOCONTENT")) == [["p:3", "0.01639344262295082"]]
 
     def test_weights(self, catalogue: Searching) -> None:
         shoes, first = {"description": {"$eq": "shoes"}}, {"name": {"$eq": "1"}}
@@ -156,8 +156,8 @@ class TestMerged:
     def test_counts_and_aggregations(self, catalogue: Searching) -> None:
         merged = rrf({"name": {"$eq": "1"}}, {"$standard": {"query": {"price": {"$gte": 3}}}})
         assert catalogue.run("SEARCH.COUNT", "i", json.dumps(merged)) == 3
-        found = catalogue.aggregate({"a": {"$sum": {"field": "price"}}}, merged)
-        assert found == {"a": ["value", "8"]}
+        reply = catalogue.aggregate({"a": {"$sum": {"field": "price"}}}, merged)
+        assert reply == {"a": ["value", "8"]}
         limited = rrf({"price": {"$gte": 1}}, {"price": {"$gte": 2}}, window=1)
         assert catalogue.run("SEARCH.COUNT", "i", json.dumps(limited)) == 1
 
@@ -168,9 +168,9 @@ class TestMerged:
         assert first[2] == [["description", "running <em>shoes</em> for every runner"]]
 
 
-@pytest.mark.parametrize(("query", "told"), cases("rejected retrievers"))
-def test_the_culprit_is_named(catalogue: Searching, query: str, told: str) -> None:
-    assert told in catalogue.error(json.loads(query))
+@pytest.mark.parametrize(("query", "message"), cases("rejected retrievers"))
+def test_the_culprit_is_named(catalogue: Searching, query: str, message: str) -> None:
+    assert message in catalogue.error(json.loads(query))
 
 
 def test_what_retrievers_cannot_be_combined_with(catalogue: Searching) -> None:

@@ -43,14 +43,14 @@ class TestAnalysis:
     def test_every_character_of_the_first_plane(self) -> None:
         theirs, ours = chain(None), Analyzer(None)
         # Characters that are unknown to this Python are not letters for it.
-        known = [
+        assigned = [
             chr(code)
             for code in [*range(0x20, 0xD800), *range(0xE000, 0x10000)]
             if unicodedata.category(chr(code)) != "Cn"
         ]
-        for start in range(0, len(known), 200):
-            text = " ".join(f"x{word}y" for word in known[start : start + 200])
-            assert theirs.analyze(text) == list(ours.tokens(text)), hex(ord(known[start]))
+        for start in range(0, len(assigned), 200):
+            text = " ".join(f"x{word}y" for word in assigned[start : start + 200])
+            assert theirs.analyze(text) == list(ours.tokens(text)), hex(ord(assigned[start]))
 
     @pytest.mark.parametrize("language", LANGUAGES)
     def test_every_language(self, language: str) -> None:
@@ -66,8 +66,8 @@ class TestAnalysis:
 
     def test_long_words_are_dropped(self) -> None:
         text = f"a {'b' * 39} {'c' * 40} {'é' * 20} {'é' * 19}"
-        kept = [token for token in analyzer("english", False).tokens(text) if token is not None]
-        assert kept == chain(None).analyze(text) == ["a", "b" * 39, "é" * 19]
+        tokens = [token for token in analyzer("english", False).tokens(text) if token is not None]
+        assert tokens == chain(None).analyze(text) == ["a", "b" * 39, "é" * 19]
 
 
 # -- queries ---------------------------------------------------------------------------------------
@@ -137,7 +137,8 @@ def a_pair(chance: random.Random, both: Both) -> tuple[dict[str, Any], Any]:
             *((tantivy.Occur.MustNot, query) for query in must_not[:1]),
         ]
         theirs = [
-            (occur, query.term_query(schema, "t", stem(one["t"]["$eq"]))) for occur, one in parts
+            (occur, query.term_query(schema, "t", stem(clause["t"]["$eq"])))
+            for occur, clause in parts
         ]
         filter = {"$must": must, "$should": should, "$mustNot": must_not[:1]}
         return filter, query.boolean_query(theirs)

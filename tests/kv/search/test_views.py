@@ -154,13 +154,13 @@ class TestTheView:
         explain = server.search_index("i").explain
         server.execute("SET", "p:s", "x")
         server.execute("JSON.SET", "p:a", "$", "[]")
-        for key, told in {
+        for key, reason in {
             "p:9": "the key does not exist",
             "i": "its name starts with none of the prefixes p:",
             "p:s": "it is a string, but the index is on JSON keys",
             "p:a": "its value is not a JSON object",
         }.items():
-            assert explain(key, {}) == [told]
+            assert explain(key, {}) == [reason]
         line = CREATE.replace(" i ", " j ").replace("SCHEMA", "SKIPINITIALSCAN SCHEMA")
         server.execute(*line.split())
         assert "skipped the initial scan" in server.search_index("j").explain("p:1", {})[0]
@@ -206,10 +206,10 @@ class TestSearches:
         post(server, "SEARCH.COUNT", "i", "{}")
         with pytest.raises(AssertionError) as failed:
             server.assert_searched("other", keys="p:2")
-        told = str(failed.value)
-        assert "returned [p:2]" in told
-        assert "count of 'i' {} found 2 documents" in told
-        assert "p:2: " not in told.split("count of")[0], "it was found there"
+        message = str(failed.value)
+        assert "returned [p:2]" in message
+        assert "count of 'i' {} found 2 documents" in message
+        assert "p:2: " not in message.split("count of")[0], "it was found there"
 
     def test_nothing_at_all(self, server: KVServer) -> None:
         with pytest.raises(AssertionError, match="no client has searched yet"):

@@ -44,21 +44,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.check and chosen.units:
         options.error("--check needs all units: leave out their names")
     suite, source = SUITES[chosen.suite], chosen.source.resolve()
-    known = (
+    results = (
         json.loads(chosen.results.read_text()) if chosen.results and chosen.results.exists() else {}
     )
     print(f"{'unit':{WIDTH}}{'real':>6}{'fake':>6}{'missing':>9}", flush=True)
     missing: dict[str, list[str]] = {}
     total: Counter[str] = Counter()
     for unit in chosen.units or suite.units(source):
-        kept = known.setdefault(unit, {})
+        outcomes = results.setdefault(unit, {})
         for name, server in SERVERS.items():
-            if name not in kept or name in chosen.again:
+            if name not in outcomes or name in chosen.again:
                 run = functools.partial(suite.run, source, unit=unit, limit=chosen.limit)
-                kept[name] = dataclasses.asdict(_outcome(server, run, chosen.attempts))
+                outcomes[name] = dataclasses.asdict(_outcome(server, run, chosen.attempts))
                 if chosen.results:
-                    chosen.results.write_text(json.dumps(known))
-        real, fake = (Outcome(**kept[name]) for name in SERVERS)
+                    chosen.results.write_text(json.dumps(results))
+        real, fake = (Outcome(**outcomes[name]) for name in SERVERS)
         missing[unit] = real.beyond(fake)
         shared = len(real.passed) - len(missing[unit])
         total.update(real=len(real.passed), fake=shared)
@@ -83,13 +83,13 @@ def _outcome(server: Server, run: Callable[..., Outcome], attempts: int) -> Outc
 
     Some tests of Redis' suite depend on the order in which a server reads two connections.
     """
-    found = Outcome()
+    outcome = Outcome()
     for _ in range(attempts):
         with server() as port:
-            found = found.joined(run(port=port))
-        if not found.failed and not found.ended:
+            outcome = outcome.joined(run(port=port))
+        if not outcome.failed and not outcome.ended:
             break
-    return found
+    return outcome
 
 
 def _row(name: str, real: int, fake: int) -> str:

@@ -70,6 +70,6 @@ def run(source: Path, port: int, unit: str, limit: float) -> Outcome:
 
 def _cases(report: Path) -> Iterator[tuple[str, bool]]:
     for case in ElementTree.parse(report).getroot().iter("testcase"):
-        told = {found.tag for found in case}
-        if "skipped" not in told:
-            yield f"{case.get('classname')}::{case.get('name')}", bool(told & {"failure", "error"})
+        tags = {element.tag for element in case}
+        if "skipped" not in tags:
+            yield f"{case.get('classname')}::{case.get('name')}", bool(tags & {"failure", "error"})

@@ -54,10 +54,10 @@ def test_it_is_a_list(start: list[bytes], steps: list[tuple[str, int, bytes]]) -
             assert items.slice(index, stop) == model[index:stop]
         elif what == "remove":
             count = number % 5 - 2
-            found = [i for i, each in enumerate(model) if each == item]
-            doomed = found[:count] if count > 0 else found[count:] if count else found
+            positions = [i for i, value in enumerate(model) if value == item]
+            doomed = positions[:count] if count > 0 else positions[count:] if count else positions
             assert items.remove(item, count) == len(doomed)
-            model = [each for i, each in enumerate(model) if i not in doomed]
+            model = [value for i, value in enumerate(model) if i not in doomed]
         elif model and what == "replace":
             items.replace(index % len(model), item)
             model[index % len(model)] = item
@@ -115,12 +115,12 @@ def test_the_bytes_an_entry_takes() -> None:
 def encodings(items: QuickList, change: Any, limit: int) -> dict[int, str]:
     """Return each length at which the encoding changes, while ``change()`` still does something."""
     config: Any = SimpleNamespace(packs_lists_and_sets=True, number=lambda name: limit)
-    found = {len(items): items.encoding(config)}
+    by_length = {len(items): items.encoding(config)}
     while change():
         encoding = items.encoding(config)
-        if encoding != [*found.values()][-1]:
-            found[len(items)] = encoding
-    return found
+        if encoding != [*by_length.values()][-1]:
+            by_length[len(items)] = encoding
+    return by_length
 
 
 def test_a_list_is_packed_again_at_half_the_limit() -> None:
@@ -254,15 +254,15 @@ def test_the_due_ones_are_found(
         elif change == "earliest":
             assert times.earliest() == min(model.values(), default=None)
         elif change == "expire":
-            found = []
+            expired = []
             for due in times.due(at_ms):
-                found.append((times.pop(due), due))
-            assert found == sorted((at, due) for due, at in model.items() if at <= at_ms)
-            model = {each: at for each, at in model.items() if at > at_ms}
+                expired.append((times.pop(due), due))
+            assert expired == sorted((at, due) for due, at in model.items() if at <= at_ms)
+            model = {member: at for member, at in model.items() if at > at_ms}
         else:
             for due in times.due(at_ms):
                 times.put(due, at_ms + 1)
-            model = {each: max(at, at_ms + 1) for each, at in model.items()}
+            model = {member: max(at, at_ms + 1) for member, at in model.items()}
         assert times == model
 
 
@@ -313,7 +313,7 @@ def test_different_elements_are_equally_likely(
 ) -> None:
     drawn = [order.draw_distinct(random, count) for _ in range(DRAWS // 10)]
     assert all(len(set(members)) == count for members in drawn)
-    assert evenly(Counter(one for each in drawn for one in each), DRAWS // 100 * count)
+    assert evenly(Counter(item for batch in drawn for item in batch), DRAWS // 100 * count)
 
 
 def test_all_elements_are_drawn_if_more_are_requested(

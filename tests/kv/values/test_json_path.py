@@ -45,8 +45,8 @@ def places(path: str) -> list[tuple[str | int, ...]]:
 
 
 def test_matches_of_paths() -> None:
-    def check(path: str, found: list[object]) -> None:
-        assert values(path) == found
+    def check(path: str, wanted: list[object]) -> None:
+        assert values(path) == wanted
 
     check_each(
         check,
@@ -115,10 +115,10 @@ def test_a_position_found_twice_is_listed_once() -> None:
     ],
 )  # fmt: skip
 def test_the_parent_of_a_member(path: str, parent: list[object], name: str) -> None:
-    found = compile_path(path.encode()).parent_and_name()
-    assert found is not None
-    assert [match.parts for match in found[0].find(DOC)] == parent
-    assert found[1] == name
+    parent_and_name = compile_path(path.encode()).parent_and_name()
+    assert parent_and_name is not None
+    assert [match.parts for match in parent_and_name[0].find(DOC)] == parent
+    assert parent_and_name[1] == name
 
 
 @pytest.mark.parametrize("path", ["$", "$[0]", "$.a[*]", "$..x", "$['a','b']", "$[?(@.a)]"])
@@ -236,5 +236,5 @@ def test_matches_below_a_node_come_before_its_own(root: object, steps: list[Step
     for dots, wanted in steps:
         bracket = isinstance(wanted, int)
         path += f"{'..' if dots == '..' else ''}[{wanted}]" if bracket else f"{dots}{wanted}"
-    found = compile_path(path.encode()).find(root)
-    assert [match.parts for match in found] == expected(root, steps), path
+    matches = compile_path(path.encode()).find(root)
+    assert [match.parts for match in matches] == expected(root, steps), path

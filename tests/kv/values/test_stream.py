@@ -169,6 +169,6 @@ def test_an_interval_of_pending_entries() -> None:
     for entry_id in (5, 1, 9):
         pending.put(entry_id, Pending(consumer, 0, 1))
     pending.put(5, Pending(consumer, 7, 2))
-    assert [(i, each.deliveries) for i, each in pending.between(2, 8)] == [(5, 2)]
+    assert [(i, entry.deliveries) for i, entry in pending.between(2, 8)] == [(5, 2)]
     assert 5 in pending
     assert pending.take(4) is None

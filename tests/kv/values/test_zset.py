@@ -43,9 +43,9 @@ def test_names_between_two_ends(
     names: set[bytes], first: bytes, stop: bytes | None, back: bool
 ) -> None:
     members = SortedSet(dict.fromkeys(names, 0.0))
-    found = members.slice(*members.lex_span(first, stop, reverse=back))
+    pairs = members.slice(*members.lex_span(first, stop, reverse=back))
     expected = sorted(name for name in names if first <= name and (stop is None or name < stop))
-    assert [member for _, member in found] == expected
+    assert [member for _, member in pairs] == expected
 
 
 def test_minus_zero_is_zero() -> None:

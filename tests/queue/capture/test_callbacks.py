@@ -217,11 +217,11 @@ def test_time_can_be_moved_on_after_a_wait_that_raised(
     queue.destinations.call(APP, fail, raise_exceptions=True)
     ask(queue, capture, retries=0)
     for wanted in (None, judge):
-        # ``kept`` holds the exception, and through its traceback every frame of the wait.
-        with pytest.raises(Mine if wanted is None else ContractError) as kept:
+        # ``caught`` holds the exception, and through its traceback every frame of the wait.
+        with pytest.raises(Mine if wanted is None else ContractError) as caught:
             wait(wanted)
         assert not queue._time.driving
-        assert isinstance(kept.value if wanted is None else kept.value.__cause__, Mine)
+        assert isinstance(caught.value if wanted is None else caught.value.__cause__, Mine)
     assert queue.run_until_idle().waiting == "nothing"
 
 

@@ -298,8 +298,8 @@ def test_a_wait_for_a_predicate(capture: CallbackCapture, queue: Queue) -> None:
         plan(
             queue, 1, lambda status=status: send(capture.callback_url, callback_body(status=status))
         )
-    found = capture.wait_for_callback(lambda item: item.status == 200)
-    assert found.is_final
+    callback = capture.wait_for_callback(lambda item: item.status == 200)
+    assert callback.is_final
     assert len(queue.pending()) == 1
 
 
@@ -421,10 +421,10 @@ def test_the_awaitable_forms(cloud: Cloud, delivery: Any) -> None:
             await capture.aio.wait_for_callback(lambda item: item.verified, retried=2),
         )
 
-    callback, failure, found = asyncio.run(main())
+    callback, failure, matching = asyncio.run(main())
     assert callback.verified
     assert failure.failure
-    assert (callback.retried, found.retried) == (1, 2)
+    assert (callback.retried, matching.retried) == (1, 2)
 
 
 def test_reset_forgets_callbacks_and_restore_brings_them_back(capture: CallbackCapture) -> None:
@@ -567,8 +567,8 @@ def test_a_dropped_callback_is_a_wait_in_vain(cloud: Cloud) -> None:
     queue.faults.drop_callback()
     with pytest.raises(AssertionError, match="none was received") as failure:
         capture.wait_for_callback()
-    told = f"the fault drop_callback lost it on its way to {capture.callback_url}"
-    assert str(failure.value).count(told) == 1
+    message = f"the fault drop_callback lost it on its way to {capture.callback_url}"
+    assert str(failure.value).count(message) == 1
 
 
 @pytest.mark.parametrize("library", ["asyncio", "trio"])

@@ -157,8 +157,8 @@ def test_timeout_texts_name_the_awaitable_method_in_a_running_loop(deadlines: De
 
 def test_deadlines_that_were_met_leave_nothing_behind() -> None:
     deadlines = Deadlines(86_400)
-    kept = deadlines.start(lambda: None)
+    deadline = deadlines.start(lambda: None)
     assert deadlines.cancel(deadlines.start(lambda: None))
-    assert [*deadlines._planned] == [kept]
-    assert deadlines.cancel(kept)
+    assert [*deadlines._planned] == [deadline]
+    assert deadlines.cancel(deadline)
     deadlines.close()

@@ -433,7 +433,7 @@ def test_a_server_that_runs_for_long_keeps_the_last_deliveries() -> None:
             for number in range(30):
                 queue.publish(APP, body=str(number))
             queue.run_until_idle()
-            bodies = [one.text for one in route.deliveries]
+            bodies = [received.text for received in route.deliveries]
             if keep is None:
                 assert len(bodies) == 30
             elif keep:

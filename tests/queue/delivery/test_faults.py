@@ -203,7 +203,7 @@ async def awaited(request: object) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("word", "given", "text"),
+    ("word", "arguments", "text"),
     [
         ("burst_limit", {"limit": "7"}, "limit='7' must be a whole number of at least 0"),
         ("burst_limit", {"limit": True}, "limit=True must be a whole number of at least 0"),
@@ -228,9 +228,9 @@ async def awaited(request: object) -> bool:
         ("drop", {"url": b"https://a/"}, "url=b'https://a/' can never match: pass an absolute URL"),
     ],
 )
-def test_faults_that_could_never_fire(scene: Scene, word: str, given: Any, text: str) -> None:
+def test_faults_that_could_never_fire(scene: Scene, word: str, arguments: Any, text: str) -> None:
     with pytest.raises(ContractError, match=re.escape(text)):
-        getattr(scene.queue.faults, word)(**given)
+        getattr(scene.queue.faults, word)(**arguments)
     assert list(scene.queue.faults) == []
 
 

@@ -64,7 +64,7 @@ def test_the_rest_of_the_url_stays(
     assert request.headers["X-Forwarded-Proto"] == "https"
     assert request.host == f"127.0.0.1:{target.port}"
     # The route records the published URL, not that of the target.
-    assert [one.url for one in route.deliveries] == [url, url]
+    assert [attempt.url for attempt in route.deliveries] == [url, url]
 
 
 def test_the_response_of_the_target_is_returned(table: Table, target: HTTPServer) -> None:

@@ -247,7 +247,7 @@ def test_an_answer_that_is_too_large_is_a_failed_attempt(
 
 
 @pytest.mark.parametrize(
-    "given",
+    "changes",
     [
         {"url": "http://127.0.0.1:99999/"},
         {"url": "http://127.0.0.1:x/"},
@@ -257,10 +257,10 @@ def test_an_answer_that_is_too_large_is_a_failed_attempt(
     ],
 )
 def test_an_unsendable_request_is_a_failed_attempt(
-    sender: Sender, serve: Callable[..., RawServer], given: dict[str, Any]
+    sender: Sender, serve: Callable[..., RawServer], changes: dict[str, Any]
 ) -> None:
     server = serve()
-    outcome = finished(sender.send(delivery(**{"url": server.url, **given})))
+    outcome = finished(sender.send(delivery(**{"url": server.url, **changes})))
     assert outcome.status is None
     assert outcome.exception is not None
     assert server.requests == []

@@ -19,8 +19,8 @@ from ..edge import delivery, frozen
 
 
 def test_unstubbed_destinations_are_refused_and_reported() -> None:
-    told: list[tuple[str, str, Delivery]] = []
-    sender = Sender(report=lambda *report: told.append(report))
+    reports: list[tuple[str, str, Delivery]] = []
+    sender = Sender(report=lambda *report: reports.append(report))
     sent = delivery("https://app.example.com/hook")
     outcome = finished(sender.send(sent))
     assert outcome.where == "unstubbed"
@@ -29,7 +29,7 @@ def test_unstubbed_destinations_are_refused_and_reported() -> None:
     text = outcome.unstubbed or ""
     assert "no handler for POST https://app.example.com/hook (message msg_1)" in text
     assert 'queue.destinations.respond("https://app.example.com/hook", 200)' in text
-    [(what, advice, reported)] = told
+    [(what, advice, reported)] = reports
     assert (f"{what} {advice}", reported) == (text, sent)
 
 
@@ -66,11 +66,11 @@ def test_an_attempt_to_nowhere_fails_a_passing_test(pytester: pytest.Pytester) -
 
 
 def test_unstubbed_accept_answers_200() -> None:
-    told: list[str] = []
-    sender = Sender(unstubbed="accept", report=lambda text, delivery: told.append(text))
+    reports: list[str] = []
+    sender = Sender(unstubbed="accept", report=lambda text, delivery: reports.append(text))
     outcome = finished(sender.send(delivery("https://app.example.com/hook")))
     assert (outcome.status, outcome.where) == (200, "accepted")
-    assert told == []
+    assert reports == []
 
 
 def test_exceptions_raised_by_the_driving_call() -> None:

@@ -142,8 +142,8 @@ class World:
         self, method: str, path: str, headers: dict[str, str] | None = None, body: str = ""
     ) -> tuple[int, Any]:
         connection = http.client.HTTPConnection(self._host, int(self._port), timeout=20)
-        given = {"Authorization": f"Bearer {self._token}", **(headers or {})}
-        connection.request(method, path, body, given)
+        sent_headers = {"Authorization": f"Bearer {self._token}", **(headers or {})}
+        connection.request(method, path, body, sent_headers)
         answer = connection.getresponse()
         data = answer.read()
         connection.close()
@@ -194,8 +194,8 @@ class World:
     def run(self, pending: Callable[[], int], within: float = 30.0) -> None:
         """Publish all messages and wait, at most ``within`` seconds, until none is pending."""
         for name, parallelism in QUEUES.items():
-            told = json.dumps({"queueName": name, "parallelism": parallelism})
-            self._request("POST", "/v2/queues", {"Content-Type": "application/json"}, told)
+            body = json.dumps({"queueName": name, "parallelism": parallelism})
+            self._request("POST", "/v2/queues", {"Content-Type": "application/json"}, body)
         over = threading.Event()
 
         def client(number: int) -> None:
@@ -277,11 +277,11 @@ def _all_came_to_an_end(history: History) -> Iterator[str]:
 
 
 def _each_came_as_often_as_it_should(history: History) -> Iterator[str]:
-    found: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for seen in sorted(history.seen, key=lambda one: one.start_us):
-        found[seen.kind, seen.label].append(seen.retried)
+    retries: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for seen in sorted(history.seen, key=lambda request: request.start_us):
+        retries[seen.kind, seen.label].append(seen.retried)
     for wish in history.wishes:
-        came = found["hook", wish.label]
+        came = retries["hook", wish.label]
         wanted = list(range(wish.attempts))
         short = wish.cancelled_us is not None
         if came != (wanted[: len(came)] if short else wanted):
@@ -290,10 +290,10 @@ def _each_came_as_often_as_it_should(history: History) -> Iterator[str]:
             ("callback", wish.callback, len(came)),
             ("failure", wish.failure, int(wish.given_up)),
         ):
-            told = len(found[kind, wish.label])
+            count = len(retries[kind, wish.label])
             number = number if asked else 0
-            if told > number or (told < number and not short):
-                yield f"{wish.label} had {told} {kind}(s), wanted {number}"
+            if count > number or (count < number and not short):
+                yield f"{wish.label} had {count} {kind}(s), wanted {number}"
 
 
 def _the_queue_tells_what_was_seen(history: History) -> Iterator[str]:
@@ -305,10 +305,10 @@ def _the_queue_tells_what_was_seen(history: History) -> Iterator[str]:
 
 def _retries_waited(history: History) -> Iterator[str]:
     tried: dict[str, list[int]] = defaultdict(list)
-    for one in sorted(history.tried, key=lambda one: one.at_us):
-        tried[one.id].append(one.at_us)
+    for attempt in sorted(history.tried, key=lambda item: item.at_us):
+        tried[attempt.id].append(attempt.at_us)
     seen: dict[str, list[Seen]] = defaultdict(list)
-    for request in sorted(history.seen, key=lambda one: one.start_us):
+    for request in sorted(history.seen, key=lambda item: item.start_us):
         seen[request.id].append(request)
     for wish in history.wishes:
         for before, at_us in zip(seen[wish.id], tried[wish.id][1:], strict=False):
@@ -326,8 +326,8 @@ def _cancelled_ones_did_not_start(history: History) -> Iterator[str]:
 def _queues_kept_order(history: History) -> Iterator[str]:
     first = {}
     ids = {wish.id: wish.label for wish in history.wishes}
-    for place, one in enumerate(sorted(history.tried, key=lambda one: one.at_us)):
-        first.setdefault(ids.get(one.id), place)
+    for place, attempt in enumerate(sorted(history.tried, key=lambda item: item.at_us)):
+        first.setdefault(ids.get(attempt.id), place)
     for (client, queue), labels in history.order.items():
         places = [first[label] for label in labels if label in first]
         if places != sorted(places):
@@ -369,8 +369,8 @@ def _rates_were_held(history: History) -> Iterator[str]:
     def held(begin_us: int) -> bool:
         # Periods follow each other without gaps; clients cannot know where the first one starts.
         periods: dict[int, int] = defaultdict(int)
-        for one in at:
-            periods[(one - begin_us) // RATE_PERIOD_US] += 1
+        for time_us in at:
+            periods[(time_us - begin_us) // RATE_PERIOD_US] += 1
         return max(periods.values()) <= most
 
     if at and not any(held(begin_us) for begin_us in at):

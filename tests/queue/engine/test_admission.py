@@ -83,7 +83,7 @@ def test_room_goes_to_the_oldest_of_all_lines(keyed: int) -> None:
         gone = [publish(scene, "gone"), publish(scene, "gone", "parallelism=1")]
         publish(scene, "last")
         assert delivered(scene) == []
-        for each in gone:
-            scene.ok("DELETE", f"/v2/messages/{each}")
+        for message_id in gone:
+            scene.ok("DELETE", f"/v2/messages/{message_id}")
         scene.queue.clock.advance("10s")
         assert delivered(scene) == [*names, "last"]

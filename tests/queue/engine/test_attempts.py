@@ -68,7 +68,7 @@ def test_fields_of_attempts(bench: Bench) -> None:
     )
     message_id = bench.publish("https://app.example.com/h\xc3\xb6k", Delay="3s", Retry_Delay="5000")
     bench.clock.advance("1m")
-    found = [
+    fields = [
         (
             attempt.number, (attempt.at_us - bench.start_us) / SECOND, attempt.waited_us / SECOND,
             attempt.wait_reason, attempt.state, attempt.status, attempt.is_final,
@@ -76,7 +76,7 @@ def test_fields_of_attempts(bench: Bench) -> None:
         )
         for attempt in bench.engine.attempts
     ]  # fmt: skip
-    assert found == [
+    assert fields == [
         (1, 3, 3, "delay", "failed", 500, False, 4),
         (2, 9, 5, "retry delay 5000", "delivered", 200, True, 10),
     ]

@@ -31,13 +31,13 @@ def us(*when: int) -> int:
 
 def runs(text: str, start: int, count: int) -> list[str]:
     cron = Cron(text)
-    found = []
+    times = []
     at: int | None = start
-    while len(found) < count and at is not None:
+    while len(times) < count and at is not None:
         at = cron.next_us(at)
         if at is not None:
-            found.append(to_datetime(at).strftime("%Y-%m-%d %H:%M"))
-    return found
+            times.append(to_datetime(at).strftime("%Y-%m-%d %H:%M"))
+    return times
 
 
 JANUARY = us(2026, 1, 1)
@@ -64,9 +64,9 @@ def test_the_zone_of_the_machine_has_no_say(monkeypatch: pytest.MonkeyPatch) -> 
             "TZ", "<-04>4"
         )  # New York from before the change to daylight saving time, without an end
         time.tzset()
-        found = runs(text, us(2026, 10, 30, 12), 4)
+        times = runs(text, us(2026, 10, 30, 12), 4)
     time.tzset()
-    assert found == expected
+    assert times == expected
 
 
 def test_a_time_that_the_clocks_skip_is_not_run() -> None:
@@ -119,21 +119,23 @@ def test_changes_of_clocks_against_a_walk_through_every_minute(
             continue
         expected.append(minute)
     cron = Cron(f"CRON_TZ={zone} {fields}")
-    found, at = [], round(begin.timestamp()) * SECOND
+    times, at = [], round(begin.timestamp()) * SECOND
     while (at := cron.next_us(at) or 0) and to_datetime(at) <= minutes[-1]:
-        found.append(to_datetime(at))
-    assert found == expected
+        times.append(to_datetime(at))
+    assert times == expected
 
 
 def test_malformed_expressions() -> None:
-    known = "@hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually, @every <duration>"
+    shortcuts = (
+        "@hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually, @every <duration>"
+    )
 
     def check(text: str, why: str) -> None:
         with pytest.raises(QueueError) as caught:
             Cron(text)
-        start, _, found = caught.value.message.partition(": ")
+        start, _, reason = caught.value.message.partition(": ")
         assert (caught.value.status, start) == (400, f"invalid cron expression {text.strip()!r}")
-        assert re.search(why.replace("KNOWN", known), found)
+        assert re.search(why.replace("KNOWN", shortcuts), reason)
 
     check_each(check, rows(TABLES, "invalid"))
 

@@ -121,12 +121,12 @@ def test_a_callback_that_a_quota_forbids_is_in_the_timeline() -> None:
 def test_a_loop_in_the_background_is_told_and_the_message_waits() -> None:
     bench = Bench(loop_limit=20)
     bench.engine.lane = "background"
-    told = bench.reports
+    reports = bench.reports
     bench.publish_on_delivery()
     bench.publish()
     bench.clock.advance(0)
-    assert len(told) == 1
-    assert "endless loop: 20 deliveries" in told[0]
+    assert len(reports) == 1
+    assert "endless loop: 20 deliveries" in reports[0]
     (left,) = bench.engine.pending.values()
     assert waiting_text(bench.engine, left, bench.clock.now_us()) == (
         "waits: stopped in an endless loop; cancel it or publish it again"

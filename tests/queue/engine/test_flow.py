@@ -38,8 +38,8 @@ def test_a_record_counts_in_whole_seconds() -> None:
     key = FlowKey("k", 1_700_000)
     key.pin(1_700_000, None, 2, 60 * SECOND)
     record = key.record(SECOND * 2)
-    found = (record["ratePeriod"], record["ratePeriodStart"])
-    assert [(number, type(number)) for number in found] == [(60, int), (1, int)]
+    period = (record["ratePeriod"], record["ratePeriodStart"])
+    assert [(number, type(number)) for number in period] == [(60, int), (1, int)]
 
 
 def test_a_paused_key_that_has_used_up_its_rate_opens_at_no_instant() -> None:

@@ -139,14 +139,14 @@ def test_a_snapshot_brings_back_what_is_forgotten_later() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kept", "given", "days"), [(None, None, None), (10, None, 7), (10, "1d", 1), (None, "1d", 1)]
+    ("keep", "history", "days"), [(None, None, None), (10, None, 7), (10, "1d", 1), (None, "1d", 1)]
 )
 def test_a_server_that_keeps_no_whole_journal_forgets_after_a_week(
-    kept: int | None, given: str | None, days: int | None
+    keep: int | None, history: str | None, days: int | None
 ) -> None:
     context = Context.alone()
-    context.journal.keep = kept
-    queue = Queue(context, history=given)
+    context.journal.keep = keep
+    queue = Queue(context, history=history)
     span = queue._engine.settings.history_us
     assert span == (None if days is None else days * 86_400_000_000)
     queue.close()
@@ -187,17 +187,17 @@ def test_a_dead_letter_goes_with_its_message_whether_anybody_looks_or_not() -> N
     assert (bench.engine.messages, bench.engine.dead_letters) == ({}, {})
 
 
-@pytest.mark.parametrize("kept", ["paused", "pinned_parallelism", "pinned_rate", None])
-def test_pinned_and_paused_keys_are_not_forgotten(kept: str | None) -> None:
+@pytest.mark.parametrize("setting", ["paused", "pinned_parallelism", "pinned_rate", None])
+def test_pinned_and_paused_keys_are_not_forgotten(setting: str | None) -> None:
     bench = remembering(10)
     bench.publish(Flow_Control_Key="k", Flow_Control_Value="parallelism=1")
     bench.clock.advance(0)
-    if kept is not None:
-        setattr(bench.engine.flow_keys["k"], kept, True)
+    if setting is not None:
+        setattr(bench.engine.flow_keys["k"], setting, True)
     bench.clock.advance("10s")
     sweep(bench)
     assert bench.engine.messages == {}
-    assert ("k" in bench.engine.flow_keys) is (kept is not None)
+    assert ("k" in bench.engine.flow_keys) is (setting is not None)
 
 
 def test_the_log_is_forgotten_with_its_messages() -> None:

@@ -129,15 +129,15 @@ A, B = "https://app.example.com/a", "https://app.example.com/b"
 
 
 @pytest.mark.parametrize(
-    ("roots", "each", "headers", "allowed", "span"),
+    ("roots", "length", "headers", "allowed", "span"),
     [(1, 2, {}, 25, "at the same time"), (4, 1, {"Delay": "1s"}, 50, "in one call")],
 )
 def test_short_chains_that_return_are_stopped(
-    roots: int, each: int, headers: dict[str, str], allowed: int, span: str
+    roots: int, length: int, headers: dict[str, str], allowed: int, span: str
 ) -> None:
     """With two messages each, there are a thousand of them after ten rounds."""
     bench = Bench(loop_limit=5)
-    _publishes(bench, {A: [B] * each, B: [A] * each}, **headers)
+    _publishes(bench, {A: [B] * length, B: [A] * length}, **headers)
     for _ in range(roots):
         bench.publish(A)
     with pytest.raises(LoopError, match=f"{allowed} deliveries {span} because") as error:
@@ -145,7 +145,7 @@ def test_short_chains_that_return_are_stopped(
     text = str(error.value)
     assert any(f"handlers of {x} and {y} publish each other" in text for x, y in ((A, B), (B, A)))
     # Besides those that return: the messages from before the call, and the first A and B of each.
-    assert len(bench.sent) == allowed + roots * (1 + each + each**2)
+    assert len(bench.sent) == allowed + roots * (1 + length + length**2)
 
 
 def test_a_handler_that_publishes_two_messages_to_itself_is_stopped() -> None:

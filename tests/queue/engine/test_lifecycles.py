@@ -265,8 +265,8 @@ class Lives(RuleBasedStateMachine):
         assert narrow is None or len(narrow.active) <= 1
         assert set(engine.in_flight) <= engine.active
         assert all(
-            one in engine.in_flight or engine.messages[one].due_us is not None
-            for one in engine.active
+            message_id in engine.in_flight or engine.messages[message_id].due_us is not None
+            for message_id in engine.active
         )
         most = engine.limits.parallelism
         assert most is None or len(engine.active) <= most
@@ -306,7 +306,7 @@ class Lives(RuleBasedStateMachine):
         sends = Counter((message_id, attempt) for message_id, attempt, _ in self.sent)
         tasks = {task for ids in engine.groups_of_tasks.values() for task in ids}
         shared = {engine.messages[task].public_id for task in tasks}
-        extra = sum(n - 1 for (one, _), n in sends.items() if one not in shared)
+        extra = sum(n - 1 for (key, _), n in sends.items() if key not in shared)
         assert extra <= self.crash.crashed
 
     def _attempts_were_on_time(self) -> None:
@@ -339,7 +339,7 @@ class Lives(RuleBasedStateMachine):
                 for message in self.engine.messages.values()
                 if message.queue_name == "single"
             ),
-            key=lambda one: one.number,
+            key=lambda item: item.number,
         )
         free_from = 0
         for message in in_queue:
@@ -350,20 +350,20 @@ class Lives(RuleBasedStateMachine):
                     free_from = max(free_from, *(_left_us(end) for end in ends))
         for name in QUEUES:
             started = [
-                one.attempts[0].sequence
-                for one in sorted(self.engine.messages.values(), key=lambda one: one.number)
-                if one.queue_name == name
-                and one.attempts
-                and one.settings.flow is None
-                and not one.settings.delay_us
+                queued.attempts[0].sequence
+                for queued in sorted(self.engine.messages.values(), key=lambda item: item.number)
+                if queued.queue_name == name
+                and queued.attempts
+                and queued.settings.flow is None
+                and not queued.settings.delay_us
             ]
             assert started == sorted(started)
 
     def _about(self, message: Message) -> list[Message]:
-        found = [
+        direct = [
             caused for caused in self.engine.messages.values() if caused.source_id == message.id
         ]
-        return found + [deeper for caused in found for deeper in self._about(caused)]
+        return direct + [deeper for caused in direct for deeper in self._about(caused)]
 
     def _flows_kept_their_limits(self) -> None:
         spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
@@ -391,8 +391,8 @@ class Lives(RuleBasedStateMachine):
                 about[message.source_id].append(message)
         for message in self.engine.messages.values():
             kinds = Counter(caused.kind for caused in about[message.id])
-            known = [attempt for attempt in message.attempts if attempt.state != "lost"]
-            wanted = len(known) if message.settings.callback else 0
+            attempts = [attempt for attempt in message.attempts if attempt.state != "lost"]
+            wanted = len(attempts) if message.settings.callback else 0
             assert kinds["callback"] == wanted
             failed = message.state == "FAILED" and message.api == "v2"
             assert kinds["failure_callback"] == int(
@@ -401,7 +401,7 @@ class Lives(RuleBasedStateMachine):
             reports = [
                 json.loads(caused.body) for caused in about[message.id] if caused.kind == "callback"
             ]
-            answered = [attempt.status or 0 for attempt in known]
+            answered = [attempt.status or 0 for attempt in attempts]
             assert [report["status"] for report in reports] == (answered if wanted else [])
 
 

@@ -55,8 +55,8 @@ def test_a_message_has_the_fields_of_its_group(bench: Bench) -> None:
     for _ in range(2):
         (accepted,) = publish(bench, "g", Retries="0").accepted
         message = bench.engine.messages[accepted.message_id]
-        known = (message.topic_name, message.endpoint_name, message.url)
-        assert known == ("g", "first", URL)
+        fields = (message.topic_name, message.endpoint_name, message.url)
+        assert fields == ("g", "first", URL)
         assert (message.kind, message.api) == ("message", "v2")
 
 
@@ -216,10 +216,10 @@ def test_callbacks_at_one_instant_are_a_loop() -> None:
 def test_the_cause_of_a_callback_is_certain() -> None:
     bench = Bench(loop_limit=5)
     bench.engine.lane = "background"
-    told = bench.reports
+    reports = bench.reports
     looping(bench, SECOND)
     bench.clock.advance("10m")
-    assert ["50 deliveries caused each other in one call" in text for text in told] == [True]
+    assert ["50 deliveries caused each other in one call" in text for text in reports] == [True]
 
 
 def given_up(bench: Bench, url: str = URL, api: Any = "v2", **headers: str) -> Message:

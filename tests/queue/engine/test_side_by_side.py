@@ -180,13 +180,13 @@ def test_the_checker_catches(
 ) -> None:
     fault(monkeypatch)
     within = 1.0 if fault in (lost, one_at_a_time) else 3.0
-    found: list[str] = []
+    problems: list[str] = []
     # One seed may not trigger a fault of order or number.
     for seed in (1, 2, 3):
-        found += check(history_of(seed, 90, rated=rated, within=within))
-        if any(words in text for text in found):
+        problems += check(history_of(seed, 90, rated=rated, within=within))
+        if any(words in text for text in problems):
             return
-    pytest.fail(f"the checker found only {found}")
+    pytest.fail(f"the checker found only {problems}")
 
 
 def test_a_delivery_does_not_wait_for_destinations_that_are_slow(
@@ -315,9 +315,9 @@ def test_a_fault_that_cannot_be_judged_fails_the_attempt() -> None:
         message = queue.publish(APP, retries=0)
         assert until(lambda: message.state == "dead_lettered")
         assert "a predicate of" in str(message.attempts.only().exception)
-        told = [violation.text for violation in cloud.violations() if violation.kind == "unmet"]
-        assert len(told) == 1
-        assert f"a background delivery to {APP}: ContractError" in told[0]
+        texts = [violation.text for violation in cloud.violations() if violation.kind == "unmet"]
+        assert len(texts) == 1
+        assert f"a background delivery to {APP}: ContractError" in texts[0]
 
 
 def test_deliveries_in_flight_at_the_end_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,8 +128,10 @@ def test_endpoints_of_a_name_and_of_a_url_come_in_their_order() -> None:
     for url, name in zip(URLS, ("z", "x", "y"), strict=True):
         store.add(group, url, name, 0)
     for first, second in ((0, 2), (2, 0), (1, 2), (2, 1)):
-        found = group.all_with(url=URLS[first], name=("z", "x", "y")[second])
-        assert [one.url for one in found] == [URLS[one] for one in sorted((first, second))]
+        endpoints = group.all_with(url=URLS[first], name=("z", "x", "y")[second])
+        assert [endpoint.url for endpoint in endpoints] == [
+            URLS[index] for index in sorted((first, second))
+        ]
 
 
 def test_an_endpoint_of_no_name_is_not_the_one_of_another_without() -> None:
@@ -178,7 +180,7 @@ def test_a_group_keeps_its_place_when_it_is_renamed() -> None:
     for name in "abc":
         store.create(name, 0)
     store.rename(store.get("b"), "z", 0)
-    assert [(key, one.name) for key, one in store.by_name.items()] == [
+    assert [(key, group.name) for key, group in store.by_name.items()] == [
         ("a", "a"),
         ("z", "z"),
         ("c", "c"),

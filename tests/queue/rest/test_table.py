@@ -49,8 +49,8 @@ def as_query(line: str) -> str:
     headers = request.split(" | ")[1:]
     settings = [header[1:].split(": ", 1) for header in headers if header[0] == "-"]
     query = "&".join(f"upstash-{name.lower()}={quote(value)}" for name, value in settings)
-    kept = [header for header in headers if header[0] != "-"]
-    return " | ".join([f"POST /v2/publish/DEST?{query}", *kept]) + "".join(rest)
+    remaining = [header for header in headers if header[0] != "-"]
+    return " | ".join([f"POST /v2/publish/DEST?{query}", *remaining]) + "".join(rest)
 
 
 @pytest.mark.parametrize("prefix", ["Upstash", "Service", "upstash"])
@@ -133,8 +133,8 @@ def dead_letter(scene: Scene, **headers: str) -> str:
     scene.fail()
     message_id = scene.publish({"Upstash-Retries": "0", **headers}, b"payload")
     scene.queue.deliver_due()
-    found = next(letter for letter in scene.queue.dead_letters() if letter.message.id == message_id)
-    return found.id
+    match = next(letter for letter in scene.queue.dead_letters() if letter.message.id == message_id)
+    return match.id
 
 
 @pytest.mark.parametrize("prefix", ["Upstash", "Service"])
@@ -191,8 +191,8 @@ def test_default_headers_of_a_group_count_as_sent_and_what_was_sent_wins(
     ):
         assert len(answers) == 2
         for answer in answers:
-            found = scene.get(f"/v2/messages/{answer['messageId']}")
-            assert {name: found[name] for name in shown} == shown
+            message = scene.get(f"/v2/messages/{answer['messageId']}")
+            assert {name: message[name] for name in shown} == shown
 
 
 def test_get_keys(scene: Scene) -> None:
@@ -474,10 +474,10 @@ FILTERS: dict[str, tuple[str, str]] = {
 ALONE = {"callerIp", "callerIP", "state", "cursor", "count", "order", "failureFunctionState"}
 
 
-def cases(known: frozenset[str]) -> list[Any]:
+def cases(filters: frozenset[str]) -> list[Any]:
     return [
         pytest.param(name, which, FILTERS[name][index], id=f"{name}-{which}")
-        for name in sorted(known - ALONE)
+        for name in sorted(filters - ALONE)
         for index, which in enumerate("ab")
         if FILTERS[name][index]
     ]
@@ -492,8 +492,8 @@ def value_of(scene: Scene, ids: Mapping[str, str], template: str) -> str:
 @pytest.mark.parametrize(("name", "which", "template"), cases(records.FOR_DEAD_LETTERS))
 def test_a_filter_of_dead_letters(scene: Scene, name: str, which: str, template: str) -> None:
     ids = fill(scene)
-    found = scene.get(f"/v2/dlq?{name}={value_of(scene, ids, template)}")["messages"]
-    assert [event["messageId"] for event in found] == [ids[which]]
+    events = scene.get(f"/v2/dlq?{name}={value_of(scene, ids, template)}")["messages"]
+    assert [event["messageId"] for event in events] == [ids[which]]
     deleted = scene.ok("DELETE", f"/v2/dlq?{name}={value_of(scene, ids, template)}")
     assert deleted.json() == {"deleted": 1}
     assert scene.queue.dead_letters().only().message.id != ids[which]
@@ -502,8 +502,8 @@ def test_a_filter_of_dead_letters(scene: Scene, name: str, which: str, template:
 @pytest.mark.parametrize(("name", "which", "template"), cases(records.FOR_LOGS))
 def test_a_filter_of_logs(scene: Scene, name: str, which: str, template: str) -> None:
     ids = fill(scene)
-    found = scene.get(f"/v2/events?{name}={value_of(scene, ids, template)}")["events"]
-    assert {event["messageId"] for event in found} == {ids[which]}
+    events = scene.get(f"/v2/events?{name}={value_of(scene, ids, template)}")["events"]
+    assert {event["messageId"] for event in events} == {ids[which]}
 
 
 @pytest.mark.parametrize(("name", "which", "template"), cases(records.FOR_MESSAGES))
@@ -515,8 +515,8 @@ def test_a_filter_of_cancelling(scene: Scene, name: str, which: str, template: s
 
 
 def test_every_filter_has_a_row() -> None:
-    known = records.FOR_DEAD_LETTERS | records.FOR_LOGS | records.FOR_MESSAGES
-    assert set(FILTERS) == known
+    filters = records.FOR_DEAD_LETTERS | records.FOR_LOGS | records.FOR_MESSAGES
+    assert set(FILTERS) == filters
 
 
 @pytest.mark.parametrize("path", ["/v2/events", "/v2/logs"])
@@ -553,11 +553,11 @@ def test_a_thousand_bulk_actions_are_in_progress_at_most() -> None:
 
 @pytest.mark.parametrize("template", ["%s", '"%s"', '["%s"]', ' "%s" \n', "%s\n"])
 def test_an_id_by_itself_is_a_body_of_a_bulk_operation(scene: Scene, template: str) -> None:
-    kept = scene.publish({"Upstash-Delay": "1h"})
+    message_id = scene.publish({"Upstash-Delay": "1h"})
     message = scene.publish({"Upstash-Delay": "1h"})
     cancelled = scene.ok("DELETE", "/v2/messages", body=(template % message).encode())
     assert cancelled.json() == {"cancelled": 1}
-    assert [message.id for message in scene.queue.pending()] == [kept]
+    assert [message.id for message in scene.queue.pending()] == [message_id]
     first, second, last = dead_letter(scene), dead_letter(scene), dead_letter(scene)
     deleted = scene.ok("DELETE", "/v2/dlq", body=(template % first).encode())
     assert deleted.json() == {"deleted": 1}

@@ -87,9 +87,9 @@ class _Player(RequestPlayer):
         line, _, reply = self.filled(text).partition(" => ")
         if line[0] == "!":
             target, headers, body = parts(line[2:])
-            found = _ANSWER.fullmatch(target)
-            assert found is not None
-            url, statuses, seconds = found.groups()
+            actual = _ANSWER.fullmatch(target)
+            assert actual is not None
+            url, statuses, seconds = actual.groups()
             self.answers[url] = [
                 Response(int(status), body, headers, int(seconds or 0))
                 for status in statuses.split()
@@ -101,9 +101,9 @@ class _Player(RequestPlayer):
             assert (record.due_us, record.wait_reason) == (None, reply)
         elif line == "violations":
             violations = self.scene.violations
-            found = [{"kind": violation.kind, **violation.facts} for violation in violations]
+            actual = [{"kind": violation.kind, **violation.facts} for violation in violations]
             violations.clear()
-            self.compare(found, json.loads(reply), part=False)
+            self.compare(actual, json.loads(reply), part=False)
         elif line.startswith("timeline "):
             assert reply in self.scene.queue.message(line[9:]).timeline
         elif line.startswith(("ids ", "runs")):
@@ -121,7 +121,7 @@ class _Player(RequestPlayer):
         return super().filled(expanded(text))
 
     def move(self, how: str, below: list[str]) -> None:
-        expected = [self.filled(one.strip()) for one in below]
+        expected = [self.filled(line.strip()) for line in below]
         queue = self.scene.queue
         if how == "due":
             queue.deliver_due()
@@ -133,7 +133,9 @@ class _Player(RequestPlayer):
         self.seen += len(came)
         if expected:
             wanted = [] if expected == ["none"] else expected
-            assert len(came) == len(wanted), [(at, one.method, one.url) for at, one in came]
+            assert len(came) == len(wanted), [
+                (at, delivered.method, delivered.url) for at, delivered in came
+            ]
             for (at, request), text in zip(came, wanted, strict=True):
                 self.check_delivery(at, request, text)
 
@@ -158,23 +160,23 @@ class _Player(RequestPlayer):
 
 def expanded(text: str) -> str:
     """Return a line with its URLs, repeated texts and times."""
-    text = repeated(re.sub(rf"\b({'|'.join(URLS)})\b", lambda found: URLS[found[0]], text))
-    return re.sub(r"NOW(\+\d+)?", lambda found: str(NOW_MS + int(found[1] or 0)), text)
+    text = repeated(re.sub(rf"\b({'|'.join(URLS)})\b", lambda match: URLS[match[0]], text))
+    return re.sub(r"NOW(\+\d+)?", lambda match: str(NOW_MS + int(match[1] or 0)), text)
 
 
 def parts(line: str) -> tuple[str, list[tuple[str, str]], bytes]:
     """Return the target, the headers and the body of a line."""
     target, pairs, body = plain_parts(line, "Upstash")
-    found: list[tuple[str, str]] = []
+    headers: list[tuple[str, str]] = []
     for name, value in pairs:
-        word, _, given = name.partition(" ")
-        if word in ("run", "start") and given:
-            own = {"RunId": given, "Init": "true" if word == "start" else "false", "Url": APP}
-            found += [(f"Upstash-Workflow-{name}", value) for name, value in own.items()]
+        word, _, argument = name.partition(" ")
+        if word in ("run", "start") and argument:
+            own = {"RunId": argument, "Init": "true" if word == "start" else "false", "Url": APP}
+            headers += [(f"Upstash-Workflow-{name}", value) for name, value in own.items()]
             features = FEATURES if word == "start" else f"{FEATURES},WF_StepConfig"
-            found.append(("Upstash-Feature-Set", features))
-        elif word == "flow" and given:
-            found += [("Upstash-Flow-Control-Key", "k"), ("Upstash-Flow-Control-Value", given)]
+            headers.append(("Upstash-Feature-Set", features))
+        elif word == "flow" and argument:
+            headers += [("Upstash-Flow-Control-Key", "k"), ("Upstash-Flow-Control-Value", argument)]
         else:
-            found.append((name, value))
-    return target, found, body
+            headers.append((name, value))
+    return target, headers, body

@@ -72,8 +72,8 @@ def test_the_spelling_of_the_source_id(source_id: Any, names: set[str]) -> None:
     with Scene(source_id=source_id) as scene:
         scene.publish({"Upstash-Callback": CALLBACK})
         scene.queue.run_until_idle()
-        found = {name for name in scene.to(CALLBACK)[0].json() if name.startswith("sourceMess")}
-        assert found == names
+        spellings = {name for name in scene.to(CALLBACK)[0].json() if name.startswith("sourceMess")}
+        assert spellings == names
 
 
 @pytest.mark.parametrize(("setting", "status"), [(0, 0), (599, 599)])

@@ -43,10 +43,10 @@ def test_the_ladder_never_overflows() -> None:
 def test_waits_requested_by_a_destination() -> None:
     def check(value: str, seconds: str) -> None:
         for name in ("Retry-After", "x-ratelimit-reset", "X-RateLimit-Reset-Requests"):
-            found = asked_wait([(name, value)], NOW_US)
-            assert found is not None
-            assert found[0] == float(seconds) * SECOND
-            assert found[1].lower() == f"{name}: {value.strip()}".lower()
+            wait = asked_wait([(name, value)], NOW_US)
+            assert wait is not None
+            assert wait[0] == float(seconds) * SECOND
+            assert wait[1].lower() == f"{name}: {value.strip()}".lower()
 
     check_each(check, rows(TABLES, "requested waits"))
 
@@ -80,8 +80,8 @@ def test_precedence_among_the_headers() -> None:
 def test_expressions() -> None:
     def check(text: str, milliseconds: str) -> None:
         expression, _, retried = text.rpartition(" | ")
-        found = RetryDelay(expression).milliseconds(int(retried))
-        assert found == pytest.approx(float(milliseconds))
+        actual = RetryDelay(expression).milliseconds(int(retried))
+        assert actual == pytest.approx(float(milliseconds))
 
     check_each(check, rows(TABLES, "expressions"))
 
@@ -115,8 +115,8 @@ def test_any_text_is_a_wait_or_a_400(text: str, retried: int) -> None:
 
 @given(st.text(max_size=30))
 def test_any_header_value_is_a_wait_or_nothing(value: str) -> None:
-    found = asked_wait([("Retry-After", value)], NOW_US)
-    assert found is None or 0 <= found[0] <= DAY
+    wait = asked_wait([("Retry-After", value)], NOW_US)
+    assert wait is None or 0 <= wait[0] <= DAY
 
 
 def test_an_expression_without_a_value_leaves_the_backoff() -> None:
@@ -142,9 +142,9 @@ def test_an_expression_may_name_one_thing() -> None:
     ],
 )
 def test_dates_of_retry_after(value: str, seconds: int | None) -> None:
-    found = asked_wait([("Retry-After", value)], NOW_US)
-    told = f"Retry-After: {value}"
-    assert found == (None if seconds is None else (seconds * SECOND, told))
+    wait = asked_wait([("Retry-After", value)], NOW_US)
+    reason = f"Retry-After: {value}"
+    assert wait == (None if seconds is None else (seconds * SECOND, reason))
 
 
 @pytest.mark.parametrize(("text", "why"), rows(TABLES, "malformed"))
@@ -202,11 +202,11 @@ def test_a_date_without_a_zone_is_utc_wherever_the_test_runs() -> None:
     try:
         os.environ["TZ"] = "Asia/Tokyo"
         time.tzset()
-        found = asked_wait([("Retry-After", "Thu, 01 Jan 2026 00:00:30")], NOW_US)
+        wait = asked_wait([("Retry-After", "Thu, 01 Jan 2026 00:00:30")], NOW_US)
     finally:
         os.environ.pop("TZ")
         if before is not None:
             os.environ["TZ"] = before
         time.tzset()
-    assert found is not None
-    assert found[0] == 30 * SECOND
+    assert wait is not None
+    assert wait[0] == 30 * SECOND

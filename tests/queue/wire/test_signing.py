@@ -75,8 +75,8 @@ def test_an_empty_body_is_hashed_too() -> None:
 
 def test_every_token_has_its_own_id_and_the_ids_repeat_with_the_seed() -> None:
     def three() -> list[str]:
-        one = signer()
-        return [claims_of(one.sign(URL, b""))["jti"] for _ in range(3)]
+        shared_signer = signer()
+        return [claims_of(shared_signer.sign(URL, b""))["jti"] for _ in range(3)]
 
     ids = three()
     assert len(set(ids)) == 3

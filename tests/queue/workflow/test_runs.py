@@ -61,8 +61,8 @@ class RunScene(Scene):
         self.queue.run_until_idle()
 
     def runs(self, query: str = "") -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.ask("GET", f"/v2/workflows/events?{query}")["runs"]
-        return found
+        run_records: list[dict[str, Any]] = self.ask("GET", f"/v2/workflows/events?{query}")["runs"]
+        return run_records
 
 
 @pytest.fixture
@@ -73,8 +73,8 @@ def scene() -> Iterator[RunScene]:
 
 def bodies(request: DeliveredRequest) -> list[bytes]:
     listed = request.json()
-    assert all(set(one) == {"messageId", "body", "callType"} for one in listed)
-    return [base64.b64decode(one["body"]) for one in listed]
+    assert all(set(listed_step) == {"messageId", "body", "callType"} for listed_step in listed)
+    return [base64.b64decode(listed_step["body"]) for listed_step in listed]
 
 
 def step(number: int, **more: Any) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def test_a_list_that_just_fits_is_sent(scene: RunScene) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call_type", "state", "told"),
+    ("call_type", "state", "count"),
     [
         ("step", "RUN_FAILED", 1),
         ("toCallback", "RUN_STARTED", 1),
@@ -111,7 +111,7 @@ def test_a_list_that_just_fits_is_sent(scene: RunScene) -> None:
     ],
 )
 def test_a_call_that_failed_fails_no_run(
-    scene: RunScene, call_type: str, state: str, told: int
+    scene: RunScene, call_type: str, state: str, count: int
 ) -> None:
     scene.queue.destinations.respond("https://third.example.com", 500)
     sent = {"Upstash_Workflow_CallType": call_type, "Upstash_Retries": "0"}
@@ -119,7 +119,7 @@ def test_a_call_that_failed_fails_no_run(
         scene.start(run, Upstash_Failure_Callback=f"{APP}/failed")
         scene.send(run, url="https://third.example.com", **sent, Upstash_Delay=delay)
     scene.queue.deliver_due()
-    assert [request.url for request in scene.came].count(f"{APP}/failed") == told
+    assert [request.url for request in scene.came].count(f"{APP}/failed") == count
     scene.ask("DELETE", "/v2/workflows/runs/over?cancel=false")
     scene.queue.run_until_idle()
     runs = {run["workflowRunId"]: run for run in scene.runs()}
@@ -160,7 +160,7 @@ def test_a_rejected_step_in_a_batch_is_a_violation(scene: RunScene) -> None:
             {"destination": "nowhere"},
         ],
     )
-    assert ["error" in one for one in answers] == [False, True, True]
+    assert ["error" in answer for answer in answers] == [False, True, True]
     (violation,) = scene.violations
     assert (violation.kind, violation.facts) == (
         "rejected_step",
@@ -208,9 +208,9 @@ def wait(scene: RunScene, event: str, status: int = 200, run: str = "r", **more:
 def test_the_timeline_of_a_notified_step_says_so(scene: RunScene) -> None:
     scene.start_and_deliver()
     wait(scene, "e")
-    (told,) = scene.ask("POST", "/v2/notify/e", 201, body=b"data")
+    (notified,) = scene.ask("POST", "/v2/notify/e", 201, body=b"data")
     scene.queue.deliver_due()
-    assert "(notified of e)" in scene.queue.message(told["messageId"]).timeline
+    assert "(notified of e)" in scene.queue.message(notified["messageId"]).timeline
 
 
 def test_headers_of_a_wait_are_utf8(scene: RunScene) -> None:
@@ -260,7 +260,9 @@ def test_a_run_whose_first_messages_are_forgotten() -> None:
         scene.send(resumed, step(2), Upstash_Delay="2h", Upstash_Retries="0")
         scene.queue.clock.advance("1h")
         (run,) = scene.runs()
-        assert [one["createdAt"] for group in run["steps"][:1] for one in group["steps"]] == [began]
+        assert [
+            listed_step["createdAt"] for group in run["steps"][:1] for listed_step in group["steps"]
+        ] == [began]
         scene.queue.destinations.respond(APP, 500)
         scene.queue.clock.advance("1h")
         (row,) = scene.ask("GET", "/v2/workflows/dlq")["messages"]
@@ -276,7 +278,7 @@ def test_settings_given_with_a_resume_or_restart_are_those_of_the_new_run(
     dlq_id = failed_run(scene, Upstash_Label="old", Upstash_Failure_Callback=FAILURE)
     scene.queue.run_until_idle()
     before = len(scene.came)
-    given = {
+    headers = {
         "upstash-label": "new,second",
         "Service-Delay": "5m",
         "Upstash-Failure-Callback": f"{FAILURE}/new",
@@ -287,7 +289,7 @@ def test_settings_given_with_a_resume_or_restart_are_those_of_the_new_run(
         "Upstash-Retry-Delay": "2000",
     }
     path = f"/v2/workflows/dlq/{verb}" + (f"/{dlq_id}" if single else f"?dlqIds={dlq_id}")
-    made = scene.ask("POST", path, headers=given)
+    made = scene.ask("POST", path, headers=headers)
     run_id = (made if single else made["workflowRuns"][0])["workflowRunId"]
     waiting = scene.queue.pending().only()
     assert waiting.labels == ("new", "second")
@@ -309,7 +311,7 @@ def test_settings_given_with_a_resume_or_restart_are_those_of_the_new_run(
 
 @pytest.mark.parametrize("verb", ["resume", "restart"])
 def test_a_resumed_or_restarted_run_keeps_its_settings(scene: RunScene, verb: str) -> None:
-    kept = {
+    settings = {
         "Upstash_Label": "old",
         "Upstash_Flow_Control_Key": "slow",
         "Upstash_Flow_Control_Value": "parallelism=1",
@@ -319,7 +321,7 @@ def test_a_resumed_or_restarted_run_keeps_its_settings(scene: RunScene, verb: st
         "Upstash_Redact_Fields": "header[X-A]",
         "Upstash_Forward_X_A": "secret",
     }
-    dlq_id = failed_run(scene, **kept)
+    dlq_id = failed_run(scene, **settings)
     scene.queue.run_until_idle()
     scene.ask("POST", f"/v2/workflows/dlq/{verb}/{dlq_id}")
     again = scene.queue.pending().only()
@@ -392,15 +394,15 @@ def play_with_secrets(scene: RunScene, redacted: dict[str, str]) -> list[Any]:
 def secrets_of(value: Any, name: str = "") -> set[str]:
     """Return the secrets in a JSON value, as ``hush-header`` and ``hush-body``, also in Base64."""
     if isinstance(value, dict):
-        return set().union(*(secrets_of(one, key) for key, one in value.items()))
+        return set().union(*(secrets_of(item, key) for key, item in value.items()))
     if isinstance(value, list):
         return set().union(*(secrets_of(part, name) for part in value))
     text = str(value)
     with suppress(ValueError):
         text += base64.b64decode(text, validate=True).decode("latin-1")
-    found = {"hush-body"} if "hush-body" in text else set()
+    secrets = {"hush-body"} if "hush-body" in text else set()
     # A body may repeat headers, which only the redaction of bodies hides.
-    return found | (
+    return secrets | (
         {"hush-header"} if name.endswith("X-Secret") and "hush-header" in text else set()
     )
 
@@ -506,8 +508,8 @@ def test_a_first_body_is_no_step(body: bytes) -> None:
 
 
 def test_headers_given_as_lists() -> None:
-    given = {"A": ["1", "2"], "B": "3", "a": ["4"], "C": 5}
-    assert wire_pairs(given) == [("A", "1"), ("A", "2"), ("B", "3"), ("C", "5")]
+    headers = {"A": ["1", "2"], "B": "3", "a": ["4"], "C": 5}
+    assert wire_pairs(headers) == [("A", "1"), ("A", "2"), ("B", "3"), ("C", "5")]
 
 
 OTHER_FILTERS = {
@@ -530,13 +532,13 @@ OTHER_FILTERS = {
 
 
 @pytest.mark.parametrize("name", OTHER_FILTERS)
-@pytest.mark.parametrize("given", ["workflowRunIds=r", "workflowRuns=r@{created}"])
+@pytest.mark.parametrize("filters", ["workflowRunIds=r", "workflowRuns=r@{created}"])
 def test_runs_that_are_named_are_found_whatever_else_is_asked(
-    scene: RunScene, given: str, name: str
+    scene: RunScene, filters: str, name: str
 ) -> None:
     scene.start()
     scene.start("other")
-    ids = given.format(created=scene.runs()[0]["workflowRunCreatedAt"])
+    ids = filters.format(created=scene.runs()[0]["workflowRunCreatedAt"])
     for query in (f"{ids}&{name}={OTHER_FILTERS[name]}", f"{name}={OTHER_FILTERS[name]}&{ids}"):
         assert [run["workflowRunId"] for run in scene.runs(query)] == ["r"]
         assert scene.ask("GET", f"/v2/workflows/logs?{query}&count=1")["runs"]
@@ -775,8 +777,8 @@ def test_a_run_can_have_many_former_ones() -> None:
     assert latest is not None
     copied: WorkflowRun | None = latest.copy()
     latest.steps.clear()
-    found = []
+    times = []
     while copied is not None:
-        found.append(copied.created_us)
+        times.append(copied.created_us)
         copied = copied.former
-    assert found == list(reversed(range(5000)))
+    assert times == list(reversed(range(5000)))

@@ -42,14 +42,14 @@ def loses_answer(faults: FaultPlan) -> None:
     faults.lose_response(times=1)
 
 
-def found(cloud: Cloud, **given: Any) -> list[Finding]:
+def found(cloud: Cloud, **options: Any) -> list[Finding]:
     """Return the findings about a cloud."""
-    return find(ObservedTest(cloud, lookups_of(cloud, list(cloud.journal.entries)), **given))
+    return find(ObservedTest(cloud, lookups_of(cloud, list(cloud.journal.entries)), **options))
 
 
-def kinds(cloud: Cloud, **given: Any) -> list[str]:
+def kinds(cloud: Cloud, **options: Any) -> list[str]:
     """Return the kinds of the findings about a cloud."""
-    return [one.kind for one in found(cloud, **given)]
+    return [finding.kind for finding in found(cloud, **options)]
 
 
 def judge(file: str, name: str, cloud: Cloud) -> None:
@@ -58,9 +58,9 @@ def judge(file: str, name: str, cloud: Cloud) -> None:
     lookups = lookups_of(cloud, list(cloud.journal.entries))
     numbers = {entry.number for entry in cloud.journal.entries}
     lines = []
-    for one in every:
-        assert set(one.rows) <= numbers
-        lines += [f"{one.kind} {json.dumps(one.values)}", f"  {sentence(one, lookups)}"]
+    for finding in every:
+        assert set(finding.rows) <= numbers
+        lines += [f"{finding.kind} {json.dumps(finding.values)}", f"  {sentence(finding, lookups)}"]
     assert "failed:" not in section(cloud)
     golden(EXPECTED / f"{file}.txt", lines, name)
 

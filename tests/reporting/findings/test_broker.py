@@ -65,7 +65,7 @@ class Shop(Player):
         elif kind == "consume":
             short = {"earliest": "auto_offset_reset=earliest", "manual": "enable_auto_commit=false",
                      "latest": "auto_offset_reset=latest"}  # fmt: skip
-            headers = dict(short.get(one, one).split("=") for one in words[2:])
+            headers = dict(short.get(word, word).split("=") for word in words[2:])
             self.ask(f"consume/{words[0]}", {"topic": words[1]}, **headers)
         elif kind == "commit":
             self.ask(f"commit/{words[0]}", positions or None)
@@ -75,7 +75,7 @@ class Shop(Player):
         elif kind == "stored":
             self.broker.commit(words[0], *positions[0].values())
         elif kind == "batch":
-            self.ask(f"produce/{words[0]}", [{"value": one} for one in words[1:]])
+            self.ask(f"produce/{words[0]}", [{"value": word} for word in words[1:]])
         elif kind == "partial":
             self.broker.faults.partial_produce(int(words[0]))
         elif kind == "fault":

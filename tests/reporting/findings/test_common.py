@@ -24,7 +24,11 @@ from .cases import HOOK, commands, found, kinds
 
 
 def unused_faults(cloud: Cloud) -> list[Finding]:
-    return [one for one in report_of(cloud).violations if one.values["violation"] == "unused_fault"]
+    return [
+        violation
+        for violation in report_of(cloud).violations
+        if violation.values["violation"] == "unused_fault"
+    ]
 
 
 def test_a_fault_that_missed_is_a_violation_in_the_report(cloud: Cloud) -> None:
@@ -33,8 +37,8 @@ def test_a_fault_that_missed_is_a_violation_in_the_report(cloud: Cloud) -> None:
     queue.faults.respond(503, route="publish")
     for path in ("keys", "keys", "none-such"):
         httpx.get(f"{queue.url}/v2/{path}", headers=queue.headers)
-    (one,) = unused_faults(cloud)
-    assert "respond 503 [route='publish'], 0 hits, set at" in one.values["text"]
+    (violation,) = unused_faults(cloud)
+    assert "respond 503 [route='publish'], 0 hits, set at" in violation.values["text"]
     queue.faults.clear()
     assert unused_faults(cloud) == []
 

@@ -158,9 +158,9 @@ def test_findings_that_a_call_of_the_history_decided_come_first() -> None:
     def finding(kind: str, row: int, *subjects: ReportSubject) -> Finding:
         return Finding(kind, "kv", (row,), subjects)
 
-    given: list[Any] = [
+    findings: list[Any] = [
         finding("of a", 9, a), finding("of b", 8, b), finding("by its call", 5, b), Finding("of all"),
     ]  # fmt: skip
     # The entry 5 of the journal is part of row 3.
-    kinds = [item.kind for item in concerning(history, given, {5: 3})]
+    kinds = [item.kind for item in concerning(history, findings, {5: 3})]
     assert kinds == ["by its call", "of a", "of all"]

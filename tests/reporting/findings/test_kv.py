@@ -44,22 +44,22 @@ test_findings = check("kv", CASES)
 
 def test_the_newest_finding_comes_first_and_there_are_ten_at_most(cloud: Cloud) -> None:
     # Their durations differ, so that they are not the same finding about several keys.
-    given = [f"SET {key} 1 PX {60 * at}" for at, key in enumerate("abcdefghijklmno", 1)]
-    commands(" | ".join(given))(cloud)
-    assert [one.values["key"] for one in found(cloud)] == list("onmlkjihgfedcba")
+    lines = [f"SET {key} 1 PX {60 * at}" for at, key in enumerate("abcdefghijklmno", 1)]
+    commands(" | ".join(lines))(cloud)
+    assert [finding.values["key"] for finding in found(cloud)] == list("onmlkjihgfedcba")
     assert len(report_of(cloud).findings) == MOST
 
 
 def test_findings_that_differ_in_the_numbers_of_their_keys_are_one(cloud: Cloud) -> None:
     commands("SET u:1 a EX 9 | SET u:1 b | SET u:2 a EX 9 | SET u:2 b")(cloud)
-    (one,) = found(cloud)
-    assert (one.values["key"], one.values["likewise"]) == ("u:2", ["u:1"])
+    (finding,) = found(cloud)
+    assert (finding.values["key"], finding.values["likewise"]) == ("u:2", ["u:1"])
 
 
 def test_equal_findings_are_one_about_several_rows(cloud: Cloud) -> None:
     commands("SET s 1 PX 60 | SET s 1 PX 60 | SET s 1 PX 60")(cloud)
-    (one,) = found(cloud)
-    assert len(one.rows) == 3
+    (finding,) = found(cloud)
+    assert len(finding.rows) == 3
 
 
 def test_a_detector_that_raises_costs_a_line(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,8 +147,8 @@ def test_a_guard_stays_because_its_expire_was_not_executed(
     elif failure in ("respond", "port"):
         server.faults.respond(503, command=expire, times=1)
     send(expire, key, seconds)
-    every = [one for one in found(cloud) if one.kind == "expire_not_executed"]
-    (said,) = [sentence(one, Lookups()) for one in every]
+    every = [finding for finding in found(cloud) if finding.kind == "expire_not_executed"]
+    (said,) = [sentence(finding, Lookups()) for finding in every]
     assert said == f"kv_server: {key} has no TTL: the {expire} was not executed"
     # It is not so any more if the TTL is set, or if the key is removed or written again.
     for repair in ([expire, key, "60000"], ["DEL", key], ["SET", key, "new"]):
@@ -158,14 +158,14 @@ def test_a_guard_stays_because_its_expire_was_not_executed(
         cloud.restore(saved)
 
 
-@pytest.mark.parametrize("known", [None, "5"])
+@pytest.mark.parametrize("initial", [None, "5"])
 @pytest.mark.parametrize("protocol", ["rest", "resp"])
 def test_tasks_that_share_a_pool_of_connections_race(
-    cloud: Cloud, protocol: str, known: str | None
+    cloud: Cloud, protocol: str, initial: str | None
 ) -> None:
     server = cloud.kv_server()
-    if known is not None:
-        server.load({"k": known})
+    if initial is not None:
+        server.load({"k": initial})
 
     async def run() -> None:
         http = httpx.AsyncClient(headers=server.headers)
@@ -193,7 +193,7 @@ def test_tasks_that_share_a_pool_of_connections_race(
         await native.aclose()
 
     asyncio.run(run())
-    assert kinds(cloud) == ["check_then_set" if known is None else "lost_update"]
+    assert kinds(cloud) == ["check_then_set" if initial is None else "lost_update"]
 
 
 def test_a_call_of_an_unknown_task_may_be_one_of_a_task_that_is_known(cloud: Cloud) -> None:
@@ -262,7 +262,7 @@ async def read_and_write(send: Send, value: int) -> None:
     await send("SET", "k", value)
 
 
-@pytest.mark.parametrize("known", [None, "5"])
+@pytest.mark.parametrize("initial", [None, "5"])
 @pytest.mark.parametrize("protocol", ["rest", "resp"])
 @pytest.mark.parametrize(
     ("work", "races"),
@@ -275,13 +275,13 @@ async def read_and_write(send: Send, value: int) -> None:
     ],
 )
 def test_tasks_that_share_one_connection_race_if_their_calls_interleave(
-    cloud: Cloud, work: Callable[[Send], Any], races: bool, protocol: str, known: str | None
+    cloud: Cloud, work: Callable[[Send], Any], races: bool, protocol: str, initial: str | None
 ) -> None:
     server, senders = cloud.kv_server(), [0]
     # `tests/process/test_call_sites.py` has tests of the search for the task that sent a call.
     cloud.journal._recorder.shared.find_site = lambda client: CallSite(task=senders[-1])
-    if known is not None:
-        server.load({"k": known})
+    if initial is not None:
+        server.load({"k": initial})
 
     async def run() -> None:
         limits = httpx.Limits(max_connections=1)
@@ -305,7 +305,7 @@ def test_tasks_that_share_one_connection_race_if_their_calls_interleave(
     asyncio.run(run())
     assert len({call.client for call in server.journal.calls()}) == 1
     every = found(cloud)
-    kind = "check_then_set" if known is None else "lost_update"
-    assert [one.kind for one in every] == [kind] * races
+    kind = "check_then_set" if initial is None else "lost_update"
+    assert [finding.kind for finding in every] == [kind] * races
     if kind == "lost_update" and every:
         assert "another task had written after this task's GET" in sentence(every[0], Lookups())

@@ -14,10 +14,10 @@ from .cases import Scene, check, kinds
 
 def asks(*requests: tuple[str, Any], index: Any = None, **settings: Any) -> Scene:
     """Send requests, given as path and body, to an index."""
-    given = index
+    preset = index
 
     def run(cloud: Cloud) -> None:
-        index = given or cloud.vector_index(**settings)
+        index = preset or cloud.vector_index(**settings)
         for path, body in requests:
             httpx.post(f"{index.url}/{path}", json=body, headers=index.headers)
 

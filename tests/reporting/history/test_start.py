@@ -37,9 +37,9 @@ def client(kv: KVServer) -> Redis:
 def history(cloud: Cloud, fail: Callable[[], None]) -> History:
     with pytest.raises(AssertionError) as failed:
         fail()
-    found = report_of(cloud, raised=failed.value).history
-    assert found is not None
-    return found
+    start_history = report_of(cloud, raised=failed.value).history
+    assert start_history is not None
+    return start_history
 
 
 def keys(cloud: Cloud, fail: Callable[[], None]) -> list[str]:
@@ -88,9 +88,9 @@ def test_a_look_in_a_function_of_the_test(cloud: Cloud, kv: KVServer, client: Re
 
 def test_a_look_from_which_a_name_was_assigned(cloud: Cloud, kv: KVServer, client: Redis) -> None:
     def fail() -> None:
-        found = kv.value("a")
+        value = kv.value("a")
         kv.value("b")
-        length = len(str(found))
+        length = len(str(value))
         assert length == 0
 
     assert keys(cloud, fail) == ["a"]
@@ -117,19 +117,19 @@ def test_a_function_that_changes_what_is_compared(
         client.get("a")
         assert sent == []
 
-    found = history(cloud, fail)
-    assert (found.start.kind, found.start.by) == ("changed", ("send",))
-    assert [sought.subject.name for sought in found.start.sought] == ["c"]
+    result = history(cloud, fail)
+    assert (result.start.kind, result.start.by) == ("changed", ("send",))
+    assert [sought.subject.name for sought in result.start.sought] == ["c"]
 
 
 def test_a_statement_that_reads_nothing(cloud: Cloud, kv: KVServer, client: Redis) -> None:
     def fail() -> None:
         assert client is None
 
-    found = history(cloud, fail)
-    assert found.start.kind == "last_call"
-    assert [row.access.what for row in found.rows] == ['SET c "value of c"']
-    assert not any(row.is_read for row in found.rows)
+    result = history(cloud, fail)
+    assert result.start.kind == "last_call"
+    assert [row.access.what for row in result.rows] == ['SET c "value of c"']
+    assert not any(row.is_read for row in result.rows)
 
 
 def test_rejected_and_unanswered_writes_and_deletions(
@@ -171,9 +171,9 @@ def test_a_key_that_nobody_wrote(cloud: Cloud, kv: KVServer, client: Redis) -> N
         client.get("stock:1")
         assert client.get("STOCK:2") == "5"
 
-    found = history(cloud, fail)
-    assert found.unwritten
-    [gap] = found.gaps
+    result = history(cloud, fail)
+    assert result.unwritten
+    [gap] = result.gaps
     assert (gap.access.subject.name, gap.neighbour.name) == ("STOCK:2", "stock:1")
 
 

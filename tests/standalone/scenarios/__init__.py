@@ -54,9 +54,9 @@ class ControlPlayer(RequestPlayer):
         if line.startswith("kv "):
             server = RestPlayer(self.cloud.fakes()[0])
             body = json.dumps(shlex.split(line[3:])).encode()
-            found = server.send("POST", "/", [], body).json()
+            response = server.send("POST", "/", [], body).json()
             if reply:
-                self.compare(found.get("result", found), json.loads(reply), part=False)
+                self.compare(response.get("result", response), json.loads(reply), part=False)
         elif line.startswith("lists "):
             items = self.get(f"/fakes/{line[6:]}")["items"]
             assert [item["id"] for item in items] == shlex.split(reply.replace("none", "")), items
@@ -72,17 +72,17 @@ class ControlPlayer(RequestPlayer):
 
     def call(self, fake: str, name: str, args: str, kwargs: str, reply: str) -> None:
         """Call a method over the control API, and compare its value or error."""
-        given = {"args": json.loads(args or "[]"), "kwargs": json.loads(kwargs or "{}")}
-        body = {"object": fake or None, "name": name, **{k: v for k, v in given.items() if v}}
+        arguments = {"args": json.loads(args or "[]"), "kwargs": json.loads(kwargs or "{}")}
+        body = {"object": fake or None, "name": name, **{k: v for k, v in arguments.items() if v}}
         answer = self.send("POST", "/call", [], json.dumps(body).encode())
         if reply[:1] != "4":
             assert answer.status == 200, answer
-            found = answer.json()
+            response = answer.json()
             if reply.startswith("raise "):
-                error = found["raise"]
+                error = response["raise"]
                 self.compare(f"{error['type']}: {error['text']}", reply[6:], part=False)
                 return
-            answer = Reply(200, {}, json.dumps(found["value"]).encode())
+            answer = Reply(200, {}, json.dumps(response["value"]).encode())
         self.check(answer, reply)
 
     def send(self, method: str, path: str, headers: list[tuple[str, str]], body: bytes) -> Reply:

@@ -71,10 +71,10 @@ def test_any_sequence_of_changes_leaves_what_a_dict_would(
         assert {space.record(row).id: space.record(row).data for row in rows} == {
             id: r.data for id, r in visible.items()
         }
-        found, _ = space.sparse_index.scores(
+        matches, _ = space.sparse_index.scores(
             sparse(dict.fromkeys(range(6), 1.0)), len(space.stored), None
         )
-        assert set(found.tolist()) == rows
+        assert set(matches.tolist()) == rows
         slots = [slot for slot, _ in space.scan()]
         assert slots == sorted(set(slots))
         assert len(space.stored) <= max(2 * len(newest), len(newest) + 2) + 1
@@ -90,7 +90,7 @@ def test_holes_of_one_kind_of_vectors_are_closed(dimension: int | None) -> None:
     for number in range(6):
         assert space.delete(str(number))
     assert len(space.stored) < 8
-    left = [one for _, one in space.scan()]
+    left = [stored_vector for _, stored_vector in space.scan()]
     assert [vector.id for vector in left] == ["6", "7"]
     assert [vector.sparse is None for vector in left] == [dimension is not None] * 2
 

@@ -38,13 +38,13 @@ def answer(index: VectorEngine, query: VectorQuery) -> list[VectorHit]:
 
 def test_recall_loses_some_but_never_the_best() -> None:
     index = line_of(100, recall=0.5)
-    found = [[int(id) for id in ids(ask(index, 1, 0, top_k=10))] for _ in range(50)]
-    assert all(len(hits) == 10 for hits in found)
-    assert all(hits == sorted(hits) for hits in found)
-    assert all(hits[0] == 0 for hits in found)
-    kept = np.mean([len(set(hits) & set(range(1, 10))) / 9 for hits in found])
-    assert 0.4 < kept < 0.6
-    assert len({tuple(hits) for hits in found}) > 40
+    results = [[int(id) for id in ids(ask(index, 1, 0, top_k=10))] for _ in range(50)]
+    assert all(len(hits) == 10 for hits in results)
+    assert all(hits == sorted(hits) for hits in results)
+    assert all(hits[0] == 0 for hits in results)
+    recall = np.mean([len(set(hits) & set(range(1, 10))) / 9 for hits in results])
+    assert 0.4 < recall < 0.6
+    assert len({tuple(hits) for hits in results}) > 40
 
 
 def test_the_best_may_be_lost_when_asked() -> None:
@@ -54,8 +54,8 @@ def test_the_best_may_be_lost_when_asked() -> None:
 
 
 def test_the_same_seed_loses_the_same() -> None:
-    one, same, other = (line_of(100, seed, recall=0.5) for seed in (1, 1, 2))
-    asked = [[ids(ask(index, 1, 0)) for _ in range(5)] for index in (one, same, other)]
+    first, same, other = (line_of(100, seed, recall=0.5) for seed in (1, 1, 2))
+    asked = [[ids(ask(index, 1, 0)) for _ in range(5)] for index in (first, same, other)]
     assert asked[0] == asked[1] != asked[2]
 
 

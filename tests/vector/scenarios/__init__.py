@@ -39,8 +39,8 @@ class _Player(RestPlayer):
             text = f"POST {text}"
         if text.startswith("vectors"):
             line, _, wanted = text.partition(" => ")
-            found = [record["id"] for record in self.fake.vectors(line[8:])]
-            assert found == wanted.replace("none", "").split(), found
+            ids = [record["id"] for record in self.fake.vectors(line[8:])]
+            assert ids == wanted.replace("none", "").split(), ids
         elif text.startswith("pending"):
             assert sorted(change["id"] for change in self.fake.pending()) == text.split()[2:]
         elif text in ("hold", "release"):

@@ -34,12 +34,12 @@ def test_tracking_leaves_no_record(run: Run, port: Run, second: Run) -> None:
 
 
 def test_restoring_invalidates_all_keys(run: Run, port: Run) -> None:
-    told: list[object] = []
-    port.session.deliver = told.append
+    messages: list[object] = []
+    port.session.deliver = messages.append
     for line in ("HELLO 3", "CLIENT TRACKING ON", "GET a"):
         port(line)
     run.engine.restore(run.engine.snapshot())
-    assert told == [[b"invalidate", None]]
+    assert messages == [[b"invalidate", None]]
 
 
 @pytest.mark.parametrize(

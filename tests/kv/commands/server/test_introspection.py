@@ -31,19 +31,19 @@ def test_every_subcommand_is_described(run: Run, container: str) -> None:
 
 def least(sequence: Sequence[Argument]) -> list[str]:
     """Return the names of the words of the shortest command line, without the command's name."""
-    found: list[str] = []
+    words: list[str] = []
     for argument in sequence:
         if argument.optional:
             continue
         if argument.token:
-            found.append(argument.token)
+            words.append(argument.token)
         if argument.kind == "oneof":
-            found += min((least([inner]) for inner in argument.inner), key=len)
+            words += min((least([inner]) for inner in argument.inner), key=len)
         elif argument.kind == "block":
-            found += least(argument.inner)
+            words += least(argument.inner)
         elif argument.kind == "string":
-            found.append(argument.name)
-    return found
+            words.append(argument.name)
+    return words
 
 
 def literals(sequence: Sequence[Argument]) -> Iterator[str]:
@@ -67,13 +67,13 @@ def goes_on(sequence: Sequence[Argument]) -> bool:
 @together
 @pytest.mark.parametrize("spec", COMMANDS.values())
 def test_a_synopsis_agrees_with_the_command_table(spec: CommandSpec) -> None:
-    given = arguments(spec)
-    words = [*spec.name.split(), *least(given)]
+    parameters = arguments(spec)
+    words = [*spec.name.split(), *least(parameters)]
     if spec.subcommands is None:
         assert len(words) == spec.least
         # These two accept more words than the manual describes.
-        assert goes_on(given) == (spec.arity < 0) or spec.name in ("QUIT", "PSYNC")
-    assert set(literals(given)) - {'""'} == set(spec.options)
+        assert goes_on(parameters) == (spec.arity < 0) or spec.name in ("QUIT", "PSYNC")
+    assert set(literals(parameters)) - {'""'} == set(spec.options)
     for key in spec.keys:
         if key.unknown or (key.keyword and key.keyword.decode() not in words):
             continue
@@ -93,14 +93,14 @@ def test_a_container_and_its_help_have_no_synopsis() -> None:
 def test_the_notation_is_read_as_it_is_written() -> None:
     """Write the arguments of each command in the notation again."""
 
-    def written(one: Argument) -> str:
-        alternatives = [written(inner) for inner in one.inner]
+    def written(argument: Argument) -> str:
+        alternatives = [written(inner) for inner in argument.inner]
         inner = {"oneof": "|".join(alternatives), "block": " ".join(alternatives)}
-        text = inner.get(one.kind, one.name if one.kind == "string" else "")
-        if one.kind == "oneof" and (one.multiple or not one.optional):
+        text = inner.get(argument.kind, argument.name if argument.kind == "string" else "")
+        if argument.kind == "oneof" and (argument.multiple or not argument.optional):
             text = f"({text})"
-        text = f"{one.token} {text}".strip() + (" ..." if one.multiple else "")
-        return f"[{text}]" if one.optional else text
+        text = f"{argument.token} {text}".strip() + (" ..." if argument.multiple else "")
+        return f"[{text}]" if argument.optional else text
 
     for name, spec in COMMANDS.items():
         again = " ".join(written(argument) for argument in arguments(spec))
