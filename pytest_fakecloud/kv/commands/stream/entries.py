@@ -10,7 +10,8 @@ from ... import errors
 from ...engine.sessions import Session
 from ...errors import CommandError
 from ...reply import NIL_ARRAY, OK, Map, Reply
-from ...table.registry import REST, Args, command, variant
+from ...table.registry import Args, command, variant
+from ...table.synopsis import REST
 from ...table.syntax import parse_int
 from ...table.versions import ESTIMATED_COUNTERS
 from ...values.stream import (
