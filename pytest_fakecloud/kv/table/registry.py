@@ -2,7 +2,7 @@
 
 Modules of ``kv/commands`` define the functions with ``@command("NAME")``. ``commands.txt`` defines
 everything else about a command, and explains the notation of the columns. The first classes read
-the columns keys and effects.
+the columns keys and effects; ``synopsis.py`` reads the column arguments.
 """
 
 from __future__ import annotations
@@ -328,6 +328,7 @@ class CommandSpec:
 
     @cached_property
     def options(self) -> tuple[str, ...]:
+        # The token `""` of MIGRATE stands for an empty string.
         return tuple(dict.fromkeys(word for word in tokens_of(self.arguments) if word != '""'))
 
     @cached_property

@@ -104,7 +104,7 @@ REST = -1
 def option_sizes(arguments: Iterable[Argument]) -> dict[str, int]:
     """Return the number of arguments of each option, or ``REST``.
 
-    The words of a required choice are no options, but an argument.
+    A required choice of words is an argument: its words are not options.
     """
     sizes: dict[str, int] = {}
     _add_sizes(sizes, arguments, "")
