@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import ContractError, shown, unknown_name
 from ..kv.accesses import text_of
 from ..kv.table import kinds
+from ..kv.table.registry import COMMANDS
 from ..queue.accesses import PUBLISHING
 from ..reporting.calls import Lookups, command_of
 from ..reporting.wording import summarise
@@ -280,14 +281,9 @@ class Access:
         if self.name == "ARSET" and self.words[2].isdecimal():
             first = int(self.words[2])
             return tuple(map(str, range(first, first + len(self.words) - 3)))
-        if self.name in kinds.FIELDS:
-            return self._without_flags()[kinds.FIELDS[self.name]]
-        words = [*map(str.upper, self.words)] if self.name.startswith("H") else []
-        if "FIELDS" not in words:
+        if self.name not in kinds.FIELDS:
             return ()
-        # For example, HEXPIRE key 9 FIELDS 1 field.
-        named = self.words[words.index("FIELDS") + 2 :]
-        return named[::2] if self.name == "HSETEX" else named
+        return tuple(COMMANDS[self.name].fields_of(self.words))
 
     def _without_flags(self) -> tuple[str, ...]:
         flags = kinds.leading_options(self.name)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ..core.accesses import ALL, READS_CLOCK, Touch
-from .table.registry import CommandSpec, row_of, synopsis
 
 if TYPE_CHECKING:
     from ..http.messages import Request
@@ -71,47 +68,3 @@ def key_of_touch(touch: Touch) -> bytes:
 
 def text_of(word: bytes) -> str:
     return word.decode("utf-8", "backslashreplace")
-
-
-# -- parts of values -------------------------------------------------------------------------------
-
-_NAMES_OF_PARTS = ("field", "member")
-_OPTIONAL = re.compile(r"\[[^\[\]]*\]")
-"""An optional part of a synopsis."""
-
-
-def parts_of_command(spec: CommandSpec, words: Sequence[str]) -> list[str]:
-    """Return the fields or members that a command line names, based on its synopsis; an empty list if
-    it accesses whole values.
-    """
-    if spec.group not in _GROUPS_WITH_PARTS:
-        return []
-    first, step, options = _place_of_parts(spec.name)
-    upper = [word.upper() for word in words]
-    if options is None:
-        at = upper.index("FIELDS") if "FIELDS" in upper else len(words)
-        return list(words[at + 2 :: step])
-    if not first:
-        return []
-    while first - 1 < len(words) and step and upper[first - 1] in options:
-        first += 1
-    return list(words[first::step]) if step else list(words[first : first + 1])
-
-
-_GROUPS_WITH_PARTS = ("hash", "set", "sorted-set", "geo")
-
-
-@cache
-def _place_of_parts(name: str) -> tuple[int, int, frozenset[str] | None]:
-    """Return the position of the first field or member in the lines of a command, or 0; the distance
-    to the next one, or 0; and the options before it, None if the word FIELDS precedes the fields.
-    """
-    text = synopsis(row_of(name).arguments)
-    repeated = next((part for part in _OPTIONAL.findall(text) if "..." in part), "")
-    step = len(repeated.split()) - 1 if repeated else 0
-    if "FIELDS" in text:
-        return 0, max(step, 1), None
-    options = frozenset(re.findall(r"\b[A-Z]{2,}\b", text))
-    required = _OPTIONAL.sub("", text).split()
-    parts = [at for at, word in enumerate(required, 1) if word in _NAMES_OF_PARTS]
-    return (parts[0] if parts else 0), step, options

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .fake import Queue
     from .model import Message
 
-PUBLISHING = ("publish", "enqueue", "batch")
+PUBLISHING = ("publish", "enqueue", "batch", "publish_v1")
 """Routes that create messages."""
 
 

@@ -66,7 +66,7 @@ class Exercised:
         if isinstance(reply, CommandError) and spec.name not in REASONS:
             return
         self.commands.add(spec.name)
-        words = {word.upper() for word in argv[spec.arguments]}
+        words = {word.upper() for word in argv[spec.argument_words]}
         for sign in (b"=", b"~", b"*", b"$"):
             if sign in words:
                 self.options.add((spec.name, sign.decode()))

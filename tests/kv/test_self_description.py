@@ -196,13 +196,15 @@ def test_command_docs_say_since_when_and_what_is_deprecated(fake: Client, real: 
     assert {n: ours[n] for n in ours if not n.startswith("JSON.")} == theirs
 
 
-def test_option_words_are_those_of_redis(real: RealServer) -> None:
+def test_option_words_are_those_of_redis(fake: Client, real: RealServer) -> None:
+    ours = _docs(fake("COMMAND DOCS"))
     wrong = {
-        name: (words, COMMANDS[name].options)
+        name: _option_words(facts) ^ _option_words(ours[name])
         for name, facts in _docs(real.call([b"COMMAND", b"DOCS"])).items()
-        if not (words := _option_words(facts)) <= {*COMMANDS[name].options}
     }
-    assert wrong == {}
+    # Redis 7.0 calls the operation of BITOP a string, and has no token for the empty key of MIGRATE.
+    expected = {"BITOP": {"AND", "NOT", "OR", "XOR"}, "MIGRATE": {'""'}}
+    assert {name: words for name, words in wrong.items() if words} == expected
 
 
 def test_later_commands_are_those_of_valkey(fake: Client) -> None:

@@ -263,7 +263,7 @@ class KVEngine:
                 if spec.derives:
                     self.memory.check_derived(db, spec, argv)
             if transport != "port":
-                return function(session, argv[spec.arguments])
+                return function(session, argv[spec.argument_words])
             session.last_us = start_us
             if not is_inner:
                 session.last_command = spec.full_name
@@ -273,9 +273,9 @@ class KVEngine:
                 self.tracking.note(session, spec, argv)
             if session.no_touch:
                 with db.keeping_access_times():
-                    reply = function(session, argv[spec.arguments])
+                    reply = function(session, argv[spec.argument_words])
             else:
-                reply = function(session, argv[spec.arguments])
+                reply = function(session, argv[spec.argument_words])
             waits = reply.__class__ is Blocked and not reply.is_delay
             return reply
         except CommandError as error:
@@ -344,7 +344,7 @@ class KVEngine:
             return QUEUED
         function = spec.function
         assert function is not None
-        return function(session, argv[spec.arguments])
+        return function(session, argv[spec.argument_words])
 
     # -- admission ---------------------------------------------------------------------------------
 

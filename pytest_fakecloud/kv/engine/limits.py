@@ -242,7 +242,7 @@ def _added_bytes(spec: CommandSpec, argv: list[bytes], at: int, key: KeySpec) ->
     return sum(
         len(word)
         for place, word in enumerate(argv)
-        if place >= spec.arguments.start
+        if place >= spec.argument_words.start
         and place not in names
         and word.upper() not in spec.option_words
     )

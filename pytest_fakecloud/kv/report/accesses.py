@@ -11,7 +11,6 @@ from ...core.calls import Action, Arguments, Call
 from ...reporting.calls import QUEUED, SEVERAL, Lookups, is_error, on_connection, reply
 from ...reporting.model import Access, ReportRow, ReportSubject, Sought
 from ...reporting.values import each_from_base64, hides_words, parsed, scalar, shortened
-from ..accesses import parts_of_command
 from ..table.registry import CommandSpec, spec_of
 from .history import Expiries, with_expiries
 from .wording import command_text
@@ -67,7 +66,9 @@ def _of_command(fake: str, words: list[str], answer: Any, lookups: Lookups) -> I
         return
     result, succeeded = _result_of(answer)
     succeeded = succeeded and not _changed_nothing(words, answer["result"])
-    what, parts = _described(words, spec, lookups), parts_of_command(spec, words)
+    what = _described(words, spec, lookups)
+    # ARSET names only the first of the indexes that it writes.
+    parts = spec.fields_of(words) if spec.group != "array" else ()
     value = answer.get("result") if isinstance(answer, dict) else None
     for key, writes in _keys_of(spec, words):
         written = [words[2:], value] if writes else value

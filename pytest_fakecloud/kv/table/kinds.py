@@ -12,8 +12,6 @@ from .registry import COMMANDS, CommandSpec
 
 _COLLECTIONS = frozenset({"list", "set", "sorted-set"})
 """Groups of commands whose elements clients add and pop."""
-_WITH_FIELDS = frozenset({"hash", "set", "sorted-set", "geo", "array"})
-"""Groups of commands whose fields, members and indexes do not depend on each other."""
 
 
 def _all(condition: Callable[[CommandSpec], bool]) -> frozenset[str]:
@@ -87,9 +85,7 @@ CREATES = _all(
 )
 """Commands that can create a key, a field or a member, and need not change an existing one."""
 SCORES = _all(
-    lambda spec: (
-        _stores(spec) and spec.group in ("sorted-set", "geo") and spec.field_words is not None
-    )
+    lambda spec: _stores(spec) and spec.group in ("sorted-set", "geo") and spec.has_fields
 )
 """Commands that give a member of a sorted set a score."""
 EXPIRIES = _all(lambda spec: spec.group == "generic" and spec.effects.ttl_unit is not None)
@@ -105,8 +101,7 @@ DELETIONS = _all(
 """Commands that delete keys unconditionally."""
 REMOVALS = _all(
     lambda spec: (
-        {"RW", "delete"} == _flags(spec)
-        and (spec.field_words is not None or spec.synopsis.endswith(" element"))
+        {"RW", "delete"} == _flags(spec) and (spec.has_fields or spec.synopsis.endswith(" element"))
     )
 )
 """Commands that remove the fields, members or elements that their words name."""
@@ -134,12 +129,8 @@ OF_QUEUES = CLAIMS | _all(
 
 # -- fields ----------------------------------------------------------------------------------------
 
-FIELDS = {
-    name: spec.field_words
-    for name, spec in COMMANDS.items()
-    if spec.field_words is not None and spec.group in _WITH_FIELDS and not spec.effects.whole
-}
-"""The words of each command that are the fields, members or indexes which it accesses."""
+FIELDS = _all(lambda spec: spec.has_fields and spec.only_key > 0 and not spec.effects.whole)
+"""Commands that access only the fields, members or indexes in their arguments."""
 
 
 def leading_options(name: str) -> frozenset[str]:

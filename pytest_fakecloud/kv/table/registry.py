@@ -2,7 +2,7 @@
 
 Modules of ``kv/commands`` define the functions with ``@command("NAME")``. ``commands.txt`` defines
 everything else about a command, and explains the notation of the columns. The first classes read
-the columns keys and effects.
+the columns keys and effects; ``synopsis.py`` reads the column arguments.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, partial, update_wrapper
 from importlib import import_module
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from ...core.assets import asset
 from ..errors import CommandError, not_available, unknown_command, unknown_subcommand
 from ..reply import Reply
+from .synopsis import Argument, field_words, leading_options, option_sizes, parse, tokens_of
 from .syntax import integer_at_start
 from .versions import ARITIES, EARLIER, LATER, MODULES, is_later
 
@@ -26,7 +27,8 @@ from .versions import ARITIES, EARLIER, LATER, MODULES, is_later
 
 class Row(NamedTuple):
     """A row of the table. ``documented`` says whether the vendor documents the command. ``flags``,
-    ``keys``, ``arguments`` and ``effects`` are unparsed.
+    ``keys``, ``arguments`` and ``effects`` are unparsed. ``later`` are option words that a server of an
+    earlier version lacks.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Row(NamedTuple):
     keys: str
     arguments: str
     effects: str
+    later: frozenset[str] = frozenset()
 
 
 def _lines(table: str) -> Iterator[tuple[str, str]]:
@@ -69,13 +72,14 @@ def row_of(name: str) -> Row:
     flags, keys, arguments, effects = [*columns, "", "", "", ""][:4]
     if of_group:
         effects = f"{of_group} {effects}"
+    arguments = _written_out(arguments)
     documented = f"*{name.replace(' ', '|')}" in words
     return Row(name, documented, int(arity), group, since, flags, keys, arguments, effects)
 
 
-def synopsis(arguments: str) -> str:
+def _written_out(arguments: str) -> str:
     """Return the column *arguments* with the shared parts written out."""
-    return re.sub(r"\$(\w+)", lambda part: synopsis(_PARTS[part[1]]), arguments)
+    return re.sub(r"\$(\w+)", lambda part: _written_out(_PARTS[part[1]]), arguments)
 
 
 # -- the column "keys" -----------------------------------------------------------------------------
@@ -236,56 +240,6 @@ def _keys(texts: str) -> tuple[tuple[KeySpec, ...], int, bool]:
     return specs, only_key, any("RO" in spec.flags for spec in specs)
 
 
-_LITERAL = r"(?<![^\s\[(|])(?:[A-Z][A-Z0-9-]*|[*~=$])(?![^\s\])|])"
-
-
-def _options(arguments: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(re.findall(_LITERAL, synopsis(arguments))))
-
-
-_PART = r"\((?:[A-Z0-9-]+\|)+[A-Z0-9-]+\)|[\[\]()|]|\.\.\.|[^\s\[\]()|]+"
-"""A part of a synopsis. A choice of words is one part, like the name of any other argument."""
-REST = -1
-"""Number of arguments of an option that takes all arguments after it."""
-
-
-def _option_sizes(arguments: str) -> dict[bytes, int]:
-    sizes: dict[bytes, int] = {}
-    word, repeats = b"", False
-    for part in re.findall(_PART, synopsis(arguments)):
-        if re.fullmatch(_LITERAL, part) and part[0].isalpha():
-            word, repeats = part.encode(), False
-            sizes[word] = 0
-        elif part in ("]", ")", "|"):
-            word = b""
-        elif part == "[":
-            repeats = bool(word)  # until the next word: `KEYS key [key ...]`
-        elif part == "..." and repeats:
-            sizes[word] = REST
-        elif word and part not in ("(", "..."):
-            sizes[word] += 1
-    return sizes
-
-
-_LEADING = r"key (?:\[[A-Z|]+\] )*"
-"""The start of a synopsis: the key, and the options that precede the other arguments."""
-_FIELD = re.compile(r"(?:field|member|index)\d?")
-
-
-def _field_words(arguments: str) -> slice | None:
-    """Return the places of fields in a line: from the first to the last one, or every so many words."""
-    words = re.sub(r"\[(\w+) \[\1 \.\.\.\]\]", r"\1 [\1 ...]", arguments)
-    required, *repeated = words.partition(" [")[::2]
-    names = required.split()
-    places = [at for at, name in enumerate(names, 1) if _FIELD.fullmatch(name)]
-    if names[:1] != ["key"] or not places:
-        return None
-    period = repeated[0].removesuffix(" ...]").split() if repeated[0].endswith(" ...]") else []
-    if any(map(_FIELD.fullmatch, period)):
-        return slice(places[0], None, len(period))
-    return slice(places[0], places[-1] + 1)
-
-
 def _flags_and_categories(text: str, group: str) -> tuple[frozenset[str], frozenset[str]]:
     words = text.split()
     flags = frozenset(word for word in words if "@" not in word)
@@ -309,6 +263,10 @@ _PROTECTIONS = {
 """The commands that a parameter has to allow, with the parameter."""
 
 
+_WITH_FIELDS = frozenset({"hash", "set", "sorted-set", "geo", "array"})
+"""Groups of commands whose fields, members and indexes do not depend on each other."""
+
+
 class CommandSpec:
     """A command or subcommand in the table.
 
@@ -320,11 +278,10 @@ class CommandSpec:
     - ``container`` is the command of a subcommand, and ``subcommands`` are those of a container.
     - ``function`` runs the command; None for a container. ``kv.commands`` sets it.
     - ``least`` and ``most`` limit the number of words of a command line.
-    - ``arguments`` are all words of a command line except the name, as a slice.
-    - ``synopsis`` describes the arguments, and ``options`` are its literal words, ``option_words``
-      the same as bytes. ``leading_options`` are those directly after the key.
-    - ``field_words`` are the words that are fields, members or indexes, as a slice of a line without
-      its leading options; None if no such words follow the key.
+    - ``argument_words`` are all words of a command line except the name, as a slice.
+    - ``synopsis`` describes the arguments, and ``arguments`` is its parsed form. ``options`` are its
+      literal words, ``option_words`` the same as bytes. ``leading_options`` are those directly after
+      the key.
     - ``only_key`` is the position of the key, or 0 unless there is exactly one at a fixed position.
     - ``may_wait``: the command has the option BLOCK.
     - ``over_rest``: the command is available over REST, at least without BLOCK.
@@ -356,8 +313,9 @@ class CommandSpec:
         self.function: Function | None = None
         self.container: CommandSpec | None = None
         self.subcommands: dict[bytes, CommandSpec] | None = None
-        self.arguments = slice(2 if " " in row.name else 1, None)
-        self.synopsis = synopsis(row.arguments)
+        self.argument_words = slice(2 if " " in row.name else 1, None)
+        self.synopsis = row.arguments
+        self._later_words = row.later
         self.may_wait = "BLOCK " in row.arguments
         self.over_rest = self.may_wait or "blocking" not in self.flags
         if self.effects.over_rest is not None:
@@ -365,8 +323,13 @@ class CommandSpec:
         self.protection = _PROTECTIONS.get(row.name)
 
     @cached_property
+    def arguments(self) -> Sequence[Argument]:
+        return parse(self.synopsis, self._later_words)
+
+    @cached_property
     def options(self) -> tuple[str, ...]:
-        return _options(self.synopsis)
+        # The token `""` of MIGRATE stands for an empty string.
+        return tuple(dict.fromkeys(word for word in tokens_of(self.arguments) if word != '""'))
 
     @cached_property
     def option_words(self) -> frozenset[bytes]:
@@ -375,18 +338,30 @@ class CommandSpec:
     @cached_property
     def option_sizes(self) -> dict[bytes, int]:
         """The number of arguments of each option, or ``REST``."""
-        # The synopsis of an earlier version consists of its option words.
-        sizes = _option_sizes(row_of(self.name).arguments)
-        return {word: size for word, size in sizes.items() if word in self.option_words}
+        return {word.encode(): size for word, size in option_sizes(self.arguments).items()}
 
     @cached_property
     def leading_options(self) -> frozenset[str]:
-        match = re.match(_LEADING, self.synopsis)
-        return frozenset(_options(match[0]) if match else ())
+        return frozenset(tokens_of(leading_options(self.arguments)))
 
     @cached_property
-    def field_words(self) -> slice | None:
-        return _field_words(re.sub(_LEADING, "key ", self.synopsis))
+    def _field_words(self) -> slice | None:
+        return field_words(self.arguments) if self.group in _WITH_FIELDS else None
+
+    @property
+    def has_fields(self) -> bool:
+        """Whether some of the command's arguments are fields, members or indexes."""
+        return self._field_words is not None
+
+    def fields_of(self, line: Sequence[str]) -> Sequence[str]:
+        """Return the fields, members or indexes that are arguments of a command line."""
+        words = [word.upper() for word in line]
+        if self._field_words is None:
+            return ()
+        if "FIELDS" in self.options:
+            return line[words.index("FIELDS") :][self._field_words] if "FIELDS" in words else ()
+        options = list(takewhile(self.leading_options.__contains__, words[2:]))
+        return [*line[:2], *line[2 + len(options) :]][self._field_words]
 
     @property
     def event(self) -> str:
@@ -470,6 +445,7 @@ class Table:
 
     def _rows_of(self, version: str, modules: tuple[str, ...]) -> Iterator[Row]:
         loaded = {MODULES[module] for module in modules}
+        missing = [entry for entry, is_known in self.knows.items() if not is_known]
         for row in map(row_of, _LINES):
             if row.group in MODULES.values():
                 if row.group not in loaded:
@@ -480,13 +456,10 @@ class Table:
                 since, flags, effects = earlier
                 if is_later(since, version):
                     row = row._replace(flags=flags, effects=effects)
-            words = _options(row.arguments)
-            supported = [word for word in words if self.knows.get(f"{row.name} {word}", True)]
-            if len(supported) < len(words):
-                arity = ARITIES.get(row.name, row.arity)
-                yield row._replace(arity=arity, arguments=" ".join(supported))
-            else:
-                yield row
+            start = f"{row.name} "
+            later = {entry.removeprefix(start) for entry in missing if entry.startswith(start)}
+            arity = ARITIES.get(row.name, row.arity) if later else row.arity
+            yield row._replace(arity=arity, later=frozenset(later))
 
     def find_family(self, argv: list[bytes]) -> CommandSpec | None:
         """Return the command or container command that the first word of ``argv`` names."""

@@ -21,6 +21,7 @@ from ...core.matching import Field, Question
 from ...core.settings import whole
 from ...faults.fault import Fault, ServiceFault
 from ...http.messages import Answer, Serve
+from ..accesses import PUBLISHING
 from ..errors import rate_limited
 from ..model import KINDS, Delivery, DeliveryInterceptor, Kind, Message
 from ..views import LABEL, NAME
@@ -44,8 +45,6 @@ DELIVERY_KINDS = (
 """Faults that change a delivery, in the order in which they are chosen when an attempt begins.
 ``signatures.Signer`` applies them, and the engine ``crash_after_response``.
 """
-_PUBLISHING = ("batch", "create_schedule", "enqueue", "publish", "publish_v1")
-"""The routes of publish requests."""
 
 
 class DeliverySubject:
@@ -194,7 +193,7 @@ class QueueFaults(FaultPlan):
     def _refusal(self, kind: str, limit: int, matchers: Mapping[str, Any]) -> Fault:
         whole(0).read("limit", limit)
         if matchers.get("route") is None:
-            limited: Iterable[str] = _PUBLISHING
+            limited: Iterable[str] = (*PUBLISHING, "create_schedule")
             app = self._app()
             if kind == "burst" and app is not None:
                 limited = sorted({route.name for route in app.table.routes if route.limited})

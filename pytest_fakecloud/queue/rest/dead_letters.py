@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ...http.messages import Answer, Request
 from ...http.routing import Route
+from ..engine.bulk_actions import Source
 from ..errors import not_found
 from ..model import Message
 from ..wire import records
@@ -14,7 +17,11 @@ from .requests import query_of
 
 
 class DeadLetterRoutes(RouteFamily):
-    """Endpoints that list, retry and delete dead letters."""
+    """Endpoints that list, retry and delete dead letters. Those of workflow runs derive from them."""
+
+    source: ClassVar[Source] = "qstash"
+    keeps_empty_filters: ClassVar[bool] = True
+    """Whether an empty filter of a bulk request matches nothing. Otherwise it is ignored."""
 
     @classmethod
     def routes(cls) -> list[Route]:
@@ -28,55 +35,58 @@ class DeadLetterRoutes(RouteFamily):
         ]
 
     def list_dead_letters(self, request: Request) -> object:
-        chosen = records.read_filters(query_of(request), records.FOR_DEAD_LETTERS)
-        letters, cursor = self.engine.select_dead_letters(chosen)
+        letters, cursor = self._letters(query_of(request), request)
         messages = [records.dead_letter_record(self.engine, letter) for letter in letters]
         return {"messages": messages} | without_none(cursor=cursor)
 
     def get_dead_letter(self, request: Request) -> object:
-        return records.dead_letter_record(
-            self.engine, self.engine.dead_letter(request.segment("id"))
-        )
+        return records.dead_letter_record(self.engine, self._letter(request))
 
-    def delete_dead_letter(self, request: Request) -> None:
-        self.engine.delete_dead_letters([self.engine.dead_letter(request.segment("id"))])
+    def delete_dead_letter(self, request: Request) -> object:
+        self.engine.delete_dead_letters([self._letter(request)])
+        return None
 
     def delete_dead_letters(self, request: Request) -> object:
-        pairs, asynchronous = bulk_filters(request, "dlqIds", keep_empty=True)
-        letters, cursor = self._chosen_letters(request, pairs)
+        pairs, asynchronous = bulk_filters(request, "dlqIds", keep_empty=self.keeps_empty_filters)
+        letters, cursor = self._letters(pairs, request)
         count = self.engine.delete_dead_letters(letters)
         action = recorded_action(
-            self.engine, "delete", "qstash", count, pairs, asynchronous=asynchronous
+            self.engine, "delete", self.source, count, pairs, asynchronous=asynchronous
         )
         return {"deleted": count} | action | without_none(cursor=cursor)
 
     def retry_dead_letter(self, request: Request) -> Answer:
-        letter = self.engine.dead_letter(request.segment("id"))
-        (accepted,) = self.engine.retry_dead_letters([letter], request.headers.pairs)
+        (accepted,) = self.engine.retry_dead_letters([self._letter(request)], request.headers.pairs)
         return Answer(records.accepted_record(accepted), 201)
 
     def retry_dead_letters(self, request: Request) -> Answer:
-        pairs, asynchronous = bulk_filters(request, "dlqIds", keep_empty=True)
-        letters, cursor = self._chosen_letters(request, pairs, must_exist=True)
+        pairs, asynchronous = bulk_filters(request, "dlqIds", keep_empty=self.keeps_empty_filters)
+        letters, cursor = self._letters(pairs, request)
+        fields = records.read_filters(pairs, records.FOR_DEAD_LETTERS).fields
+        ids = fields.get("dlqIds") or fields.get("dlqId")
+        if ids and not letters:
+            raise not_found("dlq message", ", ".join(ids))
         accepted = self.engine.retry_dead_letters(letters, request.headers.pairs)
         responses = [records.accepted_record(message) for message in accepted]
         action = recorded_action(
-            self.engine, "retry", "qstash", len(letters), pairs, asynchronous=asynchronous
+            self.engine, "retry", self.source, len(letters), pairs, asynchronous=asynchronous
         )
         return Answer({"cursor": cursor or "", "responses": responses} | action, 201)
 
-    def _chosen_letters(
-        self, request: Request, pairs: list[tuple[str, str]], *, must_exist: bool = False
-    ) -> tuple[list[Message], str | None]:
-        """Return a page of the dead letters that a bulk request selects, and the next cursor.
+    # -- for both families -------------------------------------------------------------------------
 
-        With ``must_exist``, raise a 404 error if ids are given and none of them exists.
-        """
+    def _letter(self, request: Request) -> Message:
+        """Return the dead letter in the path; raise a 404 error if it does not exist."""
+        return self.engine.dead_letter(request.segment("id"))
+
+    def _letters(
+        self, pairs: list[tuple[str, str]], request: Request
+    ) -> tuple[list[Message], str | None]:
+        """Return a page of the dead letters that a request selects, and the next cursor."""
         chosen = records.read_filters(pairs, records.FOR_DEAD_LETTERS)
         if chosen.empty and has_id_field(request, "dlqIds"):
             return [], None
-        letters, cursor = self.engine.select_dead_letters(chosen)
-        ids = chosen.fields.get("dlqIds") or chosen.fields.get("dlqId")
-        if must_exist and ids and not letters:
-            raise not_found("dlq message", ", ".join(ids))
-        return letters, cursor
+        return self._select(chosen)
+
+    def _select(self, chosen: records.Filters) -> tuple[list[Message], str | None]:
+        return self.engine.select_dead_letters(chosen)

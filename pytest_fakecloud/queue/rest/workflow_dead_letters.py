@@ -18,16 +18,18 @@ from ..wire import records
 from ..wire.headers import read_given
 from ..wire.values import as_text, unprefixed, without_none
 from ..workflow.model import WorkflowRun
-from .bulk_requests import bulk_filters, has_id_field, recorded_action
-from .family import RouteFamily
-from .requests import query_of
+from .bulk_requests import bulk_filters, recorded_action
+from .dead_letters import DeadLetterRoutes
 
 _OVERRIDES = ("retries", "retry-delay", "flow-control-", "label", "delay", "failure-callback")
 """Prefixes of the settings that can be given when a run is resumed or restarted."""
 
 
-class WorkflowDeadLetterRoutes(RouteFamily):
-    """Endpoints that resume, restart and delete failed workflow runs."""
+class WorkflowDeadLetterRoutes(DeadLetterRoutes):
+    """Endpoints that list, resume, restart and delete failed workflow runs."""
+
+    source = "workflow"
+    keeps_empty_filters = False
 
     @classmethod
     def routes(cls) -> list[Route]:
@@ -42,28 +44,13 @@ class WorkflowDeadLetterRoutes(RouteFamily):
             Route("GET", dlq, "list_workflow_dead_letters", cls.list_dead_letters),
             Route("DELETE", dlq, "delete_workflow_dead_letters", cls.delete_dead_letters),
             Route("GET", f"{dlq}/{{id}}", "get_workflow_dead_letter", cls.get_dead_letter),
-            Route("DELETE", f"{dlq}/{{id}}", "delete_workflow_dead_letters", cls.delete_one),
+            Route(
+                "DELETE", f"{dlq}/{{id}}", "delete_workflow_dead_letters", cls.delete_dead_letter
+            ),
         ]
 
-    def list_dead_letters(self, request: Request) -> object:
-        letters, cursor = self._letters(query_of(request), request)
-        messages = [records.dead_letter_record(self.engine, letter) for letter in letters]
-        return {"messages": messages} | without_none(cursor=cursor)
-
-    def get_dead_letter(self, request: Request) -> object:
-        return records.dead_letter_record(self.engine, self._letter(request.segment("id")))
-
-    def delete_one(self, request: Request) -> object:
-        return {"deleted": self.engine.delete_dead_letters([self._letter(request.segment("id"))])}
-
-    def delete_dead_letters(self, request: Request) -> object:
-        pairs, asynchronous = bulk_filters(request, "dlqIds")
-        letters, cursor = self._letters(pairs, request)
-        count = self.engine.delete_dead_letters(letters)
-        action = recorded_action(
-            self.engine, "delete", "workflow", count, pairs, asynchronous=asynchronous
-        )
-        return {"deleted": count} | action | without_none(cursor=cursor)
+    def delete_dead_letter(self, request: Request) -> object:
+        return {"deleted": self.engine.delete_dead_letters([self._letter(request)])}
 
     def start_again(self, request: Request) -> object:
         resumes = request.route == "resume_workflow_runs"
@@ -77,7 +64,7 @@ class WorkflowDeadLetterRoutes(RouteFamily):
         pairs: list[tuple[str, str]] = []
         asynchronous = False
         if single:
-            letters, cursor = [self._letter(request.segment("id"))], None
+            letters, cursor = [self._letter(request)], None
         else:
             pairs, asynchronous = bulk_filters(request, "dlqIds")
             letters, cursor = self._letters(pairs, request)
@@ -120,24 +107,24 @@ class WorkflowDeadLetterRoutes(RouteFamily):
         return {"deleted": 1}
 
     def _failure_of(self, request: Request) -> tuple[WorkflowRun, Message | None]:
-        run = self.runs.require_run_of(self._letter(request.segment("id")))
+        run = self.runs.require_run_of(self._letter(request))
         return run, self.runs.failure_callback(run)
 
-    def _letter(self, dlq_id: str) -> Message:
-        letter = self.engine.dead_letter(dlq_id)
+    def _letter(self, request: Request) -> Message:
+        letter = super()._letter(request)
         if letter.workflow is None:
-            raise not_found("dlq message", dlq_id)
+            raise not_found("dlq message", request.segment("id"))
         return letter
 
     def _letters(
         self, pairs: list[tuple[str, str]], request: Request
     ) -> tuple[list[Message], str | None]:
         filters = [pair for pair in pairs if pair[1] and pair[0] != "source"]
-        chosen = records.read_filters(filters, records.FOR_DEAD_LETTERS)
-        if chosen.empty and has_id_field(request, "dlqIds"):
-            return [], None
+        return super()._letters(filters, request)
+
+    def _select(self, chosen: records.Filters) -> tuple[list[Message], str | None]:
         chosen.fields["source"] = ["workflow"]
-        return self.engine.select_dead_letters(chosen)
+        return super()._select(chosen)
 
 
 def _created(run: WorkflowRun) -> dict[str, object]:

@@ -23,11 +23,16 @@ MODULES = sorted(
 
 
 def test_each_command_has_a_function_or_subcommands() -> None:
-    modules = {spec.group: spec.function.__module__ for spec in COMMANDS.values() if spec.function}
+    functions = {spec.group: spec.function for spec in COMMANDS.values() if spec.function}
+    modules = {
+        group: function.__module__.partition(".kv.commands.")[2].replace(".", "/") + ".py"
+        for group, function in functions.items()
+    }
     complete(
         Path(commands.__file__).parent,
         (
-            f'@command("{name}")  # in {modules[spec.group]}'
+            f'{modules.get(spec.group, "<new module>")}: @command("{name}")\n'
+            f"def {spec.full_name.replace('|', '_')}(session: Session, args: Args) -> Reply:"
             for name, spec in COMMANDS.items()
             if not (spec.function or spec.subcommands)
         ),

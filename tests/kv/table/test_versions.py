@@ -17,12 +17,10 @@ from pytest_fakecloud.kv.table.versions import (
     is_later,
 )
 from tests.harness import check_each
-from tests.kv.catalogue import COMMANDS_FILE, ROW_WITHOUT_SERVER, WITHOUT_SERVER
 from tests.kv.comparison.faces import InProcess
 from tests.kv.comparison.servers import running
 from tests.kv.comparison.wire import Error
 from tests.kv.conftest import Run
-from tests.notations import complete
 
 STOCK = command_table("redis", VERSION["redis"])
 GONE = [name for name in COMMANDS if name not in STOCK.commands]
@@ -100,8 +98,6 @@ def test_the_table_of_a_version_ends_there() -> None:
     assert "HEXPIRE" not in tables[1].commands
     assert "HEXPIRE" in tables[2].commands
     json = {name for name in COMMANDS if name.startswith("JSON.")}
-    missing = COMMANDS.keys() - tables[-1].commands.keys() - WITHOUT_SERVER
-    complete(COMMANDS_FILE, map(ROW_WITHOUT_SERVER.format, sorted(missing)))
     assert (
         command_table("redis", "7.0.15", ("ReJSON",)).commands.keys()
         == STOCK.commands.keys() | json

@@ -1,8 +1,7 @@
-"""Test every setting of a publish request, every endpoint and every filter.
+"""Test every setting of a publish request, every filter, and endpoints that need more than a scenario.
 
 The tests ``test_every_…_has_a_row`` compare the rows with the code. A new setting needs a scenario in
-``tests/queue/scenarios/headers.txt``, a new endpoint one in ``endpoints.txt`` unless another file plays
-it, a new filter a row here.
+``tests/queue/scenarios/headers.txt``, a new filter a row here.
 """
 
 from __future__ import annotations
@@ -14,12 +13,11 @@ from urllib.parse import quote
 
 import pytest
 
-from pytest_fakecloud.http.routing import Route, RouteTable
+from pytest_fakecloud.http.routing import Route
 from pytest_fakecloud.queue.delivery.destinations import route_to
 from pytest_fakecloud.queue.wire import headers, records
-from tests.notations import alternatives, complete
 
-from ..scenarios import FOLDER, expanded, parts, play, scenarios
+from ..scenarios import expanded, parts, play, scenarios
 from ..scene import CALLBACK, DEST, NOW_MS, Scene
 
 Settings = Mapping[str, str]
@@ -257,20 +255,6 @@ def test_chat(scene: Scene) -> None:
     assert (broken.status, broken.body) == (500, b"Internal Server Error")
 
 
-ENDPOINTS_FILE = FOLDER / "endpoints.txt"
-ENDPOINTS = {"rotate_keys", "chat"}
-"""Endpoints with tests above, because they compare more than responses."""
-
-
-def played_endpoints(table: RouteTable) -> set[str]:
-    """Return the names of the endpoints to which scenarios of the queue send requests."""
-    lines = [line for file in FOLDER.glob("*.txt") for line in file.read_text("utf-8").splitlines()]
-    requests = [re.match(r"(?:\d+x )?([A-Z]+) (/[^ ?]*)", text)
-                for line in lines for text in alternatives(line)]  # fmt: skip
-    matches = [table.find(*request.groups()) for request in requests if request is not None]
-    return {match[0].name for match in matches if isinstance(match, tuple)}
-
-
 def path_of(route: Route, name: str) -> str:
     """Return a path of a route whose parameters are a destination and a name."""
     path = route.pattern.replace("{destination*}", DEST)
@@ -335,21 +319,6 @@ def test_a_v1_message_to_a_topic_is_found_by_its_id(scene: Scene) -> None:
     add_group(scene)
     message_id = scene.ok("POST", "/v1/publish/news").json()["messageId"]
     assert scene.queue.message(message_id).url == DEST
-
-
-def test_every_endpoint_has_a_row(scene: Scene) -> None:
-    rows = {name.partition(":")[0] for name in scenarios("endpoints")}
-    table = scene.queue._app.table
-    routes = {route.name: route for route in table.routes}
-    complete(
-        ENDPOINTS_FILE,
-        (
-            f"== {name}\n{routes[name].methods.split()[0]} {routes[name].pattern} => <response>"
-            for name in sorted(routes.keys() - played_endpoints(table) - ENDPOINTS)
-        ),
-        "ENDPOINTS of tests/queue/rest/test_table.py",
-    )
-    assert rows | ENDPOINTS <= routes.keys()
 
 
 def test_every_endpoint_wants_the_token(scene: Scene) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache
-from typing import NamedTuple
 
 from ....core.assets import asset
 from ... import errors
@@ -20,11 +19,10 @@ from ...table.registry import (
     CommandSpec,
     KeySpec,
     command,
-    row_of,
     sort_destination,
-    synopsis,
     variant,
 )
+from ...table.synopsis import Argument
 from ...table.versions import MODULES
 
 # -- tips, notes and deprecations ------------------------------------------------------------------
@@ -143,74 +141,6 @@ INTEGERS = frozenset({
     "count", "milliseconds", "numfields", "numids", "numkeys", "seconds",
     "unix-time-milliseconds", "unix-time-seconds",
 })  # fmt: skip
-
-
-class Argument(NamedTuple):
-    """An argument of a command, as ``COMMAND DOCS`` describes it.
-
-    ``kind`` is ``string``, ``pure-token`` for a literal word, ``oneof`` for a choice or ``block``
-    for a sequence. ``token`` is the word before the argument. ``inner`` are the alternatives of a
-    choice, or the arguments of a sequence.
-    """
-
-    name: str
-    kind: str
-    token: str = ""
-    inner: Sequence[Argument] = ()
-    optional: bool = False
-    multiple: bool = False
-
-
-_TOKEN = re.compile(r"\[|\]|\(|\)|\||\.\.\.|[^\s\[\]()|]+")
-
-
-def _sequence(tokens: list[str]) -> list[Argument]:
-    """Parse arguments up to the end of the synopsis, of the brackets or of the alternative."""
-    arguments: list[Argument] = []
-    while tokens and tokens[0] not in ("|", "]", ")"):
-        token = tokens.pop(0)
-        if token == "...":
-            arguments = [_one(arguments)._replace(multiple=True)]
-        elif token in "[(":
-            arguments.append(_group(tokens)._replace(optional=token == "["))
-        else:
-            is_literal = token.upper() == token and not token.isdigit()
-            kind, literal = ("pure-token", token) if is_literal else ("string", "")
-            arguments.append(Argument(token.lower(), kind, literal))
-    return arguments
-
-
-def _group(tokens: list[str]) -> Argument:
-    """Parse the content of brackets, and the closing bracket."""
-    alternatives = [_one(_sequence(tokens))]
-    while tokens.pop(0) == "|":
-        alternatives.append(_one(_sequence(tokens)))
-    if len(alternatives) == 1:
-        return alternatives[0]
-    return Argument(
-        "|".join(alternative.name for alternative in alternatives), "oneof", inner=alternatives
-    )
-
-
-def _one(sequence: list[Argument]) -> Argument:
-    """Return a sequence as one argument. A literal word becomes the token of what follows it."""
-    first, *others = sequence
-    if not others:
-        return first
-    if first.kind != "pure-token" or first.optional:
-        return Argument(first.name, "block", inner=sequence)
-    if (
-        len(others) == 1
-        and others[0].kind == "string"
-        and not (others[0].optional or others[0].multiple)
-    ):
-        return others[0]._replace(token=first.token)
-    return Argument(first.name, "block", first.token, others)
-
-
-def arguments(spec: CommandSpec) -> list[Argument]:
-    """Return the arguments of a command. A container has none, because its subcommands have them."""
-    return _sequence(_TOKEN.findall(synopsis(row_of(spec.name).arguments)))
 
 
 # -- COMMAND -------------------------------------------------------------------------------------
@@ -347,7 +277,7 @@ def _argument_replies(spec: CommandSpec) -> list[Reply]:
             facts += [b"arguments", [reply(inner) for inner in argument.inner]]
         return facts
 
-    return [reply(argument) for argument in arguments(spec)]
+    return [reply(argument) for argument in spec.arguments]
 
 
 @command("COMMAND DOCS")

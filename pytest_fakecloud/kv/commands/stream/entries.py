@@ -10,7 +10,7 @@ from ... import errors
 from ...engine.sessions import Session
 from ...errors import CommandError
 from ...reply import NIL_ARRAY, OK, Map, Reply
-from ...table.registry import REST, Args, command, variant
+from ...table.registry import COMMANDS, Args, command, variant
 from ...table.syntax import parse_int
 from ...table.versions import ESTIMATED_COUNTERS
 from ...values.stream import (
@@ -408,8 +408,8 @@ class ReadWords:
 def read_words(session: Session, args: Args, *, grouped: bool) -> ReadWords:
     """Parse the arguments of XREAD or, with ``grouped``, of XREADGROUP."""
     words, has_group = ReadWords([], []), False
-    sizes = {b"BLOCK": 1, b"COUNT": 1, b"STREAMS": REST, b"GROUP": 2, b"NOACK": 0}
-    for word, values in parse_options(args, 0, sizes):
+    # XREAD knows the options of XREADGROUP, too: it rejects them with errors of their own.
+    for word, values in parse_options(args, 0, COMMANDS["XREADGROUP"].option_sizes):
         if word == b"BLOCK":
             words.block_ms = parse_milliseconds(session, values[0])
         elif word == b"COUNT":

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
-from pytest_fakecloud.kv.commands.server.introspection import KEYS, Argument, arguments
-from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec, row_of, synopsis
+from pytest_fakecloud.kv.commands.server.introspection import KEYS
+from pytest_fakecloud.kv.table.registry import COMMANDS, CommandSpec, row_of
+from pytest_fakecloud.kv.table.synopsis import Argument
 from tests.harness import together
 from tests.kv.conftest import Run
 
@@ -46,14 +47,6 @@ def least(sequence: Sequence[Argument]) -> list[str]:
     return words
 
 
-def literals(sequence: Sequence[Argument]) -> Iterator[str]:
-    """Yield all literal words."""
-    for argument in sequence:
-        if argument.token:
-            yield argument.token
-        yield from literals(argument.inner)
-
-
 def goes_on(sequence: Sequence[Argument]) -> bool:
     """Return whether a command line can have more words than the shortest one."""
     lengths = [
@@ -67,13 +60,11 @@ def goes_on(sequence: Sequence[Argument]) -> bool:
 @together
 @pytest.mark.parametrize("spec", COMMANDS.values())
 def test_a_synopsis_agrees_with_the_command_table(spec: CommandSpec) -> None:
-    parameters = arguments(spec)
-    words = [*spec.name.split(), *least(parameters)]
+    words = [*spec.name.split(), *least(spec.arguments)]
     if spec.subcommands is None:
         assert len(words) == spec.least
         # These two accept more words than the manual describes.
-        assert goes_on(parameters) == (spec.arity < 0) or spec.name in ("QUIT", "PSYNC")
-    assert set(literals(parameters)) - {'""'} == set(spec.options)
+        assert goes_on(spec.arguments) == (spec.arity < 0) or spec.name in ("QUIT", "PSYNC")
     for key in spec.keys:
         if key.unknown or (key.keyword and key.keyword.decode() not in words):
             continue
@@ -102,8 +93,8 @@ def test_the_notation_is_read_as_it_is_written() -> None:
         text = f"{argument.token} {text}".strip() + (" ..." if argument.multiple else "")
         return f"[{text}]" if argument.optional else text
 
-    for name, spec in COMMANDS.items():
-        again = " ".join(written(argument) for argument in arguments(spec))
+    for spec in COMMANDS.values():
+        again = " ".join(written(argument) for argument in spec.arguments)
         assert re.sub(r"\s*([|()\[\]])\s*", r"\1", again) == re.sub(
-            r"\s*([|()\[\]])\s*", r"\1", synopsis(row_of(name).arguments)
+            r"\s*([|()\[\]])\s*", r"\1", spec.synopsis
         )

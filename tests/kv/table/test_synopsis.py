@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_fakecloud.kv.accesses import parts_of_command
 from pytest_fakecloud.kv.table.registry import spec_of
-
-from ..harness import check_each
+from tests.harness import check_each
 
 ROWS = [
     ("HSET h a 1 b 2", "a b"),
@@ -24,7 +22,12 @@ ROWS = [
     ("ZINCRBY z 2 x", "x"),
     ("ZSCORE z x", "x"),
     ("GEOADD g 13 38 x 15 37 y", "x y"),
+    ("ZADD z 1 nx", "nx"),
+    ("ZRANK z x WITHSCORE", "x"),
+    ("GEODIST g x y km", "x y"),
+    ("GEOPOS g x y", "x y"),
     ("XADD x * field value", ""),
+    ("LSET l 1 x", ""),
     ("LPUSH l x", ""),
 ]
 
@@ -37,4 +40,4 @@ def names(line: str, parts: str) -> None:
     words = line.split()
     spec = spec_of(words)
     assert spec is not None
-    assert parts_of_command(spec, words) == parts.split()
+    assert [*spec.fields_of(words)] == parts.split()

@@ -1,0 +1,169 @@
+"""The column *arguments* of the command table: the parser of its notation, and what follows from it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import takewhile
+from typing import NamedTuple
+
+
+class Argument(NamedTuple):
+    """An argument of a command, as ``COMMAND DOCS`` describes it.
+
+    ``kind`` is ``string``, ``pure-token`` for a literal word, ``oneof`` for a choice or ``block``
+    for a sequence. ``token`` is the word before the argument. ``inner`` are the alternatives of a
+    choice, or the arguments of a sequence.
+    """
+
+    name: str
+    kind: str
+    token: str = ""
+    inner: Sequence[Argument] = ()
+    optional: bool = False
+    multiple: bool = False
+
+    @property
+    def is_choice_of_words(self) -> bool:
+        """Whether the argument is a choice, each of whose alternatives is a single word."""
+        return self.kind == "oneof" and all(
+            inner.kind == "pure-token" or not (inner.token or inner.inner) for inner in self.inner
+        )
+
+
+_TOKEN = re.compile(r"\[|\]|\(|\)|\||\.\.\.|[^\s\[\]()|]+")
+
+
+def parse(synopsis: str, without: Collection[str] = ()) -> list[Argument]:
+    """Return the arguments of a synopsis. Parts in brackets that begin with a word of ``without`` are
+    left out.
+    """
+    return _sequence(_TOKEN.findall(synopsis), without)
+
+
+def _sequence(tokens: list[str], without: Collection[str]) -> list[Argument]:
+    """Parse arguments up to the end of the synopsis, of the brackets or of the alternative."""
+    arguments: list[Argument] = []
+    while tokens and tokens[0] not in ("|", "]", ")"):
+        token = tokens.pop(0)
+        if token == "...":
+            arguments = [_joined(arguments)._replace(multiple=True)]
+        elif token in "[(":
+            group = _group(tokens, without)
+            arguments += [argument._replace(optional=token == "[") for argument in group]
+        else:
+            is_literal = token.upper() == token and not token.isdigit()
+            kind, literal = ("pure-token", token) if is_literal else ("string", "")
+            arguments.append(Argument(token.lower(), kind, literal))
+    return arguments
+
+
+def _group(tokens: list[str], without: Collection[str]) -> list[Argument]:
+    """Parse the content of brackets, and the closing bracket. The result has at most one item."""
+    alternatives = [_joined(_sequence(tokens, without))]
+    while tokens.pop(0) == "|":
+        alternatives.append(_joined(_sequence(tokens, without)))
+    alternatives = [argument for argument in alternatives if argument.token not in without]
+    if len(alternatives) < 2:
+        return alternatives
+    name = "|".join(alternative.name for alternative in alternatives)
+    return [Argument(name, "oneof", inner=alternatives)]
+
+
+def _joined(sequence: list[Argument]) -> Argument:
+    """Return a sequence as one argument. A literal word becomes the token of what follows it."""
+    first, *others = sequence
+    if not others:
+        return first
+    if first.kind != "pure-token" or first.optional:
+        return Argument(first.name, "block", inner=sequence)
+    if (
+        len(others) == 1
+        and others[0].kind == "string"
+        and not (others[0].optional or others[0].multiple)
+    ):
+        return others[0]._replace(token=first.token)
+    return Argument(first.name, "block", first.token, others)
+
+
+# -- what follows from the arguments ---------------------------------------------------------------
+
+
+def tokens_of(arguments: Iterable[Argument]) -> Iterator[str]:
+    """Yield the literal words."""
+    for argument in arguments:
+        if argument.token:
+            yield argument.token
+        yield from tokens_of(argument.inner)
+
+
+REST = -1
+"""Number of arguments of an option that takes all arguments after it."""
+
+
+def option_sizes(arguments: Iterable[Argument]) -> dict[str, int]:
+    """Return the number of arguments of each option, or ``REST``.
+
+    A required choice of words is an argument: its words are not options.
+    """
+    sizes: dict[str, int] = {}
+    _add_sizes(sizes, arguments, "")
+    return sizes
+
+
+def _add_sizes(sizes: dict[str, int], arguments: Iterable[Argument], option: str) -> None:
+    """Add the options in a sequence whose first arguments belong to ``option``, or to none."""
+    for argument in arguments:
+        if argument.token:
+            sizes[argument.token] = 1 if argument.kind == "string" else 0
+            _add_sizes(sizes, argument.inner, argument.token)
+            has_more = argument.kind == "pure-token" and not argument.optional
+            option = argument.token if has_more else ""
+        elif option and argument.optional and argument.multiple:
+            sizes[option] = REST
+        elif argument.optional or (argument.inner and not argument.is_choice_of_words):
+            for inner in argument.inner:
+                _add_sizes(sizes, [inner], "")
+        elif option:
+            sizes[option] += 1
+
+
+def leading_options(arguments: Sequence[Argument]) -> list[Argument]:
+    """Return the options without arguments that are directly after the key."""
+
+    def is_option(argument: Argument) -> bool:
+        has_no_argument = argument.kind == "pure-token" or argument.is_choice_of_words
+        return argument.optional and has_no_argument
+
+    return list(takewhile(is_option, arguments[1:]))
+
+
+_FIELD = re.compile(r"(?:field|member|index)\d?")
+
+
+def field_words(arguments: Sequence[Argument]) -> slice | None:
+    """Return the places of fields, members or indexes as a slice, or None if there are none.
+
+    It is a slice of the words from FIELDS on or, if the synopsis does not have this word, of a command
+    line without its leading options. It ends after the last place, or has every so many words.
+    """
+    tokens = [argument.token for argument in arguments]
+    if "FIELDS" in tokens:
+        sequence, first = arguments[tokens.index("FIELDS") :], 0
+    else:
+        sequence, first = [*arguments[:1], *arguments[1 + len(leading_options(arguments)) :]], 1
+    required = list(takewhile(lambda argument: not argument.optional, sequence))
+    others = sequence[len(required) :]
+    if len(others) == 1 and others[0].kind == "block" and others[0].inner[-1].multiple:
+        # For example, `[member [member ...]]` has the same places as `member [member ...]`.
+        required, others = [*required, *others[0].inner[:-1]], others[0].inner[-1:]
+    places = [
+        at for at, argument in enumerate(required, first)
+        if at > 1 and _FIELD.fullmatch(argument.name)
+    ]  # fmt: skip
+    if not places:
+        return None
+    period = [argument.inner or [argument] for argument in others if argument.multiple]
+    if period and any(_FIELD.fullmatch(argument.name) for argument in period[0]):
+        return slice(places[0], None, len(period[0]))
+    return slice(places[0], places[-1] + 1)

@@ -1,0 +1,56 @@
+"""Every endpoint is played by a scenario of its service."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pytest_fakecloud import Cloud
+from pytest_fakecloud.http.routing import RouteTable
+
+from .notations import alternatives, complete
+
+SCENARIOS = {
+    "vector_index": "vector/scenarios/rest.txt",
+    "broker": "broker/scenarios/rest.txt",
+    "queue": "queue/scenarios/endpoints.txt",
+}
+"""For each fixture, the file of scenarios for a new endpoint. Other files of the folder count, too."""
+NOT_PLAYED = {
+    "vector_index": frozenset[str](),
+    "broker": frozenset({"consumers"}),  # tests/broker/engine/test_groups.py
+    "queue": frozenset({"rotate_keys", "chat"}),  # tests/queue/rest/test_table.py
+}
+"""Endpoints with tests of their own, because they compare more than responses."""
+
+
+@pytest.mark.parametrize("fixture", SCENARIOS)
+def test_every_endpoint_is_played_by_a_scenario(fixture: str) -> None:
+    file = Path(__file__).parent / SCENARIOS[fixture]
+    with Cloud() as cloud:
+        table: RouteTable = cloud._start(fixture, {})._app.table
+    routes = {route.name: route for route in table.routes}
+    played = played_endpoints(table, file.parent)
+    complete(
+        file,
+        (
+            f"== {name}\n{routes[name].methods.split()[0]} {routes[name].pattern} => <response>"
+            for name in sorted(routes.keys() - played - NOT_PLAYED[fixture])
+        ),
+        "NOT_PLAYED of tests/test_endpoints.py",
+    )
+    assert routes.keys() - played == NOT_PLAYED[fixture]
+
+
+def played_endpoints(table: RouteTable, folder: Path) -> set[str]:
+    """Return the names of the endpoints to which scenarios of a service send requests.
+
+    A request without a method is a POST.
+    """
+    lines = [line for file in folder.glob("*.txt") for line in file.read_text("utf-8").splitlines()]
+    requests = [re.match(r"(?:\d+x )?(?:([A-Z]+) )?(/[^ ?]*)", text)
+                for line in lines for text in alternatives(line)]  # fmt: skip
+    matches = [table.find(request[1] or "POST", request[2]) for request in requests if request]
+    return {match[0].name for match in matches if isinstance(match, tuple)}
