@@ -142,7 +142,7 @@ def test_two_servers_cannot_keep_their_state_in_one_file(tmp_path: Path) -> None
     again = locked(file)
     with locked(file), pytest.raises(ContractError, match="another server keeps its state in"):
         again.__enter__()
-    with locked(file):
+    with locked(tmp_path / "new folder" / "state.json"):
         pass
 
 
