@@ -1,8 +1,8 @@
 // The connect page: the environment, and a first request in several languages.
 
-import {code, copyButton, el, own, product, redraw, tools} from "./dom.js";
+import {choice, code, copyButton, el, own, product, redraw, tools} from "./dom.js";
 import {ask} from "./api.js";
-import {entries, journal} from "./journal.js";
+import {entries} from "./journal.js";
 import {LANGUAGES, shell} from "./copying.js";
 
 export const FORMATS = {
@@ -36,19 +36,12 @@ const requestTo = (fake, [method, target, body]) => ({method, url: fake.url + ta
 // The official clients where there is one, otherwise the bare request.
 const written = (language, fake) => { const first = FIRST[fake.fixture]; return first[language] ?? LANGUAGES[language](requestTo(fake, first.request)); };
 
-function choice(label, options, chosen, take, text = (one) => one) {
-  return el("div", {class: "choice", role: "group", "aria-label": label}, options.map((one) => el("button", {type: "button", class: "facet", "aria-pressed": String(one === chosen), "data-key": `${label} ${one}`, onclick: () => take(one)}, text(one))));
-}
-
 export class ConnectPage {
   constructor(state) {
     Object.assign(this, {state, format: ".env", language: "curl"});
     this.body = el("div");
     this.node = el("div", {class: "page"}, el("h1", {}, "Connect your application"), this.body);
-    this.update = () => this.draw();
-    journal.listeners.add(this.update);
   }
-  leave() { journal.listeners.delete(this.update); }
   async go() { await this.refresh(); }
   async refresh() {
     const known = JSON.stringify(this.state().fakes);
