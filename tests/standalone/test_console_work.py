@@ -511,6 +511,11 @@ def test_queues_groups_and_flow_control_are_worked_with(page: Any, server: Serve
     typed(page, "Add an endpoint", group="team", url="https://a.example/in")
     page.click("table.rows a:text-is('team')")
     page.locator(".detail td", has_text="https://a.example/in").wait_for()
+    for url in ("https://a.example/one", "https://a.example/two"):
+        typed(page, "Add an endpoint", group="team", url=url, name="named")
+        if url.endswith("two"):
+            answer(page, "The endpoint named of team exists. Overwrite it?", "Add")
+        page.locator(".detail td", has_text=url).wait_for()
     press(page, "Delete group…", sure=True)
     wait_until(lambda: listed(server, "queue/lists/url-groups") == [])
     for number in range(2):
@@ -883,6 +888,12 @@ def test_the_environment_is_copied_as_shells_read_it(page: Any, server: Server) 
     for one in server.summary["fakes"]:
         for name, content in one["env"].items():
             assert f"{name}={content}" in text
+    # The control token is copied, but not shown.
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.url)
+    page.click("button[aria-label='Copy the environment']")
+    wait_until(lambda: server.token in page.evaluate("navigator.clipboard.readText()"))
+    assert "PYTEST_FAKECLOUD_TOKEN=" in text
+    assert server.token not in page.inner_text("body")
 
 
 # -- much data, small screens, everybody ---------------------------------------------------------------

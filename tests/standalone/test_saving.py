@@ -190,6 +190,18 @@ def test_a_killed_server_continues_with_its_last_save_and_an_ended_one_with_ever
     assert third.call("kv_server", "contents") == {"saved": "1", "late": "2"}
 
 
+def test_a_server_that_cannot_save_its_state_ends_with_an_exit_code(
+    serve: Serve, tmp_path: Path
+) -> None:
+    file = tmp_path / "folder" / "state.json"
+    server = serve("kv", "--random", "--state", str(file))
+    (file.parent / "state.json.lock").unlink()
+    file.parent.rmdir()
+    file.parent.touch()
+    server.process.terminate()
+    assert server.process.wait(10) == 1
+
+
 def test_a_damaged_state_ends_the_start_and_stays_as_it_is(
     command: Command, tmp_path: Path
 ) -> None:

@@ -58,8 +58,8 @@ export class ConnectPage {
     const fake = known.find((one) => one.name === this.fake) ?? known[0], text = FORMATS[this.format](env);
     redraw(this.body,
       el("p", {class: many ? "banner good" : "banner", role: "status"}, many ? ["Requests arrive. ", el("a", {href: "#/activity"}, "See them in Activity")] : "No requests yet. This line changes when the first one arrives."),
-      el("h2", {}, "1. Set the environment"), el("p", {class: "soft"}, "Official clients read these variables. Put them into the environment or the .env file of your application."),
-      tools(choice("format", Object.keys(FORMATS), this.format, (one) => { this.format = one; this.draw(); }), copyButton(text, "Copy the environment")), code(text, "environment"),
+      el("h2", {}, "1. Set the environment"), el("p", {class: "soft"}, "Official clients read these variables. Put them into the environment or the .env file of your application. The control token is copied, but not shown."),
+      tools(choice("format", Object.keys(FORMATS), this.format, (one) => { this.format = one; this.draw(); }), copyButton(text, "Copy the environment")), code(FORMATS[this.format]({...env, PYTEST_FAKECLOUD_TOKEN: "***"}), "environment"),
       fake ? [el("h2", {}, "2. Make a first request"), tools(choice("fake", known.map((one) => one.name), fake.name, (one) => { this.fake = one; this.draw(); }, (name) => `${product(known.find((one) => one.name === name))} · ${name}`), choice("language", Object.keys(LANGUAGES), this.language, (one) => { this.language = one; this.draw(); }),
         copyButton(written(this.language, fake), "Copy the first request")), el("p", {class: "soft"}, `${FIRST[fake.fixture].does}:`), code(written(this.language, fake), "first request")] : null,
       el("h2", {}, "3. Addresses"), el("dl", {class: "facts"}, state.fakes.map((one) => el("div", {}, el("dt", {}, el("a", {href: `#/fake/${encodeURIComponent(one.name)}`}, product(one)), " ", el("small", {class: "mono"}, one.name)), el("dd", {class: "mono"}, one.url)))));
