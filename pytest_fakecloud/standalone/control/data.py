@@ -171,8 +171,8 @@ class DataRoutes:
         ``"refuse"``, a list of these, or ``{"forward": "http://127.0.0.1:3000"}``. It replaces that
         of the same URL.
         """
-        queue, _ = self._queue(request)
         body = fields(request)
+        queue, _ = self._queue(request)
         with contract():
             checked_state({"destinations": {body["url"]: body["answer"]}}, "the body")
             stub(queue.destinations, body["url"], body["answer"])
