@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ def test_the_state_is_saved_as_a_file_and_loaded(
     window.violations.clear()
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows deletes no file that is open")
 def test_the_file_that_keeps_the_state_is_named_and_a_failed_save_is_a_warning(
     window: Window, serve: Serve, tmp_path: Path
 ) -> None:
