@@ -123,6 +123,16 @@ def archive_entries(cloud: BaseCloud) -> list[dict[str, Any]]:
     return entries_from(cloud)
 
 
+def archive_of(cloud: BaseCloud) -> dict[str, Any]:
+    """Return a cloud's journal as an HTTP archive (HAR).
+
+    Raises ``ContractError`` if this part of the package is missing.
+    """
+    with importing("an HTTP archive"):
+        from ..recordings.archives import archive
+    return archive(cloud)
+
+
 class AioCloud:
     """Awaitable versions of a cloud's methods, for asyncio and trio."""
 

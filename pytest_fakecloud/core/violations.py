@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from .errors import ContractError, describe_error, formatted, shown, unknown_name
@@ -63,6 +64,13 @@ class Violations(list[Violation]):
         del self[: max(0, len(self) - self.keep + 1)]
         self.append(violation)
         return violation
+
+    def dismiss(self, texts: Collection[str]) -> None:
+        """Remove the violations with these texts. One that occurs again is added again."""
+        for violation in [violation for violation in self if violation.text in texts]:
+            # Another request may dismiss it at the same time.
+            with suppress(ValueError):
+                self.remove(violation)
 
     def report_raised(self, error: BaseException, where: str, **facts: Any) -> None:
         """Record an exception that a callback of the test raised; ``where`` begins the text."""

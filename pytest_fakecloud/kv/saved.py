@@ -66,6 +66,10 @@ def load_saved(fake: KVServer, content: Any, where: str) -> None:
     engine.users.add_tokens(data.tokens)
 
 
+_WITHOUT_RULES = (b"resetpass", b"resetkeys", b"resetchannels", b"-@all", b"clearselectors")
+"""The rules with which a user begins. Unlike them, ``reset`` sets a flag that the default user lacks."""
+
+
 def _settings(engine: KVEngine) -> Iterator[list[bytes]]:
     changed = engine.config.changed()
     if changed:
@@ -80,7 +84,7 @@ def _settings(engine: KVEngine) -> Iterator[list[bytes]]:
         if engine.dialect == "vendor" and user in (engine.users.default, engine.users.read_only):
             continue  # Nobody can change these.
         rules = describe_user(user).removeprefix(b"user " + encoded(name))
-        yield [b"ACL", b"SETUSER", encoded(name), b"reset", *rules.split()]
+        yield [b"ACL", b"SETUSER", encoded(name), *_WITHOUT_RULES, *rules.split()]
 
 
 def _index(record: KeyRecord) -> Iterator[list[bytes]]:

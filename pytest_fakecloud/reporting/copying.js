@@ -1,6 +1,8 @@
 // Requests as code that can be copied: a recorded request, or one that the console proposes.
 
-const HOP_BY_HOP = new Set(["host", "connection", "content-length", "accept-encoding", "transfer-encoding"]);
+// Headers that clients add to each request, which do not change what it does.
+const NOISE = /^(host|connection|keep-alive|content-length|transfer-encoding|te|user-agent|accept-(encoding|language|charset)|sec-.*|dnt|priority|pragma|cache-control|origin|referer|traceparent|tracestate|baggage|sentry-trace|upstash-telemetry-.*)$/i;
+const matters = ([name, value]) => !NOISE.test(name) && !(/^accept$/i.test(name) && value.startsWith("*/*"));
 
 // Return the HTTP request of a row, or null without an absolute address. The report masks credentials; those of the fake
 // are in its `headers`, which only the console has. Commands on a database connection have a reply or no answer.
@@ -11,7 +13,7 @@ export function requestOf({request, response, peer}, report) {
   const url = /^https?:/.test(target) ? target : fake && target.startsWith("/") ? fake.url + target : "";
   if (!url) return null;
   const known = Object.entries(fake?.headers ?? {});
-  const headers = (request.headers ?? []).filter(([name]) => !HOP_BY_HOP.has(name.toLowerCase())).map(([name, value]) =>
+  const headers = (request.headers ?? []).filter(matters).map(([name, value]) =>
     known.find(([each]) => value.includes("***") && each.toLowerCase() === name.toLowerCase()) ?? [name, value]);
   return {method, url, headers, body: request.body ?? "", cut: request.cut};
 }
@@ -51,23 +53,37 @@ function go({method, url, headers, body}) {
 export const LANGUAGES = {curl, JavaScript: javascript, Python: python, Go: go};
 
 // -- what was made by hand through the control API, as code of a test --
-function literal(value) {
-  if (value === null || typeof value === "boolean") return {null: "None", true: "True", false: "False"}[value];
-  if (Array.isArray(value)) return `[${value.map(literal).join(", ")}]`;
-  if (typeof value === "object") return `{${Object.entries(value).map(([name, one]) => `${quoted(name)}: ${literal(one)}`).join(", ")}}`;
+const PYTHON = {null: "None", true: "True", false: "False", list: "[", end: "]", object: "{"}, GO = {null: "nil", true: "true", false: "false", list: "[]any{", end: "}", object: "map[string]any{"};
+function literal(value, syntax = PYTHON) {
+  if (value === null || typeof value === "boolean") return syntax[value];
+  if (Array.isArray(value)) return `${syntax.list}${value.map((item) => literal(item, syntax)).join(", ")}${syntax.end}`;
+  if (typeof value === "object") return `${syntax.object}${Object.entries(value).map(([name, item]) => `${quoted(name)}: ${literal(item, syntax)}`).join(", ")}}`;
   return typeof value === "string" ? quoted(value) : String(value);
 }
-const call = (name, args = [], fields = {}) => `${name}(${[...args.map(literal), ...Object.entries(fields).filter(([, value]) => value != null).map(([field, value]) => `${field}=${literal(value)}`)].join(", ")})\n`;
+const call = (name, args = [], fields = {}) => `${name}(${[...args.map((value) => literal(value)), ...Object.entries(fields).filter(([, value]) => value != null).map(([field, value]) => `${field}=${literal(value)}`)].join(", ")})\n`;
 
-// Return a request of the control API as Python for a test, or null if no method does the same.
-export function testCode({method, path, body = {}}) {
+// Returns a request of the control API as Python, or null if no method does the same.
+function pythonTest({method, path, body = {}}) {
   const [, fake, rest] = /^\/fakes\/([^/]+)\/(.*)$/.exec(path) ?? [], name = decodeURIComponent(fake ?? "").replace(/\W/g, "_");
   if (method !== "POST") return null;
   if (rest === "faults") { const {kind, args = [], ...fields} = body; return call(`${name}.faults.${kind}`, args, fields); }
   if (rest === "requests" && Array.isArray(body.body) && (body.target ?? "/") === "/") return call(`${name}.execute`, body.body);
   if (rest === "requests") return `import requests\n\nanswer = requests.request(\n    ${quoted(body.method ?? "POST")},\n    ${name}.url + ${quoted(body.target ?? "/")},\n    headers={**${name}.headers${Object.entries(body.headers ?? {}).map(([field, value]) => `, ${quoted(field)}: ${quoted(value)}`).join("")}},\n`
     + (body.body ? `    data=${quoted(typeof body.body === "string" ? body.body : JSON.stringify(body.body))}.encode(),\n` : "") + ")\n";
+  if (rest === "destinations") {
+    const {url, answer} = body, reply = answer.body ? `(${answer.status}, ${literal(answer.body)})` : answer.status ?? answer;
+    return answer.forward ? call(`${name}.destinations.forward`, [url, answer.forward]) : typeof answer === "string" ? call(`${name}.destinations.${answer}`, [url]) : `${name}.destinations.respond(${quoted(url)}, ${reply})\n`;
+  }
   if (path === "/clock") return call(`fakecloud.clock.${body.action}`, [body.by ?? body.to].filter((one) => one !== undefined));
   if (path === "/call") return call(`${body.object}.${body.name}`, body.args, body.kwargs);
   return path === "/snapshots" ? "snapshot = fakecloud.snapshot()\n" : null;
 }
+
+// The writers of tests, by the name of their button. For JavaScript and Go, they use the helpers of the guides for Vitest and Go.
+// The last is a line for a shell with the variables of `pytest-fakecloud env`.
+export const TEST_LANGUAGES = {
+  pytest: pythonTest,
+  JavaScript: ({method, path, body}) => `await control(${[method, path, ...body === undefined ? [] : [body]].map((value) => quoted(value)).join(", ")});\n`,
+  Go: ({method, path, body = null}) => `ask(t, env, ${quoted(method)}, ${quoted(path)}, ${literal(body, GO)}, nil)\n`,
+  curl: ({method, path, body}) => `curl -g -X ${method} "$PYTEST_FAKECLOUD_URL/__control__${path}" \\\n  -H "Authorization: Bearer $PYTEST_FAKECLOUD_TOKEN"${body === undefined ? "" : ` \\\n  --data-raw ${shell(JSON.stringify(body))}`}`,
+};

@@ -230,13 +230,15 @@ class ControlApp(App):
             "seed": self.cloud.seed,
             "clock": clock_view(self.cloud),
             "fakes": [describe(fake) for fake in self.cloud.fakes()],
-            # A fault that has not fired yet may still fire.
+            # A fault that has not fired yet may still fire, and an answer may still be given.
             "violations": sum(
-                violation.kind != "unused_fault" for violation in self.cloud.violations()
+                violation.kind not in ("unused_fault", "unmet")
+                for violation in self.cloud.violations()
             ),
             "latest": entries[-1].number if entries else 0,
             "clouds": clouds,
             "failed_clouds": failed_clouds,
+            "kept": None if self.keeper is None else _kept(self.keeper),
         }
 
     def environment(self) -> dict[str, str]:
@@ -319,6 +321,15 @@ def _of_part(part: type[_Part], route: Route) -> Route:
     return route._replace(endpoint=endpoint)
 
 
+def _kept(keeper: StateKeeper) -> shapes.KeptData:
+    saved_at = keeper.saved_at
+    return {
+        "file": str(keeper.file.absolute()),
+        "saved_at": None if saved_at is None else saved_at.isoformat(timespec="seconds"),
+        "failure": keeper.failure,
+    }
+
+
 def _guarded(response: T) -> T:
     if not isinstance(response, Effect):
         headers = list(response.headers)
@@ -336,7 +347,7 @@ POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancesto
 """The content security policy of every response but the page."""
 _PAGE_POLICY = f"{POLICY}; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'"
 _PAGE = (
-    "activity.js", "api.js", "connect.js", "console.css", "dom.js", "fake.js",
+    "activity.js", "api.js", "connect.js", "console.css", "destinations.js", "dom.js", "fake.js",
     "faults.js", "journal.js", "lists.js", "main.js", "rows.js",
     "search.js", "time.js", *(f"{word}.js" for word in services_by_word()),
 )  # fmt: skip
@@ -368,8 +379,9 @@ def file(app: ControlApp, request: Request) -> Answer:
 
 
 def icon(app: ControlApp, request: Request) -> Answer:
-    """Return 204, because browsers request an icon and the console has none."""
-    return Answer(status=204, content_type=None)
+    """Return the icon of the console page."""
+    plain, packed = _read("pytest_fakecloud.standalone", "page/icon.svg")
+    return compressed(request, plain, lambda: packed, "image/svg+xml")
 
 
 @cache

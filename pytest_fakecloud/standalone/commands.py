@@ -264,7 +264,8 @@ def _reason(error: Exception) -> str:
 
 _ADVICE = {
     "unstubbed": " Forward its origin to your application with pytest-fakecloud serve --forward "
-    'ORIGIN=http://127.0.0.1:3000, or answer it under "destinations" of a state file',
+    'ORIGIN=http://127.0.0.1:3000, answer it under "destinations" of a state file, or do either on the '
+    "page Violations of the console",
     "unused_fault": ": pytest-fakecloud faults --clear",
 }
 """What to do about violations of a server, by kind."""

@@ -89,8 +89,9 @@ def encoded_state(state: Mapping[str, Any]) -> bytes:
 def locked(file: Path) -> Iterator[None]:
     """Keep other servers from using a state file. The system frees it if this process is killed.
 
-    Raises ``ContractError`` if another server uses it.
+    Creates its folder. Raises ``ContractError`` if another server uses it.
     """
+    file.parent.mkdir(parents=True, exist_ok=True)
     with open(file.with_name(f"{file.name}.lock"), "a+b") as opened:
         try:
             if sys.platform == "win32":
@@ -101,7 +102,7 @@ def locked(file: Path) -> Iterator[None]:
                 import fcntl
 
                 fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except (BlockingIOError, PermissionError):
             raise ContractError(
                 f"another server keeps its state in {file}: stop it, or use another file"
             ) from None
@@ -115,6 +116,8 @@ class StateKeeper:
         self.file = file
         self.saved_at: datetime | None = None
         """The real time of the last save."""
+        self.failure = ""
+        """Why the last save failed; empty if it did not."""
         self._cloud = cloud
         self._interval_s = interval_s
         self._log = log
@@ -147,7 +150,9 @@ class StateKeeper:
     def _try_to_save(self) -> None:
         try:
             self.save()
+            self.failure = ""
         except Exception as error:
+            self.failure = str(error)
             self._log.say(
                 "state", f"the state cannot be saved in {self.file}: {error}", level="error"
             )

@@ -44,6 +44,8 @@ FORMATS: tuple[LogFormat, ...] = ("text", "json")
 _ASIDE = frozenset({"ready", "stopping"})
 """Events not written as text, because standard output shows them or the user caused them."""
 EXIT_NO_COMMAND = 127
+EXIT_NOT_SAVED = 1
+"""The exit code of a server that could not save its state at the end."""
 JOURNAL_ENTRIES = 10_000
 """Default maximum number of entries in the journal of a server, which may run for weeks."""
 OPEN_FILES = 10_240
@@ -135,7 +137,7 @@ def serve(options: Options, *, opens: bool) -> int:
         log.say("stopping", "stopping")
     # Exempt all objects from garbage collection, which could take seconds at exit.
     gc.freeze()
-    return 0
+    return EXIT_NOT_SAVED if app.keeper is not None and app.keeper.failure else 0
 
 
 def _allow_more_files() -> None:

@@ -94,7 +94,7 @@ def load_state(
         for url, answers in content.get("destinations", {}).items():
             destinations = _open(cloud, "queue").destinations
             with _at(f"destinations.{brief(url)}"):
-                _stub(destinations, url, answers)
+                stub(destinations, url, answers)
         for part, faults in content.get("faults", {}).items():
             plan = _open(cloud, part).faults
             for number, fault in enumerate(faults):
@@ -238,7 +238,8 @@ _LOADERS: Mapping[str, Callable[[Any, Any, Path], Iterator[_Load]]] = {
 }  # fmt: skip
 
 
-def _stub(destinations: Any, url: str, answers: Any) -> None:
+def stub(destinations: Any, url: str, answers: Any) -> None:
+    """Answer the deliveries to a URL as a state file describes it, or forward them."""
     if isinstance(answers, dict) and "forward" in answers:
         destinations.forward(url, answers["forward"])
         return

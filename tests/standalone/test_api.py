@@ -17,6 +17,8 @@ import pytest
 from pytest_fakecloud import Cloud, ContractError
 from pytest_fakecloud.standalone.api import ControlApp
 from pytest_fakecloud.standalone.commands import ControlClient
+from pytest_fakecloud.standalone.saving import StateKeeper
+from pytest_fakecloud.standalone.serving import Log
 
 from .conftest import Server, ask, fetch, message
 
@@ -219,3 +221,48 @@ def test_a_move_of_the_clock_shows_its_progress_and_is_stopped() -> None:
         assert moves == [{"since": since, "until": until, "events": events} for events in (0, 1)]
         # The next move continues with the events that are left.
         assert len(ask(app, "POST", "/clock", {"action": "advance", "by": "1h"})[1]["fired"]) == 1
+
+
+def test_violations_are_dismissed_until_they_occur_again() -> None:
+    with Cloud(now="2026-01-01T00:00:00Z") as cloud:
+        queue = cloud.queue()
+        app = ControlApp(cloud, "token")
+        queue.publish("https://app.example/hook", retries=1)
+        queue.publish("https://other.example/", retries=0)
+        cloud.clock.advance("1s")
+        first, second = sorted(violation.text for violation in cloud.violations())
+        status, others = ask(app, "POST", "/violations/dismiss", {"texts": [first, "unknown"]})
+        assert (status, [violation["text"] for violation in others]) == (200, [second])
+        assert ask(app, "GET", "/state")[1]["violations"] == 1
+        cloud.clock.advance("1h")
+        assert sorted(violation.text for violation in cloud.violations()) == [first, second]
+
+
+def test_a_server_says_which_file_keeps_its_state_and_that_a_save_failed(tmp_path: Path) -> None:
+    with Cloud(now="2026-01-01T00:00:00Z") as cloud:
+        cloud.kv_server()
+        app = ControlApp(cloud, "token")
+        assert ask(app, "GET", "/state")[1]["kept"] is None
+        file = tmp_path / "folder" / "state.json"
+        keeper = app.keeper = StateKeeper(cloud, file, 3600, Log())
+        assert ask(app, "GET", "/state")[1]["kept"] == {
+            "file": str(file), "saved_at": None, "failure": "",
+        }  # fmt: skip
+        # The folder is created again if it is gone.
+        keeper.start()
+        keeper.close()
+        saved_at = ask(app, "GET", "/state")[1]["kept"]["saved_at"]
+        assert saved_at is not None
+        file.unlink()
+        file.parent.rmdir()
+        file.parent.touch()
+        cloud.fakes()[0].execute("SET", "k", "v")
+        keeper.close()
+        kept = ask(app, "GET", "/state")[1]["kept"]
+        assert (kept["saved_at"], "folder" in kept["failure"]) == (saved_at, True)
+        file.parent.unlink()
+        keeper.close()
+        assert ask(app, "GET", "/state")[1]["kept"]["failure"] == ""
+        assert json.loads(file.read_bytes()) == ask(app, "GET", "/saved")[1] | {
+            "clock": json.loads(file.read_bytes())["clock"]
+        }

@@ -191,7 +191,7 @@ def test_services_have_the_names_that_people_know(page: Any, server: Server) -> 
         at(page, f"fake/{name}", f"h1:has-text('{product}')")
         holds(page, f"document.title === '{product} {name} · fakecloud'")
     tops = page.eval_on_selector_all(".subtabs a", "(all) => all.map((one) => one.offsetTop)")
-    assert (len(tops), len(set(tops))) == (10, 1)
+    assert (len(tops), len(set(tops))) == (11, 1)
 
 
 def test_the_last_address_wins_while_a_page_is_loaded(page: Any, server: Server) -> None:

@@ -517,6 +517,11 @@ def test_queues_groups_and_flow_control_are_worked_with(page: Any, server: Serve
     typed(page, "Add an endpoint", group="team", url="https://a.example/in")
     page.click("table.rows a:text-is('team')")
     page.locator(".detail td", has_text="https://a.example/in").wait_for()
+    for url in ("https://a.example/one", "https://a.example/two"):
+        typed(page, "Add an endpoint", group="team", url=url, name="named")
+        if url.endswith("two"):
+            answer(page, "The endpoint named of team exists. Overwrite it?", "Add")
+        page.locator(".detail td", has_text=url).wait_for()
     press(page, "Delete group…", sure=True)
     wait_until(lambda: listed(server, "queue/lists/url-groups") == [])
     for number in range(2):
@@ -603,15 +608,15 @@ def test_faults_are_added_seen_to_hit_and_removed(
     made = {"kind": "respond", "args": [503], "command": "INCR", "times": 2}
     assert server.ask("GET", "/fakes/kv_server/faults")[1][0]["made"] == made
     page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.url)
-    page.click(".sentences button:text-is('Copy as test code')")
+    page.click(".sentences button:text-is('pytest')")
     holds(page, "document.getElementById('notice').textContent === 'Copied.'")
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied == 'kv_server.faults.respond(503, command="INCR", times=2)\n'
-    page.click("form[aria-label='Add a fault'] .out button:text-is('Copy as request')")
+    page.click("form[aria-label='Add a fault'] .out button:text-is('curl')")
     wait_until(lambda: "curl" in page.evaluate("navigator.clipboard.readText()"))
-    assert f"{server.url}/__control__/fakes/kv_server/faults" in page.evaluate(
-        "navigator.clipboard.readText()"
-    )
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert '"$PYTEST_FAKECLOUD_URL/__control__/fakes/kv_server/faults"' in copied
+    assert server.token not in copied
     press(page, "Remove")
     page.locator(".empty", has_text="No faults.").wait_for()
     page.select_option("select[name=kind]", "sequence")
@@ -643,6 +648,11 @@ def test_every_kind_of_fault_can_be_added_and_has_a_sentence(page: Any, server: 
         server.ask("DELETE", f"/fakes/{name}/faults")
 
 
+WRITTEN = """async ([language, made]) =>
+    (await import('/console/copying.js')).TEST_LANGUAGES[language](made)"""
+"""Returns the code of what was made by hand."""
+
+
 def test_what_was_made_by_hand_is_copied_as_code_that_does_the_same(
     page: Any, kv_server: Any, queue: Any, broker: Any, fakecloud: Any
 ) -> None:
@@ -656,15 +666,18 @@ def test_what_was_made_by_hand_is_copied_as_code_that_does_the_same(
         ("/fakes/kv_server/faults", {"kind": "respond", "args": [503], "command": "INCR"}),
         ("/fakes/queue/faults", {"kind": "sequence", "args": [[503, None, "drop"]]}),
         ("/snapshots", {}),
+        ("/fakes/queue/destinations", {"url": "https://a.example", "answer": 503}),
+        ("/fakes/queue/destinations", {"url": "https://b.example",
+                                       "answer": {"status": 200, "body": {"ok": True}}}),
+        ("/fakes/queue/destinations", {"url": "https://c.example",
+                                       "answer": {"forward": "http://127.0.0.1:3000"}}),
+        ("/fakes/queue/destinations", {"url": "https://d.example", "answer": "hang"}),
     ]  # fmt: skip
     fixtures = {
         "kv_server": kv_server, "queue": queue, "broker": broker, "fakecloud": fakecloud,
     }  # fmt: skip
     for path, body in made:
-        code = page.evaluate(
-            "async (made) => (await import('/console/copying.js')).testCode(made)",
-            {"method": "POST", "path": path, "body": body},
-        )
+        code = page.evaluate(WRITTEN, ["pytest", {"method": "POST", "path": path, "body": body}])
         exec(code, fixtures)
     assert [fault.kind for fault in kv_server.faults] == ["respond"]
     assert [fault.kind for fault in queue.faults] == ["sequence"]
@@ -673,8 +686,47 @@ def test_what_was_made_by_hand_is_copied_as_code_that_does_the_same(
     assert fixtures["answer"].request.headers["X-A"] == "b"
     assert "mails" in [topic.name for topic in broker.topics()]
     assert fakecloud.clock.now().isoformat().startswith("2030-01-01T01:30:0")
+    answers = {route.prefix: route._written() for route in queue.destinations.routes()}
+    assert answers == {
+        "https://a.example": [{"status": 503}],
+        "https://b.example": [{"status": 200, "body": {"ok": True}}],
+        "https://c.example": {"forward": "http://127.0.0.1:3000"},
+        "https://d.example": ["hang"],
+    }
     kv_server.faults.clear()
     queue.faults.clear()
+
+
+def test_what_was_made_by_hand_is_copied_for_tests_in_javascript_and_go(page: Any) -> None:
+    body = {"kind": "respond", "args": [503, None, {"ok": True}], "command": 'a"b'}
+    made = {"method": "POST", "path": "/fakes/kv_server/faults", "body": body}
+    code = page.evaluate(WRITTEN, ["JavaScript", made])
+    sends = "async ([code]) => { let sent; const control = async (...parts) => { sent = parts; };"
+    sent = page.evaluate(
+        f"{sends} await eval(`(async () => {{ ${{code}} }})()`); return sent; }}", [code]
+    )
+    assert sent == [made["method"], made["path"], made["body"]]
+    assert page.evaluate(WRITTEN, ["Go", made]) == (
+        'ask(t, env, "POST", "/fakes/kv_server/faults", map[string]any{"kind": "respond", '
+        '"args": []any{503, nil, map[string]any{"ok": true}}, "command": "a\\"b"}, nil)\n'
+    )
+    assert page.evaluate(WRITTEN, ["Go", {"method": "DELETE", "path": "/clouds/1"}]) == (
+        'ask(t, env, "DELETE", "/clouds/1", nil, nil)\n'
+    )
+    assert page.evaluate(WRITTEN, ["pytest", {"method": "DELETE", "path": "/clouds/1"}]) is None
+
+
+def test_copied_requests_have_no_headers_that_clients_add_to_each_request(page: Any) -> None:
+    headers = [
+        ["Host", "x"], ["User-Agent", "node"], ["Accept", "*/*"], ["sec-fetch-mode", "cors"],
+        ["Upstash-Telemetry-Sdk", "1"], ["traceparent", "00-1"], ["Content-Type", "text/plain"],
+        ["Upstash-Retries", "3"], ["Accept", "text/event-stream"],
+    ]  # fmt: skip
+    row = {"request": {"line": "POST https://app.example/", "headers": headers}, "peer": "x"}
+    kept = page.evaluate(
+        "async (row) => (await import('/console/copying.js')).requestOf(row, {}).headers", row
+    )
+    assert kept == headers[-3:]
 
 
 def test_any_request_is_sent(page: Any, server: Server) -> None:
@@ -844,6 +896,12 @@ def test_the_environment_is_copied_as_shells_read_it(page: Any, server: Server) 
     for fake in server.summary["fakes"]:
         for name, content in fake["env"].items():
             assert f"{name}={content}" in text
+    # The control token is copied, but not shown.
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.url)
+    page.click("button[aria-label='Copy the environment']")
+    wait_until(lambda: server.token in page.evaluate("navigator.clipboard.readText()"))
+    assert "PYTEST_FAKECLOUD_TOKEN=" in text
+    assert server.token not in page.inner_text("body")
 
 
 # -- much data, small screens, everybody ---------------------------------------------------------------
@@ -972,7 +1030,7 @@ PLACES = (
     "fake/broker/groups/billing", "fake/queue/messages", "fake/queue/messages/@",
     "fake/queue/dead-letters", "fake/queue/schedules/s", "fake/queue/runs",
     "fake/queue/runs/@", "fake/queue/callbacks", "fake/queue/queues",
-    "fake/queue/url-groups", "fake/queue/flow-control",
+    "fake/queue/url-groups", "fake/queue/flow-control", "fake/queue/destinations",
 )  # fmt: skip
 """Every page, and an item of every list that has some; ``@`` is the first item."""
 

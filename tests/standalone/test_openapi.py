@@ -78,6 +78,12 @@ CALLS: list[tuple[str, str, Any]] = [
     ("PUT", "/seed", {"seed": 5}),
     ("GET", "/journal", None),
     ("GET", "/violations", None),
+    ("POST", "/violations/dismiss", {"texts": ["x"]}),
+    ("GET", "/archive", None),
+    ("GET", "/saved", None),
+    ("POST", "/fakes/{name}/destinations", {"url": "https://app.test", "answer": 200}),
+    ("GET", "/fakes/{name}/destinations", None),
+    ("DELETE", "/fakes/{name}/destinations?url=https%3A%2F%2Fapp.test", None),
     ("GET", "/fakes/{name}", None),
     ("POST", "/fakes/{name}/requests", {"method": "GET", "target": "/v2/messages", "headers": {}}),
     ("POST", "/fakes/{name}/faults", {"kind": "drop", "args": [], "times": 1, "route": "publish"}),
@@ -109,7 +115,8 @@ def test_requests_and_responses_are_as_described(server: Server, document: dict[
             headers={**queue["headers"], "Upstash-Delay": delay, "Upstash-Retries": "0"},
         )  # fmt: skip
     for method, path, body in CALLS:
-        operation = document["paths"][f"/__control__{path}"][method.lower()]
+        place = path.partition("?")[0]
+        operation = document["paths"][f"/__control__{place}"][method.lower()]
         schema = operation["responses"]["200"]["content"][JSON]["schema"]
         status, answer = server.ask(
             method, path.replace("{name}", "queue").replace("{id}", "before"), body

@@ -142,7 +142,7 @@ def test_two_servers_cannot_keep_their_state_in_one_file(tmp_path: Path) -> None
     again = locked(file)
     with locked(file), pytest.raises(ContractError, match="another server keeps its state in"):
         again.__enter__()
-    with locked(file):
+    with locked(tmp_path / "new folder" / "state.json"):
         pass
 
 
@@ -188,6 +188,19 @@ def test_a_killed_server_continues_with_its_last_save_and_an_ended_one_with_ever
     assert second.process.wait(10) == 0
     third = serve(*options)
     assert third.call("kv_server", "contents") == {"saved": "1", "late": "2"}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows deletes no file that is open")
+def test_a_server_that_cannot_save_its_state_ends_with_an_exit_code(
+    serve: Serve, tmp_path: Path
+) -> None:
+    file = tmp_path / "folder" / "state.json"
+    server = serve("kv", "--random", "--state", str(file))
+    (file.parent / "state.json.lock").unlink()
+    file.parent.rmdir()
+    file.parent.touch()
+    server.process.terminate()
+    assert server.process.wait(10) == 1
 
 
 def test_a_damaged_state_ends_the_start_and_stays_as_it_is(

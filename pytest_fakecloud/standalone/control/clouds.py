@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 import re
@@ -18,7 +19,7 @@ from ...cloud.fake import Snapshot
 from ...cloud.services import find, report_part
 from ...core.errors import unknown_name
 from ...core.timers import to_datetime
-from ...http.messages import Request
+from ...http.messages import Answer, Request
 from ...http.routing import Route
 from ...reporting.data import (
     EventKind,
@@ -30,10 +31,10 @@ from ...reporting.data import (
     state_of,
     whole_number,
 )
-from ..saving import saved_state
+from ..saving import encoded_state, saved_state
 from ..state_file import checked_state, load_state
 from . import shapes
-from .endpoints import PREFIX, Refused, contract, fake_named, fields
+from .endpoints import PREFIX, Refused, compressed, contract, fake_named, fields
 
 if TYPE_CHECKING:
     from ..api import ControlApp
@@ -300,9 +301,13 @@ class CloudRoutes:
             "not_compared": not_compared,
         }
 
-    def get_saved(self, request: Request) -> dict[str, Any]:
-        """Return the whole state as the content of a state file: data, destinations, faults, clock."""
-        return saved_state(self._cloud)
+    def get_saved(self, request: Request) -> Answer:
+        """Return the whole state as the content of a state file: data, destinations, faults, clock.
+
+        The response is compressed if the client accepts gzip.
+        """
+        body = encoded_state(saved_state(self._cloud))
+        return compressed(request, body, lambda: gzip.compress(body, 1), "application/json")
 
     def load(self, request: Request) -> shapes.Loaded:
         """Load a state file, all of it or nothing: ``{"state": {…}, "folder": "/path"}``.

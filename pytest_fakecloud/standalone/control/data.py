@@ -13,7 +13,7 @@ from operator import attrgetter, itemgetter
 from typing import Any, cast
 from urllib.parse import unquote
 
-from ...cloud.cloud import Cloud
+from ...cloud.cloud import Cloud, archive_of
 from ...cloud.fake import Fake
 from ...cloud.services import find, imported, report_part
 from ...core.calls import Call, Entry, Event
@@ -39,8 +39,9 @@ from ...reporting.data import (
 )
 from ...reporting.rows import began, rows
 from ...reporting.values import Mask, printable
+from ..state_file import checked_state, stub
 from . import shapes
-from .endpoints import PREFIX, Refused, compressed, contract, named
+from .endpoints import PREFIX, Refused, compressed, contract, fields, named
 
 
 class DataRoutes:
@@ -62,12 +63,17 @@ class DataRoutes:
             Route("GET", f"{base}/lists/{{list}}/{{id}}", "item", cls.item),
             Route("POST", f"{base}/messages/{{id}}/deliver", "deliver_now", cls.deliver_now),
             Route("POST", f"{base}/schedules/{{id}}/run", "run_schedule", cls.run_schedule),
+            Route("GET", f"{base}/destinations", "destinations", cls.get_destinations),
+            Route("POST", f"{base}/destinations", "set_destination", cls.set_destination),
+            Route("DELETE", f"{base}/destinations", "remove_destination", cls.remove_destination),
             Route("GET", f"{base}/attempts", "attempts", cls.get_attempts),
             Route("GET", f"{base}/dead-letters", "dead_letters", cls.get_dead_letters),
             Route("POST", f"{base}/dead-letters/{{id}}", "retry", cls.retry_dead_letter),
             Route("GET", f"{PREFIX}/journal", "journal", cls.journal_rows),
             Route("GET", f"{PREFIX}/journal/stream", "journal_stream", cls.stream, lingers=True),
+            Route("GET", f"{PREFIX}/archive", "archive", cls.get_archive),
             Route("GET", f"{PREFIX}/violations", "violations", cls.get_violations),
+            Route("POST", f"{PREFIX}/violations/dismiss", "dismiss", cls.dismiss_violations),
         ]
 
     def get_view(self, request: Request) -> dict[str, Any]:
@@ -150,6 +156,38 @@ class DataRoutes:
         queue, module = self._queue(request)
         return module.run_schedule(queue, request.segment("id"))
 
+    def get_destinations(self, request: Request) -> list[shapes.DestinationData]:
+        """Return the destinations of a queue: who answers deliveries to which URLs."""
+        queue, _ = self._queue(request)
+        return [
+            {"url": str(route.prefix), "answer": route._written()}
+            for route in queue.destinations.routes()
+        ]
+
+    def set_destination(self, request: Request) -> list[shapes.DestinationData]:
+        """Answer or forward deliveries: ``{"url": "https://app.example", "answer": 200}``.
+
+        The answer is that of ``destinations`` in a state file: a status, an object, ``"hang"``,
+        ``"refuse"``, a list of these, or ``{"forward": "http://127.0.0.1:3000"}``. It replaces that
+        of the same URL.
+        """
+        body = fields(request)
+        queue, _ = self._queue(request)
+        with contract():
+            checked_state({"destinations": {body["url"]: body["answer"]}}, "the body")
+            stub(queue.destinations, body["url"], body["answer"])
+        return self.get_destinations(request)
+
+    def remove_destination(self, request: Request) -> list[shapes.DestinationData]:
+        """Remove the destination with ``?url=``."""
+        queue, _ = self._queue(request)
+        url = request.query("url")
+        for route in queue.destinations.routes():
+            if str(route.prefix) == url:
+                route.remove()
+                return self.get_destinations(request)
+        raise Refused(404, f"there is no destination {url!r:.200}")
+
     def get_attempts(self, request: Request) -> list[AttemptView]:
         """Return the attempts of all messages, or of the message with ``?id=``."""
         queue, module = self._queue(request)
@@ -225,6 +263,19 @@ class DataRoutes:
         """Close every open journal stream. Called before the server closes."""
         for signal in list(self._streams):
             signal.close()
+
+    def get_archive(self, request: Request) -> dict[str, Any]:
+        """Return the calls of the journal as an HTTP archive (HAR), without credentials."""
+        return archive_of(self._cloud)
+
+    def dismiss_violations(self, request: Request) -> list[shapes.ViolationData]:
+        """Remove violations, ``{"texts": [their texts]}``, and return the others.
+
+        A violation that occurs again is reported again. What a fault or a prepared answer has left
+        undone cannot be dismissed.
+        """
+        self._cloud._context.violations.dismiss(fields(request)["texts"])
+        return self.get_violations(request)
 
     def get_violations(self, request: Request) -> list[shapes.ViolationData]:
         """Return the strict-mode violations."""

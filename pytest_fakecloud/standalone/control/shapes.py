@@ -110,9 +110,19 @@ class FakeData(TypedDict):
     dead_letters: int
 
 
+class KeptData(TypedDict):
+    """The file that keeps the state of a server, the real time of its last save, and why a save that was
+    tried after it failed.
+    """
+
+    file: str
+    saved_at: str | None
+    failure: str
+
+
 class State(TypedDict):
     """A summary of a cloud, with the numbers of its isolated clouds and of those that are kept because
-    a test failed.
+    a test failed. ``kept`` is null without ``serve --state``.
     """
 
     seed: int | str
@@ -122,6 +132,7 @@ class State(TypedDict):
     latest: int
     clouds: int
     failed_clouds: int
+    kept: KeptData | None
 
 
 class View(TypedDict):
@@ -231,6 +242,13 @@ class ViolationData(TypedDict):
     what: str
     text: str
     facts: dict[str, str]
+
+
+class DestinationData(TypedDict):
+    """The URLs of a destination, and its answer as in a state file, null if JSON cannot describe it."""
+
+    url: str
+    answer: Any
 
 
 class Sent(TypedDict):
@@ -406,6 +424,19 @@ class FaultOptions(TypedDict):
     route: NotRequired[str]
 
 
+class NewDestination(TypedDict):
+    """A URL, and the answer to deliveries as in a state file, such as 200 or ``{"forward": URL}``."""
+
+    url: str
+    answer: Any
+
+
+class Dismissed(TypedDict):
+    """The texts of the violations to remove."""
+
+    texts: list[str]
+
+
 class SnapshotOptions(TypedDict, total=False):
     """The name of a snapshot; by default a number."""
 
@@ -460,6 +491,8 @@ BODIES: Mapping[str, Any] = {
     "start_fake": NewFake,
     "send": ToSend,
     "add_fault": FaultOptions,
+    "set_destination": NewDestination,
+    "dismiss": Dismissed,
     "take_snapshot": SnapshotOptions,
     "new_cloud": CloudOptions,
     "keep_cloud": FailedTest,
@@ -473,6 +506,7 @@ BODIES: Mapping[str, Any] = {
 RESPONSES: Mapping[str, Any] = {
     "journal": list[RowData],
     "ready": Ready,
+    "saved": dict[str, Any],
     "send": Sent | Broken,
     "view": View,
 }
@@ -553,9 +587,15 @@ _QUERIES = {
         "since": "the earliest time of the events in full, in microseconds since the Unix epoch",
         "until": "the latest time",
     },
+    "remove_destination": {"url": "the URL of the destination"},
     "attempts": {"id": "return only attempts of the message with this id"},
 }
-_TEXTS = {"console": "text/html", "console_file": "text/*", "journal_stream": "text/event-stream"}
+_TEXTS = {
+    "console": "text/html",
+    "console_file": "text/*",
+    "icon": "image/svg+xml",
+    "journal_stream": "text/event-stream",
+}
 """Content types of the endpoints that do not return JSON."""
 WITHOUT_TOKEN = frozenset(
     {"live", "ready", "console", "console_file", "icon", "openapi", "session"}
@@ -629,8 +669,6 @@ def _operation(route: Route, method: str, schemas: Schemas) -> dict[str, Any]:
 
 
 def _done(route: Route, schemas: Schemas) -> dict[str, Any]:
-    if route.name == "icon":
-        return {"204": {"description": "there is no icon"}}
     returned = RESPONSES.get(route.name, get_type_hints(route.endpoint)["return"])
     schema = {"type": "string"} if route.name in _TEXTS else schemas.of(returned)
     kind = _TEXTS.get(route.name, "application/json")

@@ -35,17 +35,18 @@ async function reach(path, options) {
 
 // The last request that changed something, for the user to copy; `number` tells one from another.
 export const change = {number: 0};
-export const asRequest = ({method, path, body}) => ({method, url: location.origin + base + path, headers: [["Authorization", "Bearer " + token]], body: body === undefined ? "" : JSON.stringify(body)});
-export async function ask(method, path, body) {
+// Returns the text of the answer. A body that is a string is JSON already.
+export async function askText(method, path, body) {
   let answer;
-  try { answer = await reach(path, {method, headers: {Authorization: "Bearer " + token}, body: body === undefined ? undefined : JSON.stringify(body)}); }
+  try { answer = await reach(path, {method, headers: {Authorization: "Bearer " + token}, body: typeof body === "string" ? body : JSON.stringify(body)}); }
   catch { throw new Error("The server does not answer."); }
-  const content = await answer.json();
-  if (answer.status === 401) throw new NoToken(content.error.message);
-  if (!answer.ok) throw Object.assign(new Error(content.error.message), {status: answer.status});
+  const text = await answer.text(), {error} = answer.ok ? {} : JSON.parse(text);
+  if (answer.status === 401) throw new NoToken(error.message);
+  if (error) throw Object.assign(new Error(error.message), {status: answer.status});
   if (method !== "GET") Object.assign(change, {method, path, body, number: change.number + 1});
-  return content;
+  return text;
 }
+export const ask = async (...request) => JSON.parse(await askText(...request));
 
 export const path = (fake, rest = "") => `/fakes/${encodeURIComponent(fake.name)}${rest}`;
 export const query = (values) => {

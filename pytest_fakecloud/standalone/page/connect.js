@@ -1,8 +1,8 @@
 // The connect page: the environment, and a first request in several languages.
 
-import {code, copyButton, el, own, product, redraw, tools} from "./dom.js";
+import {choice, code, copyButton, el, own, product, redraw, tools} from "./dom.js";
 import {ask} from "./api.js";
-import {entries, journal} from "./journal.js";
+import {entries} from "./journal.js";
 import {LANGUAGES, shell} from "./copying.js";
 
 export const FORMATS = {
@@ -36,19 +36,12 @@ const requestTo = (fake, [method, target, body]) => ({method, url: fake.url + ta
 // The official clients where there is one, otherwise the bare request.
 const written = (language, fake) => { const first = FIRST[fake.fixture]; return first[language] ?? LANGUAGES[language](requestTo(fake, first.request)); };
 
-function choice(label, options, chosen, take, text = (one) => one) {
-  return el("div", {class: "choice", role: "group", "aria-label": label}, options.map((one) => el("button", {type: "button", class: "facet", "aria-pressed": String(one === chosen), "data-key": `${label} ${one}`, onclick: () => take(one)}, text(one))));
-}
-
 export class ConnectPage {
   constructor(state) {
     Object.assign(this, {state, format: ".env", language: "curl"});
     this.body = el("div");
     this.node = el("div", {class: "page"}, el("h1", {}, "Connect your application"), this.body);
-    this.update = () => this.draw();
-    journal.listeners.add(this.update);
   }
-  leave() { journal.listeners.delete(this.update); }
   async go() { await this.refresh(); }
   async refresh() {
     const known = JSON.stringify(this.state().fakes);
@@ -65,8 +58,8 @@ export class ConnectPage {
     const fake = known.find((one) => one.name === this.fake) ?? known[0], text = FORMATS[this.format](env);
     redraw(this.body,
       el("p", {class: many ? "banner good" : "banner", role: "status"}, many ? ["Requests arrive. ", el("a", {href: "#/activity"}, "See them in Activity")] : "No requests yet. This line changes when the first one arrives."),
-      el("h2", {}, "1. Set the environment"), el("p", {class: "soft"}, "Official clients read these variables. Put them into the environment or the .env file of your application."),
-      tools(choice("format", Object.keys(FORMATS), this.format, (one) => { this.format = one; this.draw(); }), copyButton(text, "Copy the environment")), code(text, "environment"),
+      el("h2", {}, "1. Set the environment"), el("p", {class: "soft"}, "Official clients read these variables. Put them into the environment or the .env file of your application. The control token is copied, but not shown."),
+      tools(choice("format", Object.keys(FORMATS), this.format, (one) => { this.format = one; this.draw(); }), copyButton(text, "Copy the environment")), code(FORMATS[this.format]({...env, PYTEST_FAKECLOUD_TOKEN: "***"}), "environment"),
       fake ? [el("h2", {}, "2. Make a first request"), tools(choice("fake", known.map((one) => one.name), fake.name, (one) => { this.fake = one; this.draw(); }, (name) => `${product(known.find((one) => one.name === name))} · ${name}`), choice("language", Object.keys(LANGUAGES), this.language, (one) => { this.language = one; this.draw(); }),
         copyButton(written(this.language, fake), "Copy the first request")), el("p", {class: "soft"}, `${FIRST[fake.fixture].does}:`), code(written(this.language, fake), "first request")] : null,
       el("h2", {}, "3. Addresses"), el("dl", {class: "facts"}, state.fakes.map((one) => el("div", {}, el("dt", {}, el("a", {href: `#/fake/${encodeURIComponent(one.name)}`}, product(one)), " ", el("small", {class: "mono"}, one.name)), el("dd", {class: "mono"}, one.url)))));

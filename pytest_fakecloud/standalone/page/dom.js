@@ -1,7 +1,7 @@
 // Formatting and small components that all pages share.
 
-import {ask, asRequest, change} from "./api.js";
-import {curl, testCode} from "./copying.js";
+import {ask, change} from "./api.js";
+import {TEST_LANGUAGES} from "./copying.js";
 import {count, el, number, own, plural, span, svg, visible} from "./elements.js";
 
 export {count, el, number, own, plural, span, svg, visible};
@@ -86,11 +86,17 @@ export async function attempt(work) { try { say(""); return await work(); } catc
 export async function copy(text, notice = "Copied.") { try { await navigator.clipboard.writeText(text); say(notice, "good"); } catch { prompt("Copy:", text); } }
 export const copyButton = (text, label, shown = "Copy") => el("button", {type: "button", class: "quiet", "aria-label": label, onclick: () => copy(typeof text === "function" ? text() : text)}, shown);
 
-// Buttons that copy what was made by hand as test code and as a request of the control API.
-export function copies(made, what = "this") {
-  const code_ = testCode(made);
-  return tools(code_ ? copyButton(code_, `Copy as test code: ${what}`, "Copy as test code") : null, copyButton(() => curl(asRequest(made)), `Copy as request: ${what}`, "Copy as request"));
+// Buttons that copy what was made by hand as code of a test and as a request of the control API.
+export const copies = (made, what = "this") => tools(el("span", {class: "soft"}, "Copy as"), Object.entries(TEST_LANGUAGES).map(([name, write]) => write(made) && copyButton(() => write(made), `Copy as ${name}: ${what}`, name)));
+// Lets the browser save a text as a JSON file.
+export function download(name, text) {
+  const href = URL.createObjectURL(new Blob([text], {type: "application/json"}));
+  el("a", {href, download: name}).click();
+  setTimeout(() => URL.revokeObjectURL(href), 1000);
 }
+export const saveButton = (name, text, label, shown = label) => el("button", {type: "button", class: shown === label ? null : "quiet", "aria-label": label, onclick: ({currentTarget}) => attempt(() => onlyOnce(currentTarget, async () => download(name, await text())))}, shown);
+// Buttons of which one is pressed.
+export const choice = (label, options, chosen, take, text = (name) => name) => el("div", {class: "choice", role: "group", "aria-label": label}, options.map((value) => el("button", {type: "button", class: "facet", "aria-pressed": String(value === chosen), "data-key": `${label} ${value}`, onclick: () => take(value)}, text(value))));
 
 // The bar above the details of an item. Close returns to the list.
 export const detailBar = (address, name, about = {search: name}) => el("div", {class: "tools detail-head"}, el("a", {class: "button", href: address, "aria-label": "close the details"}, "✕ Close"), name ? el("a", {href: link(["activity"], about)}, "In Activity") : null, copyButton(() => location.href, "Copy link to these details", "Copy link"));
@@ -228,7 +234,7 @@ export class LivePage {
   async go() { await this.refresh(); }
   async refresh() {
     const found = await ask("GET", this.path), shape = JSON.stringify([found, this.version?.()]);
-    if (shape === this.shape) return;
+    if (shape === this.shape || this.place.querySelector("form[data-typed=yes]")) return;
     this.shape = shape;
     redraw(this.place, this.draw(found));
   }

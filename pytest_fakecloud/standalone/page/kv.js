@@ -1,6 +1,6 @@
 // Pages of a key-value server: keys, search indexes and the command box.
 
-import {$, act, attempt, bytes, code, copies, copyButton, count, done, el, empty, facts, form, head, isTyped, json, laidOut, link, moment, number, own, pill, redraw, short, soft, table, title, tools, visible, words, about, confirmed, discard} from "./dom.js";
+import {$, act, attempt, bytes, choice, code, copies, copyButton, count, done, el, empty, facts, form, head, isTyped, json, laidOut, link, moment, number, own, pill, redraw, short, soft, table, title, tools, visible, words, about, confirmed, discard} from "./dom.js";
 import {ask, call, item, list, path, send, sendWell} from "./api.js";
 import {ListPage} from "./lists.js";
 
@@ -42,8 +42,7 @@ const keys = {
 // The choice between a list and a tree of namespaces, which colons separate, and the tree. Keys of the root are listed below it.
 function tree(found, page) {
   const {view = ""} = page.values;
-  return [el("div", {class: "choice", role: "group", "aria-label": "view"}, [["", "List"], ["tree", "Namespaces"]].map(([value, text]) =>
-    el("button", {type: "button", class: "facet", "aria-pressed": String(value === view), "data-key": `view ${text}`, onclick: () => page.change({view: value})}, text))), view === "tree" ? folders(found, page) : null];
+  return [choice("view", ["", "tree"], view, (value) => page.change({view: value}), (value) => value ? "Namespaces" : "List"), view === "tree" ? folders(found, page) : null];
 }
 // Shows the memory of a folder, and its share of the largest one as a bar.
 function withMemory(memory, share, folder) {

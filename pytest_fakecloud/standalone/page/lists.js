@@ -1,6 +1,6 @@
 // A list of a fake, searched and paged by the server, with the selected item beside it.
 
-import {KINDS, act, code, count, detailBar, el, empty, go, isTyped, isTyping, link, number, own, plural, redraw, say, short, shown, tools, words} from "./dom.js";
+import {KINDS, act, code, count, detailBar, el, empty, go, isTyped, isTyping, link, number, own, plural, redraw, saveButton, say, short, shown, tools, words} from "./dom.js";
 import {item, list} from "./api.js";
 import {border} from "./elements.js";
 
@@ -25,7 +25,7 @@ export class ListPage {
     if (spec.moreFilters) this.more = el("details", {class: "form filters"}, el("summary", {}, "Filters"), el("div", {class: "fields"}, this.fields.map(({input}) => el("label", {class: "field"}, input.getAttribute("aria-label"), input))));
     this.side = el("section", {class: "detail", "aria-label": "details", hidden: true});
     this.node = el("div", {class: "split"}, el("section", {class: "list", "aria-label": plural(spec.noun)},
-      tools(this.search, this.more ?? this.fields.map((field) => field.input), this.facets, this.counted),
+      tools(this.search, saveButton(`${fake.name}-${tab}.json`, async () => JSON.stringify(await this.all(), null, 1), `Save these ${plural(spec.noun)} as JSON`, "↓ JSON"), this.more ?? this.fields.map((field) => field.input), this.facets, this.counted),
       spec.tools?.(fake, this), this.body), border("width of the list", 50), this.side);
     this.stop = new AbortController();
     addEventListener("keydown", (event) => this.step(event), {signal: this.stop.signal});
@@ -146,20 +146,21 @@ export class ListPage {
       act(`${text} ${this.chosen.size}${note ? "…" : ""}`, `${text} ${count(this.chosen.size, this.spec.noun)}`, async () => { const keys = [...this.chosen]; await this.inParts(text, work, keys); this.chosen.clear(); }, {question: note && `${text} ${count(this.chosen.size, this.spec.noun)}? ${note}`}))
       : this.values.search || this.values[this.spec.facet] || page.matching < page.total || page.next || page.previous ? this.spec.bulk.map((one) => this.bulkOfFound(one, page)) : null);
   }
+  // All items that the search and the filters find.
+  async all() {
+    const items = [];
+    for (let page = {next: ""}; page.next !== null; items.push(...page.items)) page = await list(this.fake, this.spec.list, {...this.values, view: "", before: "", after: page.next, limit: 500});
+    return items;
+  }
   async inParts(text, work, keys) {
     for (let at = 0; at < keys.length; at += 100) await work(this.fake, keys.slice(at, at + 100));
     say(`${text}: ${count(keys.length, this.spec.noun)}.`, "good");
   }
   // Acts on all items that the search and the filters find when the button is pressed, after a question with their number. Later items are not in it.
   bulkOfFound({text, work, note = "", applies = () => true}, {matching}) {
-    const {noun, key, list: name} = this.spec, keys = [];
+    const {noun, key} = this.spec, keys = [];
     return act(`${text} ${count(matching, noun)} found…`, `${text} all ${plural(noun)} found`, () => this.inParts(text, work, keys), {question: async () => {
-      keys.length = 0;
-      for (let after = ""; after !== null;) {
-        const {items, next} = await list(this.fake, name, {...this.values, before: "", after, limit: 500});
-        keys.push(...items.filter(applies).map(key));
-        after = next;
-      }
+      keys.splice(0, keys.length, ...(await this.all()).filter(applies).map(key));
       if (!keys.length) throw new Error(`No ${noun} that this search finds can be chosen to ${text.toLowerCase()}.`);
       return [el("p", {id: "question"}, `${text} the ${count(keys.length, noun)} that this search finds? ${note}`), code(keys.slice(0, 8).map((one) => short(one, 60)).join("\n") + (keys.length > 8 ? `\n… and ${number(keys.length - 8)} more` : ""), `${plural(noun)} that this search finds`)];
     }});

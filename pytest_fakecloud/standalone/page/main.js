@@ -16,18 +16,19 @@ const PAGES = {
   connect: {title: "Connect", make: async () => new (await import("./connect.js")).ConnectPage(current)},
   time: {title: "Time", make: async () => (await import("./time.js")).timePage()},
   violations: {title: "Violations", make: async () => (await import("./time.js")).violationsPage(current)},
-  snapshots: {title: "Snapshots", make: async () => (await import("./time.js")).snapshotsPage()},
+  snapshots: {title: "Snapshots", make: async () => (await import("./time.js")).snapshotsPage(current)},
   isolated: {title: "Isolated clouds", make: async () => (await import("./time.js")).cloudsPage()},
 };
 
 // -- navigation --
 function drawNav() {
-  const {parts} = read();
+  const {parts} = read(), of = parts[0] === "fake" && state.fakes.find((fake) => fake.name === parts[1]), problems = state.violations + state.fakes.reduce((sum, fake) => sum + fake.dead_letters, 0), {kept} = state;
+  document.title = `${problems ? `(${number(problems)}) ` : ""}${of ? `${product(of)} ${of.name}` : own(PAGES, parts[0])?.title ?? ""} · fakecloud`;
   const entry = (where, text, mark) => el("a", {href: link(where), "data-key": where.join("/"), "aria-current": where.every((part, at) => part === parts[at]) ? "page" : null}, text, mark ? el("span", {class: "many bad"}, String(mark)) : null);
   // A fake with links to its faults and its dead letters, if it has some.
   const badge = (fake, tab, many, text) => many ? el("a", {href: link(["fake", fake.name, tab]), class: "many bad", "data-key": `${fake.name} ${tab}`, "aria-label": `${count(many, tab.replace("-", " ").slice(0, -1))} of ${fake.name}`}, text) : null;
   const fakeEntry = (fake) => el("div", {class: "entry"}, entry(["fake", fake.name], [product(fake), el("small", {}, fake.name)]), badge(fake, "faults", fake.faults, count(fake.faults, "fault")), badge(fake, "dead-letters", fake.dead_letters, `${number(fake.dead_letters)} dead`));
-  redraw($("nav"), Object.entries(PAGES).filter(([name]) => name !== "isolated" || state.clouds).map(([name, {title}]) => entry([name], title, {violations: state.violations, isolated: state.failed_clouds}[name])), el("span", {class: "group", "aria-hidden": "true"}, "Fakes"), state.fakes.map(fakeEntry));
+  redraw($("nav"), Object.entries(PAGES).filter(([name]) => name !== "isolated" || state.clouds).map(([name, {title}]) => entry([name], name === "snapshots" && kept ? [title, el("small", {title: kept.file}, kept.failure ? "the state is not saved" : `state in ${kept.file.split(/[\\/]/).at(-1)}`)] : title, {violations: state.violations, snapshots: kept?.failure ? "!" : 0, isolated: state.failed_clouds}[name])), el("span", {class: "group", "aria-hidden": "true"}, "Fakes"), state.fakes.map(fakeEntry));
   showCurrent($("nav"));
 }
 
@@ -73,7 +74,6 @@ async function show() {
   }
   // While the code of this page is loaded, the first call goes to the address when the code is there.
   if (shown !== wanted) return;
-  document.title = `${fake ? `${product(fake)} ${fake.name}` : PAGES[first].title} · fakecloud`;
   drawNav();
   await settled(() => page.go(read()));
 }
@@ -87,7 +87,7 @@ async function settled(work) {
 // -- refreshing --
 export const refresh = oneAtATime(async () => {
   const found = await ask("GET", "/state"), named = (one) => one.fakes.map((fake) => [fake.name, fake.url, fake.faults, fake.dead_letters]).join();
-  const changed = named(found) !== named(state) || ["violations", "clouds", "failed_clouds"].some((name) => found[name] !== state[name]);
+  const changed = named(found) !== named(state) || ["violations", "clouds", "failed_clouds"].some((name) => found[name] !== state[name]) || found.kept?.failure !== state.kept?.failure;
   state = found;
   // The journal was cleared elsewhere, by a reset or for another test.
   if (entries.list.length && found.latest < entries.list[0].number) { entries.clear(); catchUp().catch(() => {}); }

@@ -4,6 +4,7 @@ import {about, act, both, code, copyButton, count, done, el, empty, facts, fine,
 import {ask, item, list, path, sendWell} from "./api.js";
 import {lasted, shortName, withoutScheme} from "./elements.js";
 import {spansElement} from "./spans.js";
+import {destinationsPage} from "./destinations.js";
 import {ListPage} from "./lists.js";
 
 const STATES = {delivered: "good", dead_lettered: "bad", cancelled: "", pending: "wait", in_flight: "wait", success: "good", failed: "bad", canceled: "", started: "wait"};
@@ -202,7 +203,7 @@ const groups = {
   list: "url-groups", noun: "URL group", key: (one) => one.name, columns: ["group", "endpoints"], fields: ["name"],
   row: (one) => [one.name, one.endpoints.map((each) => each.url).join("\n")],
   tools: (fake) => form("Add an endpoint", "Add", [{name: "group", label: "group", needed: true}, {name: "url", label: "URL", needed: true, wide: true}, {name: "name", label: "name of the endpoint"}],
-    async ({group, url, name}) => { await sendWell(fake, "POST", `/v2/topics/${encodeURIComponent(group)}/endpoints`, {endpoints: [{url, ...(name ? {name} : {})}]}); return done("Added."); }, {open: false}),
+    async ({group, url, name}) => { await sendWell(fake, "POST", `/v2/topics/${encodeURIComponent(group)}/endpoints`, {endpoints: [{url, ...(name ? {name} : {})}]}); return done("Added."); }, {open: false, overwrites: async ({group, name}) => name && (await list(fake, "url-groups", {search: group, limit: 500})).items.some((one) => one.name === group && one.endpoints.some((each) => each.name === name)) && `The endpoint ${name} of ${group} exists. Overwrite it?`}),
   empty: () => empty("No URL groups yet.", "A message that is published to a group goes to each of its endpoints. Add the first endpoint above."),
   detail: (one, page) => [title(one.name), table("endpoints", ["name", "URL", ""], one.endpoints, (each) => [each.name ?? "", each.url, act("Remove", `Remove ${each.url}`, () => sendWell(page.fake, "DELETE", `/v2/topics/${encodeURIComponent(one.name)}/endpoints`, {endpoints: [each.name ? {name: each.name} : {url: each.url}]}))]),
     tools(itsMessages(page.fake, "group", one.name), act("Delete group…", `Delete ${one.name}`, async () => { await sendWell(page.fake, "DELETE", `/v2/topics/${encodeURIComponent(one.name)}`); location.hash = page.address(); }, {question: `Delete the URL group ${one.name}?`}))],
@@ -223,4 +224,5 @@ const tab = (name, title, spec) => ({name, title, counted: name, make: (fake) =>
 export const tabs = [
   tab("messages", "Messages", messages), tab("dead-letters", "Dead letters", letters), tab("schedules", "Schedules", schedules), tab("runs", "Workflow runs", runs),
   tab("callbacks", "Callbacks", callbacks), tab("queues", "Queues", queues), tab("url-groups", "URL groups", groups), tab("flow-control", "Flow control", flow),
+  {name: "destinations", title: "Destinations", make: destinationsPage},
 ];

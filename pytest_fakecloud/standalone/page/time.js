@@ -1,7 +1,8 @@
 // Due times, snapshots, isolated clouds and violations.
 
-import {LivePage, about, act, attempt, both, copies, count, day, done, el, empty, form, link, micros, move, moved, number, own, room, say, short, soft, table, time, tools, words} from "./dom.js";
-import {ask} from "./api.js";
+import {LivePage, about, act, attempt, both, confirmed, copies, count, day, done, el, empty, form, json, link, micros, move, moved, number, own, room, saveButton, say, short, soft, table, time, tools, words} from "./dom.js";
+import {ask, askText} from "./api.js";
+import {destinationForms} from "./destinations.js";
 import {changesTable, fold, lasted} from "./elements.js";
 import {columnsElement} from "./spans.js";
 import {entries, journal} from "./journal.js";
@@ -25,19 +26,32 @@ export function timePage() {
 
 // -- snapshots --
 const at = (id, rest = "") => `/snapshots/${encodeURIComponent(id)}${rest}`;
-export function snapshotsPage() {
+// The file in which the server keeps its state, and buttons that save the state as a file and load one.
+function stateFile({kept}) {
+  const input = el("input", {type: "file", accept: ".json", hidden: true, "aria-label": "state file to load", onchange: () => attempt(async () => {
+    const [file] = input.files, text = await file.text();
+    input.value = "";
+    json(text, file.name);
+    if (!await confirmed(`Load ${file.name}? It replaces the data of each service that was saved in it. Other data in it is added.`, "Load")) return;
+    await ask("POST", "/load", `{"state": ${text}}`);
+    say(`${file.name} is loaded.`, "good");
+    document.dispatchEvent(new Event("changed"));
+  })}), last = kept?.saved_at ? `last saved at ${new Date(kept.saved_at).toLocaleString("sv-SE")}` : "not saved yet";
+  return [el("h2", {}, "State file"), !kept ? soft("The state ends with the server. Start it with --state FILE to keep it.") : kept.failure ? el("p", {class: "banner bad", role: "alert"}, `The state cannot be saved in ${kept.file}: ${kept.failure} It was ${last}.`) : soft(`The server keeps its state in ${kept.file}, ${last}.`),
+    tools(saveButton("state.json", () => askText("GET", "/saved"), "Save as state file"), el("button", {type: "button", onclick: () => input.click()}, "Load…"), input)];
+}
+export function snapshotsPage(state) {
   // The form stays when the list is redrawn, with what was chosen and found.
   const compare = form("Compare", "Compare", [{name: "since", label: "changes since", options: []}, {name: "until", label: "until", options: []}],
     async ({since, until}) => differences(await ask("GET", at(since, until && `/changes?until=${encodeURIComponent(until)}`) + (until ? "" : "/changes"))), {edits: false}), [since, until] = compare.querySelectorAll("select");
   const fill = (select, options, chosen) => { const before = select.value; select.replaceChildren(...options.map(([value, text]) => el("option", {value}, text))); select.value = options.some(([value]) => value === before) ? before : chosen; };
-  const page = new LivePage("/snapshots", (found) => {
+  const page = Object.assign(new LivePage("/snapshots", (found) => {
     const ids = found.map(({id}) => [id, id]);
     fill(since, ids, (found.at(-2) ?? found.at(-1))?.id); fill(until, [["", "now"], ...ids], "");
-    return !found.length ? empty("No snapshots yet.", "Take one above before you change much data.")
-      : [table("snapshots", ["snapshot", "taken at", "", ""], found, (one) => [one.id, both(one.at), act("Restore…", `Restore ${one.id}`, async () => { await ask("POST", at(one.id), {}); say(`Restored “${one.id}”.`, "good"); }, {question: `Restore the snapshot “${one.id}”? The current data of all fakes is lost. The clock stays, so what was due since then happens at once.`}), act("Delete", `Delete ${one.id}`, () => ask("DELETE", at(one.id)))]), compare];
+    return [found.length ? [table("snapshots", ["snapshot", "taken at", "", ""], found, (one) => [one.id, both(one.at), act("Restore…", `Restore ${one.id}`, async () => { await ask("POST", at(one.id), {}); say(`Restored “${one.id}”.`, "good"); }, {question: `Restore the snapshot “${one.id}”? The current data of all fakes is lost. The clock stays, so what was due since then happens at once.`}), act("Delete", `Delete ${one.id}`, () => ask("DELETE", at(one.id)))]), compare] : empty("No snapshots yet.", "Take one above before you change much data."), stateFile(state())];
   }, el("h1", {}, "Snapshots"), soft("A snapshot saves the data of all fakes in the server's memory. Restoring it does not change clock, faults or activity."),
   form("Take a snapshot", "Take", [{name: "id", label: "name", note: "numbered"}], async ({id}) => { const made = await ask("POST", "/snapshots", id ? {id} : {}); await page.refresh(); return done(`Taken: ${made.id}.`); },
-  {overwrites: async ({id}) => (await ask("GET", "/snapshots")).some((one) => one.id === id) && `Replace the snapshot “${id}”?`}));
+  {overwrites: async ({id}) => (await ask("GET", "/snapshots")).some((one) => one.id === id) && `Replace the snapshot “${id}”?`})), {version: () => state().kept});
   return page;
 }
 // The items that a comparison found, and how many of each fake were added, removed and changed.
@@ -57,12 +71,11 @@ el("h1", {}, "Isolated clouds"), soft("Those of failed tests are kept."));
 // -- violations --
 // For each kind: its meaning, and what to do about it with `serve`.
 const ADVICE = {
-  unstubbed: ({url}) => ["The queue delivers to loopback addresses only. Choose one:", ["Forward the address to your application: ", el("code", {}, `pytest-fakecloud serve --forward ${origin(url)}=http://127.0.0.1:3000`)],
-    ["Or answer it from a state file, under \"destinations\": ", el("code", {}, "pytest-fakecloud serve --load state.json")]],
+  unstubbed: ({url}) => ["The queue delivers to loopback addresses only. Forward the address or answer it below, or do so at each start of the server:", ["Forward it: ", el("code", {}, `pytest-fakecloud serve --forward ${origin(url)}=http://127.0.0.1:3000`)],
+    ["Answer it from a state file, under \"destinations\": ", el("code", {}, "pytest-fakecloud serve --load state.json")]],
   unrouted: () => ["Your application called an address that this fake does not have. Compare method and path with the documentation of the service.", ["Check that your application uses the address and token of this fake: ", el("a", {href: "#/connect"}, "Connect")]],
   rejected_step: () => ["The queue rejected a step of a workflow run, for example because the run has ended. Workflow clients ignore this error, so the run does not continue."],
   no_workflow: ({url}) => ["Your application triggered a workflow at an address that serves no workflow, so the run failed.", ["Trigger the address at which your application serves the workflow, instead of ", el("code", {}, url)]],
-  unused_fault: () => ["Fewer requests than planned met this fault. Make the requests that it is for, or remove it on the Faults tab of the fake."],
   bug: () => ["This is a bug of pytest-fakecloud. Please report it with the text below."],
 };
 const origin = (url) => { try { return new URL(url).origin; } catch { return "https://app.example"; } };
@@ -70,17 +83,22 @@ const origin = (url) => { try { return new URL(url).origin; } catch { return "ht
 // Violations with the same cause: of one kind, fake and site. Which message or run met it does not matter.
 const causeOf = ({kind, text, facts: {fake, url, message_id: id, run_id: run}}) => JSON.stringify([kind, fake, url ? origin(url) : id || run ? "" : text]);
 const isAbout = (row, {url, path, message_id: id, run_id: run}) => row.subjects.some(({name}) => name === id || name === run) || [url, path].some((one) => one && `${row.request?.line} ${row.request?.body}`.includes(one));
-// A fault that has not fired yet may still fire; the Faults tab shows it.
+// A fault that has not fired yet may still fire, and an answer may still be given; tabs of the fake show them.
+const isYetToCome = ({kind}) => kind === "unused_fault" || kind === "unmet";
 export const violationsPage = (state) => Object.assign(new LivePage("/violations", (found) => {
-  const causes = Map.groupBy(found.filter(({kind}) => kind !== "unused_fault"), causeOf), failed = entries.list.filter((row) => row.done && hasFailed(row)).length;
+  const causes = Map.groupBy(found.filter((one) => !isYetToCome(one)), causeOf), failed = entries.list.filter((row) => row.done && hasFailed(row)).length;
   return [causes.size ? [...causes.values()].map(violation) : empty("No violations.", "Strict-mode violations appear here, such as a delivery to an address that nothing answers."), failed ? el("p", {}, el("a", {href: link(["activity"], {status: "failed"})}, count(failed, "failed call")), journal.older ? " so far: older ones are being loaded" : "") : null,
     state().fakes.filter((one) => one.dead_letters).map((one) => el("p", {}, el("a", {href: link(["fake", one.name, "dead-letters"])}, `${count(one.dead_letters, "dead letter")} of ${one.name}`)))];
-}, el("h1", {}, "Violations")), {version: () => [entries.list.length, journal.older, state().fakes.map((one) => one.dead_letters)]});
+}, el("h1", {}, "Violations")), {version: () => [entries.list.length, journal.older, state().fakes.map((one) => one.dead_letters), [...solved]]});
+// What was done about a cause, until the page is loaded again.
+const solved = new Map();
 
 function violation(all) {
-  const [{kind, text, facts: known}] = all, rows = entries.list.filter((row) => hasFailed(row) && all.some(({facts}) => isAbout(row, facts))), ats = rows.map((row) => both(new Date(row.at_us / 1000).toISOString()));
+  const [{kind, text, facts: known}] = all, cause = causeOf(all[0]), rows = entries.list.filter((row) => hasFailed(row) && all.some(({facts}) => isAbout(row, facts))), ats = rows.map((row) => both(new Date(row.at_us / 1000).toISOString()));
   const places = [...Map.groupBy(all, ({facts: {url, method, path}}) => url ?? [method, path].filter(Boolean).join(" "))], runs = new Set(all.map(({facts}) => facts.run_id).filter(Boolean));
   return el("article", {class: "violation"}, el("h2", {class: "bad"}, words(kind), all.length > 1 ? el("span", {class: "many"}, `${number(all.length)} times`) : null), " ", el("span", {class: "soft"}, `${known.fake ?? ""}${ats.length ? ` · ${ats[0]}${ats.at(-1) === ats[0] ? "" : ` to ${ats.at(-1)}`} UTC` : ""}`),
     el("ul", {}, places.filter(([place]) => place).slice(0, 20).map(([place, some]) => el("li", {class: "mono"}, el("a", {href: link(["activity"], {search: place, violations: "yes"})}, place), some.length > 1 ? ` ${number(some.length)} times` : ""))),
-    el("details", {open: kind !== "unstubbed"}, el("summary", {}, "As a test reports it"), el("p", {class: "mono"}, text)), (own(ADVICE, kind)?.(known) ?? []).map((line) => el("p", {}, line)), [...runs].slice(0, 20).map((run) => el("p", {}, el("a", {href: link(["fake", known.fake ?? "queue", "runs", run])}, `Show the run ${run}`))));
+    solved.has(cause) ? el("p", {class: "ok", role: "status"}, `${solved.get(cause)} Retries will use it; retry dead letters on their tab. Then dismiss this.`) : null,
+    el("details", {open: kind !== "unstubbed"}, el("summary", {}, "As a test reports it"), el("p", {class: "mono"}, text)), (own(ADVICE, kind)?.(known) ?? []).map((line) => el("p", {}, line)), kind === "unstubbed" ? destinationForms({name: known.fake}, origin(known.url), (done_) => solved.set(cause, done_)) : null,
+    tools(act("Dismiss", `Dismiss ${words(kind)} ${places[0]?.[0] ?? ""}`, () => ask("POST", "/violations/dismiss", {texts: all.map((one) => one.text)}))), [...runs].slice(0, 20).map((run) => el("p", {}, el("a", {href: link(["fake", known.fake ?? "queue", "runs", run])}, `Show the run ${run}`))));
 }

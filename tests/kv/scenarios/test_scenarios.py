@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from _pytest.mark import ParameterSet
 
+from pytest_fakecloud.core.clock import Timekeeper
+from pytest_fakecloud.core.ids import Ids
 from pytest_fakecloud.kv.commands import arguments
 from pytest_fakecloud.kv.engine.engine import KVEngine
 from pytest_fakecloud.kv.engine.keyspace import Keyspace
@@ -21,12 +25,14 @@ from pytest_fakecloud.kv.engine.sessions import Session
 from pytest_fakecloud.kv.errors import CommandError
 from pytest_fakecloud.kv.reply import Blocked
 from pytest_fakecloud.kv.report.history import Command, Expiries
+from pytest_fakecloud.kv.saved import load_saved, saved
 from pytest_fakecloud.kv.table.registry import CommandSpec, spec_of
 from pytest_fakecloud.kv.values.array import ArrayValue
 from pytest_fakecloud.kv.values.containers import HashValue, QuickList, SetValue
 from pytest_fakecloud.kv.values.measures import ENTRY, content_size, usage
 from pytest_fakecloud.kv.values.stream import StreamValue
 from pytest_fakecloud.kv.values.zset import SortedSet
+from pytest_fakecloud.reporting.data import state_of
 from tests.kv.conftest import Run, argv
 from tests.kv.scenarios import FOLDER, Scenario, play, scenarios
 from tests.kv.table.test_repetition import TABLE_FILE
@@ -192,7 +198,32 @@ def measured(value: Any) -> int:
     return content_size(value)
 
 
-@pytest.mark.usefixtures("effects", "sizes")
+@pytest.fixture
+def kept(run: Run, clock: Timekeeper) -> Iterator[None]:
+    """Check that another engine has the same data if it loads what a file would keep."""
+    yield
+    server = server_of(run.engine)
+    content = json.loads(json.dumps(saved(server)))
+    other = server_of(KVEngine(clock, Ids(7), run.engine.settings))
+    load_saved(other, content, "saved")
+    # Like a real server, an engine chooses the encodings of values anew when it loads them.
+    assert {**saved(other), "rdb": None} == {**content, "rdb": None}
+    assert state_of(other) == state_of(server)
+
+
+def server_of(engine: KVEngine) -> Any:
+    """Return what the functions for the data of a server use of one."""
+    return SimpleNamespace(
+        fixture="kv_server",
+        _engine=engine,
+        _time=engine.clock,
+        _memory=lambda *_: engine,
+        _new_session=engine.session,
+        execute=partial(engine.execute, engine.session()),
+    )
+
+
+@pytest.mark.usefixtures("kept", "effects", "sizes")
 @pytest.mark.parametrize(
     "scenario", [*cases("*.txt", "redis"), *cases("vendor/**/*.txt", "vendor")]
 )
