@@ -137,9 +137,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     """Start the early fakes before conftests and the application's settings are imported."""
     _keep_bytecode(early_config)
     if _is_early(early_config):
-        from .cloud.session.early import begin_early
+        from .cloud.session.early import EarlyRun
 
-        early_config.stash[_RUN] = begin_early(early_config)
+        early_config.stash[_RUN] = EarlyRun(early_config)
     yield
 
 
@@ -201,15 +201,17 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
         import_fakes()
     parameters = getattr(getattr(item, "callspec", None), "params", None)
     if parameters and not _FIXTURES.isdisjoint(parameters):
-        from .cloud.session.options import reject_parameters
+        from .cloud.session.checks import reject_parameters
 
         reject_parameters(item, _FIXTURES.intersection(parameters))
     if _RUN in stash:
         stash[_RUN].begin_test(item)
     if item.get_closest_marker("fakecloud") is not None:
+        from .cloud.session.checks import check_own_settings
+
         options = run_of(item.config).options
         options.settings_of(item)
-        options.check_own_settings(item, {})
+        check_own_settings(options, item, {})
     try:
         yield
     finally:
@@ -225,7 +227,7 @@ def pytest_fixture_setup(
     if fixturedef.scope == "function":
         return (yield)
     stash = request.config.stash
-    before = stash[_RUN].begin_fixture() if _RUN in stash else None
+    before = stash[_RUN].begin_fixture() if _RUN in stash else {}
     value = yield
     # The fixture may have created the run.
     if _RUN in stash:
@@ -255,7 +257,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         from .cloud.session import outcomes
 
         outcomes.check(run, item)
-    run.check_marker(item)
+    if item.get_closest_marker("fakecloud") is not None:
+        from .cloud.session.checks import check_marker
+
+        check_marker(item, run.test.cloud, has_session_cloud=run.session_cloud is not None)
 
 
 def _end_call(item: pytest.Item) -> Run | None:
@@ -279,7 +284,7 @@ def pytest_runtest_makereport(
         hide_ours(item, call)
     report = yield
     if call.excinfo is not None and "ScopeMismatch: " in str(report.longrepr):
-        from .cloud.session.options import scope_advice
+        from .cloud.session.checks import scope_advice
 
         report.longrepr = f"{report.longrepr}{scope_advice(str(report.longrepr), _FIXTURES)}"
     run = item.config.stash.get(_RUN, None)
@@ -371,7 +376,7 @@ def fakecloud_session(
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> Any:
-    """Return the scope of the fixtures of fakes."""
+    """Return the scope of the fixtures of fakes, which is the same for all that pytest calls it for."""
     return "session" if _is_early(config) else config.getini("fakecloud_scope") or "function"
 
 
@@ -494,9 +499,10 @@ def fakecloud_env(
     clients, task queues and caches. The variables of a fake that starts later are set when it
     starts. If a service has several fakes, the variables point to the first one.
     """
+    from .cloud.session.checks import check_env
     from .cloud.session.clouds import published_env
 
-    run_of(request.config).check_env()
+    check_env(request.node)
     with published_env(fakecloud, monkeypatch):
         yield fakecloud
 
