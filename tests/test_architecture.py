@@ -40,7 +40,7 @@ FLOORS = (
     REPORTS,
     ("recordings", "explore"),
     ("cloud.cloud",),
-    ("cloud.session", "standalone", "verify"),
+    ("pytest_run", "standalone", "verify"),
     ("plugin", "cli"),
     ("__main__",),
 )
@@ -189,7 +189,7 @@ def stays_pure(name: str) -> None:
             if each.split(".")[0] not in ("core", "similarity", rooms[0])
             or (each.split(".")[0] == rooms[0] and each.split(".")[1] not in PURE)
         ]
-    elif wing(name) not in ("plugin", "cloud.session"):
+    elif wing(name) not in ("plugin", "pytest_run"):
         wrong = [each for each in module(name).imports if each.partition(".")[0] == "pytest"]
     else:
         wrong = []
@@ -251,7 +251,7 @@ def test_packages_have_no_functions_or_classes() -> None:
     assert not found
 
 
-@pytest.mark.parametrize("name", ["plugin", "cloud.session.warning"])
+@pytest.mark.parametrize("name", ["plugin", "pytest_run.warning"])
 def test_the_plugin_imports_next_to_nothing(name: str) -> None:
     light = {*sys.stdlib_module_names, "pytest", "pytest_fakecloud"}
     assert not [each for each in module(name).at_import if each.partition(".")[0] not in light]

@@ -53,7 +53,7 @@ class BaseCloud:
 
     By default, queues deliver in the background, because without pytest's fixtures a cloud usually
     serves an application that runs beside the code that creates it. The fixtures' clouds are
-    ``"driven"`` (``cloud.session.clouds``).
+    ``"driven"`` (``pytest_run.clouds``).
     """
 
     _closed_together: Sequence[Fake] = ()

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ...core.settings import DeliveryMode
-from ..base import start_over
-from ..cloud import Cloud
-from ..fake import Fake, Snapshot
+from ..cloud.base import start_over
+from ..cloud.cloud import Cloud
+from ..cloud.fake import Fake, Snapshot
+from ..core.settings import DeliveryMode
 from .clouds import new_cloud
 from .lost_changes import AT_IMPORT, Changes, LostChanges
 from .options import RunOptions

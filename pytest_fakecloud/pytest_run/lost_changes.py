@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pytest
 
-    from ..cloud import Cloud
-    from ..fake import Fake
+    from ..cloud.cloud import Cloud
+    from ..cloud.fake import Fake
 
 AT_IMPORT = ""
 """The name for the code that runs before the first test, beside the names of fixtures."""

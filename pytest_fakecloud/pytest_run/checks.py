@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ..cloud import Cloud
-from ..services import SERVICES
+from ..cloud.cloud import Cloud
+from ..cloud.services import SERVICES
 from .options import (
     CHOICES,
     PER_TEST_SETTINGS,

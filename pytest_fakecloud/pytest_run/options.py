@@ -10,9 +10,10 @@ from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 import pytest
 
-from ...core.errors import ContractError, unknown_name
-from ...core.ids import check_seed
-from ...core.settings import (
+from ..cloud.services import SERVICES, named, settings_class
+from ..core.errors import ContractError, unknown_name
+from ..core.ids import check_seed
+from ..core.settings import (
     PROCESS_TIME,
     SWITCH,
     SWITCH_WORDS,
@@ -25,8 +26,7 @@ from ...core.settings import (
     setting,
     settings_of,
 )
-from ...core.timers import Instant, instant_us
-from ..services import SERVICES, named, settings_class
+from ..core.timers import Instant, instant_us
 
 Node: TypeAlias = pytest.Item | pytest.Collector
 P = ParamSpec("P")
@@ -83,7 +83,7 @@ def kinds_of(strict: object) -> tuple[str, ...]:
     """Return the kinds of violations that fail a test, given a boolean, names, or an ini value."""
     if isinstance(strict, str):
         return _kinds_in(strict)
-    from ...core.violations import NAMED_KINDS, VIOLATION_KINDS
+    from ..core.violations import NAMED_KINDS, VIOLATION_KINDS
 
     if isinstance(strict, bool):
         return tuple(VIOLATION_KINDS) if strict else ()
@@ -154,7 +154,7 @@ def check_settings(config: pytest.Config) -> None:
         if folder is not None:
             _check_folder(option, folder)
     if config.getoption("--fakecloud-record", None):
-        from ..cloud import archive_writer
+        from ..cloud.cloud import archive_writer
 
         try:
             archive_writer("--fakecloud-record")
@@ -308,7 +308,7 @@ class RunOptions:
         return settings
 
     def _check_process_time(self, settings: Mapping[str, Any]) -> None:
-        from ...core.clock import STANDS
+        from ..core.clock import STANDS
 
         if settings["clock"] == "running":
             raise misuse(f"clock='running' is not possible: {STANDS}")

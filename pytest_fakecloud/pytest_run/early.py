@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from ...core.errors import ContractError, unknown_name
-from ...core.settings import connection_settings
-from ...http.ports import hand_over, release
-from ..base import fixture_fake
-from ..cloud import Cloud
-from ..fake import Fake
-from ..services import find, services_by_word, settings_class
+from ..cloud.base import fixture_fake
+from ..cloud.cloud import Cloud
+from ..cloud.fake import Fake
+from ..cloud.services import find, services_by_word, settings_class
+from ..core.errors import ContractError, unknown_name
+from ..core.settings import connection_settings
+from ..http.ports import hand_over, release
 from .options import SESSION_SETTINGS, check_settings, fixture_of, misuse, words_of
 from .run import Run
 from .shared import SharedCloud

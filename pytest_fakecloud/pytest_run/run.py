@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ...core.exits import call_all
-from ...core.libraries import add_test
-from ..cloud import Cloud
+from ..cloud.cloud import Cloud
+from ..core.exits import call_all
+from ..core.libraries import add_test
 from .checks import check_own_settings, check_session_settings
 from .clouds import new_cloud, published_env
 from .observation import Observation, SleepMeter
@@ -33,7 +33,7 @@ from .shared import BeforeFixture, SharedCloud
 from .warning import warn
 
 if TYPE_CHECKING:
-    from ...reporting.applications import ServedRequest
+    from ..reporting.applications import ServedRequest
 
 
 @dataclass

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from ...core.settings import DeliveryMode
-from ...process.replace import replace
-from ..base import fixture_fake
-from ..cloud import Cloud
+from ..cloud.base import fixture_fake
+from ..cloud.cloud import Cloud
+from ..core.settings import DeliveryMode
+from ..process.replace import replace
 from .options import without_traceback
 
 
