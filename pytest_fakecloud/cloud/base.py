@@ -365,6 +365,7 @@ class BaseCloud:
 
 
 # -- for pytest's fixtures and the server ----------------------------------------------------------
+# Functions, because the methods of a cloud are what a test may use.
 
 
 def fixture_fake(cloud: BaseCloud, fixture: str) -> Any:

@@ -6,7 +6,7 @@ In runs with early fakes, this module is also a plugin of pytest, because of its
 from __future__ import annotations
 
 import sys
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 import pytest
@@ -58,16 +58,13 @@ class EarlyRun(Run):
     def _new_session_cloud(self, settings: Mapping[str, Any]) -> SharedCloud:
         """Return the cloud of the early fakes, or one that replaces it, if there are settings."""
         early = self.session_cloud
-        if early is not None and not settings:
-            return early
-        if early is not None:
-            _check_connections({fake.fixture for fake in early.cloud.fakes()}, settings)
+        if early is None or not settings:
+            # A test whose settings could not take effect has closed it, and a later one has others.
+            return early or super()._new_session_cloud(settings)
+        _check_connections({fake.fixture for fake in early.cloud.fakes()}, settings)
         shared = super()._new_session_cloud(settings)
-        if early is None:  # It has been closed for a test whose settings could not take effect.
-            return shared
         try:
-            for former, fake in _replacements(early.cloud, shared.cloud):
-                _check_variables(former, fake)
+            _replace(early.cloud, shared.cloud)
         except BaseException:
             self.session_cloud = None
             shared.cloud.close()
@@ -90,9 +87,9 @@ def _early_fixtures(config: pytest.Config) -> list[str]:
     return names
 
 
-def _replacements(early: Cloud, cloud: Cloud) -> Iterator[tuple[Fake, Fake]]:
+def _replace(early: Cloud, cloud: Cloud) -> None:
     """Close the cloud of the early fakes, and start them again in another cloud, with its settings, at
-    the same addresses. Yield each with its replacement.
+    the same addresses.
     """
     context, formers = cloud._context, dict(early._context.fixture_fakes)
     try:
@@ -104,7 +101,7 @@ def _replacements(early: Cloud, cloud: Cloud) -> Iterator[tuple[Fake, Fake]]:
             settings = {**context.fixture_settings.get(fixture, {}), "port": former._mount.port}
             fake = context.fixture_fakes[fixture] = cloud._start(fixture, settings)
             fake._take_over(former)
-            yield former, fake
+            _check_variables(former, fake)
     finally:
         release()
 
