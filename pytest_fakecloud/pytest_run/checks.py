@@ -43,11 +43,13 @@ def reject_parameters(item: pytest.Item, fixtures: Iterable[str]) -> None:
             )
 
 
-def check_own_settings(options: RunOptions, item: pytest.Item, fixture: Mapping[str, Any]) -> None:
+def check_own_settings(options: RunOptions, item: pytest.Item, own: Mapping[str, Any]) -> None:
     """Fail a test whose own settings, of its marker or of ``fakecloud_settings``, cannot apply to its
     fakes, because they outlive it. Also called when the fakes open and before the test's code, because
-    only then the value of the fixture is known.
+    the value ``own`` of that fixture is known only then.
     """
+    if not isinstance(own, (dict, Mapping)):
+        raise misuse(f"the fixture {SETTINGS} must return a dict of settings, got {own!r}")
     if options.scope == "function":
         return
     owner = options.owner_of(item)
@@ -61,7 +63,7 @@ def check_own_settings(options: RunOptions, item: pytest.Item, fixture: Mapping[
         for name in marker.kwargs
     }
     if options.scope == "session":
-        names.update(map(fixture_of, fixture))
+        names.update(map(fixture_of, own))
     if wrong := names.difference(PER_TEST_SETTINGS):
         advice = {
             "session": "(fakecloud_scope or fakecloud_early): set them in the session fixture "
@@ -80,8 +82,18 @@ def check_own_settings(options: RunOptions, item: pytest.Item, fixture: Mapping[
 # -- when a cloud opens ----------------------------------------------------------------------------
 
 
-def check_session_settings(scope: str, settings: object) -> None:
-    """Fail a test if settings of the session cannot take effect."""
+def check_session_settings(scope: str, settings: object, former: Mapping[str, Any] | None) -> None:
+    """Fail a test if settings of the session cannot take effect. ``former`` are those that the session's
+    fakes have, or None. Also called before the code of a later test, which may have other settings.
+    """
+    if former is not None:
+        if settings is not former and settings != former:
+            raise misuse(
+                f"{SESSION_SETTINGS} has other settings for this test than for an earlier one, but "
+                "the session's fakes start only once: override the fixture once, without "
+                "parameters, in the top conftest.py"
+            )
+        return
     if not isinstance(settings, Mapping):
         raise misuse(
             f"the fixture {SESSION_SETTINGS} must return a dict of settings, got {settings!r}"
@@ -144,6 +156,23 @@ def scope_advice(error: str, fixtures: Container[str]) -> str:
         start = f".{start}()" if start in SERVICES else ""
         lines.append(f"or use the cloud that lasts for the run: fakecloud_session{start}")
     return "\n".join(lines)
+
+
+# -- before the code of a test whose fakes outlive it ----------------------------------------------
+
+
+def check_same_settings(scope: str, own: Mapping[str, Any], former: Mapping[str, Any]) -> None:
+    """Fail a test if more than strict mode differs from the settings of an earlier one."""
+    present, earlier = (
+        {name: value for name, value in settings.items() if name != "strict"}
+        for settings in (own, former)
+    )
+    if present != earlier:
+        raise misuse(
+            f"{SETTINGS} has other settings for this test than for an earlier one, but the fakes "
+            f"live for the whole {scope} (fakecloud_scope): override the fixture once for the "
+            f"{scope}"
+        )
 
 
 # -- after the code of a passing test --------------------------------------------------------------

@@ -16,7 +16,7 @@ import pytest
 from ..cloud.cloud import Cloud
 from ..core.exits import call_all
 from ..core.libraries import add_test
-from .checks import check_own_settings, check_session_settings
+from .checks import check_own_settings, check_same_settings, check_session_settings
 from .clouds import new_cloud, published_env
 from .observation import Observation, SleepMeter
 from .options import (
@@ -26,7 +26,6 @@ from .options import (
     RunOptions,
     kinds_of,
     markers_of,
-    misuse,
     without_traceback,
 )
 from .shared import BeforeFixture, SharedCloud
@@ -101,13 +100,11 @@ class Run:
         """
         item, scope = self.test.item, self.options.scope
         assert item is not None, "fixtures of fakes are for tests"
-        if not isinstance(own, (dict, Mapping)):
-            raise misuse(f"the fixture {SETTINGS} must return a dict of settings, got {own!r}")
+        check_own_settings(self.options, item, own)
         if session_settings and scope != "session":
             self._warn_of_session_settings(item)
         self._own_settings = own
         owner = self.options.owner_of(item)
-        check_own_settings(self.options, item, own)
         if scope == "session":
             cloud = self.open_session(session_settings)
         elif owner is not item:
@@ -194,18 +191,11 @@ class Run:
         """Return the cloud that lasts for the run, opened on first use; fail a test with other settings
         than it was opened with.
         """
-        shared = self.session_cloud
-        if shared is None or self._session_settings is None:
-            check_session_settings(self.options.scope, settings)
-            shared = self.session_cloud = self._new_session_cloud(settings)
+        check_session_settings(self.options.scope, settings, self._session_settings)
+        if self.session_cloud is None or self._session_settings is None:
+            self.session_cloud = self._new_session_cloud(settings)
             self._session_settings = settings
-        elif settings is not self._session_settings and settings != self._session_settings:
-            raise misuse(
-                f"{SESSION_SETTINGS} has other settings for this test than for an earlier one, but "
-                "the session's fakes start only once: override the fixture once, without "
-                "parameters, in the top conftest.py"
-            )
-        return shared.cloud
+        return self.session_cloud.cloud
 
     def _new_session_cloud(self, settings: Mapping[str, Any]) -> SharedCloud:
         """Open the cloud of the session. ``EarlyRun`` overrides this."""
@@ -336,23 +326,12 @@ class Run:
             self._apply_own_settings(item, funcargs[SETTINGS])
 
     def _apply_own_settings(self, item: pytest.Item, own: Mapping[str, Any]) -> None:
-        """Apply the value of ``fakecloud_settings`` of a test whose fakes outlive it; fail the test
-        if more than strict mode differs from an earlier one.
-        """
+        """Apply the value of ``fakecloud_settings`` of a test whose fakes outlive it."""
         check_own_settings(self.options, item, own)
         if own == self._own_settings:
             return
-        present, former = (
-            {name: value for name, value in layer.items() if name != "strict"}
-            for layer in (own, self._own_settings)
-        )
-        if self.test.cloud is not None and present != former:
-            scope = self.options.scope
-            raise misuse(
-                f"{SETTINGS} has other settings for this test than for an earlier one, but the fakes "
-                f"live for the whole {scope} (fakecloud_scope): override the fixture once for the "
-                f"{scope}"
-            )
+        if self.test.cloud is not None:
+            check_same_settings(self.options.scope, own, self._own_settings)
         self._own_settings = own
         if self.test.cloud is not None:
             self.test.strict = kinds_of(self._settings(item)["strict"])
