@@ -49,7 +49,7 @@ _PUBLIC_NAMES = {
         "broker.views": "GroupView TopicView",
         "cloud.cloud": "Cloud",
         "cloud.fake": "Fake Snapshot",
-        "cloud.session.warning": "FakecloudWarning",
+        "pytest_run.warning": "FakecloudWarning",
         "core.calls": "Call Event",
         "core.clock": "Clock",
         "core.errors": "ContractError FakecloudError ServiceError",

@@ -27,7 +27,7 @@ from .core.calls import Event as Event
 from .explore.result.exploration import Exploration as Exploration
 from .cloud.fake import Fake as Fake
 from .core.errors import FakecloudError as FakecloudError
-from .cloud.session.warning import FakecloudWarning as FakecloudWarning
+from .pytest_run.warning import FakecloudWarning as FakecloudWarning
 from .faults.fault import Fault as Fault
 from .faults.plan import FaultPlan as FaultPlan
 from .queue.actions import FlowControl as FlowControl

@@ -15,8 +15,8 @@ import pytest
 if TYPE_CHECKING:
     from .broker.fake import Broker
     from .cloud.cloud import Cloud
-    from .cloud.session.run import Run
     from .kv.fake import KVServer
+    from .pytest_run.run import Run
     from .queue.capture.fake import CallbackCapture
     from .queue.delivery.destination_server import Destination
     from .queue.fake import Queue
@@ -115,7 +115,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker and validate the settings of the run."""
     config.addinivalue_line("markers", MARKER)
     if _is_set(config):
-        from .cloud.session.options import check_settings
+        from .pytest_run.options import check_settings
 
         check_settings(config)
 
@@ -137,9 +137,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     """Start the early fakes before conftests and the application's settings are imported."""
     _keep_bytecode(early_config)
     if _is_early(early_config):
-        from .cloud.session.early import begin_early
+        from .pytest_run.early import EarlyRun
 
-        early_config.stash[_RUN] = begin_early(early_config)
+        early_config.stash[_RUN] = EarlyRun(early_config)
     yield
 
 
@@ -149,7 +149,7 @@ def _is_early(config: pytest.Config) -> bool:
         return bool(config.getini("fakecloud_early"))
     except (TypeError, ValueError, pytest.UsageError):
         # Imported here, because few runs have such a value.
-        from .cloud.session.options import ini_value
+        from .pytest_run.options import ini_value
 
         return bool(ini_value(config, "fakecloud_early"))
 
@@ -169,7 +169,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """Close the fakes that outlive tests."""
     if _RUN not in config.stash:
         return
-    from .cloud.session import outcomes
+    from .pytest_run import outcomes
 
     outcomes.finish(config.stash[_RUN])
     del config.stash[_RUN]
@@ -182,7 +182,7 @@ def run_of(config: pytest.Config) -> Run:
     """Return the run of a configuration, created in its current test. Creating it starts nothing."""
     run = config.stash.get(_RUN, None)
     if run is None:
-        from .cloud.session.run import Run
+        from .pytest_run.run import Run
 
         run = config.stash[_RUN] = Run(config, _scope("fakecloud", config))
         run.begin_test(config.stash[_TEST])
@@ -196,20 +196,22 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
     stash[_TEST] = item
     names: tuple[str, ...] | list[str] = getattr(item, "fixturenames", ())
     if not _FAKED_FILES.isdisjoint(names) and not _FIXTURES.isdisjoint(names):
-        from .cloud.session.faked_files import import_fakes
+        from .pytest_run.faked_files import import_fakes
 
         import_fakes()
     parameters = getattr(getattr(item, "callspec", None), "params", None)
     if parameters and not _FIXTURES.isdisjoint(parameters):
-        from .cloud.session.options import reject_parameters
+        from .pytest_run.checks import reject_parameters
 
         reject_parameters(item, _FIXTURES.intersection(parameters))
     if _RUN in stash:
         stash[_RUN].begin_test(item)
     if item.get_closest_marker("fakecloud") is not None:
+        from .pytest_run.checks import check_own_settings
+
         options = run_of(item.config).options
         options.settings_of(item)
-        options.check_own_settings(item, {})
+        check_own_settings(options, item, {})
     try:
         yield
     finally:
@@ -225,7 +227,7 @@ def pytest_fixture_setup(
     if fixturedef.scope == "function":
         return (yield)
     stash = request.config.stash
-    before = stash[_RUN].begin_fixture() if _RUN in stash else None
+    before = stash[_RUN].begin_fixture() if _RUN in stash else {}
     value = yield
     # The fixture may have created the run.
     if _RUN in stash:
@@ -243,7 +245,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     except BaseException as error:
         run = _end_call(item)
         if run is not None and run.has_fakes and isinstance(error, Exception):
-            from .cloud.session import outcomes
+            from .pytest_run import outcomes
 
             outcomes.explain(run, item, error)
         raise
@@ -252,10 +254,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     if run is None or getattr(item, "_excinfo", None) or run.test.has_failed_subtest:
         return
     if run.has_fakes:
-        from .cloud.session import outcomes
+        from .pytest_run import outcomes
 
         outcomes.check(run, item)
-    run.check_marker(item)
+    if item.get_closest_marker("fakecloud") is not None:
+        from .pytest_run.checks import check_marker
+
+        check_marker(item, run.test.cloud, has_session_cloud=run.session_cloud is not None)
 
 
 def _end_call(item: pytest.Item) -> Run | None:
@@ -274,12 +279,12 @@ def pytest_runtest_makereport(
     failed = call.excinfo is not None or getattr(item, "_excinfo", None)
     # A test can use this package without a fixture.
     if failed and "pytest_fakecloud.core.errors" in sys.modules:
-        from .cloud.session.outcomes import hide_ours
+        from .pytest_run.outcomes import hide_ours
 
         hide_ours(item, call)
     report = yield
     if call.excinfo is not None and "ScopeMismatch: " in str(report.longrepr):
-        from .cloud.session.options import scope_advice
+        from .pytest_run.checks import scope_advice
 
         report.longrepr = f"{report.longrepr}{scope_advice(str(report.longrepr), _FIXTURES)}"
     run = item.config.stash.get(_RUN, None)
@@ -288,7 +293,7 @@ def pytest_runtest_makereport(
         if call.when == "call" and report.failed and not run.test.has_ended:
             run.test.has_failed_subtest = True
         if (report.failed or run.options.reports_passing) and run.has_fakes:
-            from .cloud.session import outcomes
+            from .pytest_run import outcomes
 
             outcomes.report_on(run, item, call, report)
         if call.when == "teardown":
@@ -302,7 +307,7 @@ def pytest_report_to_serializable(config: pytest.Config) -> Generator[None, Any,
     data = yield
     if _RUN not in config.stash:
         return data
-    from .cloud.session.outcomes import encodable_data
+    from .pytest_run.outcomes import encodable_data
 
     return encodable_data(data)
 
@@ -319,7 +324,7 @@ def pytest_terminal_summary(
     ]
     reports = [report for report in every if hasattr(report, "fakecloud_lines")]
     if reports and terminalreporter.hasmarkup:
-        from .cloud.session.outcomes import colour
+        from .pytest_run.outcomes import colour
 
         for report in reports:
             colour(report, config.get_terminal_writer().markup)
@@ -371,7 +376,7 @@ def fakecloud_session(
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> Any:
-    """Return the scope of the fixtures of fakes."""
+    """Return the scope of the fixtures of fakes, which is the same for all that pytest calls it for."""
     return "session" if _is_early(config) else config.getini("fakecloud_scope") or "function"
 
 
@@ -394,7 +399,7 @@ def fakecloud(
 
 def _fake(cloud: Cloud, fixture: str) -> Any:
     """Return the fake of a fixture in a cloud."""
-    from .cloud.session.clouds import fake_in
+    from .pytest_run.clouds import fake_in
 
     return fake_in(cloud, fixture)
 
@@ -494,9 +499,10 @@ def fakecloud_env(
     clients, task queues and caches. The variables of a fake that starts later are set when it
     starts. If a service has several fakes, the variables point to the first one.
     """
-    from .cloud.session.clouds import published_env
+    from .pytest_run.checks import check_env
+    from .pytest_run.clouds import published_env
 
-    run_of(request.config).check_env()
+    check_env(request.node)
     with published_env(fakecloud, monkeypatch):
         yield fakecloud
 

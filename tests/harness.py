@@ -24,12 +24,12 @@ import pytest
 from _pytest.fixtures import FixtureManager
 from _pytest.mark import ParameterSet
 
-from pytest_fakecloud.cloud.session.warning import FakecloudWarning
 from pytest_fakecloud.core.clock import Timekeeper
 from pytest_fakecloud.core.errors import ContractError
 from pytest_fakecloud.core.timers import monotonic
 from pytest_fakecloud.explore import patches
 from pytest_fakecloud.process.surroundings import changes_for
+from pytest_fakecloud.pytest_run.warning import FakecloudWarning
 
 # A run in this process forgets the modules it imported. Import everything it may need once, here,
 # because it is faster and numpy cannot be imported twice.
@@ -51,10 +51,10 @@ _KEPT = (
     "pytest_fakecloud.cloud.cloud",
     "pytest_fakecloud.http.server",
     "pytest_fakecloud.kv.resp.port",
-    "pytest_fakecloud.cloud.session.options",
-    "pytest_fakecloud.cloud.session.outcomes",
+    "pytest_fakecloud.pytest_run.options",
+    "pytest_fakecloud.pytest_run.outcomes",
     # If it were forgotten with a run's modules, it would undo nothing.
-    "pytest_fakecloud.cloud.session.run",
+    "pytest_fakecloud.pytest_run.run",
     "pytest_fakecloud.explore.every_failure",
     "pytest_fakecloud.reporting.missing_requests",
     "pytest_fakecloud.reporting.mistakes",

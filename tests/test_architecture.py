@@ -40,7 +40,7 @@ FLOORS = (
     REPORTS,
     ("recordings", "explore"),
     ("cloud.cloud",),
-    ("cloud.session", "standalone", "verify"),
+    ("pytest_run", "standalone", "verify"),
     ("plugin", "cli"),
     ("__main__",),
 )
@@ -205,7 +205,7 @@ def stays_pure(name: str) -> None:
             if imported.split(".")[0] not in ("core", "similarity", rooms[0])
             or (imported.split(".")[0] == rooms[0] and imported.split(".")[1] not in PURE)
         ]
-    elif wing(name) not in ("plugin", "cloud.session"):
+    elif wing(name) not in ("plugin", "pytest_run"):
         wrong = [
             imported for imported in module(name).imports if imported.partition(".")[0] == "pytest"
         ]
@@ -269,7 +269,7 @@ def test_packages_have_no_functions_or_classes() -> None:
     assert not definitions
 
 
-@pytest.mark.parametrize("name", ["plugin", "cloud.session.warning"])
+@pytest.mark.parametrize("name", ["plugin", "pytest_run.warning"])
 def test_the_plugin_imports_next_to_nothing(name: str) -> None:
     light = {*sys.stdlib_module_names, "pytest", "pytest_fakecloud"}
     assert not [

@@ -254,7 +254,7 @@ def test_nothing_is_evaluated_unpickled_or_started() -> None:
         users.setdefault(name, set()).add(module)
     # The scan finds calls and imports.
     assert "reporting/values.py" in users["base64.b64decode"]
-    assert "cloud/session/faked_files.py" in users["import_module"]
+    assert "pytest_run/faked_files.py" in users["import_module"]
     # The processes that explore() forks unpickle what its own process puts into their pipe.
     assert users.pop("pickle.loads") == {"explore/search/ahead.py"}
     for name in ("eval", "exec", "__import__", "pickle.load", "pickle.loads", "marshal.loads",
@@ -268,7 +268,7 @@ def test_nothing_is_evaluated_unpickled_or_started() -> None:
     assert started <= {"standalone/serving.py", "explore/patches.py"}
     # Imports by name, each from a fixed list of the package.
     assert users["importlib.import_module"] | users.get("import_module", set()) == {
-        "__init__.py", "kv/table/registry.py", "cloud/services.py", "cloud/session/faked_files.py",
+        "__init__.py", "kv/table/registry.py", "cloud/services.py", "pytest_run/faked_files.py",
     }  # fmt: skip
 
 

@@ -8,10 +8,10 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from pytest_fakecloud.broker.settings import BrokerConfig, BrokerLimits
 from pytest_fakecloud.cloud.services import SERVICES, fake_class
-from pytest_fakecloud.cloud.session.options import CloudConfig
 from pytest_fakecloud.core.settings import FakeConfig, settings_of
 from pytest_fakecloud.core.timers import Duration, Instant
 from pytest_fakecloud.plugin import INI_SETTINGS as INI
+from pytest_fakecloud.pytest_run.options import CloudConfig
 from pytest_fakecloud.queue.settings import PROFILES, PlanLimits, QueueConfig
 from pytest_fakecloud.vector.embedding import MODELS
 from pytest_fakecloud.vector.settings import VectorConfig, VectorLimits

@@ -1,1 +1,1 @@
-"""What a cloud is: fakes that share one clock and one seed, and the run of pytest that makes them."""
+"""What a cloud is: fakes that share one clock and one seed. Each module has a floor of its own."""

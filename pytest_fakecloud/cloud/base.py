@@ -8,7 +8,7 @@ import sys
 import threading
 import warnings
 from collections import deque
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from operator import attrgetter
 from os import urandom
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
@@ -23,7 +23,6 @@ from ..core.matching import Field
 from ..core.settings import DELIVERY, PROCESS_TIME, SWITCH, TRANSPORT, DeliveryMode, reject_unknown
 from ..core.timers import Instant
 from ..core.violations import VIOLATION_FIELDS, Violation, with_allowance
-from ..http.ports import hand_over, release
 from ..process.surroundings import changes_for, no_proxy
 from .fake import FAKE_FIELDS, Context, Fake, Snapshot, secrets_of
 from .services import fake_class, find
@@ -54,7 +53,7 @@ class BaseCloud:
 
     By default, queues deliver in the background, because without pytest's fixtures a cloud usually
     serves an application that runs beside the code that creates it. The fixtures' clouds are
-    ``"driven"`` (``cloud.session.clouds``).
+    ``"driven"`` (``pytest_run.clouds``).
     """
 
     _closed_together: Sequence[Fake] = ()
@@ -366,6 +365,7 @@ class BaseCloud:
 
 
 # -- for pytest's fixtures and the server ----------------------------------------------------------
+# Functions, because the methods of a cloud are what a test may use.
 
 
 def fixture_fake(cloud: BaseCloud, fixture: str) -> Any:
@@ -380,48 +380,6 @@ def fixture_fake(cloud: BaseCloud, fixture: str) -> Any:
         fake = cloud._start(fixture, context.fixture_settings.get(fixture, {}))
         context.fixture_fakes[fixture] = fake
     return fake
-
-
-def replace_early_fakes(cloud: BaseCloud, early: BaseCloud) -> list[tuple[Fake, Fake]]:
-    """Start the fixtures' fakes of an earlier cloud again, with this cloud's settings, at the same
-    addresses. Closes the earlier cloud; returns each of its fakes with its replacement.
-    """
-    replaced = []
-    context, formers = cloud._context, dict(early._context.fixture_fakes)
-    try:
-        for former in formers.values():
-            for mount in former._mounts:
-                hand_over(mount.host, mount.port, mount.listener)
-        early.close()
-        for fixture, former in formers.items():
-            settings = {**context.fixture_settings.get(fixture, {}), "port": former._mount.port}
-            fake = context.fixture_fakes[fixture] = cloud._start(fixture, settings)
-            fake._take_over(former)
-            replaced.append((former, fake))
-    finally:
-        release()
-    return replaced
-
-
-def keep_only(cloud: BaseCloud, fakes: Iterable[Fake]) -> None:
-    """Close all fakes except the given fakes and the fixtures' fakes."""
-    ids = {id(fake) for fake in (*fakes, *cloud._context.fixture_fakes.values())}
-    for fake in cloud.fakes():
-        if id(fake) not in ids:
-            fake.close()
-
-
-def credentials_of(cloud: BaseCloud) -> dict[Fake, tuple[str, ...]]:
-    """Return the credentials of all open fakes, for ``restore_credentials()``."""
-    return {fake: fake._credentials() for fake in cloud.fakes()}
-
-
-def restore_credentials(cloud: BaseCloud, credentials: Mapping[Fake, tuple[str, ...]]) -> None:
-    """Undo the rotations since ``credentials_of()`` was called, in the fakes that are still open."""
-    for fake, present in credentials_of(cloud).items():
-        before = credentials.get(fake, present)
-        if before != present:
-            fake._set_credentials(*before)
 
 
 def start_over(cloud: BaseCloud, now: Instant | None = None, clock: Mode | None = None) -> None:

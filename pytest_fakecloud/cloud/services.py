@@ -7,7 +7,7 @@ named here and not imported, because every run that checks a setting imports thi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,7 +24,8 @@ class Service(NamedTuple):
     (``"package.module:name"``) of the fake's class. ``in_process``: clients of this process may skip
     the socket. ``delivers``: it sends requests to destinations, which ``--forward`` can redirect.
     ``development`` are the default settings of a server that the command line starts. ``report``
-    are the paths of its modules for reports, the console and the control API (see `report_part()`).
+    are the import paths of its modules for reports, the console and the control API, and of functions
+    in them that only some services have (see `report_part()`).
     ``accesses`` is the import path of a function that returns the accesses of a request.
     ``files`` are the beginnings of files that its fakes load, by the field of a state file that names
     them. For another package's fake, ``view`` is the import path of a function that returns its data.
@@ -42,14 +43,19 @@ class Service(NamedTuple):
     view: str | None = None
 
 
-def _service(fixture: str, word: str, class_name: str, **options: Any) -> Service:
-    """Return a service of this package that the command line can start."""
+def _service(
+    fixture: str, word: str, class_name: str, functions: Sequence[str] = (), **options: Any
+) -> Service:
+    """Return a service of this package that the command line can start. ``functions`` are those of its
+    report modules that only some services have.
+    """
+    report = f"pytest_fakecloud.{word}.report"
     return Service(
         fixture,
         f"pytest_fakecloud.{word}.fake:{class_name}",
         word=word,
         in_process=True,
-        report={part: f"pytest_fakecloud.{word}.report.{part}" for part in PARTS},
+        report={path.rpartition(":")[2]: f"{report}.{path}" for path in (*PARTS, *functions)},
         accesses=f"pytest_fakecloud.{word}.accesses:touches_of_request",
         **options,
     )
@@ -74,10 +80,31 @@ _QUEUE = {"port": 7404, "dev_credentials": True}
 SERVICES: Mapping[str, Service] = {
     service.fixture: service
     for service in (
-        _service("kv_server", "kv", "KVServer", development=_KV_SERVER, files=_DUMPS),
-        _service("vector_index", "vector", "VectorIndex", development=_VECTOR_INDEX),
-        _service("broker", "broker", "Broker", development=_BROKER),
-        _service("queue", "queue", "Queue", development=_QUEUE, delivers=True),
+        _service(
+            "kv_server",
+            "kv",
+            "KVServer",
+            ["accesses:expiries"],
+            development=_KV_SERVER,
+            files=_DUMPS,
+        ),
+        _service(
+            "vector_index",
+            "vector",
+            "VectorIndex",
+            ["findings:unfinished"],
+            development=_VECTOR_INDEX,
+        ),
+        _service(
+            "broker",
+            "broker",
+            "Broker",
+            ["findings:callers", "findings:unfinished", "replay:frames", "wording:event_text"],
+            development=_BROKER,
+        ),
+        _service(
+            "queue", "queue", "Queue", ["findings:unfinished"], development=_QUEUE, delivers=True
+        ),
         Service(
             "callback_capture",
             "pytest_fakecloud.queue.capture.fake:CallbackCapture",
@@ -130,12 +157,14 @@ def report_part(name: str, part: str) -> Any:
     """Import a module that a service, given by fixture or ``word``, has for reports; None if it has
     none: ``accesses`` (what entries read and wrote), ``data`` (what a fake contains), ``findings``
     (the subjects of its calls, and detectors), ``replay`` (a copy of a fake) or ``wording``
-    (sentences).
+    (sentences). Or import a function that only some services have: ``expiries`` (of keys), ``callers``
+    (of events), ``unfinished`` (findings of unfinished work), ``frames`` (states after each event) or
+    ``event_text``.
     """
     service = named(name)
     path = None if service is None else service.report.get(part)
     # Imported late, because a server without a queue does not need the queue's engine.
-    return None if path is None else import_module(path)
+    return None if path is None else imported(path)
 
 
 def saved_part(word: str) -> Any:
@@ -145,6 +174,6 @@ def saved_part(word: str) -> Any:
 
 @cache
 def imported(path: str) -> Any:
-    """Import a name, given as ``"package.module:name"``."""
+    """Import a module, or a name in it, given as ``"package.module:name"``."""
     module, _, name = path.partition(":")
-    return getattr(import_module(module), name)
+    return getattr(import_module(module), name) if name else import_module(module)

@@ -70,7 +70,7 @@ class Fault:
         self._level = level
         self._respond = respond
         self._seen = 0
-        self._written: Mapping[str, Any] | None = None
+        self._source: Mapping[str, Any] | None = None
         self._removed = False
         self._origin = _caller()
         check_fields(matchers, {*_COMMON, *self._fields}, "fault")
@@ -95,20 +95,20 @@ class Fault:
         """Whether the fault can still fire."""
         return not self._removed and (self._times is None or self.hits < self._times)
 
-    def _note_written(self, written: Mapping[str, Any]) -> None:
+    def _set_source(self, source: Mapping[str, Any]) -> None:
         """Remember the JSON with which a state file or a request injected the fault."""
-        self._written = written
+        self._source = source
 
-    def _remaining(self) -> Mapping[str, Any] | None:
-        """Return the JSON that injects what is left of the fault; None if it was not JSON."""
-        if self._written is None:
+    def _written(self) -> Mapping[str, Any] | None:
+        """Return what is left of the fault as a state file has it; None if it was not JSON."""
+        if self._source is None:
             return None
-        left: dict[str, Any] = dict(self._written)
+        written: dict[str, Any] = dict(self._source)
         if self._times is not None:
-            left["times"] = self._times - self.hits
+            written["times"] = self._times - self.hits
         if self._skip:
-            left["skip"] = max(0, self._skip - self._seen)
-        return left
+            written["skip"] = max(0, self._skip - self._seen)
+        return written
 
     def remove(self) -> None:
         """Remove the fault, so that it never fires again."""

@@ -94,10 +94,8 @@ class _Builder:
 
     def _expiries(self, test: ObservedTest) -> Iterator[Use]:
         for fake in test.fakes:
-            part = report_part(fake.fixture, "accesses")
-            for number, at_us, access in (
-                part.expiries(test, fake) if hasattr(part, "expiries") else ()
-            ):
+            expiries = report_part(fake.fixture, "expiries")
+            for number, at_us, access in expiries(test, fake) if expiries else ():
                 if number in self._rows:
                     yield Use(number, self._rows[number], access, at_us)
 

@@ -345,7 +345,7 @@ def _events(entries: Sequence[Entry], report: Report) -> dict[int, list[Event]]:
     for entry in entries:
         if not isinstance(entry, Event) or isinstance(entry, Action):
             continue
-        if not hasattr(report_part(entry.service, "replay"), "frames"):
+        if report_part(entry.service, "frames") is None:
             continue
         if entry.number in follows:
             events_after.setdefault(follows[entry.number], []).append(entry)
@@ -365,9 +365,9 @@ def _frames(
     """
     name = events[0].fake if events else ""
     if name in now and before[name] != now[name]:
-        part = report_part(events[0].service, "replay")
-        frames: list[tuple[Event | None, State]] = part.frames(before[name], now[name], events)
-        if frames[-1][1] == now[name]:
-            for cause, state in frames:
+        frames = report_part(events[0].service, "frames")
+        states: list[tuple[Event | None, State]] = frames(before[name], now[name], events)
+        if states[-1][1] == now[name]:
+            for cause, state in states:
                 yield cause, {name: state}
     yield None, now

@@ -147,7 +147,7 @@ def unfinished(cloud: BaseCloud, lookups: Lookups) -> list[Finding]:
     """Return the unfinished work, that of each fake in turn."""
     findings: list[Finding] = []
     for fake in cloud._context.fakes.items:
-        detect = getattr(report_part(fake.fixture, "findings"), "unfinished", None)
+        detect = report_part(fake.fixture, "unfinished")
         failures: list[str] = []
         with report_hook_failure("what waits cannot be shown", failures.append):
             findings += detect(fake, lookups) if detect is not None else ()

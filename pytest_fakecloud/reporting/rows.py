@@ -71,8 +71,8 @@ def _nested(unnested_rows: list[ReportRow]) -> list[ReportRow]:
     unnested_rows.sort(key=lambda row: row.began)
     callers: dict[int, ReportRow] = {}
     for service in {row.service for row in unnested_rows}:
-        if hasattr(part := report_part(service, "findings"), "callers"):
-            callers |= part.callers(unnested_rows)
+        if (find_callers := report_part(service, "callers")) is not None:
+            callers |= find_callers(unnested_rows)
     unnested_rows.sort(key=lambda row: callers.get(row.number, row).began)
     open_rows: list[ReportRow] = []  # those whose consequences may follow
     ordered = []

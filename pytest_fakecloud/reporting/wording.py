@@ -77,7 +77,7 @@ def _described(row: ReportRow, last: ReportRow, lookups: Lookups) -> Summary:
             return summary
         if row.kind == "action":
             return Summary(_action(entry, words, last.entry, lookups))
-        event_text = getattr(report_part(row.service, "wording"), "event_text", None)
+        event_text = report_part(row.service, "event_text")
         what = event_text(entry, lookups) if event_text else f"{entry.kind}: {entry.text}"
         return Summary(what, note=str(entry.data.get("note") or ""))
     return Summary(row.operation)

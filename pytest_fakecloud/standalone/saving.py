@@ -42,9 +42,9 @@ def saved_state(cloud: Cloud) -> dict[str, Any]:
         data = saved_part(word).saved(fake)
         if data is not None:
             parts[word] = data
-        left = [fault._remaining() for fault in fake.faults if fault.active]
-        if written := [fault for fault in left if fault is not None]:
-            faults[word] = written
+        written = [fault._written() for fault in fake.faults if fault.active]
+        if saved_faults := [fault for fault in written if fault is not None]:
+            faults[word] = saved_faults
         if find(fake.fixture).delivers and (routes := _destinations(fake)):
             state["destinations"] = routes
     return {**state, "saved": parts, **({"faults": faults} if faults else {})}

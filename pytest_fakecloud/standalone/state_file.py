@@ -141,7 +141,7 @@ def inject(plan: FaultPlan, kinds: Iterable[str], fault: Mapping[str, Any]) -> F
     except TypeError as error:
         raise ContractError(f"{kind}: {error}. {_form(method)}") from None
     injected: Fault = method(*args, **fields)
-    injected._note_written({"args": [], **fault})
+    injected._set_source({"args": [], **fault})
     return injected
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.cloud.session.faked_files import import_fakes
 from pytest_fakecloud.kv.scripting import host
+from pytest_fakecloud.pytest_run.faked_files import import_fakes
 
 from ..harness import QUIET, Run
 
@@ -85,7 +85,7 @@ def test_the_fixture_of_pyfakefs_beside_the_fakes(run: Run, pytester: pytest.Pyt
 def test_nothing_is_left_to_be_imported_from_faked_files() -> None:
     code = (
         "import sys\n"
-        "from pytest_fakecloud.cloud.session.faked_files import IMPORTED_LATER, import_fakes\n"
+        "from pytest_fakecloud.pytest_run.faked_files import IMPORTED_LATER, import_fakes\n"
         "import_fakes()\n"
         "print({*IMPORTED_LATER} - {*sys.modules})"
     )

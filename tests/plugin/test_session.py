@@ -627,7 +627,7 @@ def test_early_fakes_reach_django_settings(pytester: pytest.Pytester) -> None:
 def test_a_process_that_waits_for_its_turn_does_not_sleep(
     monkeypatch: pytest.MonkeyPatch, times: int, slept: float
 ) -> None:
-    from pytest_fakecloud.cloud.session import observation
+    from pytest_fakecloud.pytest_run import observation
 
     figures = [(10.0, 1.0, 7), (13.0, 1.0, 7 + times)]
     monkeypatch.setattr(observation, "_figures", lambda: figures.pop(0))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_fakecloud import ContractError
-from pytest_fakecloud.cloud.session.outcomes import hide_ours
+from pytest_fakecloud.pytest_run.outcomes import hide_ours
 
 from ..harness import Run
 

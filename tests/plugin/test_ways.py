@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import pytest
 
 from pytest_fakecloud.cloud.services import SERVICES, fake_class, find, services_by_word
-from pytest_fakecloud.cloud.session.options import CloudConfig
 from pytest_fakecloud.core.settings import connection_settings, settings_of
+from pytest_fakecloud.pytest_run.options import CloudConfig
 
 from ..harness import QUIET, Run
 

@@ -16,7 +16,7 @@ import requests
 import urllib3
 
 from pytest_fakecloud import Cloud, KVServer
-from pytest_fakecloud.cloud.session.clouds import published_env
+from pytest_fakecloud.pytest_run.clouds import published_env
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ import pytest_fakecloud.queue.attempt_reports
 import pytest_fakecloud.queue.signatures
 import pytest_fakecloud.reporting
 from pytest_fakecloud import Cloud
-from pytest_fakecloud.cloud.session.outcomes import report_on
-from pytest_fakecloud.cloud.session.run import TestState
+from pytest_fakecloud.pytest_run.outcomes import report_on
+from pytest_fakecloud.pytest_run.run import TestState
 
 PACKAGE = pytest_fakecloud.reporting
 OF_SERVICES = [f"pytest_fakecloud.{name}.report" for name in ("kv", "vector", "broker", "queue")]

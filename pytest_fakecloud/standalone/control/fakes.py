@@ -141,7 +141,7 @@ class FakeRoutes:
             "skip": fault._skip,
             "hits": fault.hits,
             "active": fault.active,
-            "made": None if fault._written is None else dict(fault._written),
+            "made": None if fault._source is None else dict(fault._source),
         }
 
     def add_fault(self, request: Request) -> shapes.FaultData:

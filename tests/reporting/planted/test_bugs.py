@@ -45,7 +45,7 @@ def report(output: list[str]) -> str:
 def test_the_report_shows_the_cause(name: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     # Count every wait as sleep, so that the result does not depend on the machine's load.
-    monkeypatch.setattr("pytest_fakecloud.cloud.session.observation.MINIMUM_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr("pytest_fakecloud.pytest_run.observation.MINIMUM_WAIT_SECONDS", 0.0)
     gc.freeze()  # The collection below only inspects objects of this run.
     source = (BUGS / f"{name}.py").read_text(encoding="utf-8")
     # Only calls of this thread have the line that made them at the first failure.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import walk_packages
 
-from ... import __path__
+from .. import __path__
 
 NOT_OF_A_TEST = ("__main__", "cli", "real_kafka", "real_redis", "standalone", "verify")
 """Modules that ``import_fakes()`` leaves out: tests only need them with a library or a server."""

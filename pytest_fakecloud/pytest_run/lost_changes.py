@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pytest
 
-    from ..cloud import Cloud
-    from ..fake import Fake
+    from ..cloud.cloud import Cloud
+    from ..cloud.fake import Fake
 
-_AT_IMPORT = ""
+AT_IMPORT = ""
 """The name for the code that runs before the first test, beside the names of fixtures."""
 
 
 def _shown_fixture(name: str) -> str:
-    if name == _AT_IMPORT:
+    if name == AT_IMPORT:
         return "the code that ran before the first test"
     if name.startswith("_xunit_setup_"):
         return "setup_class or setup_module"
@@ -68,10 +68,6 @@ class LostChanges:
         self._lost.pop(fixture, None)
         self._unsaved[fixture] = changes
 
-    def add_imports(self, cloud: Cloud) -> None:
-        """Note what the code that ran before the first test changed."""
-        self.add(_AT_IMPORT, Changes(cloud, is_from_start=True))
-
     def begin_test(self) -> None:
         """Note what is lost because the fakes now return to their baseline."""
         # A later fixture may have set the baseline.
@@ -79,13 +75,9 @@ class LostChanges:
         self._lost |= {name: fakes for name, fakes in lost.items() if fakes}
         self._unsaved = {}
 
-    def clear(self) -> None:
-        """Forget everything, because the cloud closes."""
-        self._unsaved, self._lost = {}, {}
-
     def hints(self, item: pytest.Item) -> list[str]:
         """Explain what a test may miss, because its fakes returned to their baseline before it."""
-        names = (_AT_IMPORT, *getattr(item, "fixturenames", ()))
+        names = (AT_IMPORT, *getattr(item, "fixturenames", ()))
         return [
             f"{' and '.join(self._lost[name])} returned to the baseline before this test, so what "
             f"{_shown_fixture(name)} changed there is gone. For data and destinations, end it with "

@@ -13,26 +13,26 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ...core.libraries import add_test
-from ..cloud import Cloud
-from ..services import SERVICES
-from .clouds import BeforeFixture, SessionCloud, SharedCloud, new_cloud, published_env
+from ..cloud.cloud import Cloud
+from ..core.exits import call_all
+from ..core.libraries import add_test
+from .checks import check_own_settings, check_same_settings, check_session_settings
+from .clouds import new_cloud, published_env
 from .observation import Observation, SleepMeter
 from .options import (
+    PER_TEST_SETTINGS,
     SESSION_SETTINGS,
     SETTINGS,
     RunOptions,
-    fixture_of,
     kinds_of,
     markers_of,
-    misuse,
-    own_markers,
     without_traceback,
 )
+from .shared import BeforeFixture, SharedCloud
 from .warning import warn
 
 if TYPE_CHECKING:
-    from ...reporting.applications import ServedRequest
+    from ..reporting.applications import ServedRequest
 
 
 @dataclass
@@ -80,16 +80,14 @@ class Run:
     def __init__(self, config: pytest.Config, scope: str) -> None:
         self.options = RunOptions(config, scope)
         self.test = TestState()
-        self.session_cloud = SessionCloud(self.options)
-        self._scope_cloud = SharedCloud(self.options)
-        """The cloud of the current class or module."""
-        self._shared = (self._scope_cloud, self.session_cloud)
+        self.session_cloud: SharedCloud | None = None
+        """The cloud of the session, from its first use until the run closes."""
+        self._scope_cloud: SharedCloud | None = None
+        """The cloud of the current class or module, from its first use until their end."""
+        self._session_settings: Mapping[str, Any] | None = None
+        """The settings of the session, once they are known."""
         self._own_settings: Mapping[str, Any] = {}
         """The settings that ``fakecloud_settings`` returned for the fixtures' fakes."""
-        self._exits = ExitStack()
-        """What ends with the run."""
-        for shared in self._shared:
-            self._exits.callback(shared.close)
         self._has_warned = False
         """Whether a test has warned of settings of the session without an effect."""
 
@@ -102,17 +100,17 @@ class Run:
         """
         item, scope = self.test.item, self.options.scope
         assert item is not None, "fixtures of fakes are for tests"
-        if not isinstance(own, (dict, Mapping)):
-            raise misuse(f"the fixture {SETTINGS} must return a dict of settings, got {own!r}")
+        check_own_settings(self.options, item, own)
         if session_settings and scope != "session":
             self._warn_of_session_settings(item)
         self._own_settings = own
         owner = self.options.owner_of(item)
-        self.options.check_own_settings(item, own)
         if scope == "session":
-            cloud = self.session_cloud.open(session_settings)
+            cloud = self.open_session(session_settings)
         elif owner is not item:
-            cloud = self._scope_cloud.create([own, *markers_of(owner)])
+            layers = [own, *markers_of(owner)]
+            self._scope_cloud = SharedCloud(self.options, item.nodeid, layers)
+            cloud = self._scope_cloud.cloud
         else:
             cloud = new_cloud(self.options.config, self._settings(item))
         try:
@@ -124,10 +122,11 @@ class Run:
 
     def close_cloud(self, cloud: Cloud) -> None:
         """Close the cloud of the fixtures at the end of their scope, unless it lasts for the run."""
-        if cloud is self._scope_cloud.cloud:
-            self._scope_cloud.close()
-        elif cloud is not self.session_cloud.cloud:
-            cloud.close()
+        if _is_of(self.session_cloud, cloud):
+            return
+        if _is_of(self._scope_cloud, cloud):
+            self._scope_cloud = None
+        cloud.close()
 
     def _use_requested_cloud(self) -> None:
         """Let the current test use the fixtures' cloud if it has requested one that exists already.
@@ -139,9 +138,9 @@ class Run:
         item, scope = self.test.item, self.options.scope
         if item is None or scope == "function" or self.test.cloud is not None:
             return
-        cloud = (self.session_cloud if scope == "session" else self._scope_cloud).cloud
-        if cloud is not None and _has_requested_cloud(item):
-            self._use(cloud, item)
+        shared = self.session_cloud if scope == "session" else self._scope_cloud
+        if shared is not None and _has_requested_cloud(item):
+            self._use(shared.cloud, item)
 
     def _use(self, cloud: Cloud, item: pytest.Item) -> None:
         """Let the current test use a cloud, until it ends."""
@@ -183,18 +182,37 @@ class Run:
 
     def _settings(self, item: pytest.Item) -> dict[str, Any]:
         """Return the settings of a test, with those of the session that apply to each test."""
-        base = self.session_cloud.settings_of_tests if self.options.scope == "session" else {}
+        session = self._session_settings or {} if self.options.scope == "session" else {}
+        base = {name: session[name] for name in PER_TEST_SETTINGS if name in session}
         return self.options.settings_of(item, base, self._own_settings)
 
     @without_traceback
     def open_session(self, settings: Any) -> Cloud:
-        """Return the cloud that lasts for the run."""
-        return self.session_cloud.open(settings)
+        """Return the cloud that lasts for the run, opened on first use; fail a test with other settings
+        than it was opened with.
+        """
+        check_session_settings(self.options.scope, settings, self._session_settings)
+        if self.session_cloud is None or self._session_settings is None:
+            self.session_cloud = self._new_session_cloud(settings)
+            self._session_settings = settings
+        return self.session_cloud.cloud
+
+    def _new_session_cloud(self, settings: Mapping[str, Any]) -> SharedCloud:
+        """Open the cloud of the session. ``EarlyRun`` overrides this."""
+        assert self.test.item is not None, "fixtures of fakes are for tests"
+        # Applications use the queues beside the tests, so no test could run them for all.
+        return SharedCloud(self.options, self.test.item.nodeid, [settings], "background")
+
+    @property
+    def _shared(self) -> list[SharedCloud]:
+        """The clouds that outlive the current test, that of the class or module first."""
+        clouds = (self._scope_cloud, self.session_cloud)
+        return [shared for shared in clouds if shared is not None]
 
     @property
     def has_fakes(self) -> bool:
         """Whether there are fakes to show in a report."""
-        return self.test.cloud is not None or any(shared.cloud for shared in self._shared)
+        return self.test.cloud is not None or bool(self._shared)
 
     def clouds(self) -> list[Cloud]:
         """Return the cloud that the test uses and the other shared ones, if they were used: an
@@ -204,7 +222,7 @@ class Run:
         clouds = [] if requested is None else [requested]
         for shared in self._shared:
             cloud = shared.cloud
-            if cloud is None or cloud is requested:
+            if cloud is requested:
                 continue
             if cloud._context.recorder.entries or cloud.violations():
                 clouds.append(cloud)
@@ -229,23 +247,19 @@ class Run:
             return ()
         return kinds_of(self._settings(test.item)["strict"])
 
-    def start_early(self, names: list[str]) -> None:
-        """Start the early fakes, and set their variables until the end of the run."""
-        patch = self._exits.enter_context(pytest.MonkeyPatch.context())
-        for variable, value in self.session_cloud.start_early(names).items():
-            patch.setenv(variable, value)
-
     # -- the phases of a test --------------------------------------------------------------------
 
     def begin_test(self, item: pytest.Item) -> None:
-        """Return every fake to its baseline and remove all traces of earlier tests."""
+        """Return the shared clouds to what each test begins with, and remove all traces of earlier
+        tests.
+        """
         self.end_test()
         observation = Observation(self.options, item)
         self.test = TestState(item, observation=observation)
         self.test.exits.callback(observation.close)
         add_test(str(item.path))
         for shared in self._shared:
-            shared.return_to_baseline(item)
+            shared.begin_test(item)
         if self.options.scope == "function":
             # In a wider scope, pytest gives later tests the fakes without asking for settings again.
             self._own_settings = {}
@@ -255,27 +269,28 @@ class Run:
         """Note what the test's fixtures requested at run time."""
         self._use_requested_cloud()
 
-    def begin_fixture(self) -> list[BeforeFixture | None]:
-        """Note the state of the shared clouds before a fixture of a wide scope (``end_fixture()``)."""
-        return [shared.begin_fixture() for shared in self._shared]
+    def begin_fixture(self) -> dict[SharedCloud, BeforeFixture]:
+        """Return the state of the shared clouds before a fixture of a wide scope."""
+        return {shared: shared.begin_fixture() for shared in self._shared}
 
     def end_fixture(
-        self, fixture: pytest.FixtureDef[Any], before: list[BeforeFixture | None] | None
+        self, fixture: pytest.FixtureDef[Any], before: Mapping[SharedCloud, BeforeFixture]
     ) -> None:
-        """Let what a fixture of a wide scope has started in the shared clouds stay. ``before`` is None
-        if the run began during the fixture.
+        """Let what a fixture of a wide scope has started in the shared clouds stay. The fixture may
+        have opened a cloud of which there is no state ``before``.
         """
-        for shared, state in zip(self._shared, before or [None, None], strict=True):
-            shared.end_fixture(fixture, state)
+        for shared in self._shared:
+            shared.end_fixture(fixture, before.get(shared))
 
     def begin_call(self) -> None:
         """Mark calls made before the test's own code, and start measuring how long it sleeps."""
         self.test.sleep = SleepMeter()
         if self.test.item is not None:
             self._check_settings(self.test.item)
-        cloud = self.test.cloud or self.session_cloud.cloud
-        if cloud is not None:
-            self._observe(cloud)
+        if self.test.cloud is not None:
+            self._observe(self.test.cloud)
+        elif self.session_cloud is not None:
+            self._observe(self.session_cloud.cloud)
         for shared in self._shared:
             shared.begin_call()
 
@@ -290,88 +305,41 @@ class Run:
         self.test = TestState()
 
     def close(self) -> None:
-        """End the run: its current test, and all that it shares."""
+        """End the run: its current test, and the clouds that outlive tests."""
         self.end_test()
-        self._exits.close()
+        call_all(shared.cloud.close for shared in reversed(self._shared))
 
-    # -- checks of a test ------------------------------------------------------------------------
+    # -- settings of tests whose fakes outlive them ------------------------------------------------
 
     def _check_settings(self, item: pytest.Item) -> None:
         """Fail a test whose settings cannot apply to the clouds that outlive it. pytest returns the
         value of a fixture of a wide scope without looking at the settings again.
         """
         scope = self.options.scope
-        if scope == "function" and self.session_cloud.cloud is None:
+        if scope == "function" and self.session_cloud is None:
             return
         funcargs = getattr(item, "funcargs", {})
         is_session_used = scope == "session" or "fakecloud_session" in funcargs
-        if (
-            is_session_used
-            and SESSION_SETTINGS in funcargs
-            and self.session_cloud.cloud is not None
-        ):
-            self.session_cloud.open(funcargs[SESSION_SETTINGS])
+        if is_session_used and SESSION_SETTINGS in funcargs and self.session_cloud is not None:
+            self.open_session(funcargs[SESSION_SETTINGS])
         if scope != "function" and SETTINGS in funcargs:
-            self._check_own(item, funcargs[SETTINGS])
+            self._apply_own_settings(item, funcargs[SETTINGS])
 
-    def _check_own(self, item: pytest.Item, own: Mapping[str, Any]) -> None:
-        """Apply the value of ``fakecloud_settings`` of a test whose fakes outlive it; fail the test
-        if more than strict mode differs from an earlier one.
-        """
-        self.options.check_own_settings(item, own)
+    def _apply_own_settings(self, item: pytest.Item, own: Mapping[str, Any]) -> None:
+        """Apply the value of ``fakecloud_settings`` of a test whose fakes outlive it."""
+        check_own_settings(self.options, item, own)
         if own == self._own_settings:
             return
-        present, former = (
-            {name: value for name, value in layer.items() if name != "strict"}
-            for layer in (own, self._own_settings)
-        )
-        if self.test.cloud is not None and present != former:
-            scope = self.options.scope
-            raise misuse(
-                f"{SETTINGS} has other settings for this test than for an earlier one, but the fakes "
-                f"live for the whole {scope} (fakecloud_scope): override the fixture once for the "
-                f"{scope}"
-            )
+        if self.test.cloud is not None:
+            check_same_settings(self.options.scope, own, self._own_settings)
         self._own_settings = own
         if self.test.cloud is not None:
             self.test.strict = kinds_of(self._settings(item)["strict"])
 
-    def check_marker(self, item: pytest.Item) -> None:
-        """Fail a passing test whose own marker had no effect. That of a class or a module may be
-        meant for its other tests.
-        """
-        test = self.test
-        for marker, is_of_all in own_markers(item):
-            names = {fixture_of(name) for name in marker.kwargs}
-            if test.cloud is None:
-                # Strict mode also applies to early fakes that only the application uses.
-                names -= {"strict"} if self.session_cloud.cloud is not None else set()
-                if names:
-                    raise misuse(
-                        f"{', '.join(sorted(names))} of the marker has no effect, because the test uses "
-                        "no fake: request the fixture of a fake (kv_server, ...), or fakecloud for its "
-                        "clock"
-                    )
-            elif not is_of_all:
-                used = test.cloud._context.fixture_fakes
-                unused = names.intersection(SERVICES).difference(used)
-                if unused:
-                    raise misuse(
-                        f"{', '.join(sorted(unused))} of the marker has no effect, because the test "
-                        "does not use that fixture: request it, or pass the settings to the fake that "
-                        f"the test starts: fakecloud.{min(unused)}(...)"
-                    )
 
-    def check_env(self) -> None:
-        """Fail a test that requests ``fakecloud_env`` although its own marker has ``env=False``."""
-        item = self.test.item
-        if item is not None and any(
-            marker.kwargs.get("env") is False for marker, _ in own_markers(item)
-        ):
-            raise misuse(
-                "env=False of the marker and the fixture fakecloud_env contradict each other: remove "
-                "one of them"
-            )
+def _is_of(shared: SharedCloud | None, cloud: Cloud) -> bool:
+    """Return whether a cloud is a shared one."""
+    return shared is not None and shared.cloud is cloud
 
 
 def _has_requested_cloud(item: pytest.Item) -> bool:

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from ...core.calls import Call
-from ...core.errors import (
+from ..cloud.base import undelivered
+from ..cloud.cloud import Cloud
+from ..core.calls import Call
+from ..core.errors import (
     ContractError,
     chain_of,
     counted,
@@ -23,11 +25,9 @@ from ...core.errors import (
     ends_the_test,
     report_hook_failure,
 )
-from ...core.frames import is_own
-from ...core.libraries import is_library
-from ...core.violations import Violation, with_allowance
-from ..base import undelivered
-from ..cloud import Cloud
+from ..core.frames import is_own
+from ..core.libraries import is_library
+from ..core.violations import Violation, with_allowance
 from .options import misuse
 from .run import Run
 from .warning import warn
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
     from pathlib import Path
 
-    from ...reporting.model import Report
-    from ...reporting.text import TextLine
+    from ..reporting.model import Report
+    from ..reporting.text import TextLine
 
 
 def check(run: Run, item: pytest.Item) -> None:
@@ -70,7 +70,7 @@ def _undelivered(cloud: Cloud, kinds: Container[str]) -> list[str]:
     texts = undelivered(cloud, kinds)
     if not texts:
         return texts
-    from ...reporting.values import Mask
+    from ..reporting.values import Mask
 
     return [*map(Mask(cloud).text, texts)]
 
@@ -141,10 +141,10 @@ def _failure(clouds: list[Cloud], violations: list[Violation]) -> BaseException:
 
 def _described(clouds: list[Cloud], kinds: set[str]) -> list[str]:
     """Describe the violations of these kinds, equal ones of a client that retries only once."""
-    from ...reporting.calls import Lookups
-    from ...reporting.report import violations
-    from ...reporting.text import violation
-    from ...reporting.values import Mask
+    from ..reporting.calls import Lookups
+    from ..reporting.report import violations
+    from ..reporting.text import violation
+    from ..reporting.values import Mask
 
     return [
         Mask(cloud).text(violation(finding, Lookups()))
@@ -166,9 +166,9 @@ def _refused_clients(cloud: Cloud) -> list[str]:
     entries = context.recorder.entries
     if not any(isinstance(e, Call) and e.status == 401 and not meant(e) for e in entries):
         return []
-    from ...reporting.calls import Lookups
-    from ...reporting.report import rejected
-    from ...reporting.wording import sentence
+    from ..reporting.calls import Lookups
+    from ..reporting.report import rejected
+    from ..reporting.wording import sentence
 
     return [
         with_allowance(sentence(finding, Lookups()), "refused", {"fake": finding.fake})
@@ -185,7 +185,7 @@ def finish(run: Run) -> None:
     ):
         # A folder that could not be created has already been reported.
         if folder is not None and os.path.isdir(folder):
-            from ...reporting.page import write_index
+            from ..reporting.page import write_index
 
             write_index(folder)
     with report_hook_failure(
@@ -220,7 +220,7 @@ def report_on(
             _keep(named, item)
         if named and _is_wanted(run, call, report):
             run.test.is_reported = True
-            from ...reporting.text import TextLine
+            from ..reporting.text import TextLine
 
             phase = _Phase(run, item, call, report, [])
             lines: list[TextLine] = []
@@ -298,8 +298,8 @@ def _adds_to_recording(
 
 
 def _record(folder: Path, named: list[tuple[Cloud, str]], item: pytest.Item) -> None:
-    from ...reporting.page import file_name
-    from ..cloud import archive_writer
+    from ..cloud.cloud import archive_writer
+    from ..reporting.page import file_name
 
     write = archive_writer("--fakecloud-record")
     for cloud, name in named:
@@ -311,8 +311,8 @@ def _record(folder: Path, named: list[tuple[Cloud, str]], item: pytest.Item) -> 
 
 def _keep(named: list[tuple[Cloud, str]], item: pytest.Item) -> None:
     """Keep a passing run in pytest's cache, for the page of a later run that fails."""
-    from ...reporting.last_pass import keep
-    from ...reporting.report import report_of
+    from ..reporting.last_pass import keep
+    from ..reporting.report import report_of
 
     for cloud, name in named:
         with report_hook_failure(f"the run of {name} could not be kept", partial(warn, item)):
@@ -355,7 +355,7 @@ class _Phase(NamedTuple):
 
 
 def _lines(phase: _Phase, cloud: Cloud, name: str) -> list[TextLine]:
-    from ...reporting.text import TextLine, wrapped
+    from ..reporting.text import TextLine, wrapped
 
     width = shutil.get_terminal_size().columns
     hints = [] if phase.raised is None else _hints(phase, cloud, phase.raised)
@@ -375,10 +375,10 @@ def _lines(phase: _Phase, cloud: Cloud, name: str) -> list[TextLine]:
 def _journal(
     phase: _Phase, cloud: Cloud, name: str, hints: list[str], width: int
 ) -> list[TextLine]:
-    from ...reporting.history_wording import headline
-    from ...reporting.report import report_of
-    from ...reporting.text import lines_of
-    from ...reporting.wording import sentence
+    from ..reporting.history_wording import headline
+    from ..reporting.report import report_of
+    from ..reporting.text import lines_of
+    from ..reporting.wording import sentence
 
     run, report = phase.run, phase.report
     data = report_of(
@@ -408,12 +408,8 @@ def _journal(
 
 def _hints(phase: _Phase, cloud: Cloud, raised: BaseException) -> list[str]:
     """Return the likely reasons of a failure that the journal does not show."""
-    from ...reporting.missing_requests import (
-        hints_about_error,
-        hints_about_silence,
-        old_token_hints,
-    )
-    from ...reporting.mistakes import mistakes, unread_variables, unrequested_fakes
+    from ..reporting.missing_requests import hints_about_error, hints_about_silence, old_token_hints
+    from ..reporting.mistakes import mistakes, unread_variables, unrequested_fakes
 
     item = phase.item
     lines: list[str] = []
@@ -433,7 +429,7 @@ def _hints(phase: _Phase, cloud: Cloud, raised: BaseException) -> list[str]:
 
 def _with_last_pass(data: Report, item: pytest.Item) -> tuple[Report, Mapping[str, Any] | None]:
     """Return a report with what the last passing run of the test did otherwise, and that run."""
-    from ...reporting.last_pass import compared, last_passing_run
+    from ..reporting.last_pass import compared, last_passing_run
 
     failures: list[str] = []
     with report_hook_failure("the last passing run cannot be shown", failures.append):
@@ -447,7 +443,7 @@ def _written(
     folder: Path, cloud: Cloud, data: Report, phase: _Phase, beside: Mapping[str, Any] | None
 ) -> str:
     """Write the HTML page of a test and its JSON; return the path of the page, or the failure."""
-    from ...reporting import as_json, page
+    from ..reporting import as_json, page
 
     # An error such as a broken promise can have a function that makes its page.
     picture: Any = getattr(type(phase.raised), "_fakecloud_picture", None)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache, wraps
 from pathlib import Path
@@ -11,9 +10,10 @@ from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 import pytest
 
-from ...core.errors import ContractError, unknown_name
-from ...core.ids import check_seed
-from ...core.settings import (
+from ..cloud.services import SERVICES, named, settings_class
+from ..core.errors import ContractError, unknown_name
+from ..core.ids import check_seed
+from ..core.settings import (
     PROCESS_TIME,
     SWITCH,
     SWITCH_WORDS,
@@ -26,8 +26,7 @@ from ...core.settings import (
     setting,
     settings_of,
 )
-from ...core.timers import Instant, instant_us
-from ..services import SERVICES, named, settings_class
+from ..core.timers import Instant, instant_us
 
 Node: TypeAlias = pytest.Item | pytest.Collector
 P = ParamSpec("P")
@@ -84,7 +83,7 @@ def kinds_of(strict: object) -> tuple[str, ...]:
     """Return the kinds of violations that fail a test, given a boolean, names, or an ini value."""
     if isinstance(strict, str):
         return _kinds_in(strict)
-    from ...core.violations import NAMED_KINDS, VIOLATION_KINDS
+    from ..core.violations import NAMED_KINDS, VIOLATION_KINDS
 
     if isinstance(strict, bool):
         return tuple(VIOLATION_KINDS) if strict else ()
@@ -155,7 +154,7 @@ def check_settings(config: pytest.Config) -> None:
         if folder is not None:
             _check_folder(option, folder)
     if config.getoption("--fakecloud-record", None):
-        from ..cloud import archive_writer
+        from ..cloud.cloud import archive_writer
 
         try:
             archive_writer("--fakecloud-record")
@@ -309,7 +308,7 @@ class RunOptions:
         return settings
 
     def _check_process_time(self, settings: Mapping[str, Any]) -> None:
-        from ...core.clock import STANDS
+        from ..core.clock import STANDS
 
         if settings["clock"] == "running":
             raise misuse(f"clock='running' is not possible: {STANDS}")
@@ -347,36 +346,6 @@ class RunOptions:
             return item.getparent(pytest.Module) or item
         return (item.getparent(pytest.Class) if self.scope == "class" else None) or item
 
-    def check_own_settings(self, item: pytest.Item, fixture: Mapping[str, Any]) -> None:
-        """Fail a test whose own settings cannot apply to its fakes, because they outlive it."""
-        if self.scope == "function":
-            return
-        owner = self.owner_of(item)
-        if owner is item:
-            return
-        shared = owner.listchain()
-        names = {
-            fixture_of(name)
-            for node, marker in item.iter_markers_with_node("fakecloud")
-            if node not in shared
-            for name in marker.kwargs
-        }
-        if self.scope == "session":
-            names.update(map(fixture_of, fixture))
-        if wrong := names.difference(PER_TEST_SETTINGS):
-            advice = {
-                "session": "(fakecloud_scope or fakecloud_early): set them in the session fixture "
-                "fakecloud_session_settings",
-                "module": "(fakecloud_scope): set them in pytestmark of the module, or return them "
-                "from the fixture fakecloud_settings",
-                "class": "(fakecloud_scope): set them with a marker of the class, or return them "
-                "from the fixture fakecloud_settings",
-            }
-            raise misuse(
-                f"{', '.join(sorted(wrong))} cannot be set for one test, because the fakes live for the "
-                f"whole {self.scope} {advice[self.scope]}"
-            )
-
 
 def markers_of(node: Node) -> list[Mapping[str, Any]]:
     """Return the keywords of the markers that apply to a test, class or module, the nearest last."""
@@ -392,69 +361,3 @@ def markers_of(node: Node) -> list[Mapping[str, Any]]:
         current = current.parent
     keywords.reverse()
     return keywords
-
-
-_MISMATCH = re.compile(r"fixture (\w+) with a (\w+) scoped request")
-
-
-def scope_advice(error: str, fixtures: Container[str]) -> str:
-    """Return how a fixture of a wide scope can use a fake, or fakes of a wide scope can have settings,
-    if that is what pytest's error is about.
-    """
-    match = _MISMATCH.search(error)
-    if match is None or match[1] not in fixtures:
-        return ""
-    name = match[1]
-    scope = match[2] if match[2] in CHOICES["fakecloud_scope"] else "session"
-    if name in (SETTINGS, SESSION_SETTINGS):
-        # The fakes of the whole run take no settings of single tests.
-        is_session = name == SESSION_SETTINGS or scope == "session"
-        wide = ("session", SESSION_SETTINGS) if is_session else (scope, SETTINGS)
-        return (
-            "\n\nfakecloud: the fakes last longer than a test (fakecloud_scope, or those of "
-            f"fakecloud_session), so the fixture with their settings must, too:\n"
-            f"    @pytest.fixture(scope={wide[0]!r})\n    def {wide[1]}():"
-        )
-    lines = ["", "", "fakecloud: let the fakes last as long as this fixture; in pytest.ini:"]
-    lines += ["    [pytest]", f"    fakecloud_scope = {scope}"]
-    if name == "fakecloud_env":
-        lines += ["    fakecloud_env = true", "and request the fakes instead of fakecloud_env"]
-    else:
-        start = fixture_of(name.removeprefix("fakecloud_"))
-        start = f".{start}()" if start in SERVICES else ""
-        lines.append(f"or use the cloud that lasts for the run: fakecloud_session{start}")
-    return "\n".join(lines)
-
-
-_PLUGIN = f"{__package__.partition('.')[0]}.plugin"
-
-
-def reject_parameters(item: pytest.Item, fixtures: Iterable[str]) -> None:
-    """Fail a test that passes parameters to fixtures of the plugin, which do not read them.
-
-    A parameter that replaces the fixture, and a suite's own fixture of the same name, are fine.
-    """
-    info: Any = getattr(item, "_fixtureinfo", None)
-    definitions = getattr(info, "name2fixturedefs", {})
-    for name in sorted(set(fixtures) - {SETTINGS, SESSION_SETTINGS}):
-        function = getattr((definitions.get(name) or [None])[-1], "func", None)
-        if getattr(function, "__module__", "") == _PLUGIN:
-            raise misuse(
-                f"the fixture {name} has no parameters, so parametrize(..., indirect=True) has no "
-                "effect: pass settings with the marker, e.g. "
-                f"pytest.param(..., marks=pytest.mark.fakecloud({name}={{...}})), or parametrize "
-                "fakecloud_settings"
-            )
-
-
-def own_markers(item: Any) -> Iterator[tuple[pytest.Mark, bool]]:
-    """Yield the markers of a test function and of its parameters, without those of its class, of its
-    module and of hooks, each with whether it applies to several parameter sets.
-    """
-    callspec = getattr(item, "callspec", None)
-    for marker in getattr(getattr(item, "obj", None), "pytestmark", ()):
-        if marker.name == "fakecloud":
-            yield marker, callspec is not None
-    for marker in getattr(callspec, "marks", ()):
-        if marker.name == "fakecloud":
-            yield marker, False

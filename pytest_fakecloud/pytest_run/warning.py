@@ -19,6 +19,6 @@ class FakecloudWarning(pytest.PytestWarning):
 def warn(item: pytest.Item, text: str) -> None:
     """Issue a warning at a test; raise it if the warning filters turn it into an error."""
     # Imported here, because a run without fakes needs none of it.
-    from ...core.errors import encodable
+    from ..core.errors import encodable
 
     item.warn(FakecloudWarning(encodable(text)))

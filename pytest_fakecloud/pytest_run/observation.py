@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ...core.timers import monotonic
-from ..cloud import Cloud
+from ..cloud.cloud import Cloud
+from ..core.timers import monotonic
 from .options import RunOptions
 
 if TYPE_CHECKING:
-    from ...reporting.applications import Listener, ServedRequest
+    from ..reporting.applications import Listener, ServedRequest
 
 try:
     import resource
@@ -45,19 +45,19 @@ class Observation:
             recorded = cloud._context.recorder.shared
             recorded.find_site = None
             if options.wants_call_sites(self._item):
-                from ...process.call_sites import call_site
+                from ..process.call_sites import call_site
 
                 recorded.find_site = call_site
             if has_report and recorded.find_lines is None:
-                from ...process.lines import Lines
+                from ..process.lines import Lines
 
                 recorded.find_lines = Lines()
             if options.timelines is not None:
-                from ...reporting.replay import record_times
+                from ..reporting.replay import record_times
 
                 record_times(cloud)
         if self._listener is None and has_report and not _FRAMEWORKS.isdisjoint(sys.modules):
-            from ...reporting.applications import Listener
+            from ..reporting.applications import Listener
 
             self._listener = Listener()
         if self._listener is not None:

@@ -1,0 +1,105 @@
+"""A cloud that several tests share, and what each of them begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import pytest
+
+from ..cloud.base import start_over
+from ..cloud.cloud import Cloud
+from ..cloud.fake import Fake, Snapshot
+from ..core.settings import DeliveryMode
+from .clouds import new_cloud
+from .lost_changes import AT_IMPORT, Changes, LostChanges
+from .options import RunOptions
+
+
+class BeforeFixture(NamedTuple):
+    """The state of a shared cloud before a fixture of a wide scope."""
+
+    credentials: Mapping[Fake, tuple[str, ...]]
+    baselines: Mapping[Fake, tuple[Snapshot | None, int]]
+    changes: Changes
+
+
+class SharedCloud:
+    """A cloud that the tests of a class, of a module or of the run share, and what each test begins
+    with: the fakes that fixtures of a wide scope have started, the credentials that these fixtures gave
+    them, and their baselines (``Fake.set_baseline()``). Other fakes are closed before the next test.
+
+    ``layers`` are the settings, of which later ones win; ``seed`` is for settings without one, and
+    ``delivery`` determines how the queues deliver. Who creates this closes the ``cloud``.
+    """
+
+    def __init__(
+        self,
+        options: RunOptions,
+        seed: str,
+        layers: Sequence[Mapping[str, Any]],
+        delivery: DeliveryMode = "driven",
+    ) -> None:
+        self._options = options
+        self._layers = layers
+        self._staying: dict[Fake, tuple[str, ...]] = {}
+        """The fakes that each test begins with, and their credentials."""
+        self.lost = LostChanges()
+        self.cloud: Cloud = new_cloud(options.config, options.merged(seed, layers), delivery)
+
+    def begin_test(self, item: pytest.Item) -> None:
+        """Return to what each test begins with. Random values start over from the test's own seed,
+        unless the settings of the cloud have one.
+        """
+        cloud = self.cloud
+        for fake in cloud.fakes():
+            if fake not in self._staying:
+                fake.close()
+        self._staying = {fake: self._staying[fake] for fake in cloud.fakes()}
+        self.lost.begin_test()
+        start_over(cloud)
+        for fake, credentials in self._staying.items():
+            if fake._credentials() != credentials:
+                fake._set_credentials(*credentials)
+        cloud._context.ids.reseed(self._options.merged(item.nodeid, self._layers)["seed"])
+
+    def begin_call(self) -> None:
+        """Mark calls recorded before the test's own code."""
+        for call in self.cloud.journal.calls():
+            call.note = call.note or "made before the test's own code, maybe by an earlier test"
+
+    def begin_fixture(self) -> BeforeFixture:
+        """Note the state before a fixture of a wide scope."""
+        cloud = self.cloud
+        baselines = {fake: (fake._baseline, fake._baseline_number) for fake in cloud.fakes()}
+        return BeforeFixture(_credentials(cloud), baselines, Changes(cloud))
+
+    def end_fixture(
+        self, fixture: pytest.FixtureDef[Any], before: BeforeFixture | None = None
+    ) -> None:
+        """Let what a fixture of a wide scope has started and rotated stay, also if a test requests it
+        at run time. A baseline that it has set ends with it. ``before`` is None if the fixture has
+        requested the cloud, which did not exist before.
+        """
+        if before is None:
+            before = self._at_start()
+        for fake, (baseline, number) in before.baselines.items():
+            if fake._baseline is not baseline:
+                fixture.addfinalizer(partial(fake._restore_baseline, baseline, number))
+        self._stay(fixture.argname, before)
+
+    def end_imports(self) -> None:
+        """Let what the code that ran before the first test has started stay."""
+        self._stay(AT_IMPORT, self._at_start())
+
+    def _at_start(self) -> BeforeFixture:
+        return BeforeFixture({}, {}, Changes(self.cloud, is_from_start=True))
+
+    def _stay(self, name: str, before: BeforeFixture) -> None:
+        self._staying |= _credentials(self.cloud).items() - before.credentials.items()
+        self.lost.add(name, before.changes)
+
+
+def _credentials(cloud: Cloud) -> dict[Fake, tuple[str, ...]]:
+    return {fake: fake._credentials() for fake in cloud.fakes()}
