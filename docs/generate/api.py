@@ -42,7 +42,11 @@ def index() -> str:
     """Return the page that lists all names."""
     parts = [
         f"{HEAD}\n# API\n\nThe names that can be imported from `pytest_fakecloud`. Everything "
-        "else may change without notice. `help(pytest_fakecloud)` prints an overview.\n\n"
+        "else may change without notice. `help(pytest_fakecloud)` prints an overview, "
+        "`help(pytest_fakecloud.Queue)` the methods of a class with their signatures, and "
+        "`help(pytest_fakecloud.Attempt)` also its attributes. The fields that `**where` and "
+        "faults accept are in the stubs `pytest_fakecloud/*/typed.pyi`, from which editors "
+        "complete them; the error for an unknown field lists them, too.\n\n"
         "Tests get objects of "
         + ", ".join(f"`{name}`" for name in sorted(_PART_NAMES))
         + " from these and need not import their classes.\n\n"
