@@ -267,8 +267,8 @@ class Broker(Fake):
     ) -> Metadata | list[Metadata]:
         """Produce one record to a topic or, if the value is a list, a batch of records.
 
-        Values that are not strings are stored as JSON, including dicts with the fields of a message,
-        for which ``load()`` is; items of a batch can be ``ProducerRecord``.
+        Values that are not strings are stored as JSON, even a mapping that is a message for
+        ``load()``; items of a batch can be ``ProducerRecord``.
         ``timestamp`` is in milliseconds or an ISO time. Returns the record's ``topic``,
         ``partition``, ``offset`` and ``timestamp`` (in milliseconds); for a batch, a list of them.
         ``assert_produced()`` does not count these records.
