@@ -10,6 +10,7 @@ from typing import Any
 
 from pytest_fakecloud import _PART_NAMES, _PUBLIC_NAMES
 from pytest_fakecloud.cloud.services import SERVICES, fake_class
+from tests.stubs import ITEMS
 
 from .markdown import HEAD, alias_docs, first_sentence, inline, table
 
@@ -36,13 +37,19 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
 }
 """Headings, each with the modules whose names it contains. The first match wins."""
 _MODULES = _PUBLIC_NAMES | _PART_NAMES
+_FIELDS = {kind: fields for items in ITEMS.values() for kind, fields in items.values()}
+"""The fields by which the items of each class can be filtered."""
 
 
 def index() -> str:
     """Return the page that lists all names."""
     parts = [
         f"{HEAD}\n# API\n\nThe names that can be imported from `pytest_fakecloud`. Everything "
-        "else may change without notice. `help(pytest_fakecloud)` prints an overview.\n\n"
+        "else may change without notice. `help(pytest_fakecloud)` prints an overview, "
+        "`help(pytest_fakecloud.Queue)` the methods of a class with their signatures, and "
+        "`help(pytest_fakecloud.Attempt)` also its attributes. The fields that assertions, lists "
+        "(`**where`) and faults accept are in the stubs `pytest_fakecloud/*/typed.pyi`, from which "
+        "editors complete them; the error for an unknown field lists them, too.\n\n"
         "Tests get objects of "
         + ", ".join(f"`{name}`" for name in sorted(_PART_NAMES))
         + " from these and need not import their classes.\n\n"
@@ -121,7 +128,11 @@ def _told(name: str) -> str:
         members = f"   :members:\n   :inherited-members: {_DOCUMENTED_ELSEWHERE}\n"
         if any(map(_is_shown, value.__bases__)):
             members += "   :show-inheritance:\n"
-    return f"```{{eval-rst}}\n.. autoclass:: pytest_fakecloud.{place}\n{members}```\n{link}"
+    fields = ", ".join(f"`{field}`" for field in _FIELDS.get(value, ()))
+    filters = f"\nFields to filter by: {fields}.\n" if fields else ""
+    return (
+        f"```{{eval-rst}}\n.. autoclass:: pytest_fakecloud.{place}\n{members}```\n{link}{filters}"
+    )
 
 
 _DOCUMENTED_ELSEWHERE = (

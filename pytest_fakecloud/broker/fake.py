@@ -267,7 +267,8 @@ class Broker(Fake):
     ) -> Metadata | list[Metadata]:
         """Produce one record to a topic or, if the value is a list, a batch of records.
 
-        Values that are not strings are stored as JSON; items of a batch can be ``ProducerRecord``.
+        Values that are not strings are stored as JSON, even a mapping that is a message for
+        ``load()``; items of a batch can be ``ProducerRecord``.
         ``timestamp`` is in milliseconds or an ISO time. Returns the record's ``topic``,
         ``partition``, ``offset`` and ``timestamp`` (in milliseconds); for a batch, a list of them.
         ``assert_produced()`` does not count these records.
@@ -290,9 +291,10 @@ class Broker(Fake):
         """Load records from a mapping of topics, a list of messages, or JSON lines.
 
         A mapping has the form ``{topic: [value or message, ...]}``. A message is a mapping with
-        ``value`` and any of ``topic``, ``key``, ``partition``, ``timestamp`` and ``headers``. A
-        file given as ``Path``, or a string, contains one message as JSON per line. Missing topics
-        are created with the partitions that they need. If any record is invalid, none are loaded.
+        ``value`` and any of ``topic``, ``key``, ``partition``, ``timestamp`` and ``headers``; any
+        other item below a topic is a value, which is stored as JSON unless it is a string. A file
+        given as ``Path``, or a string, contains one message as JSON per line. Missing topics are
+        created with the partitions that they need. If any record is invalid, none are loaded.
         """
         if isinstance(data, PathLike):
             data = _text_of(data)

@@ -162,7 +162,8 @@ class Between:
     Decided here: over the Redis protocol, a client is a connection. Over REST it is a connection
     too, but a new connection continues the sequence of the user (token) that it authenticates as,
     because HTTP clients without a connection pool open one for each call. Requests that skip the
-    socket (``transport="inprocess"``, ``explore()``) do the same. Nothing runs inside
+    socket (``transport="inprocess"``, ``explore()``) do the same. A connection is new if it has
+    sent no command since the interruption began. Nothing runs inside
     ``MULTI``/``EXEC`` or a script, as in Redis: a script is one command, and a transaction over
     REST counts as ``MULTI``, its commands and ``EXEC``. AUTH, CLIENT, HELLO, QUIT, RESET and SELECT
     are ignored, because client libraries send them by themselves. Commands of ``execute()`` are the
@@ -189,6 +190,8 @@ class Between:
         self._clients = 0
         self._seen: dict[int, list[str]] = {}
         """The names of the commands by the number of their client."""
+        self._continued: dict[int, str] = {}
+        """The command after which a client continued the sequence of its user, by its number."""
         self._seen_in_all = 0
         self._ignored: list[str] = []
         """The commands that did not match ``where``, each with its keys."""
@@ -278,11 +281,14 @@ class Between:
         """Note a command; return the position before it, if its client has sent another one."""
         progress = self._progress.pop(sender, None)
         same_user = None if sender.user is None else CommandSender(None, sender.user)
-        if progress is None and same_user is not None:
-            progress = self._progress.get(same_user)
         if progress is None:
             self._clients += 1
             progress = _Progress(self._clients)
+            latest = None if same_user is None else self._progress.get(same_user)
+            if latest is not None:
+                progress = latest._replace(client=self._clients)
+                if self._seen_in_all < _MOST_SEEN:
+                    self._continued[self._clients] = f"{latest.last} of client {latest.client}"
         after = _Progress(progress.client, progress.sent + 1, name)
         self._progress[sender] = after
         if same_user is not None:
@@ -338,7 +344,11 @@ class Between:
         """Return a message for an interruption that never happened, with the commands it saw."""
         clients = [", ".join(names) for names in self._seen.values()]
         if len(clients) > 1:
-            clients = [f"{names} of client {number}" for number, names in enumerate(clients, 1)]
+            clients = [
+                f"{', '.join(names)} of client {number}"
+                + (f" after {self._continued[number]}" if number in self._continued else "")
+                for number, names in self._seen.items()
+            ]
         saw = "; ".join(clients) or (
             "no command of a client" if self._query is None else "no matching command of a client"
         )

@@ -313,8 +313,9 @@ class Queue(QueueActions, Fake):
     def run_until_idle(self, within: Duration = "30d") -> Attempts:
         """Move the clock from one due time to the next until every message is delivered.
 
-        Runs of schedules do not count. Stops early if the remaining messages wait for something
-        other than time, such as a paused queue; ``.waiting`` of the result then has the reason.
+        Schedules that become due on the way run, but the method does not wait for later runs.
+        Stops early if the remaining messages wait for something other than time, such as a paused
+        queue; ``.waiting`` of the result then has the reason.
         Raises ``NotIdleError`` if messages are still undelivered after ``within``, and ``LoopError`` if
         messages publish each other endlessly.
         """

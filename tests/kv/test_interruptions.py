@@ -127,19 +127,22 @@ class TestNeighbours:
         with server.between(("GET", "SET"), run=rival) as between:
             send([["GET", "k"], ["SET", "k", 1], ["INCR", "k"]])
         assert between.hits == 1
+
+    def test_the_commands_of_run_are_not_seen(self, server: KVServer) -> None:
+        send = next(over_pipeline(server))
         with (
             unused(server, ("SET", "GET"), "It saw GET, SET."),
-            server.between(("GET", "SET"), run=rival),
+            server.between(("GET", "SET"), run=lambda: send([["SET", "k", 2], ["GET", "k"]])),
         ):
             send([["GET", "k"], ["SET", "k", 1]])
 
-    def test_an_unused_block_is_an_error(self, server: KVServer, send: Send) -> None:
+    def test_an_unused_block_is_an_error(self, server: KVServer) -> None:
         message = (
             "between(('GET', 'SET')) interrupted nothing. It saw GET, INCR, SET. Name two "
             "neighbouring commands of one client, or remove the interruption"
         )
         with unused(server, ("GET", "SET"), message):
-            send([["GET", "k"], ["INCR", "n"], ["SET", "k", 1]])
+            next(over_pipeline(server))([["GET", "k"], ["INCR", "n"], ["SET", "k", 1]])
         assert not server._app.interruptions
         assert not server._unmet()
 
@@ -211,11 +214,13 @@ class TestConditions:
 
     def test_nothing_runs_inside_a_transaction(self, server: KVServer) -> None:
         message = "It saw GET, SET, and ignored 'INCR n', 'MULTI', 'EXEC'. Nothing runs inside"
-        with unused(server, ("GET", "SET"), message, key="stock:1"):
-            httpx.post(server.url, json=["GET", "stock:1"], headers=server.headers)
-            lines = [["SET", "stock:1", 1]]
-            httpx.post(server.url, json=["INCR", "n"], headers=server.headers)
-            httpx.post(server.url + "/multi-exec", json=lines, headers=server.headers)
+        with (
+            httpx.Client(base_url=server.url, headers=server.headers) as http,
+            unused(server, ("GET", "SET"), message, key="stock:1"),
+        ):
+            http.post("/", json=["GET", "stock:1"])
+            http.post("/", json=["INCR", "n"])
+            http.post("/multi-exec", json=[["SET", "stock:1", 1]])
 
     def test_a_condition_that_raises_is_reported(self) -> None:
         with Cloud() as cloud, cloud.kv_server() as server:
@@ -254,6 +259,26 @@ class TestClients:
             bob.get("/incr/n")
             ann.get("/set/k/1/nx")
         assert (between.hits, server.value("k")) == (1, "stolen")
+
+    def test_connections_of_rest_continue_the_sequence_of_their_token(
+        self, server: KVServer
+    ) -> None:
+        message = "saw GET, SET of client 1; INCR, DEL of client 2 after GET of client 1."
+        with (
+            httpx.Client(base_url=server.url, headers=server.headers) as ann,
+            httpx.Client(base_url=server.url, headers=server.headers) as bob,
+        ):
+            for http in (ann, bob):
+                http.get("/get/k")  # before the block, in which both connections are new
+            for place in (("INCR", "SET"), ("SET", "DEL")):
+                with unused(server, place, message):
+                    ann.get("/get/k")
+                    bob.get("/incr/n")
+                    ann.get("/set/k/1")
+                    bob.get("/del/k")
+            with server.between(("GET", "INCR"), run=print):
+                ann.get("/get/k")
+                bob.get("/incr/n")
 
     def test_a_new_connection_with_another_token_is_another_client(self, server: KVServer) -> None:
         readers = {"Authorization": f"Bearer {server.read_only_token}"}
