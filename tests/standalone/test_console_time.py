@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -185,6 +188,39 @@ def test_a_waterfall_has_the_whole_request(page: Any, server: Server, applicatio
     spans.locator("button", has_text="attempt 2").click()
     holds(page, "document.querySelector('.trace-pane h3').textContent.startsWith('attempt 2')")
     assert page.locator(".spans button[aria-current=true]").inner_text().startswith("attempt 2")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_request_and_its_message_are_shown_in_light_and_dark(
+    page: Any, server: Server, application: str, scheme: str
+) -> None:
+    order = {"order": 104, "items": ["book", "pen"]}
+    target = f"/v2/publish/{application}/orders/"
+    sent(server, "queue", target + "ship", order, Upstash_Callback=f"{application}/shipped")
+    sent(server, "queue", target + "mail", order, Upstash_Delay="1h")
+    sent(server, "queue", "/v2/publish/http://127.0.0.1:9/orders/bill", order)
+    server.ask("POST", "/clock", {"action": "advance", "by": "5m"})
+    page.emulate_media(color_scheme=scheme)
+    at(page, "fake/queue/messages", "table.rows tr:has-text('orders/bill')")
+    page.click("table.rows tr:has-text('orders/bill') a")
+    page.locator(".detail h3", has_text=re.compile("3 attempts", re.IGNORECASE)).wait_for()
+    _picture(page, f"console-{scheme}")
+    at(page, "activity?search=orders/ship", ".trace-row:has-text('publish')")
+    page.locator(".trace-row", has_text="publish").first.click()
+    page.locator(".trace-pane .spans ol li", has_text="callback").first.wait_for()
+    _picture(page, f"console-waterfall-{scheme}")
+    page.set_viewport_size({"width": 390, "height": 844})
+    at(page, "fake/queue/messages", "table.rows tr:has-text('orders/bill')")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    _picture(page, f"console-narrow-{scheme}")
+
+
+def _picture(page: Any, name: str) -> None:
+    """Save a picture for the guide, if a folder for pictures is given."""
+    if folder := os.environ.get("PYTEST_FAKECLOUD_SCREENSHOTS"):
+        page.mouse.move(0, 0)
+        page.evaluate("scrollTo(0, 0)")
+        page.screenshot(path=str(Path(folder) / f"{name}.png"))
 
 
 def test_hostile_names_are_text_in_spans_and_columns(page: Any, server: Server) -> None:
