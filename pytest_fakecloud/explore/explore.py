@@ -45,10 +45,10 @@ from .schedule import KINDS, SWITCHES, Kind, Schedule
 from .search.ahead import CAN_FORK, Ahead
 from .search.explorer import Explorer, Replays, replay
 from .search.joint import JointShrinking
+from .search.lost_writes import examine
 from .search.player import Player, SearchBudget, Tally, budget_of
 from .simulation.state import Subject
 from .trial import Line, Program, Trial
-from .trust import examine
 
 if TYPE_CHECKING:
     from ..cloud.base import BaseCloud
@@ -361,8 +361,8 @@ def _search(
         player.tally.alone = _why_alone(undisturbed)
     if processes == 1 or player.tally.alone:
         processes = 0  # This process runs the schedules itself.
-    with contextlib.closing(Ahead(player, processes)) as player.ahead:
-        broken = Explorer(player, undisturbed, budget, seed).search()
+    with contextlib.closing(Ahead(player, processes)) as ahead:
+        broken = Explorer(player, ahead, undisturbed, budget, seed).search()
     if broken is None and not player.tally.has_promise and player.tally.anomalies:
         player.is_last = True
         shown_anomaly = next(iter(player.tally.anomalies.values()))

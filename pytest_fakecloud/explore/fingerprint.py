@@ -12,16 +12,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from ..core.accesses import ALL, Touch
 from ..core.timers import instant_us
 from ..kv.accesses import text_of
 from ..kv.reply import python_value
 from ..reporting.data import State, state_of
-
-if TYPE_CHECKING:
-    from .fakes import Fakes
+from .fakes import Fakes
 
 _Subject: TypeAlias = tuple[str, str, str]
 """A key, or a whole fake: the fields of a ``Touch`` that say what is accessed."""

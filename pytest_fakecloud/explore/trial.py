@@ -34,13 +34,18 @@ class Program:
 
 
 class Strategy(Protocol):
-    """Decides which strand runs next where the schedule contains no event."""
+    """Decides which strand runs next where the schedule contains no event.
+
+    ``lesson()`` returns what a search learns from a run.
+    """
 
     places: frozenset[Place]
     records: bool
     moves_time: bool
 
     def pick(self, trial: Trial, options: Sequence[str], place: Place) -> str: ...
+
+    def lesson(self, trial: Trial, *, is_redundant: bool) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from ...reporting.rows import rows
 from ...reporting.values import Mask
 from ..inputs import Inputs, replay_text, text_of_inputs
 from ..search.explorer import Replays
-from ..search.player import MOST_DISTURBANCES, Shown, Tally
+from ..search.player import MOST_DISTURBANCES, ShownAnomaly, Tally
 from ..trial import Conflict, Line, Trial
 from .cause import cause_text
 from .failures import Failure
@@ -56,7 +56,7 @@ class Exploration:
         self.singles, self.all_singles = tally.singles, tally.all_singles
         self.pairs, self.all_pairs = tally.pairs, tally.all_pairs
         self.guided, self.drawn = tally.guided, tally.drawn
-        self.states, self.last_new_state = tally.states.count, tally.states.last_new
+        self.states, self.last_new_state = tally.states, tally.last_new_state
         covered = tally.coverage
         self._ranges = {name: calls for name, calls in covered.calls.items() if calls[1]}
         self.calls = {name: most for name, (_, most) in self._ranges.items()}
@@ -227,7 +227,7 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         return f"a schedule of {counted(self.events, 'event')}, after {_summary(tally)}"
 
 
-def _replay(shown: Shown) -> str:
+def _replay(shown: ShownAnomaly) -> str:
     if shown.inputs:
         return f"replay it with replay_schedule({replay_text(str(shown.schedule), shown.inputs)})"
     return f"replay it with {str(shown.schedule)!r}" if shown.schedule else "in the undisturbed run"

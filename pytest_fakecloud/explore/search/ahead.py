@@ -22,14 +22,12 @@ import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ..schedule import Schedule
 from ..trial import Redundant, Strategy, Trial
 from .dpor import Branch, Interleavings
-
-if TYPE_CHECKING:
-    from .player import Player
+from .player import Player
 
 CAN_FORK = sys.platform.startswith("linux")
 """Whether a process with threads can be forked safely: libraries of macOS do not allow that."""
@@ -41,16 +39,10 @@ _MOST_BYTES = 64 * 1024
 """Maximum size of an offer; the search's process plays a longer one itself."""
 
 
-class LearningStrategy(Strategy, Protocol):
-    """A strategy from whose runs a search learns."""
-
-    def lesson(self, trial: Trial, *, is_redundant: bool) -> Any: ...
-
-
 class StrategyPlan(Protocol):
     """All that determines a strategy, as a value that can be sent and compared."""
 
-    def strategy(self) -> LearningStrategy: ...
+    def strategy(self) -> Strategy: ...
 
 
 class Job(NamedTuple):
@@ -82,7 +74,7 @@ def perform(player: Player, job: Job) -> Played:
 
 
 class Ahead:
-    """The processes of one search; without any, it plays nothing."""
+    """Plays the runs of a search: in its own process or, ahead of time, in other processes."""
 
     def __init__(self, player: Player, processes: int) -> None:
         self._player = player
@@ -131,6 +123,17 @@ class Ahead:
                 with contextlib.suppress(OSError):  # It is offered again soon, or too long.
                     self._offers.send(pickle.dumps(job))
                     self._offered.add(job)
+
+    def play(self, job: Job) -> Played:
+        """Return the run of a job, which another process may have played already."""
+        played = self.take(job)
+        if played is None:
+            return perform(self._player, job)
+        if not played.is_redundant:
+            if job.plan is None:
+                self._player.outcomes[job.schedule] = None
+            self._player.tally.coverage.add(played.trial)
+        return played
 
     def take(self, job: Job) -> Played | None:
         """Return a run of another process, or None if the job has to be played in this one."""

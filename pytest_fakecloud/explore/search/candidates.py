@@ -18,9 +18,9 @@ from ...core.accesses import READS_CLOCK
 from ..footprint import Footprint
 from ..schedule import DELAYS, DUE, EDGE, SLOW, SWITCHES, TRIED, WINDOWS, Disturbance, Schedule
 from ..trial import Place, Trial
-from .ahead import Job
+from .ahead import Ahead, Job
 from .dpor import decided_places
-from .player import MOST_DISTURBANCES, Player, PriorityRun
+from .player import MOST_DISTURBANCES, Player
 
 MOST_LISTED = 100_000
 """Maximum number of pairs to list and shuffle; above it, pairs are sampled at random."""
@@ -291,15 +291,19 @@ class Priorities:
         self.decisions += 1
         return chosen
 
-    def lesson(self, trial: Trial, *, is_redundant: bool) -> PriorityRun:
-        return PriorityRun(self.decisions, len(self.priorities))
+    def lesson(self, trial: Trial, *, is_redundant: bool) -> tuple[int, int]:
+        """Return the numbers of decisions and of strands."""
+        return self.decisions, len(self.priorities)
 
 
 class RandomTrials:
     """Runs random schedules and random priorities, in turn."""
 
-    def __init__(self, player: Player, trials: Iterable[Trial], chance: random.Random) -> None:
+    def __init__(
+        self, player: Player, ahead: Ahead, trials: Iterable[Trial], chance: random.Random
+    ) -> None:
         self._player = player
+        self._ahead = ahead
         self._chance = chance
         points = {point for trial in trials for point in trial.points}
         self._disturbances = sorted(
@@ -335,16 +339,16 @@ class RandomTrials:
                 self._job_with_priorities(number, others)
                 for number in range(first, first + _DRAWN_AHEAD)
             ]
-            for job in player.ahead.through(jobs):
+            for job in self._ahead.through(jobs):
                 tally.drawn += 1
-                played = player.play_planned(job)
+                played = self._ahead.play(job)
                 plan = job.plan
                 assert isinstance(plan, PriorityPlan)
                 is_counted = not job.schedule.with_series(0) and (
                     plan.late or "late" not in player.subject.kinds
                 )
                 tally.priority_trials.add(
-                    plan.depth, plan.most_decisions, played.lesson, is_counted=is_counted
+                    plan.depth, plan.most_decisions, *played.lesson, is_counted=is_counted
                 )
                 yield played.trial
 
@@ -371,11 +375,11 @@ class RandomTrials:
                 repeated = repeated + 1 if is_known else 0
                 if not is_known:
                     jobs.append(job)
-            for job in self._player.ahead.through(jobs):
+            for job in self._ahead.through(jobs):
                 if job.schedule in self._player.outcomes:
                     continue
                 self._player.tally.drawn += 1
-                yield self._player.play_planned(job).trial
+                yield self._ahead.play(job).trial
             if not jobs:
                 yield None
 

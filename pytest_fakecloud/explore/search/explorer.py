@@ -33,7 +33,7 @@ from ..schedule import (
     Schedule,
 )
 from ..trial import Point, Trial
-from .ahead import Job
+from .ahead import Ahead, Job
 from .candidates import Pairs, RandomTrials, Singles, delayed_again, likelihood, paused_again
 from .dpor import Branch, Interleavings
 from .guided import Frontier
@@ -68,9 +68,15 @@ class Explorer:
     """Searches for a schedule that breaks the promise, within a budget."""
 
     def __init__(
-        self, player: Player, undisturbed: Trial, budget: SearchBudget, seed: int | str
+        self,
+        player: Player,
+        ahead: Ahead,
+        undisturbed: Trial,
+        budget: SearchBudget,
+        seed: int | str,
     ) -> None:
         self._player = player
+        self._ahead = ahead
         self._undisturbed = undisturbed
         self._kinds = player.subject.kinds
         self._has_timers = undisturbed.has_timers
@@ -80,8 +86,8 @@ class Explorer:
         self._chance = random.Random(str(seed))
         self._trials_of_singles: list[Trial] = []
         """The runs of schedules with one event, which schedules with two events extend."""
-        self._frontier = Frontier(self._tally.states)
-        self._frontier.learn(undisturbed, 0)
+        self._frontier = Frontier(self._tally)
+        self._frontier.learn(undisturbed)
 
     def search(self) -> Trial | None:
         """Return the smallest failing run that was found; None if no schedule broke the promise."""
@@ -184,7 +190,7 @@ class Explorer:
         expected = max(1.0, self._budget.expected(tally.tried))
         systematic = itertools.chain(singles, self._all_pairs())
         trials = [self._undisturbed, *self._trials_of_singles]
-        drawn = RandomTrials(self._player, trials, self._chance).trials()
+        drawn = RandomTrials(self._player, self._ahead, trials, self._chance).trials()
         # All searches go on without a head start.
         others = [PartialSearch(search.trials, search.weight) for search in others]
         others.append(PartialSearch(self._run_guided(), _GUIDED, _BEFORE_GUIDED))
@@ -222,8 +228,8 @@ class Explorer:
 
     def _run_interleavings(self, tree: Interleavings) -> Iterator[Trial | None]:
         tally = self._tally
-        for branch in self._player.ahead.below(tree):
-            played = self._player.play_planned(Job(Schedule(), plan=branch))
+        for branch in self._ahead.below(tree):
+            played = self._ahead.play(Job(Schedule(), plan=branch))
             tree.learn(branch, played.lesson)
             if played.is_redundant:
                 yield None
@@ -248,16 +254,16 @@ class Explorer:
 
     def _run_singles(self, schedules: Iterable[Schedule]) -> Iterator[Trial]:
         jobs = (Job(schedule, notes=True) for schedule in schedules)
-        for job in self._player.ahead.through(jobs):
+        for job in self._ahead.through(jobs):
             varied = job._replace(schedule=self._player.varied(job.schedule))
-            trial = self._player.play_planned(varied).trial
+            trial = self._ahead.play(varied).trial
             if varied != job and job.schedule[0] not in trial.fired and trial.broken is None:
                 # Other random numbers have led the code past the point of the event.
                 self._tally.drawn += 1
                 trial = self._player.play(job.schedule, notes=True)
             self._tally.singles += 1
             self._trials_of_singles.append(trial.without_details())
-            self._frontier.learn(trial, self._tally.tried)
+            self._frontier.learn(trial)
             yield trial
 
     def _run_likely_pairs(
@@ -291,11 +297,11 @@ class Explorer:
             if jobs is True:
                 yield None
                 continue
-            for job in self._player.ahead.through(jobs):
+            for job in self._ahead.through(jobs):
                 if job.schedule not in self._player.outcomes:
                     tally.guided += 1
-                    trial = self._player.play_planned(job).trial
-                    self._frontier.learn(trial, tally.tried)
+                    trial = self._ahead.play(job).trial
+                    self._frontier.learn(trial)
                     yield trial
 
     def _guided_jobs(self) -> list[Job]:
@@ -306,11 +312,11 @@ class Explorer:
 
     def _run_pairs(self, schedules: Iterable[Schedule]) -> Iterator[Trial]:
         jobs = (Job(schedule, notes=True) for schedule in schedules)
-        for job in self._player.ahead.through(jobs):
+        for job in self._ahead.through(jobs):
             if job.schedule not in self._player.outcomes:
                 self._tally.pairs += 1
-                trial = self._player.play_planned(job).trial
-                self._frontier.learn(trial, self._tally.tried)
+                trial = self._ahead.play(job).trial
+                self._frontier.learn(trial)
                 yield trial
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ..schedule import TRIED, Kind, Schedule
 from ..trial import Point, Trial
-from .player import MOST_DISTURBANCES, States
+from .player import MOST_DISTURBANCES, Tally
 
 _REPEATED = 4
 """Weight of an event that repeats the last one, as failures of a retry do, relative to another kind."""
@@ -26,8 +26,8 @@ class Frontier:
     events have more turns the more often they have led to a new state.
     """
 
-    def __init__(self, states: States) -> None:
-        self._states = states
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
         self._seen: set[int] = set()
         self._trials: Counter[Kind] = Counter()
         """The runs so far, by the kind of their last event."""
@@ -36,8 +36,8 @@ class Frontier:
         self._levels: dict[int, _Level] = {}
         """The schedules to try, by their number of events."""
 
-    def learn(self, trial: Trial, tried: int) -> None:
-        """Note the states of a run, the ``tried``-th, and keep what extends it in new states."""
+    def learn(self, trial: Trial) -> None:
+        """Note the states of the latest run, and keep what extends it in new states."""
         pairs = zip(trial.points, trial.states, strict=True)
         new = [point for point, state in pairs if state not in self._seen]
         last = trial.last_disturbance
@@ -47,7 +47,7 @@ class Frontier:
         if not new:
             return
         self._seen.update(trial.states)
-        self._states.count, self._states.last_new = len(self._seen), tried
+        self._tally.states, self._tally.last_new_state = len(self._seen), self._tally.tried
         if last is not None and len(trial.fired) < MOST_DISTURBANCES:
             events = len(trial.fired) + 1
             self._levels.setdefault(events, _Level(events)).add(trial, new)

@@ -25,7 +25,6 @@ from ..simulation.strands import without_library_frames
 from ..trial import History, Point, Redundant, Strategy, Trial, TrialPlan
 from ..trust import Trust
 from ..world import World
-from .ahead import Ahead, Job, Played, perform
 
 _LEAST_RUNS = 10
 """Minimum number of runs with each of several inputs."""
@@ -160,13 +159,6 @@ class Coverage:
         return kinds | {"numbers"} if self.draws_numbers else kinds
 
 
-class PriorityRun(NamedTuple):
-    """The numbers of decisions and of strands in a run with random priorities."""
-
-    decisions: int
-    strands: int
-
-
 @dataclass
 class PriorityTrials:
     """The runs with random priorities, and the probability that they have found a bug."""
@@ -178,13 +170,17 @@ class PriorityTrials:
     _strands: int = 1
     _decisions: int = 1
 
-    def add(self, depth: int, most_decisions: int, run: PriorityRun, *, is_counted: bool) -> None:
-        """Add a run, which counts for the probability if it chose at all places and had no events."""
-        self.most_decisions = max(self.most_decisions, run.decisions)
+    def add(
+        self, depth: int, most_decisions: int, decisions: int, strands: int, *, is_counted: bool
+    ) -> None:
+        """Add a run with its numbers of decisions and of strands. It counts for the probability if it
+        chose at all places and had no events.
+        """
+        self.most_decisions = max(self.most_decisions, decisions)
         if is_counted:
             self._trials[depth, most_decisions] += 1
-            self._strands = max(self._strands, run.strands)
-            self._decisions = max(self._decisions, run.decisions)
+            self._strands = max(self._strands, strands)
+            self._decisions = max(self._decisions, decisions)
 
     @property
     def likely(self) -> dict[int, float]:
@@ -197,15 +193,7 @@ class PriorityTrials:
         return {depth: 1 - probability for depth, probability in missed.items()}
 
 
-@dataclass
-class States:
-    """The distinct states that runs have reached, and the number of the run of the last new one."""
-
-    count: int = 0
-    last_new: int = 0
-
-
-class Shown(NamedTuple):
+class ShownAnomaly(NamedTuple):
     """An anomaly, with the schedule and the drawn inputs of the first run that showed it."""
 
     anomaly: Anomaly
@@ -236,7 +224,10 @@ class Tally:
     priority_trials: PriorityTrials = field(default_factory=PriorityTrials)
     guided: int = 0
     """Schedules that add an event to a run that reached a new state."""
-    states: States = field(default_factory=States)
+    states: int = 0
+    """Number of distinct states that runs have reached."""
+    last_new_state: int = 0
+    """The number of the run that reached the last new one."""
     coverage: Coverage = field(default_factory=Coverage)
     only_schedule: Schedule | None = None
     """The only schedule to run, if the caller passed one."""
@@ -247,7 +238,7 @@ class Tally:
     """Whether anything is asserted; without a promise, an anomaly breaks a run."""
     alone: str = ""
     """Why the search could not use the processes that the caller wanted."""
-    anomalies: dict[tuple[str, str], Shown] = field(default_factory=dict)
+    anomalies: dict[tuple[str, str], ShownAnomaly] = field(default_factory=dict)
     """The anomalies that runs showed, by name and subject."""
     inputs: int = 0
     """Number of the drawn inputs that the runs had; 0 if no client has any."""
@@ -259,9 +250,9 @@ class Tally:
 
     def merge(self, other: Tally) -> None:
         """Add the numbers of a search with other inputs."""
-        if other.states.last_new:
-            self.states.last_new = self.tried + other.states.last_new
-        self.states.count += other.states.count
+        if other.last_new_state:
+            self.last_new_state = self.tried + other.last_new_state
+        self.states += other.states
         self.orders += other.orders
         self.unfinished_order_searches += other.unfinished_order_searches
         self.has_all_orders = self.has_all_orders and other.has_all_orders
@@ -323,7 +314,6 @@ class Player:
     def __post_init__(self) -> None:
         self.forget_shown: Callable[[], object] = lambda: None
         """Makes pytest forget what it has collected about the undisturbed run."""
-        self.ahead = Ahead(self, 0)
 
     def with_inputs(self, inputs: Inputs) -> Player:
         """Return a player of the same code with these drawn inputs and a tally of its own."""
@@ -407,17 +397,6 @@ class Player:
         self.tally.coverage.add(trial)
         return trial
 
-    def play_planned(self, job: Job) -> Played:
-        """Return the run of a job, which another process may have played already."""
-        played = self.ahead.take(job)
-        if played is None:
-            return perform(self, job)
-        if not played.is_redundant:
-            if job.plan is None:
-                self.outcomes[job.schedule] = None
-            self.tally.coverage.add(played.trial)
-        return played
-
     def findings(self) -> object:
         """Return a value that changes if a run shows something that no run has shown before."""
         promises = self.subject.promises
@@ -430,7 +409,6 @@ class Player:
 
     def after_fork(self) -> None:
         """Prepare a forked process, in which the threads and sockets of its parent are missing."""
-        self.ahead = Ahead(self, 0)
         # The child shares the position in a captured file of the parent, which reports the runs.
         sys.stdout = sys.stderr = io.StringIO()
         self.subject.threads.after_fork()
@@ -448,7 +426,7 @@ class Player:
             anomalies = self.tally.anomalies
             anomalies.setdefault(
                 (anomaly.name, anomaly.subject),
-                Shown(anomaly, Schedule(trial.fired), self.subject.inputs),
+                ShownAnomaly(anomaly, Schedule(trial.fired), self.subject.inputs),
             )
         reported = [
             anomaly for anomaly in trial.anomalies if self.is_last or anomaly.name not in LAST

@@ -531,11 +531,12 @@ class TrialClock(Part):
     def _await_loop(self, strand: Strand) -> None:
         """Wait for the turn of a task, whose event loop chooses the next strand when it is idle."""
         self._state.check_alive(strand)
-        strand.turn.link = self._connections.step_back()
+        link = self._connections.step_back()
+        strand.turn.resume = None if link is None else link.resume
         has_turn = False
         while not has_turn and strand.state != "ended":
             has_turn = strand.gate.acquire(LOOK)
-        strand.turn.link = None
+        strand.turn.resume = None
         self._state.check_alive(strand)
         if strand.state == "ended":
             raise Crash

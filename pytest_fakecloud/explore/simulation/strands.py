@@ -13,14 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from ...core.frames import stack_of
 from ...core.libraries import is_library
 from ..trial import DueDelivery, Line, Operation, Place
-
-if TYPE_CHECKING:
-    from .connections import MemoryLink
 
 Role = Literal["client", "worker", "delivery", "task", "thread"]
 State = Literal["new", "running", "parked", "waiting", "ended"]
@@ -114,8 +111,8 @@ class LoopState:
 class TaskTurn:
     """The turn of a task at its next or its current call."""
 
-    link: MemoryLink | None = None
-    """The connection whose request a thread aside delays until the task's turn."""
+    resume: Callable[[Callable[[], None]], None] | None = None
+    """Lets the thread aside go on that delays the request of a connection until the task's turn."""
     future: asyncio.Future[None] | None = None
     """The future that ends when an awaiting task has its turn."""
     exchange: int = 0
@@ -208,11 +205,10 @@ class Strand:
 
     def release(self) -> None:
         """Let the strand go on at its gate; wait for a thread aside, which goes on in its place."""
-        link = self.turn.link
-        if link is None:
+        if self.turn.resume is None:
             self.gate.release()
         else:
-            link.resume(self.gate.release)
+            self.turn.resume(self.gate.release)
 
     def fail(self, error: BaseException) -> None:
         """Note the exception that ended the strand's code: a crash, or an error of its own."""
