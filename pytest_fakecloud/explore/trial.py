@@ -14,7 +14,7 @@ from ..core.timers import Timer
 from ..queue.delivery.routes import Url
 from ..queue.fake import Queue
 from ..queue.model import Message
-from .anomalies import Access, Anomaly
+from .accesses import Access, Anomaly
 from .footprint import Footprint
 from .schedule import Disturbance, Kind, Schedule
 

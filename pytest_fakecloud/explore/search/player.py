@@ -14,7 +14,8 @@ from ...core.errors import ContractError, breaks_a_check, broken_promise, ends_t
 from ...core.field_types import check_returned
 from ...core.timers import Duration, duration_us, monotonic
 from ...queue.delivery.routes import Url
-from ..anomalies import LAST, Allowed, Anomaly, AnomalyError, Evidence, find_anomalies
+from ..accesses import Anomaly
+from ..anomalies import LAST, Allowed, AnomalyError, Evidence, find_anomalies
 from ..inputs import Inputs, with_inputs
 from ..observers import mark
 from ..programs import check_has_run

@@ -27,7 +27,7 @@ from ...kv.command_fields import only_prepares
 from ...queue.model import SUCCESS, Outcome
 from ...reporting.calls import SEVERAL, command_of
 from ...reporting.data import state_of
-from ..anomalies import Access
+from ..accesses import Access
 from ..fakes import ROTATED_US
 from ..footprint import CommandLine, times_in, touches_of_request
 from ..schedule import (
