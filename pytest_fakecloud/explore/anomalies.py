@@ -460,8 +460,10 @@ def _expired_lock(evidence: Evidence) -> Findings:
 
 
 def _stale_copy(evidence: Evidence) -> Findings:
-    """A value or vector that comes from a key overwrites one that comes from a newer value of it."""
-    if not evidence.reading or any(
+    """A value or vector that comes from a key or a vector overwrites one that comes from a newer
+    value of it.
+    """
+    if not any(map(_is_copied, evidence.trial.accesses)) or any(
         disturbance.kind in _LOSSES for disturbance in evidence.trial.fired
     ):
         return  # The writer may have been about to look at the source again.
@@ -469,7 +471,7 @@ def _stale_copy(evidence: Evidence) -> Findings:
     reads: dict[str, list[tuple[int, Access]]] = {}
     for at, write in accesses:
         earlier, target = reads.setdefault(write.client, []), write.keys[0]
-        if not (write.is_write or write.call or write.name == "XREADGROUP"):
+        if _is_copied(write):
             earlier.append((at, write))
         if not (earlier and write.changes) or all(r.keys[0] == target for _, r in earlier):
             continue
@@ -505,7 +507,11 @@ def _stale_copy(evidence: Evidence) -> Findings:
             if any(root_of(access.client) == own for _, access in later):
                 continue
             news = [
-                access for there, access in later if access.replaces(read) and (stays or there < at)
+                access
+                for there, access in later
+                if access.replaces(read)
+                and (read.call is None or access.is_about(read))
+                and (stays or there < at)
             ]
             authors = {access.client for access in news}
             # Others may have read the new value, and written what comes from it.
@@ -518,6 +524,13 @@ def _stale_copy(evidence: Evidence) -> Findings:
                 if (is_newer or is_kept) and newer.client != write.client:
                     yield write.subject, _description(read, news[0], newer, write)
                     break
+
+
+def _is_copied(access: Access) -> bool:
+    """Return whether an access reads values that a client may copy: of keys, or of vectors by ID."""
+    if access.is_write or access.name == "XREADGROUP":
+        return False
+    return access.call is None or (access.call.service, access.name) == ("vector", "fetch")
 
 
 def _stale_removal(evidence: Evidence) -> Findings:

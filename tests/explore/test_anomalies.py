@@ -1159,7 +1159,7 @@ def test_the_reference_lists_every_pattern() -> None:
 
 SERVICES: dict[str, tuple[Make, ...]] = {
     **EFFECTS,
-    "stale write": (ten.stale_cache, *DELETED),
+    "stale write": (ten.stale_cache, reads.cached_vector, *DELETED),
     "early search": (reads.pending_vectors,),
     "unfinished work": work.UNFINISHED,
     "intermediate read": (work.rebuilt_index,),
