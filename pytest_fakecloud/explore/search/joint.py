@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from time import process_time
 
 from ...core.errors import broken_promise
 from ...core.timers import monotonic
@@ -21,7 +22,11 @@ from .explorer import smallest
 from .player import Player
 
 SECONDS = 10.0
-"""Wall-clock seconds for shrinking inputs, in addition to the budget (decided here)."""
+"""Processor seconds for shrinking inputs, in addition to the budget, so that the result does not
+depend on what else the machine does (decided here).
+"""
+_REAL_SECONDS = 60.0
+"""Wall-clock seconds for the same, because code may wait in real time (decided here)."""
 _MOST_TRIALS = 3_000
 """Maximum number of runs with fewer operations that are drawn again (decided here)."""
 
@@ -42,7 +47,8 @@ class JointShrinking:
         self._player_for = player_for
         self._sources = sources
         self._drawing = drawing
-        self._until = monotonic() + SECONDS
+        self._until = process_time() + SECONDS
+        self._until_real = monotonic() + _REAL_SECONDS
 
     def smallest(self) -> tuple[Player, Trial]:
         """Return the smallest failing run that was found, and the player with its inputs."""
@@ -53,7 +59,7 @@ class JointShrinking:
 
     def _shrink(self) -> None:
         """Leave out operations and events, and simplify arguments, as long as that succeeds."""
-        while not self._trial.is_stuck and monotonic() < self._until:
+        while not self._trial.is_stuck and self._has_time():
             inputs = self._player.subject.inputs
             shrunk_inputs(inputs, self._sources, self._breaks, self._drawing)
             if self._player.subject.inputs == inputs:
@@ -81,9 +87,12 @@ class JointShrinking:
             for inputs in inputs_with_operations(count, self._sources, self._drawing):
                 if self._breaks_under(inputs, with_one_event):
                     return True
-                if trials >= _MOST_TRIALS or monotonic() >= self._until:
+                if trials >= _MOST_TRIALS or not self._has_time():
                     return False
         return False
+
+    def _has_time(self) -> bool:
+        return process_time() < self._until and monotonic() < self._until_real
 
     def _breaks(self, inputs: Inputs) -> bool:
         schedule = self._trial.schedule
@@ -98,13 +107,13 @@ class JointShrinking:
         """
         player = self._player_for(inputs)
         try:
-            if monotonic() >= self._until:
+            if not self._has_time():
                 return False
             trial = player.play(Schedule(), notes=True)
             if any(broken_promise(error) is None for error in trial.errors.values()):
                 return False  # The code rejects these inputs.
             candidates = iter(schedules(trial))
-            while trial.broken is None and monotonic() < self._until:
+            while trial.broken is None and self._has_time():
                 schedule = next(candidates, None)
                 if schedule is None:
                     return False
