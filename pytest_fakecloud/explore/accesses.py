@@ -1,4 +1,6 @@
-"""What a run does to the data of the fakes: its commands and calls, and the anomalies among them."""
+"""What a trial does to the data of the fakes: its commands and calls, and the anomalies among
+them.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ _JSON_STEP = re.compile(r"""\.?([^.\[\]*?@'"$]+)|\[(\d+|'[^']*'|"[^"]*")\]""")
 """A key or an index in a path that leads to a single value of a document."""
 NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _VARIABLE = re.compile(r"[0-9a-f]{8}[0-9a-f-]*|\d+")
-"""Numbers and IDs, which can differ between two runs of the same code."""
+"""Numbers and IDs, which can differ between two trials of the same code."""
 
 
 @dataclass(eq=False)
@@ -315,7 +317,9 @@ def _members_within(
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """A pattern that a run shows: its name, the key or call that it is about, and what happened."""
+    """A pattern that a trial shows: its name, the key or call that it is about, and what
+    happened.
+    """
 
     name: str
     subject: str

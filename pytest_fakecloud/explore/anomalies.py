@@ -1,4 +1,4 @@
-"""Anomalies: patterns in a run that are wrong whatever the application promises."""
+"""Anomalies: patterns in a trial that are wrong whatever the application promises."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _OF_CONSUMERS = frozenset({"consume", "commit", "delete-consumer"})
 _SECOND_TIME = frozenset({
     "lose_response", "duplicate", "crash_after_response", "fail", "redeliver", "rebalance", "crash",
 })  # fmt: skip
-"""Kinds of events after which code runs, or a request arrives, a second time."""
+"""Kinds of disturbances after which code runs, or a request arrives, a second time."""
 _LOSSES = frozenset({
     "respond", "drop", "lose_response", "crash", "partition", "rotate_token", "fail", "unreachable",
     "crash_after_response",
 })  # fmt: skip
-"""Kinds of events that can keep a client from having an effect."""
+"""Kinds of disturbances that can keep a client from having an effect."""
 _PAUSES = frozenset({"jump", "nearly", "past", "tick"})
-"""Kinds of events that pause all clients, and so change no order."""
+"""Kinds of disturbances that pause all clients, and so change no order."""
 _MOVES_OF_TIME = _PAUSES | {"delay", "slow"}
-"""Kinds of events that let time pass."""
+"""Kinds of disturbances that let time pass."""
 _OF_ATTEMPTS = frozenset({
     "attempt", "attempts", "try", "tries", "retry", "retries", "failure", "failures", "failed",
     "error", "errors", "deliveries", "redeliveries", "attempted", "tried", "retried", "fails", "strike",
@@ -48,12 +48,14 @@ _UPSERTS = frozenset({"upsert", "upsert-data", "update"})
 
 
 class Evidence:
-    """What patterns look at: the accesses of a run, and those of the run without events."""
+    """What patterns look at: the accesses of a trial, and those of the trial without
+    disturbances.
+    """
 
     def __init__(self, trial: Trial, usual: Evidence | None, workers: frozenset[str]) -> None:
         self.trial = trial
         self.usual = self if usual is None else usual
-        """The evidence of the run without events, which what is compared with it shares."""
+        """The evidence of the trial without disturbances, which what is compared with it shares."""
         self.plain = self.usual.trial
         self.workers = workers
         """The names of the clients that start again when they fail."""
@@ -159,7 +161,9 @@ class Evidence:
 
     @cached_property
     def loss(self) -> Disturbance | None:
-        """The only event that can have kept a client from an effect; others only paused a worker."""
+        """The only disturbance that can have kept a client from an effect; others only paused a
+        worker.
+        """
         losses = [disturbance for disturbance in self.trial.fired if disturbance.kind in _LOSSES]
         if len(losses) != 1:
             return None
@@ -207,8 +211,8 @@ class Evidence:
 
     @cached_property
     def lost(self) -> Sequence[Access]:
-        """The lasting effects of the disturbed client that it has without the event, but that neither
-        it nor anybody else had here; none if it did something else instead.
+        """The lasting effects of the disturbed client that it has without the disturbance, but
+        that neither it nor anybody else had here; none if it did something else instead.
 
         An effect is not lost if a later attempt decided against it, because of what somebody else
         wrote, or waits for a lease to expire.
@@ -254,7 +258,7 @@ class Evidence:
 
     @cached_property
     def missing(self) -> Sequence[Access]:
-        """The lasting effects without the event that nobody had here."""
+        """The lasting effects without the disturbance that nobody had here."""
         # A command that sets the value that its key has already counts as done.
         effective = (
             access
@@ -273,7 +277,7 @@ class Evidence:
         ]
 
     def _is_superseded(self, effect: Access) -> bool:
-        """Return whether without the event, too, nothing remains of an effect."""
+        """Return whether without the disturbance, too, nothing remains of an effect."""
         later = self.plain.accesses[self.plain.accesses.index(effect) + 1 :]
         same = (
             access for access in later if (access.name, access.keys) == (effect.name, effect.keys)
@@ -284,7 +288,7 @@ class Evidence:
 
     @property
     def residue(self) -> list[Touch]:
-        """The keys that the disturbed client left, and that are gone without the event."""
+        """The keys that the disturbed client left, and that are gone without the disturbance."""
         return [
             access.keys[-1]
             for access in self.mine
@@ -295,7 +299,9 @@ class Evidence:
 
 
 def lasts(access: Access, trial: Trial) -> bool:
-    """Return whether an effect remains at the end of a run: something sent, or a key without TTL."""
+    """Return whether an effect remains at the end of a trial: something sent, or a key without
+    TTL.
+    """
     if access.call is not None:
         return access.changes and access.name in _SENDS
     return access.changes and any(trial.remaining.get(key, False) for key in access.keys)
@@ -694,8 +700,8 @@ def _act_after(evidence: Evidence, first: Access, again: Access) -> Access | Non
 
 
 def _reads_alike(evidence: Evidence, client: str, key: Touch) -> bool:
-    """Return whether a client reads a key as often as in the run without events, where all answers are
-    the same. A client that waits for a value does not.
+    """Return whether a client reads a key as often as in the trial without disturbances, where all
+    answers are the same. A client that waits for a value does not.
     """
     usual = evidence.usual
     places = [
@@ -1139,18 +1145,18 @@ class Allowed:
         return False
 
     def unused(self) -> int:
-        """Return the number of entries that no run has needed."""
+        """Return the number of entries that no trial has needed."""
         return len(self._unused)
 
     def check_used(self) -> None:
-        """Raise ``ContractError`` for an entry that no run needed."""
+        """Raise ``ContractError`` for an entry that no trial needed."""
         if self._unused:
             text = next(iter(self._unused))
             raise ContractError(f"allow={text!r}: no run shows this anomaly: leave it out")
 
 
 def find_anomalies(evidence: Evidence, allowed: Allowed) -> list[Anomaly]:
-    """Return the anomalies of a run that are not allowed, one for each name and subject."""
+    """Return the anomalies of a trial that are not allowed, one for each name and subject."""
     anomalies: dict[tuple[str, str], Anomaly] = {}
     for name, (find, _) in PATTERNS.items():
         for subject, words in find(evidence):

@@ -27,7 +27,7 @@ from .inputs import (
 )
 from .patches import explored
 from .programs import (
-    Runs,
+    Functions,
     chosen_fakes,
     current_replay,
     kinds_of,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 RUNS = 1_000
 """Default budget: the number of runs of one ``explore()`` call."""
-INPUTS = 50
+INPUTS = 25
 """Number of drawn inputs among which the budget is divided (decided here): 40 runs each by default."""
 
 Checks = Callable[..., object] | Sequence[Callable[..., object]] | None
@@ -65,7 +65,7 @@ Checks = Callable[..., object] | Sequence[Callable[..., object]] | None
 class ExploreOptions(TypedDict, total=False):
     """The options of ``explore()``."""
 
-    workers: Runs
+    workers: Functions
     services: str | Iterable[str] | None
     kinds: Kind | Sequence[Kind] | None
     setup: Callable[[], object] | None
@@ -83,10 +83,10 @@ class ExploreOptions(TypedDict, total=False):
 
 def explore(
     cloud: BaseCloud,
-    run: Runs,
+    run: Functions,
     check: Checks = None,
     *,
-    workers: Runs = (),
+    workers: Functions = (),
     services: str | Iterable[str] | None = None,
     kinds: Kind | Sequence[Kind] | None = None,
     setup: Callable[[], object] | None = None,

@@ -1,8 +1,8 @@
-"""Fingerprints of states: what the fakes contain in the course of a run, and which call is next.
+"""Fingerprints of states: what the fakes contain in the course of a trial, and which call is next.
 
-Two runs have the same fingerprint where they differ only in names drawn at random, or in times that
-have both passed or both not passed (decided here): a search that extends the runs with a new
-fingerprint then explores states, and not the instants at which they were reached.
+Two trials have the same fingerprint where they differ only in names drawn at random, or in times
+that have both passed or both not passed (decided here): a search that extends the trials with a
+new fingerprint then explores states, and not the instants at which they were reached.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ _VARYING = re.compile(
 )
 """A date, a time since the Unix epoch, or an ID such as a UUID, a token or that of a stream's entry."""
 _LARGE = 100_000
-"""Number of characters above which data is read only once in a run, because runs have many steps."""
+"""Number of characters above which data is read only once in a trial, because runs have many
+steps.
+"""
 _UNITS_US = {10: 1_000_000, 13: 1_000, 16: 1}
 """Microseconds of the last digit of a time, by its number of digits."""
 _HISTORIES = frozenset({"attempts", "generation"})
@@ -42,7 +44,7 @@ _MOST_APART_US = 10 * 365 * 86_400 * 1_000_000
 
 
 class Fingerprints:
-    """The fingerprints of one run. Only data that a step has written is read again."""
+    """The fingerprints of one trial. Only data that a step has written is read again."""
 
     def __init__(self, fakes: Fakes) -> None:
         self._fakes = fakes

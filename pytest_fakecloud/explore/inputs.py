@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from ..core.errors import ContractError, shown, unknown_name
-from .programs import Runs, named_functions
+from .programs import Functions, named_functions
 from .trial import Program
 
 Inputs: TypeAlias = Mapping[str, Any]
@@ -315,7 +315,7 @@ class Operations(Source):
 _AS_PRINTED = "pass inputs= as a failure has printed them"
 
 
-def operations(run: Runs, *, most: int = 5) -> Operations:
+def operations(run: Functions, *, most: int = 5) -> Operations:
     """A client of ``explore()`` that calls any of these functions, in any order, 1 to ``most`` times.
 
     ``run`` is a function, a list of functions or a dict of them by name; ``drawn()`` gives them drawn

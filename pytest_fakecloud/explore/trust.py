@@ -23,7 +23,7 @@ from .promises import Predicate
 from .trial import History
 
 _OF_HISTORY = frozenset({"operations", "clients", "results", "errors", "crashed"})
-"""The fields of a ``History`` that describe a run."""
+"""The fields of a ``History`` that describe a trial."""
 _KINDS: Mapping[str, str] = {
     "assert_caught_up": "group", "assert_committed": "group", "group": "group", "groups": "group",
     "assert_produced": "topic", "records": "topic", "topic": "topic", "topics": "topic",
@@ -49,7 +49,9 @@ _KEY_READERS = ("find", "lookup", "peek", "string", "exists", "__iter__")
 
 
 class Reads:
-    """What the promises have read of the fakes and of the history, in runs without events."""
+    """What the promises have read of the fakes and of the history, in trials without
+    disturbances.
+    """
 
     def __init__(self, fakes: Sequence[Fake], keyspaces: Mapping[tuple[str, str], Any]) -> None:
         self._fakes = fakes
@@ -117,9 +119,9 @@ class Reads:
 class Trust:
     """What the promise read, and how many lost writes it notices.
 
-    ``unwritten`` are the keys that it read and that neither it nor any run wrote, ``written`` those
-    that the undisturbed run wrote.
-    ``unnoticed`` are the writes whose loss it does not notice, of the ``writes`` that were left out.
+    ``unwritten`` are the keys that it read and that neither it nor any trial wrote, ``written``
+    those that the undisturbed trial wrote. ``unnoticed`` are the writes whose loss it does not
+    notice, of the ``writes`` that were left out.
     """
 
     reads: str = ""

@@ -308,7 +308,9 @@ class _Story:
         self._report = report
         self._offset = offset
         groups = itertools.groupby(trial.lines, lambda line: line.call is None)
-        longest = max((len(list(lines)) for is_event, lines in groups if is_event), default=0)
+        longest = max(
+            (len(list(lines)) for is_disturbance, lines in groups if is_disturbance), default=0
+        )
         self._gap = longest + 1
         # With a gap of 3, the lines call 1, event, event, call 2 have the numbers 3, 4, 5, 6.
         first = min((line.call.number for line in trial.lines if line.call is not None), default=1)
@@ -328,7 +330,7 @@ class _Story:
         lines = {line.call.number: line for line in self._trial.lines if line.call is not None}
         page_rows = [self._row(row, lines.get(row["number"])) for row in data["rows"]]
         page_rows += [
-            self._event(line, number)
+            self._row_of_line(line, number)
             for line, number in zip(self._trial.lines, self._line_numbers, strict=True)
             if line.call is None
         ]
@@ -353,7 +355,7 @@ class _Story:
             "text": {**row["text"], "note": note},
         }
 
-    def _event(self, line: Line, number: int) -> dict[str, Any]:
+    def _row_of_line(self, line: Line, number: int) -> dict[str, Any]:
         strand = _strand(line)
         row = ReportRow(
             number,

@@ -28,7 +28,7 @@ depend on what else the machine does (decided here).
 _REAL_SECONDS = 60.0
 """Wall-clock seconds for the same, because code may wait in real time (decided here)."""
 _MOST_TRIALS = 3_000
-"""Maximum number of runs with fewer operations that are drawn again (decided here)."""
+"""Maximum number of trials with fewer operations that are drawn again (decided here)."""
 
 
 class JointShrinking:
@@ -51,41 +51,44 @@ class JointShrinking:
         self._until_real = monotonic() + _REAL_SECONDS
 
     def smallest(self) -> tuple[Player, Trial]:
-        """Return the smallest failing run that was found, and the player with its inputs."""
+        """Return the smallest failing trial that was found, and the player with its inputs."""
         self._shrink()
         if not self._trial.is_stuck and self._draw_fewer_operations():
             self._shrink()
         return self._player, self._trial
 
     def _shrink(self) -> None:
-        """Leave out operations and events, and simplify arguments, as long as that succeeds."""
+        """Leave out operations and disturbances, and simplify arguments, as long as that
+        succeeds.
+        """
         while not self._trial.is_stuck and self._has_time():
             inputs = self._player.subject.inputs
             shrunk_inputs(inputs, self._sources, self._breaks, self._drawing)
             if self._player.subject.inputs == inputs:
                 break
-            # Fewer events may need fewer operations, so both are shrunk again.
+            # Fewer disturbances may need fewer operations, so both are shrunk again.
             undisturbed = self._player.play(Schedule(), notes=True)
             self._trial = smallest(self._player, self._trial, undisturbed)
 
     def _draw_fewer_operations(self) -> bool:
-        """Draw fewer operations with other arguments, and return whether a run breaks the promise.
+        """Draw fewer operations with other arguments, and return whether a trial breaks the
+        promise.
 
         Leaving out operations ends where each of them is needed with these arguments: a withdrawal
-        of 20 needs two deposits of 10, but only one of 50. One event is tried at a time.
+        of 20 needs two deposits of 10, but only one of 50. One disturbance is tried at a time.
         """
-        has_events, trials = bool(self._trial.schedule), 0
+        has_disturbances, trials = bool(self._trial.schedule), 0
 
-        def with_one_event(undisturbed: Trial) -> Iterator[Schedule]:
+        def with_one_disturbance(undisturbed: Trial) -> Iterator[Schedule]:
             nonlocal trials
             trials += 1
-            for schedule in Singles(undisturbed).first if has_events else ():
+            for schedule in Singles(undisturbed).first if has_disturbances else ():
                 trials += 1
                 yield schedule
 
         for count in range(1, number_of_operations(self._player.subject.inputs, self._sources)):
             for inputs in inputs_with_operations(count, self._sources, self._drawing):
-                if self._breaks_under(inputs, with_one_event):
+                if self._breaks_under(inputs, with_one_disturbance):
                     return True
                 if trials >= _MOST_TRIALS or not self._has_time():
                     return False
@@ -101,9 +104,11 @@ class JointShrinking:
     def _breaks_under(
         self, inputs: Inputs, schedules: Callable[[Trial], Iterable[Schedule]]
     ) -> bool:
-        """Return whether a run with these inputs breaks the promise; remember the latest that does.
+        """Return whether a trial with these inputs breaks the promise; remember the latest that
+        does.
 
-        The run has no events, or one of the schedules, which are chosen for the run without events.
+        The trial has no disturbances, or one of the schedules, which are chosen for the trial
+        without disturbances.
         """
         player = self._player_for(inputs)
         try:
@@ -128,7 +133,9 @@ class JointShrinking:
 
 
 def _with_fewer_calls(schedule: Schedule) -> Iterator[Schedule]:
-    """Yield a schedule, and those whose events happen earlier because a client makes fewer calls."""
+    """Yield a schedule, and those whose disturbances happen earlier because a client makes
+    fewer calls.
+    """
     if schedule:
         yield schedule
     strands = dict.fromkeys(disturbance.strand for disturbance in schedule)

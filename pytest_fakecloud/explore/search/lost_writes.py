@@ -13,13 +13,14 @@ from ..trust import Trust, names_data
 from .player import Player
 
 MOST_LEFT_OUT = 100
-"""Maximum number of writes that are left out, each in a run of its own."""
+"""Maximum number of writes that are left out, each in a trial of its own."""
 
 
 def examine(player: Player, undisturbed: Trial) -> Trust:
-    """Leave out each write of the undisturbed run in turn, and see whether the promise breaks.
+    """Leave out each write of the undisturbed trial in turn, and see whether the promise breaks.
 
-    Raises ``ContractError`` if the promise notices no lost write and reads nothing that a run wrote.
+    Raises ``ContractError`` if the promise notices no lost write and reads nothing that a trial
+    wrote.
     """
     world = player.world
     touches = [touch for line in undisturbed.call_lines for touch in line.data if touch.writes]

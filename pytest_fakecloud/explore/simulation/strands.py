@@ -87,7 +87,7 @@ NOT_WAITING = Waiting()
 class Work:
     """The starts of a worker (a restart follows a failure), and the calls of any root strand.
 
-    ``first_call`` and ``last_call`` are positions among the calls of the run.
+    ``first_call`` and ``last_call`` are positions among the calls of the trial.
     """
 
     starts: int = 1
@@ -123,7 +123,7 @@ class TaskTurn:
 
 @dataclass(eq=False)
 class Strand:
-    """A sequence of steps in a run: a client, worker, delivery, task or thread.
+    """A sequence of steps in a trial: a client, worker, delivery, task or thread.
 
     A task of ``ann`` has a name such as ``ann:add``, and a thread ``ann+add``. ``relay/2`` is the
     second start of a worker, and ``delivery1/2`` the second attempt of a delivery.
@@ -156,7 +156,7 @@ class Strand:
     result: object = None
     error: BaseException | None = None
     operation: Operation | None = None
-    """The run of a client, for the history."""
+    """The operation that a client is in the history."""
 
     # The conditions under which a parked or waiting strand can run.
     waiting: Waiting = NOT_WAITING
@@ -176,7 +176,7 @@ class Strand:
     deadline_us: int | None = None
     """The latest end of a pause of a delivery."""
 
-    # The thread that runs the strand, and what makes its names and its numbers the same in every run.
+    # The thread that runs the strand, and what makes its names and its numbers the same in every trial.
     thread: int = 0
     gate: Gate = field(default_factory=Gate)
     locks_created: int = 0

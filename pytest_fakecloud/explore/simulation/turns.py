@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MOST_CRASHES = 20
 """Number of times that code may catch its crash before its thread is abandoned."""
 _ENDING = 5.0
-"""Wall-clock seconds to wait for the threads of strands at the end of a run or of the pool."""
+"""Wall-clock seconds to wait for the threads of strands at the end of a trial or of the pool."""
 _STUCK = 0.05
 """Wall-clock seconds to wait for the end of a thread that still runs explored code."""
 _real_start = threading.Thread.start
@@ -46,7 +46,7 @@ _BUSY = 0.3
 _STUCK_AFTER = 1.5
 """Wall-clock seconds for which a strand may block before it counts as stuck, if no other can run."""
 _LOST = 10.0
-"""Wall-clock seconds without a running strand after which the run fails."""
+"""Wall-clock seconds without a running strand after which the trial fails."""
 _REAL = 30.0
 """Wall-clock seconds for which a strand may wait for a thread of the fakes or another process."""
 
@@ -97,7 +97,7 @@ class Turns:
             if self._live:
                 self._await_threads()
             if not self._live:
-                # Without circles of references, the data of the run need no garbage collection.
+                # Without circles of references, the data of the trial need no garbage collection.
                 del self._simulation, self._context
         if self.failure is not None:
             raise self.failure
@@ -116,8 +116,8 @@ class Turns:
         return [s for s in self._strands if s.state != "ended" and (s.thread or s.state != "new")]
 
     def step_over(self, strand: Strand) -> None:
-        """Let another strand run, if one can, while the running strand is blocked; also let the run
-        end if a daemon thread is blocked.
+        """Let another strand run, if one can, while the running strand is blocked; also let the
+        trial end if a daemon thread is blocked.
         """
         with self._lock:
             if self.current is not strand or self.has_ended:
@@ -332,7 +332,7 @@ class Turns:
         self._finished.release()
 
     def fail(self, error: BaseException) -> None:
-        """End the run and the calling strand with an error."""
+        """End the trial and the calling strand with an error."""
         self.end(error)
         raise Crash
 
@@ -360,7 +360,7 @@ class _PoolThread(threading.Thread):
 
 
 def is_of_a_strand(thread: threading.Thread) -> bool:
-    """Return whether a thread has run a strand, in this run or an earlier one."""
+    """Return whether a thread has run a strand, in this trial or an earlier one."""
     return isinstance(thread, _PoolThread) or "_strand" in vars(thread)
 
 
@@ -418,7 +418,7 @@ class Threads:
 
 
 class Watchdog:
-    """Lets other strands run while one is blocked, and ends a run that is stuck."""
+    """Lets other strands run while one is blocked, and ends a trial that is stuck."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
@@ -444,9 +444,9 @@ class Watchdog:
             self._help(strand, seconds)
 
     def _help(self, blocked: Strand, seconds: float) -> None:
-        """Step over a blocked strand, or end the run if that has not helped for long enough."""
+        """Step over a blocked strand, or end the trial if that has not helped for long enough."""
         if seconds >= _BUSY and _sleeps_really(blocked.host.thread):
-            # Do not wait for the thread at the end of the run.
+            # Do not wait for the thread at the end of the trial.
             blocked.is_stepped_over = True
             self._turns.end(
                 ContractError(
