@@ -44,6 +44,9 @@ _OF_ATTEMPTS = frozenset({
     "strikes", "crashes", "restarts", "timeouts", "wrong", "rejected",
 })  # fmt: skip
 """Words in the names of keys and fields that count or list attempts."""
+_SETS_FIELDS = frozenset({"HSET", "HMSET", "HSETNX"})
+_WORD = re.compile(r"[A-Za-z_-]{1,14}")
+"""The name of a field that a program contains, unlike an ID."""
 _UPSERTS = frozenset({"upsert", "upsert-data", "update"})
 
 
@@ -822,7 +825,9 @@ def _effects(trial: Trial) -> Iterator[tuple[object, Access]]:
         ):
             if (access.subject, created) not in names:
                 names.add((access.subject, created))
-                yield access.shape, access
+                # A field with a plain name is another effect than one with another name.
+                is_named = access.name in _SETS_FIELDS and _WORD.fullmatch(created)
+                yield (access.shape, created) if is_named else access.shape, access
 
 
 def _counts_attempts(access: Access) -> bool:

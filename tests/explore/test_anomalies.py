@@ -1194,6 +1194,22 @@ def test_a_lost_job_is_that_of_the_attempt_that_crashed(cloud: Cloud, kv: KVServ
     assert text in str(found.value)
 
 
+def test_a_field_that_only_a_second_attempt_sets_is_no_repeated_effect(
+    cloud: Cloud, kv: KVServer
+) -> None:
+    redis = kv.client()
+
+    def worker() -> None:
+        if redis.hget("job", "state") is None:
+            redis.hset("job", "state", "begun")
+        else:
+            redis.hset("job", "resumed", "yes")
+        redis.hset("job", "ended", "yes")
+
+    found = cloud.explore(lambda: None, workers={"worker": worker}, schedule="worker.3 crash")
+    assert not found.anomalies
+
+
 @pytest.mark.parametrize(
     ("name", "make"),
     [(name, make) for name, makes in SERVICES.items() for make in makes],
