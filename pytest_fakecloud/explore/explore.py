@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 RUNS = 1_000
 """Default budget: the number of runs of one ``explore()`` call."""
-INPUTS = 25
+INPUTS = 40
 """Number of drawn inputs among which the budget is divided (decided here): 40 runs each by default."""
 
 Checks = Callable[..., object] | Sequence[Callable[..., object]] | None
