@@ -21,10 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any, cast
+from unittest import mock
 
 from pytest_fakecloud import BrokenPromiseError, Cloud, History
 from pytest_fakecloud.explore.patches import explored
 from pytest_fakecloud.explore.promises import Promises
+from pytest_fakecloud.explore.search.explorer import Explorer
 from tests.docs.recipes import Recipe, recipes
 
 ROOT = Path(__file__).parents[1]
@@ -47,8 +49,8 @@ class Search:
     runs: int
     seconds: float
     error: str = ""
-    most: int = 0
-    """The most runs with one seed, of a search that repeats with several."""
+    counts: Sequence[int] = ()
+    """The schedules with each seed, of a search that repeats with several."""
 
 
 class Subject:
@@ -151,11 +153,17 @@ def by_explore(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int]:
         return True, 1 + broken.tried
 
 
-def with_seeds(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int, int]:
-    """Search with ``explore`` and several seeds; return the sum and the maximum of the schedules."""
+def with_seeds(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int, list[int]]:
+    """Search with ``explore`` and several seeds; return the sum of the schedules, and those of each."""
     outcomes = [by_explore(cloud, *args, **{**options, "seed": seed}) for seed in SEEDS]
-    runs = [number - 1 for _, number in outcomes]
-    return all(broken for broken, _ in outcomes), sum(runs), max(runs)
+    counts = [runs - 1 for _, runs in outcomes]
+    return all(broken for broken, _ in outcomes), sum(counts), counts
+
+
+def without_states(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int, list[int]]:
+    """Search as ``with_seeds()`` does, but in the plain order, which new states do not guide."""
+    with mock.patch.object(Explorer, "_run_guided", return_value=iter(())):
+        return with_seeds(cloud, *args, **options)
 
 
 def by_every_failure(cloud: Cloud, *args: Any, **options: Any) -> tuple[bool, int]:
@@ -291,7 +299,11 @@ TOOLS: dict[str, Callable[..., tuple[bool, int]]] = {
     "Hypothesis": by_states,
     "every_failure": by_every_failure,
 }
-_SEARCHES: dict[str, Callable[..., tuple[Any, ...]]] = {**TOOLS, "seeds": with_seeds}
+_SEARCHES: dict[str, Callable[..., tuple[Any, ...]]] = {
+    **TOOLS,
+    "seeds": with_seeds,
+    "plain order": without_states,
+}
 
 
 # -- one search in a process of its own ------------------------------------------------------------
@@ -330,12 +342,12 @@ def main(tool: str, folder: str) -> None:
     def explore(cloud: Cloud, *args: Any, **options: Any) -> None:
         began = perf_counter()
         error = ""
-        broken, runs, most = False, 0, [0]
+        broken, runs, counts = False, 0, [()]
         try:
-            broken, runs, *most = _SEARCHES[tool](cloud, *args, **options)
+            broken, runs, *counts = _SEARCHES[tool](cloud, *args, **options)
         except Exception as raised:
             error = f"{type(raised).__name__}: {raised}"[:300]
-        search_result = Search(broken, runs, perf_counter() - began, error, *most)
+        search_result = Search(broken, runs, perf_counter() - began, error, *counts)
         Path(folder, "result.json").write_text(json.dumps(vars(search_result)), encoding="utf-8")
 
     Cloud.explore = explore  # type: ignore[method-assign,assignment]
@@ -351,14 +363,22 @@ def bugs() -> list[Recipe]:
 
 
 def needed() -> tuple[int, int]:
-    """Return how many schedules the bugs of the cookbook need with all seeds, and one bug at most."""
-    broken_bugs = []
+    """Return how many schedules the bugs of the cookbook need with all seeds, and one bug at most.
+
+    Print those with each seed, beside those of a search that is not guided by states.
+    """
+    print(f"\n| Bug | guided, seeds {SEEDS[0]} to {SEEDS[-1]} | not guided |\n|---|---|---|")
+    counts: list[int] = []
     for recipe in bugs():
-        bug = search(recipe, "seeds", bug=True)
-        broken_bugs.append(bug)
-        verdict = f"{bug.runs}, at most {bug.most}" if bug.broken else f"not found {bug.error}"
-        print(f"      {recipe.title}: {verdict}", flush=True)
-    return sum(bug.runs for bug in broken_bugs), max(bug.most for bug in broken_bugs)
+        guided, plain = (search(recipe, tool, bug=True) for tool in ("seeds", "plain order"))
+        counts += guided.counts
+        print(f"| {recipe.title} | {_counts(guided)} | {_counts(plain)} |", flush=True)
+    return sum(counts), max(counts)
+
+
+def _counts(search: Search) -> str:
+    counts = ", ".join(f"{count:,}" for count in search.counts)
+    return counts if search.broken else f"not found {search.error or counts}"
 
 
 # -- the table -------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..core.journal import Results
     from ..explore.every_failure import FailureOptions
     from ..explore.explore import Checks, ExploreOptions
-    from ..explore.programs import Runs
+    from ..explore.programs import Functions
     from ..explore.result.exploration import Exploration
     from ..explore.result.failures import Failure
     from ..recordings.archives import Difference, ReplayOptions
@@ -72,7 +72,7 @@ class Cloud(BaseCloud):
         return every_failure(self, run, check, **options)
 
     def explore(
-        self, run: Runs, check: Checks = None, **options: Unpack[ExploreOptions]
+        self, run: Functions, check: Checks = None, **options: Unpack[ExploreOptions]
     ) -> Exploration:
         """Run code under many schedules of faults, orders, time and deliveries; check a promise.
 
@@ -147,7 +147,7 @@ class AioCloud:
         return await in_thread(self._cloud.every_failure, run, check, **options)
 
     async def explore(
-        self, run: Runs, check: Checks = None, **options: Unpack[ExploreOptions]
+        self, run: Functions, check: Checks = None, **options: Unpack[ExploreOptions]
     ) -> Exploration:
         """Run ``Cloud.explore()`` in a running event loop, also with asynchronous functions."""
         __tracebackhide__ = True

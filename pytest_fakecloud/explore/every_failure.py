@@ -12,11 +12,11 @@ from .inputs import sources_of
 from .programs import names_of, programs_of, schedule_to_replay
 from .result.failures import FAILURES, Failure, FailureName
 from .schedule import Disturbance, Schedule
+from .search.player import Player
 from .trial import Trial
 
 if TYPE_CHECKING:
     from ..cloud.base import BaseCloud
-    from .search.player import Player
 
 
 class FailureOptions(TypedDict, total=False):

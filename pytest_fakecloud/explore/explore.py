@@ -27,7 +27,7 @@ from .inputs import (
 )
 from .patches import explored
 from .programs import (
-    Runs,
+    Functions,
     chosen_fakes,
     current_replay,
     kinds_of,
@@ -45,17 +45,17 @@ from .schedule import KINDS, SWITCHES, Kind, Schedule
 from .search.ahead import CAN_FORK, Ahead
 from .search.explorer import Explorer, Replays, replay
 from .search.joint import JointShrinking
+from .search.lost_writes import examine
 from .search.player import Player, SearchBudget, Tally, budget_of
 from .simulation.state import Subject
 from .trial import Line, Program, Trial
-from .trust import examine
 
 if TYPE_CHECKING:
     from ..cloud.base import BaseCloud
 
 RUNS = 1_000
 """Default budget: the number of runs of one ``explore()`` call."""
-INPUTS = 25
+INPUTS = 40
 """Number of drawn inputs among which the budget is divided (decided here): 40 runs each by default."""
 
 Checks = Callable[..., object] | Sequence[Callable[..., object]] | None
@@ -65,7 +65,7 @@ Checks = Callable[..., object] | Sequence[Callable[..., object]] | None
 class ExploreOptions(TypedDict, total=False):
     """The options of ``explore()``."""
 
-    workers: Runs
+    workers: Functions
     services: str | Iterable[str] | None
     kinds: Kind | Sequence[Kind] | None
     setup: Callable[[], object] | None
@@ -83,10 +83,10 @@ class ExploreOptions(TypedDict, total=False):
 
 def explore(
     cloud: BaseCloud,
-    run: Runs,
+    run: Functions,
     check: Checks = None,
     *,
-    workers: Runs = (),
+    workers: Functions = (),
     services: str | Iterable[str] | None = None,
     kinds: Kind | Sequence[Kind] | None = None,
     setup: Callable[[], object] | None = None,
@@ -361,8 +361,8 @@ def _search(
         player.tally.alone = _why_alone(undisturbed)
     if processes == 1 or player.tally.alone:
         processes = 0  # This process runs the schedules itself.
-    with contextlib.closing(Ahead(player, processes)) as player.ahead:
-        broken = Explorer(player, undisturbed, budget, seed).search()
+    with contextlib.closing(Ahead(player, processes)) as ahead:
+        broken = Explorer(player, ahead, undisturbed, budget, seed).search()
     if broken is None and not player.tally.has_promise and player.tally.anomalies:
         player.is_last = True
         shown_anomaly = next(iter(player.tally.anomalies.values()))

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from ..vector.fake import VectorIndex
 
 ROTATED_US = 10_000_000
-"""Microseconds for which the code keeps using an old token after a ``rotate_token`` event."""
+"""Microseconds for which the code keeps using an old token after a ``rotate_token`` disturbance."""
 _Key: TypeAlias = tuple[Kind, str]
-"""The kind of event that began a disturbance, and the name of the fake."""
+"""The kind of a disturbance, and the name of the fake."""
 
 
 def _restoring(fake: Fake) -> Callable[[], None]:
@@ -42,9 +42,9 @@ def _restoring(fake: Fake) -> Callable[[], None]:
 
 
 class OngoingDisturbances:
-    """The disturbances of a run that have not ended yet, at most one of each kind for each fake.
+    """The disturbances of a trial that have not ended yet, at most one of each kind for each fake.
 
-    If an event repeats a disturbance, it lasts for its whole span from then on.
+    A disturbance that is repeated lasts for its whole span from then on.
     """
 
     def __init__(self, clock: Timekeeper, fakes: Iterable[Fake]) -> None:
@@ -112,7 +112,7 @@ HORIZON_US = 30 * 86_400 * 1_000_000
 
 
 class Deliveries:
-    """The messages that the queues deliver in one run, numbered in the order of their creation.
+    """The messages that the queues deliver in one trial, numbered in the order of their creation.
 
     Most clouds have no queue, so the methods that every turn calls check that first.
     """
@@ -153,7 +153,7 @@ class Deliveries:
                 self._ended.append((schedules, schedule))
 
     def resume_schedules(self) -> None:
-        """Let the schedules fire again, because the run has ended."""
+        """Let the schedules fire again, because the trial has ended."""
         for schedules, schedule in self._ended:
             if schedules.by_id.get(schedule.id) is schedule:
                 schedules.replan(schedule)
@@ -188,11 +188,11 @@ class Deliveries:
 
 
 class Fakes:
-    """The fakes of a cloud with what a run needs of them; ``reset()`` prepares the next run."""
+    """The fakes of a cloud with what a trial needs of them; ``reset()`` prepares the next trial."""
 
     _start_us: int
     _data: Any
-    """The state to which each run returns."""
+    """The state to which each trial returns."""
 
     def __init__(self, cloud: BaseCloud) -> None:
         self.cloud = cloud
@@ -243,8 +243,8 @@ class Fakes:
         self.clock.drives += 1
 
     def _forget_sessions(self) -> None:
-        """End what the connections of earlier runs have begun, such as subscriptions. A client that a
-        crash has ended keeps its connection until it is garbage-collected.
+        """End what the connections of earlier trials have begun, such as subscriptions. A client
+        that a crash has ended keeps its connection until it is garbage-collected.
         """
         for fake in self.fakes:
             for client in getattr(fake._app, "clients", set()).copy():
@@ -252,7 +252,9 @@ class Fakes:
                     client.engine.forget_state(client.session)
 
     def state_of(self, touch: Touch) -> object:
-        """Return the value of a key, or else all data of a fake, to compare it with another run's."""
+        """Return the value of a key, or else all data of a fake, to compare it with another
+        trial's.
+        """
         fake = self.by_name[touch.fake]
         keyspace = self.keyspaces.get((touch.fake, touch.kind))
         if keyspace is None or touch.name == ALL:

@@ -1,8 +1,8 @@
-"""Fingerprints of states: what the fakes contain in the course of a run, and which call is next.
+"""Fingerprints of states: what the fakes contain in the course of a trial, and which call is next.
 
-Two runs have the same fingerprint where they differ only in names drawn at random, or in times that
-have both passed or both not passed (decided here): a search that extends the runs with a new
-fingerprint then explores states, and not the instants at which they were reached.
+Two trials have the same fingerprint where they differ only in names drawn at random, or in times
+that have both passed or both not passed (decided here): a search that extends the trials with a
+new fingerprint then explores states, and not the instants at which they were reached.
 """
 
 from __future__ import annotations
@@ -12,16 +12,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from ..core.accesses import ALL, Touch
 from ..core.timers import instant_us
 from ..kv.accesses import text_of
 from ..kv.reply import python_value
 from ..reporting.data import State, state_of
-
-if TYPE_CHECKING:
-    from .fakes import Fakes
+from .fakes import Fakes
 
 _Subject: TypeAlias = tuple[str, str, str]
 """A key, or a whole fake: the fields of a ``Touch`` that say what is accessed."""
@@ -34,7 +32,9 @@ _VARYING = re.compile(
 )
 """A date, a time since the Unix epoch, or an ID such as a UUID, a token or that of a stream's entry."""
 _LARGE = 100_000
-"""Number of characters above which data is read only once in a run, because runs have many steps."""
+"""Number of characters above which data is read only once in a trial, because runs have many
+steps.
+"""
 _UNITS_US = {10: 1_000_000, 13: 1_000, 16: 1}
 """Microseconds of the last digit of a time, by its number of digits."""
 _HISTORIES = frozenset({"attempts", "generation"})
@@ -44,7 +44,7 @@ _MOST_APART_US = 10 * 365 * 86_400 * 1_000_000
 
 
 class Fingerprints:
-    """The fingerprints of one run. Only data that a step has written is read again."""
+    """The fingerprints of one trial. Only data that a step has written is read again."""
 
     def __init__(self, fakes: Fakes) -> None:
         self._fakes = fakes

@@ -11,12 +11,13 @@ import inspect
 import itertools
 import random
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from ..core.errors import ContractError, shown, unknown_name
-from .programs import Runs, named_functions
+from .programs import Functions, named_functions
 from .trial import Program
 
 Inputs: TypeAlias = Mapping[str, Any]
@@ -73,7 +74,8 @@ class Drawing:
             return hypothesis.find(
                 strategy, condition, settings=settings, random=random.Random(self._seed)
             )
-        except hypothesis.errors.NoSuchExample:
+        except (hypothesis.errors.NoSuchExample, hypothesis.errors.Flaky):
+            # A condition is flaky if the time for shrinking ends between two of its calls.
             return default
 
 
@@ -261,14 +263,17 @@ class Operations(Source):
 
     def __init__(self, operations: Mapping[str, DrawnCall], most: int) -> None:
         self._operations = operations
-        self._most = most
+        self.most = most
+        """Maximum number of calls."""
         self.functions = [
             function for operation in operations.values() for function in operation.functions
         ]
 
     def draw(self, drawing: Drawing) -> list[Call]:
+        return self.draw_calls(drawing, drawing.chance.randint(1, self.most))
+
+    def draw_calls(self, drawing: Drawing, count: int) -> list[Call]:
         names = list(self._operations)
-        count = drawing.chance.randint(1, self._most)
         drawn_names = [drawing.chance.choice(names) for _ in range(count)]
         return [(name, self._operations[name].draw(drawing)) for name in drawn_names]
 
@@ -311,7 +316,7 @@ class Operations(Source):
 _AS_PRINTED = "pass inputs= as a failure has printed them"
 
 
-def operations(run: Runs, *, most: int = 5) -> Operations:
+def operations(run: Functions, *, most: int = 5) -> Operations:
     """A client of ``explore()`` that calls any of these functions, in any order, 1 to ``most`` times.
 
     ``run`` is a function, a list of functions or a dict of them by name; ``drawn()`` gives them drawn
@@ -385,11 +390,44 @@ def sources_of(programs: Sequence[Program]) -> dict[str, Source]:
 
 def distinct_inputs(sources: Mapping[str, Source], drawing: Drawing) -> Iterator[Inputs]:
     """Yield inputs, none of them twice, until no new ones are drawn; without sources, the empty one."""
+    if not sources:
+        return iter([{}])
+    return _distinct(
+        lambda: {name: source.draw(drawing) for name, source in sources.items()}, drawing
+    )
+
+
+def inputs_with_operations(
+    count: int, sources: Mapping[str, Source], drawing: Drawing
+) -> Iterator[Inputs]:
+    """Yield inputs, none of them twice, whose ``operations()`` clients make ``count`` calls together."""
+    most = {name: source.most for name, source in sources.items() if isinstance(source, Operations)}
+
+    def draw() -> Inputs:
+        counts = Counter(drawing.chance.sample([*most], count, counts=most.values()))
+        return {
+            name: source.draw_calls(drawing, counts[name])
+            if isinstance(source, Operations)
+            else source.draw(drawing)
+            for name, source in sources.items()
+        }
+
+    return _distinct(draw, drawing)
+
+
+def number_of_operations(inputs: Inputs, sources: Mapping[str, Source]) -> int:
+    """Return the number of calls that the ``operations()`` clients make together."""
+    return sum(
+        len(inputs[name]) for name, source in sources.items() if isinstance(source, Operations)
+    )
+
+
+def _distinct(draw: Callable[[], Inputs], drawing: Drawing) -> Iterator[Inputs]:
     seen: set[str] = set()
     repeated = 0
-    while repeated < (_REPEATED if sources else 1):
+    while repeated < _REPEATED:
         drawing.numbers = itertools.count(1)
-        inputs = {name: source.draw(drawing) for name, source in sources.items()}
+        inputs = draw()
         text = repr(inputs)
         if text in seen:
             repeated += 1

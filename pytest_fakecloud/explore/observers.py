@@ -1,4 +1,6 @@
-"""What pytest has collected about the runs of an exploration: log records, warnings and output."""
+"""What pytest has collected about the trials of an exploration: log records, warnings and
+output.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,9 @@ from typing import Any
 def mark() -> Callable[[], None]:
     """Return a function that makes pytest forget what it has collected since then.
 
-    Each run of an exploration has its own log records, warnings and output, so that a report shows
-    those of the failing schedule only, as it does with the calls of the journal. A test that passes
-    shows those of the undisturbed run.
+    Each trial of an exploration has its own log records, warnings and output, so that a report
+    shows those of the failing schedule only, as it does with the calls of the journal. A test that
+    passes shows those of the undisturbed trial.
     """
     cuts = [*_cuts_of_logs(), *_cuts_of_warnings(), *_cuts_of_output()]
 

@@ -22,11 +22,13 @@ from ..core.libraries import is_library
 from .schedule import CLOCK, KINDS, RANDOM, SWITCHES, Kind, Schedule
 from .trial import Program
 
-Runs = Callable[[], object] | Iterable[Callable[[], object]] | Mapping[str, Callable[[], object]]
+Functions = (
+    Callable[[], object] | Iterable[Callable[[], object]] | Mapping[str, Callable[[], object]]
+)
 """One function, several that run concurrently, or several by name."""
 
 
-def programs_of(run: Runs, workers: Runs) -> list[Program]:
+def programs_of(run: Functions, workers: Functions) -> list[Program]:
     """Return clients and workers with distinct names; raise ``ContractError`` for none."""
     programs = [*_programs("run", run, is_worker=False), *_programs("workers", workers, True)]
     if not programs:
@@ -42,25 +44,25 @@ def programs_of(run: Runs, workers: Runs) -> list[Program]:
     return list(named.values())
 
 
-def _programs(what: str, runs: Runs, is_worker: bool) -> list[Program]:
-    named = named_functions(what, runs)
+def _programs(what: str, functions: Functions, is_worker: bool) -> list[Program]:
+    named = named_functions(what, functions)
     for name, _ in named:
         if not isinstance(name, str) or not name or any(c in " ,./" or c.isspace() for c in name):
             raise ContractError(f"{shown(name)} is not a valid client name: pass a single word")
     return [Program(name, function, is_worker) for name, function in named]
 
 
-def named_functions(what: str, runs: Runs) -> list[tuple[str, Callable[[], object]]]:
+def named_functions(what: str, functions: Functions) -> list[tuple[str, Callable[[], object]]]:
     """Return functions with their names, two of which can be equal."""
-    if isinstance(runs, Mapping):
-        named = list(runs.items())
+    if isinstance(functions, Mapping):
+        named = list(functions.items())
     else:
-        functions = [runs] if callable(runs) else runs
-        if isinstance(functions, str) or not isinstance(functions, Iterable):
+        listed = [functions] if callable(functions) else functions
+        if isinstance(listed, str) or not isinstance(listed, Iterable):
             raise ContractError(
-                f"{what}={shown(runs)} is not a function: pass one without arguments, or several"
+                f"{what}={shown(listed)} is not a function: pass one without arguments, or several"
             )
-        named = [(_name(function), function) for function in functions]
+        named = [(_name(function), function) for function in listed]
     for _, function in named:
         if not callable(function):
             raise ContractError(

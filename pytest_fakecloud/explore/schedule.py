@@ -1,4 +1,6 @@
-"""Schedules: the events by which a run differs from the default, as a list and as a string."""
+"""Schedules: the disturbances by which a trial differs from the default, as a list and as a
+string.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +16,18 @@ Kind: TypeAlias = Literal[
     "rotate_token", "hold", "partition", "crash", "respond", "drop", "lose_response",
     "duplicate", "slow", "late", "wake", "crash_after_response", "fail", "unreachable", "numbers",
 ]  # fmt: skip
-"""Kinds of events. Faults have the same names as in ``faults`` and on the fakes.
+"""Kinds of disturbances. Faults have the same names as in ``faults`` and on the fakes.
 
 Before a call: ``jump`` moves the clock to the next known time, ``nearly`` to a millisecond before
 it, ``past`` to a second after it, ``tick`` by a short span; ``delay`` pauses one strand; ``switch``
 runs another strand first; ``partition`` separates a client from a fake. Around the call: faults,
 and ``slow``, which delays its answer. After it: ``late`` runs another strand before the code
 receives the answer, ``wake`` before the code continues after a sleep or a lock. At the start of a
-delivery: ``duplicate``, ``crash_after_response``, ``fail`` and ``unreachable``. In a whole run:
+delivery: ``duplicate``, ``crash_after_response``, ``fail`` and ``unreachable``. In a whole trial:
 ``numbers``, other random numbers.
 """
 KINDS: tuple[Kind, ...] = get_args(Kind)
-"""All kinds, in the order in which events of one point are applied."""
+"""All kinds, in the order in which disturbances of one point are applied."""
 SWITCHES: frozenset[Kind] = frozenset({"switch", "late", "wake"})
 """Kinds that only change the order of steps."""
 PAUSES: frozenset[Kind] = frozenset({"jump", "nearly", "past", "tick", "delay"})
@@ -40,7 +42,7 @@ TRIED: tuple[Kind, ...] = (
 CLOCK = "@clock"
 """The name of a move of the clock in lists of strands. No client can have this name."""
 RANDOM = "@random"
-"""The strand of a ``numbers`` event, whose point is the number of the series."""
+"""The strand of a ``numbers`` disturbance, whose point is the number of the series."""
 FAULTS: frozenset[Kind] = frozenset({"respond", "drop", "lose_response", "duplicate"})
 """Faults that determine a call's outcome. The first in the order of ``KINDS`` wins."""
 ENDS: frozenset[Kind] = FAULTS | {"crash"}
@@ -52,23 +54,25 @@ DELAYS: frozenset[Kind] = frozenset({"delay", "slow"})
 ORDERS = SWITCHES | PAUSES | DELAYS
 """Kinds that only delay a strand while others run."""
 DELAY = 30
-"""Length in seconds of the ``delay`` events that the search tries."""
+"""Length in seconds of the ``delay`` disturbances that the search tries."""
 SLOW = (4, 30)
-"""Lengths in seconds of the ``slow`` events to try: below and above usual client timeouts."""
+"""Lengths in seconds of the ``slow`` disturbances to try: below and above usual client timeouts."""
 HOLD_US = 60_000_000
-"""Microseconds for which vectors remain pending after a ``hold`` event."""
+"""Microseconds for which vectors remain pending after a ``hold`` disturbance."""
 PARTITION = 60
-"""Length in seconds of the ``partition`` events that the search tries."""
+"""Length in seconds of the ``partition`` disturbances that the search tries."""
 TICKS = {"1ms": 1_000, "1s": 1_000_000, "9999ms": 9_999_000, "59999ms": 59_999_000}
-"""Durations in microseconds of the ``tick`` events to try, keyed by the event's detail."""
+"""Durations in microseconds of the ``tick`` disturbances to try, keyed by the disturbance's
+detail.
+"""
 WINDOWS = frozenset({"9999ms", "59999ms"})
-"""Details of ``tick`` events that end just within a window of ten seconds or a minute."""
+"""Details of ``tick`` disturbances that end just within a window of ten seconds or a minute."""
 DUE = "due"
 """The detail of a ``delay`` that ends at the next time that the application keeps as data."""
 EDGE = "edge"
-"""The detail of a ``nearly`` event that ends just before the next whole second."""
+"""The detail of a ``nearly`` disturbance that ends just before the next whole second."""
 JUMPS = 3
-"""Number of known times to which ``jump`` events move the clock, from each point."""
+"""Number of known times to which ``jump`` disturbances move the clock, from each point."""
 
 _DISTURBANCE = re.compile(
     r"(?P<strand>[^\s,]+)\.(?P<point>\d+) (?P<kind>\w+)(?: (?P<detail>[^\s,]+))?"
@@ -89,15 +93,17 @@ _DETAILS: dict[Kind, tuple[str, str, str]] = {
     "respond": (r"[45]\d\d|", "has no status of an error", "pay.2 {} 429"),
     "tick": ("|".join(TICKS), f"has none of the spans {', '.join(TICKS)}", "pay.2 {} 1ms"),
 }
-"""The details that kinds of events take: a regular expression, an error's words, and an example."""
+"""The details that kinds of disturbances take: a regular expression, an error's words, and an
+example.
+"""
 
 
 class Disturbance(NamedTuple):
-    """An event that a schedule injects: the strand, its point, the kind, and a detail.
+    """A disturbance that a schedule injects: the strand, its point, the kind, and a detail.
 
-    Point 1 of a strand is its first call, point 0 its start. A gap between two commands of a pipeline
-    is a point, too. ``detail`` is the strand that a ``switch`` runs first, the seconds of a ``delay``,
-    the count of a ``fail``, or the status of a ``respond`` if it is not 503.
+    Point 1 of a strand is its first call, point 0 its start. A gap between two commands of a
+    pipeline is a point, too. ``detail`` is the strand that a ``switch`` runs first, the seconds of
+    a ``delay``, the count of a ``fail``, or the status of a ``respond`` if it is not 503.
     """
 
     strand: str
@@ -110,7 +116,9 @@ class Disturbance(NamedTuple):
 
     @property
     def ends_call(self) -> bool:
-        """Return whether the event determines its call's outcome; a call can have one such event."""
+        """Return whether the disturbance determines its call's outcome; a call can have one
+        such disturbance.
+        """
         return self.point > 0 and self.kind in ENDS
 
     @property
@@ -119,7 +127,9 @@ class Disturbance(NamedTuple):
 
 
 class Schedule(Sequence[Disturbance]):
-    """A list of events, written ``"pay.2 lose_response, delivery1.0 crash_after_response"``."""
+    """A list of disturbances, written ``"pay.2 lose_response, delivery1.0
+    crash_after_response"``.
+    """
 
     def __init__(self, disturbances: Iterable[Disturbance] = ()) -> None:
         self._disturbances = tuple(_applicable(list(disturbances)))
@@ -148,7 +158,7 @@ class Schedule(Sequence[Disturbance]):
 
     @property
     def series(self) -> int:
-        """The number of the series of random numbers; 0 is that of the undisturbed run."""
+        """The number of the series of random numbers; 0 is that of the undisturbed trial."""
         return next(
             (
                 disturbance.point
@@ -170,11 +180,11 @@ class Schedule(Sequence[Disturbance]):
         )
 
     def at(self, strand: str, point: int) -> Sequence[Disturbance]:
-        """Return the events at a point, in the order in which they are applied."""
+        """Return the disturbances at a point, in the order in which they are applied."""
         return self._places.get((strand, point), ())
 
     def __iter__(self) -> Iterator[Disturbance]:
-        # The iterator of Sequence calls __getitem__() for each event, which takes longer.
+        # The iterator of Sequence calls __getitem__() for each disturbance, which takes longer.
         return iter(self._disturbances)
 
     def __getitem__(self, index: int) -> Disturbance:  # type: ignore[override]
@@ -209,7 +219,7 @@ class Schedule(Sequence[Disturbance]):
 
 
 def _applicable(disturbances: Sequence[Disturbance]) -> Iterator[Disturbance]:
-    """Yield the events with one outcome for each call, and once each except for switches."""
+    """Yield the disturbances with one outcome for each call, and once each except for switches."""
     outcomes: dict[tuple[str, int], Disturbance] = {}
     for disturbance in sorted(disturbances, key=lambda disturbance: disturbance.order):
         if disturbance.ends_call:

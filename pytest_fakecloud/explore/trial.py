@@ -14,12 +14,12 @@ from ..core.timers import Timer
 from ..queue.delivery.routes import Url
 from ..queue.fake import Queue
 from ..queue.model import Message
-from .anomalies import Access, Anomaly
+from .accesses import Access, Anomaly
 from .footprint import Footprint
 from .schedule import Disturbance, Kind, Schedule
 
 Choices: TypeAlias = tuple[tuple[Kind, str], ...]
-"""The events that are possible at a point, each as its kind and its detail."""
+"""The disturbances that are possible at a point, each as its kind and its detail."""
 Place = Literal["switch", "late", "wake"]
 """Where a strand gave up its turn: before a call, before its answer, or before it wakes up."""
 
@@ -34,7 +34,10 @@ class Program:
 
 
 class Strategy(Protocol):
-    """Decides which strand runs next where the schedule contains no event."""
+    """Decides which strand runs next where the schedule contains no disturbance.
+
+    ``lesson()`` returns what a search learns from a trial.
+    """
 
     places: frozenset[Place]
     records: bool
@@ -42,13 +45,15 @@ class Strategy(Protocol):
 
     def pick(self, trial: Trial, options: Sequence[str], place: Place) -> str: ...
 
+    def lesson(self, trial: Trial, *, is_redundant: bool) -> Any: ...
+
 
 @dataclass(frozen=True, slots=True)
 class TrialPlan:
-    """The schedule and the strategy of one run, and what the run records.
+    """The schedule and the strategy of one trial, and what the trial records.
 
-    ``stacks``: the application's lines that make each call; ``notes``: where events are possible.
-    ``left_out``: the number of the call whose effect on its fake is undone; -1 for none.
+    ``stacks``: the application's lines that make each call; ``notes``: where disturbances are
+    possible. ``left_out``: the number of the call whose effect on its fake is undone; -1 for none.
     """
 
     schedule: Schedule
@@ -71,7 +76,7 @@ class DueDelivery:
 
 
 class Point(NamedTuple):
-    """A point in a run, such as a call, and the events that are possible there."""
+    """A point in a trial, such as a call, and the disturbances that are possible there."""
 
     strand: str
     number: int
@@ -85,13 +90,13 @@ class Point(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Line:
-    """One line of the story: a call, or a description of an event.
+    """One line of the story: a call, or a description of a disturbance.
 
-    ``is_disturbance`` marks events of the schedule, and ``breaks`` marks the step after which a
-    promise no longer held. ``lines`` are the application's lines that led to the call, innermost
-    first, if stacks were recorded; ``source`` is the line that the story shows. ``step`` is the step
-    that the line belongs to, if steps were recorded. ``point`` is the number of a call among those of
-    its strand.
+    ``is_disturbance`` marks disturbances of the schedule, and ``breaks`` marks the step after
+    which a promise no longer held. ``lines`` are the application's lines that led to the call,
+    innermost first, if stacks were recorded; ``source`` is the line that the story shows. ``step``
+    is the step that the line belongs to, if steps were recorded. ``point`` is the number of a call
+    among those of its strand.
     """
 
     at_us: int
@@ -195,7 +200,7 @@ class History:
 
 
 class Redundant(Exception):
-    """Raised by a strategy to end a run that would repeat a known order."""
+    """Raised by a strategy to end a trial that would repeat a known order."""
 
     def __init__(self, trial: Trial) -> None:
         super().__init__()
@@ -204,20 +209,26 @@ class Redundant(Exception):
 
 @dataclass
 class Trial:
-    """One run of the explored code under a schedule, with its result."""
+    """One trial of the explored code under a schedule, with its result."""
 
     schedule: Schedule
     broken: BaseException | None = None
-    """The failed assertion, or the exception that a check raised after an event."""
+    """The failed assertion, or the exception that a check raised after a disturbance."""
     cause: Conflict | Line | None = None
-    """The conflict, or the event, that broke the promise, if it was examined and is certain."""
+    """The conflict, or the disturbance, that broke the promise, if it was examined and is
+    certain.
+    """
     points: list[Point] = field(default_factory=list)
     states: list[int] = field(default_factory=list)
-    """The fingerprint of the state at each point, if the run records the possible events."""
+    """The fingerprint of the state at each point, if the trial records the possible
+    disturbances.
+    """
     silent_calls: list[Call] = field(default_factory=list)
-    """Calls at which no event is tried, such as the commands that a transaction queues."""
+    """Calls at which no disturbance is tried, such as the commands that a transaction queues."""
     fired: list[Disturbance] = field(default_factory=list)
-    """The applied events and decisions of a strategy; ``Schedule(fired)`` alone repeats the run."""
+    """The applied disturbances and decisions of a strategy; ``Schedule(fired)`` alone repeats
+    the trial.
+    """
     lines: list[Line] = field(default_factory=list)
     accesses: list[Access] = field(default_factory=list)
     """The commands of key-value engines, also within scripts, and the calls of other services."""
@@ -230,7 +241,7 @@ class Trial:
     workflow_runs: dict[str, str] = field(default_factory=dict)
     """The workflow run that each delivery belongs to, by the delivery's name."""
     anomalies: list[Anomaly] = field(default_factory=list)
-    """The anomalies of this run that ``allow=`` does not contain."""
+    """The anomalies of this trial that ``allow=`` does not contain."""
     steps: list[Step] = field(default_factory=list)
     start_us: int = 0
     calls: dict[str, int] = field(default_factory=dict)
@@ -252,7 +263,7 @@ class Trial:
     is_stuck: bool = False
     """Whether a strand waited forever."""
     overlaps: bool = False
-    """Whether another strand made a call while the event of the schedule delayed a strand."""
+    """Whether another strand made a call while the disturbance of the schedule delayed a strand."""
     has_timers: bool = False
     """Whether the clock could have moved while a strand could run, here or in another order."""
     is_left_out: bool = False
@@ -261,12 +272,12 @@ class Trial:
     """Whether the limit of clock moves kept an order from being tried."""
 
     state: tuple[BaseCloud, Snapshot] | None = None
-    """The cloud and the data of its fakes at the end, if the journal keeps the run's calls."""
+    """The cloud and the data of its fakes at the end, if the journal keeps the trial's calls."""
     draws_numbers: bool = False
     """Whether the code drew random numbers."""
 
     def without_details(self) -> Trial:
-        """Return the run without its story and its accesses, as a search keeps it."""
+        """Return the trial without its story and its accesses, as a search keeps it."""
         return replace(
             self,
             lines=[],
@@ -285,7 +296,7 @@ class Trial:
 
     @property
     def last_disturbance(self) -> Disturbance | None:
-        """The last event that happened at a point of the run."""
+        """The last disturbance that happened at a point of the trial."""
         return next(
             (disturbance for disturbance in reversed(self.fired) if disturbance.kind != "numbers"),
             None,

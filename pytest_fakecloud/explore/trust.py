@@ -9,29 +9,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..cloud.base import BaseCloud
 from ..cloud.fake import Fake
 from ..core.accesses import ALL, Touch
-from ..core.errors import ContractError, counted, did_you_mean
+from ..core.errors import counted, did_you_mean
 from ..core.exits import exiting
 from ..kv.accesses import KEY_OF_DB, touch_of_key
 from ..process.replace import swap
-from .inputs import functions_of
-from .programs import may_assert, named_by
+from .programs import named_by
 from .promises import Predicate
-from .result.story import line_text, lookups_of_trial
-from .schedule import Schedule
-from .trial import History, Trial
+from .trial import History
 
-if TYPE_CHECKING:
-    from .search.player import Player
-
-MOST_LEFT_OUT = 100
-"""Maximum number of writes that are left out, each in a run of its own."""
 _OF_HISTORY = frozenset({"operations", "clients", "results", "errors", "crashed"})
-"""The fields of a ``History`` that describe a run."""
+"""The fields of a ``History`` that describe a trial."""
 _KINDS: Mapping[str, str] = {
     "assert_caught_up": "group", "assert_committed": "group", "group": "group", "groups": "group",
     "assert_produced": "topic", "records": "topic", "topic": "topic", "topics": "topic",
@@ -57,7 +49,9 @@ _KEY_READERS = ("find", "lookup", "peek", "string", "exists", "__iter__")
 
 
 class Reads:
-    """What the promises have read of the fakes and of the history, in runs without events."""
+    """What the promises have read of the fakes and of the history, in trials without
+    disturbances.
+    """
 
     def __init__(self, fakes: Sequence[Fake], keyspaces: Mapping[tuple[str, str], Any]) -> None:
         self._fakes = fakes
@@ -125,9 +119,9 @@ class Reads:
 class Trust:
     """What the promise read, and how many lost writes it notices.
 
-    ``unwritten`` are the keys that it read and that neither it nor any run wrote, ``written`` those
-    that the undisturbed run wrote.
-    ``unnoticed`` are the writes whose loss it does not notice, of the ``writes`` that were left out.
+    ``unwritten`` are the keys that it read and that neither it nor any trial wrote, ``written``
+    those that the undisturbed trial wrote. ``unnoticed`` are the writes whose loss it does not
+    notice, of the ``writes`` that were left out.
     """
 
     reads: str = ""
@@ -158,54 +152,6 @@ class Trust:
             yield f"the promise notices {noticed} of {counted(self.writes, 'lost write')}{missed}"
 
 
-def examine(player: Player, undisturbed: Trial) -> Trust:
-    """Leave out each write of the undisturbed run in turn, and see whether the promise breaks.
-
-    Raises ``ContractError`` if the promise notices no lost write and reads nothing that a run wrote.
-    """
-    world = player.world
-    touches = [touch for line in undisturbed.call_lines for touch in line.data if touch.writes]
-    # A key that the promise writes itself, for example through the application, exists.
-    own = {touch.read for touch in world.reads.touches if touch.writes}
-    unwritten = {touch.name for touch in world.unwritten if touch.read not in own}
-    trust = Trust(
-        str(world.reads),
-        tuple(sorted(unwritten)),
-        tuple(touch.name for touch in touches if touch.kind.startswith(KEY_OF_DB)),
-    )
-    missed: list[str] = []
-    lookups = lookups_of_trial(undisturbed)
-    writes = [(index, line) for index, line in enumerate(undisturbed.call_lines) if line.writes]
-    for index, line in writes[:MOST_LEFT_OUT]:
-        is_noticed = _notices(player, index, undisturbed)
-        if is_noticed is None:
-            continue
-        trust.writes += 1
-        if not is_noticed:
-            missed.append(line_text(line, lookups, with_answer=False))
-    trust.unnoticed = tuple(missed)
-    trust.is_outside = not trust.reads and bool(player.subject.promises.checks)
-    is_checked = bool(player.subject.promises.checks) and not any(
-        may_assert(function)
-        for program in player.subject.programs
-        for function in functions_of(program.function)
-    )
-    reads_data = any(touch not in world.unwritten for touch in world.reads.touches) or any(
-        names_data(check) for check in player.subject.promises.checks
-    )
-    # Without writes, a key that stays as it was may be all that there is to promise.
-    says_nothing = not reads_data and bool(trust.writes or not trust.reads)
-    if is_checked and says_nothing and len(missed) == trust.writes:
-        text = f"it read {trust.reads}, which no run wrote" if trust.reads else "it read nothing"
-        if missed:
-            text += f", and it does not notice if a write is lost, such as {missed[0]}"
-        raise ContractError(
-            f"the promise holds whatever the code does: {text}. Read what must hold from the fakes "
-            "or the history, or pass trust=False if the promise is meant to say so little"
-        )
-    return trust
-
-
 def names_data(value: object, depth: int = 4) -> bool:
     """Return whether a promise names an object that code can change, such as a list of the test."""
     named: Iterable[object]
@@ -222,17 +168,3 @@ def names_data(value: object, depth: int = 4) -> bool:
     else:
         return True
     return depth > 0 and any(names_data(item, depth - 1) for item in named)
-
-
-def _notices(player: Player, index: int, undisturbed: Trial) -> bool | None:
-    """Return whether the promise breaks without the effect of a call; None if that is unknown."""
-    try:
-        trial = player.play(Schedule(), left_out=index)
-    except Exception:
-        return True  # The promise, or the code, cannot handle the data.
-    if not trial.is_left_out:
-        return None  # The call changes nothing.
-    if trial.broken is not None:
-        return True
-    # The promise may allow that the code gives up.
-    return None if trial.errors.keys() - undisturbed.errors.keys() else False

@@ -1,6 +1,6 @@
-"""The current run of an exploration: which simulation and which strand a thread belongs to, and the
-random numbers that it draws. Each call, command and delivery of the fakes passes to the simulation
-first.
+"""The current trial of an exploration: which simulation and which strand a thread belongs to, and
+the random numbers that it draws. Each call, command and delivery of the fakes passes to the
+simulation first.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 
 class World(Fakes):
-    """A cloud while it is explored, with the simulation of the current run.
+    """A cloud while it is explored, with the simulation of the current trial.
 
     What ``patches.explored()`` replaces in the process passes through it.
     """
@@ -67,15 +67,19 @@ class World(Fakes):
         """The sleeps and clocks of explored code, by the ID of the original function."""
         self._owner = threading.get_ident()
         self.waiting_threads = {self._owner}
-        """The threads whose waits move the clock between runs: those of the checks and of ``setup=``."""
+        """The threads whose waits move the clock between trials: those of the checks and of
+        ``setup=``.
+        """
         self._moving = threading.RLock()
-        # The runs of a search repeat the same commands.
+        # The trials of a search repeat the same commands.
         self.command_line = lru_cache(maxsize=256)(command_line)
         self.reads = Reads(self.fakes, self.keyspaces)
         self.unwritten: set[Touch] = set()
-        """The keys that a promise read, and that no run has written so far."""
+        """The keys that a promise read, and that no trial has written so far."""
         self.free_locks: Sequence[Callable[[], None]] = ()
-        """Free the replaced locks that were free, before each run: a crash may leave them held."""
+        """Free the replaced locks that were free, before each trial: a crash may leave them
+        held.
+        """
         self.carriers = ThreadPoolExecutor(MOST_TIMERS, "fakecloud-explore")
         """Threads for requests of event loops that several strands share."""
         self.threads = Threads()
@@ -99,7 +103,7 @@ class World(Fakes):
             current_observer.reset(token)
 
     def note_remaining(self, trial: Trial) -> None:
-        """Note what is left of the keys that a run has accessed, before a check changes them."""
+        """Note what is left of the keys that a trial has accessed, before a check changes them."""
         for access in trial.accesses:
             for key in access.keys:
                 keyspace, name = self.keyspaces.get((key.fake, key.kind)), key_of_touch(key)
@@ -110,7 +114,7 @@ class World(Fakes):
                         trial.pending.add(key)
 
     def note_unwritten(self, trial: Trial) -> None:
-        """Note the keys that the promise read but that the undisturbed run did not write."""
+        """Note the keys that the promise read but that the undisturbed trial did not write."""
         by_name = (
             touch for touch in self.reads.touches if touch.kind[:3] == "key" and touch.name != ALL
         )
@@ -131,13 +135,13 @@ class World(Fakes):
         return None if self.simulation is None else self.simulation.sockets
 
     def runs_in_fake_time(self) -> bool:
-        """Return whether this thread waits in fake time: in explored code, and between runs."""
+        """Return whether this thread waits in fake time: in explored code, and between trials."""
         is_between_trials = self.simulation is None and threading.get_ident() == self._owner
         return is_between_trials or self.is_here() or self.is_in_promise()
 
     def new_loop(self) -> OwnLoop:
         """Create an event loop that runs on fake time."""
-        # The loop of a promise is no part of the run whose steps the promise checks.
+        # The loop of a promise is no part of the trial whose steps the promise checks.
         hooks = _no_hooks if self.is_in_promise() else self.sockets
         return OwnLoop(self, hooks, self.wait_in_check)
 
@@ -184,7 +188,7 @@ class World(Fakes):
 
     @contextlib.contextmanager
     def setting_up(self) -> Iterator[None]:
-        """Prepare a run in the block: locks that this thread creates are for explored code."""
+        """Prepare a trial in the block: locks that this thread creates are for explored code."""
         self._setup = Strand("setup", "client")
         try:
             yield
@@ -210,8 +214,9 @@ class World(Fakes):
         return self.wait_in_check(lambda: False, seconds)
 
     def wait_in_check(self, is_over: Callable[[], bool], seconds: float | None) -> bool:
-        """Move the clock from event to event until ``is_over()`` is true or a time has passed, because
-        a check waits; return False for other threads, and if only another thread can end the wait.
+        """Move the clock from event to event until ``is_over()`` is true or a time has
+        passed, because a check waits; return False for other threads, and if only another thread
+        can end the wait.
         """
         if self.simulation is not None:
             self._check_wait(seconds)
@@ -289,7 +294,8 @@ def _no_hooks() -> None:
 
 
 class Randomness:
-    """Seeds the generators of this process before each run, and notices whether code draws numbers.
+    """Seeds the generators of this process before each trial, and notices whether code draws
+    numbers.
 
     The random numbers of explored code depend on the seed and the schedule alone. Each series of
     numbers has a number, which a schedule contains as ``@random.7 numbers``. A series covers
@@ -323,7 +329,7 @@ class Randomness:
             self._numpy.seed(random.Random(source).randrange(2**32))
         self._has_drawn = False
         if self._began is None or series != self._series:
-            # Other runs of the series begin with the same state, which is slow to read.
+            # Other trials of the series begin with the same state, which is slow to read.
             self._series, self._began = series, self._state()
 
     def mark(self) -> None:
@@ -420,7 +426,7 @@ def _see_rejection(world: World, fake: Fake, request: Request, proceed: Serve) -
 
 
 def _serve_in_turn(world: World, fake: Fake, request: Request, proceed: Serve) -> AnyResponse:
-    """Have the simulation serve a call at its turn, with the events of the schedule."""
+    """Have the simulation serve a call at its turn, with the disturbances of the schedule."""
     simulation = world.simulation
     if simulation is None:
         world.reads.add(touch.read for touch in touches_of_request(fake, request))

@@ -1159,7 +1159,7 @@ def test_the_reference_lists_every_pattern() -> None:
 
 SERVICES: dict[str, tuple[Make, ...]] = {
     **EFFECTS,
-    "stale write": (ten.stale_cache, *DELETED),
+    "stale write": (ten.stale_cache, reads.cached_vector, *DELETED),
     "early search": (reads.pending_vectors,),
     "unfinished work": work.UNFINISHED,
     "intermediate read": (work.rebuilt_index,),
@@ -1192,6 +1192,22 @@ def test_a_lost_job_is_that_of_the_attempt_that_crashed(cloud: Cloud, kv: KVServ
         cloud.explore(lambda: None, workers={"worker": worker}, schedule="worker.2 crash")
     text = "early commit (jobs): worker: LPOP jobs, and nobody ran SADD done ann"
     assert text in str(caught.value)
+
+
+def test_a_field_that_only_a_second_attempt_sets_is_no_repeated_effect(
+    cloud: Cloud, kv: KVServer
+) -> None:
+    redis = kv.client()
+
+    def worker() -> None:
+        if redis.hget("job", "state") is None:
+            redis.hset("job", "state", "begun")
+        else:
+            redis.hset("job", "resumed", "yes")
+        redis.hset("job", "ended", "yes")
+
+    found = cloud.explore(lambda: None, workers={"worker": worker}, schedule="worker.3 crash")
+    assert not found.anomalies
 
 
 @pytest.mark.parametrize(

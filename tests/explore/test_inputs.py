@@ -92,6 +92,34 @@ def test_amount_and_schedule_are_shrunk_together(
     assert replayed.value.story == error.story
 
 
+@pytest.mark.parametrize("seed", [1, 9, 17])
+def test_fewer_operations_with_other_arguments_are_drawn(
+    cloud: Cloud, kv: KVServer, redis: Redis, seed: int
+) -> None:
+    """Two deposits of 10 and a withdrawal of 20 also fail, and none of the three can be left out."""
+
+    def deposit(amount: int) -> None:
+        redis.incrby("balance", amount)
+
+    def withdraw(amount: int) -> None:
+        if int(redis.get("balance") or 0) >= amount:
+            redis.decrby("balance", amount)
+
+    def check() -> None:
+        assert int(kv.value("balance") or 0) >= 0
+
+    client = operations(
+        {
+            "deposit": drawn(deposit, amount=[10, 50]),
+            "withdraw": drawn(withdraw, amount=[1, 20, 50]),
+        }
+    )
+    error = failure(cloud, {"ann": client, "bob": client}, check, seed=seed, match="drawn input")
+    calls = [call for calls in error.inputs.values() for call in calls]
+    assert calls == [("deposit", {"amount": 50}), ("withdraw", {"amount": 50})]
+    assert error.events == 1
+
+
 def test_equal_seeds_find_equal_failures(cloud: Cloud, kv: KVServer, pay: Any) -> None:
     client = operations([drawn(pay, amount=st.integers(0, 500))])
     run = {"ann": client, "bob": client}
@@ -319,3 +347,11 @@ def test_inputs_that_do_not_fit(cloud: Cloud, options: dict[str, Any], text: str
 def test_inputs_without_drawn_clients_are_an_error(cloud: Cloud) -> None:
     with pytest.raises(ContractError, match="pass none, because none are drawn"):
         cloud.explore(holds, holds, inputs={"ann": {}})
+
+
+@pytest.mark.parametrize("answers", range(1, 12))
+def test_shrinking_can_end_between_any_two_trials(answers: int) -> None:
+    """After its time, nothing breaks the promise any more."""
+    left = iter(range(answers))
+    value = Drawing(1).simplest(st.integers(0, 100), 77, lambda _: next(left, None) is not None)
+    assert value in range(101)

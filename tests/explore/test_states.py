@@ -15,7 +15,7 @@ from pytest_fakecloud.explore.fakes import Fakes
 from pytest_fakecloud.explore.fingerprint import Fingerprints
 from pytest_fakecloud.explore.schedule import Schedule
 from pytest_fakecloud.explore.search.guided import Frontier
-from pytest_fakecloud.explore.search.player import States
+from pytest_fakecloud.explore.search.player import Tally
 from pytest_fakecloud.explore.trial import Point, Trial
 
 from .conftest import holds
@@ -129,15 +129,17 @@ def trial(schedule: str, *states: int) -> Trial:
 
 
 def test_a_run_is_extended_where_it_was_the_first_to_reach_a_state() -> None:
-    states = States()
-    frontier = Frontier(states)
-    frontier.learn(trial("", 1, 2, 3), 0)
+    tally = Tally()
+    frontier = Frontier(tally)
+    frontier.learn(trial("", 1, 2, 3))
     assert frontier.next() is None
-    frontier.learn(trial("run.1 drop", 1, 2, 4), 1)
-    frontier.learn(trial("run.2 drop", 1, 2, 4), 2)
+    tally.singles = 1
+    frontier.learn(trial("run.1 drop", 1, 2, 4))
+    tally.singles = 2
+    frontier.learn(trial("run.2 drop", 1, 2, 4))
     assert str(frontier.next()) == "run.1 drop, run.3 crash"
     assert frontier.next() is None
-    assert (states.count, states.last_new) == (4, 1)
+    assert (tally.states, tally.last_new_state) == (4, 1)
 
 
 def test_the_verdict_says_how_many_states_were_reached(cloud: Cloud, redis: Redis) -> None:

@@ -399,7 +399,7 @@ def test_a_promise_about_data_of_the_test_says_something(cloud: Cloud) -> None:
         Shop(),
         Shop().check,
         partial(at_most, 1, received),
-        partial(at_most, 1, found=received),
+        partial(at_most, 1, notes=received),
         always(lambda: len(received) < 2),
         nothing_lost(lambda: received, lambda: received),
     ):

@@ -1,4 +1,5 @@
-"""The cause of a broken promise: an event, or the order of two calls that access the same data.
+"""The cause of a broken promise: a disturbance, or the order of two calls that access the same
+data.
 
 For example, three calls break the promise that ``n`` counts two increments:
 
@@ -6,8 +7,8 @@ For example, three calls break the promise that ``n`` counts two increments:
     2. bob: INCR n   ``decisive``
     3. ann: SET n 1  ``after``: ann overwrites bob's increment
 
-The promise holds in a run in which bob's call is the last or the first, so the cause is: bob's INCR n
-came between ann's GET n and ann's SET n 1, on key n.
+The promise holds in a trial in which bob's call is the last or the first, so the cause is: bob's
+INCR n came between ann's GET n and ann's SET n 1, on key n.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from .story import call_text, lookups_of_trial
 _Key: TypeAlias = tuple[str, int, str]
 """A strand, the number of one of its calls, and the text of that call."""
 _MOST_CONFLICTS = 8
-"""Maximum number of conflicts that are examined, with up to two runs each."""
+"""Maximum number of conflicts that are examined, with up to two trials each."""
 
 
 def find_cause(
@@ -35,10 +36,11 @@ def find_cause(
     play: Callable[[Schedule], Trial],
     state_of: Callable[[Touch], object],
 ) -> Conflict | Line | None:
-    """Return the conflict, or the line of the event, that broke the promise; None if it is uncertain.
+    """Return the conflict, or the line of the disturbance, that broke the promise; None if it is
+    uncertain.
 
     Two calls are only a cause if runs under other schedules confirm that their order decides. An
-    event is only a cause if the schedule contains no other.
+    disturbance is only a cause if the schedule contains no other.
     """
     if undisturbed is not None:
         experiments = _Experiments(trial, play, state_of)
@@ -73,7 +75,7 @@ class _Experiments:
     trial: Trial
     play: Callable[[Schedule], Trial]
     state_of: Callable[[Touch], object]
-    """Returns the data that an access of the last run left."""
+    """Returns the data that an access of the last trial left."""
 
     def holds_if_later(self, conflict: Conflict) -> bool:
         """Return whether the promise holds if the decisive call runs after the other."""
@@ -116,8 +118,8 @@ class _Experiments:
         return next(own, None)
 
     def _holds(self, disturbances: Sequence[Disturbance], touch: Touch) -> bool:
-        """Return whether the promise holds in a run with these events, the last of which happened,
-        and the fakes saw something else than in the failing run.
+        """Return whether the promise holds in a trial with these disturbances, the last of which
+        happened, and the fakes saw something else than in the failing trial.
 
         If they did not, the code races over something else, such as the process's memory.
         """
@@ -130,7 +132,7 @@ class _Experiments:
         return seen != self._seen(self.play(self.trial.schedule), touch)
 
     def _seen(self, trial: Trial, touch: Touch) -> object:
-        """Return requests, answers to reads, results, and the data that the last run left."""
+        """Return requests, answers to reads, results, and the data that the last trial left."""
         requests: dict[str, list[object]] = {}
         for line in trial.lines:
             if (call := line.call) is not None:
@@ -150,7 +152,7 @@ def _is_lost_update(conflict: Conflict) -> bool:
 
 
 def _switch(first: Line, second: Line) -> Disturbance | None:
-    """Return the event that lets the strand of one call run before another call."""
+    """Return the disturbance that lets the strand of one call run before another call."""
     step = second.step
     if step is None or step.strand != second.strand:
         return None
@@ -161,7 +163,8 @@ def _conflicts(trial: Trial, undisturbed: Trial) -> Iterator[Conflict]:
     """Yield the conflicts that may have broken the promise, the likeliest first.
 
     The schedule delayed one of the two calls or changed the order of their deliveries, and the
-    undisturbed run made the calls in the other order. Yields nothing if an event did something else.
+    undisturbed trial made the calls in the other order. Yields nothing if a disturbance did
+    something else.
     """
     if not trial.fired or not all(disturbance.kind in ORDERS for disturbance in trial.fired):
         return
@@ -189,8 +192,8 @@ def _conflicts(trial: Trial, undisturbed: Trial) -> Iterator[Conflict]:
 
 
 def _calls(trial: Trial) -> dict[int, Line]:
-    """Return the calls of a run up to the step that broke the promise, by their positions among its
-    lines, without those of queues.
+    """Return the calls of a trial up to the step that broke the promise, by their positions among
+    its lines, without those of queues.
     """
     lines = itertools.takewhile(lambda line: not line.breaks, trial.lines)
     return {
@@ -207,7 +210,9 @@ def _conflict(call: Line, other: Line) -> Touch | None:
 
 
 def _delays(trial: Trial) -> Iterator[tuple[str, int]]:
-    """Yield the strand that each event delayed, and the position of the event's line."""
+    """Yield the strand that each disturbance delayed, and the position of the disturbance's
+    line.
+    """
     begin = 0
     for disturbance in trial.fired:
         name = disturbance.detail if disturbance.kind in SWITCHES else disturbance.strand
@@ -246,9 +251,9 @@ def _conflicts_before(
 
 
 class _Orders:
-    """Compares the order of two calls with their order in the undisturbed run.
+    """Compares the order of two calls with their order in the undisturbed trial.
 
-    The place of a call there is ``(position, 0)``. A call that the undisturbed run did not make
+    The place of a call there is ``(position, 0)``. A call that the undisturbed trial did not make
     follows the strand's previous call, as ``(position, 1)``.
     """
 
@@ -270,15 +275,15 @@ class _Orders:
                 self._places[line] = latest[line.strand], 1
 
     def is_reversed(self, early: Line, late: Line) -> bool:
-        """Return whether the undisturbed run made two calls in the other order."""
+        """Return whether the undisturbed trial made two calls in the other order."""
         first, second = self._places.get(early), self._places.get(late)
         return first is not None and second is not None and first > second
 
 
 def _keyed(trial: Trial) -> Iterator[tuple[Line, list[_Key]]]:
-    """Yield the calls of a run with the keys by which the same call is found in another run.
+    """Yield the calls of a trial with the keys by which the same call is found in another trial.
 
-    A delivery can have another number in another run, so it is also found by its calls alone.
+    A delivery can have another number in another trial, so it is also found by its calls alone.
     """
     lookups = lookups_of_trial(trial)
     numbers: dict[str, int] = {}
@@ -294,7 +299,7 @@ def _keyed(trial: Trial) -> Iterator[tuple[Line, list[_Key]]]:
 
 
 _OF_A_FAKE: frozenset[Kind] = frozenset({"rebalance", "redeliver", "rotate_token", "hold"})
-"""Kinds of events that happen in a fake. Their lines are whole sentences."""
+"""Kinds of disturbances that happen in a fake. Their lines are whole sentences."""
 
 
 def cause_text(cause: Conflict | Line | None, trial: Trial) -> str:
@@ -330,8 +335,8 @@ def _disturbance_text(line: Line, trial: Trial) -> str:
 
 
 def _nearest_call(line: Line, trial: Trial, *, is_next: bool) -> Line | None:
-    """Return the call at the point of the first event, among those after or before its line; if there
-    is none, the nearest of them.
+    """Return the call at the point of the first disturbance, among those after or before its line;
+    if there is none, the nearest of them.
     """
     own = [other for other in trial.lines if other.strand == line.strand]
     at = own.index(line)

@@ -17,7 +17,7 @@ from ...reporting.rows import rows
 from ...reporting.values import Mask
 from ..inputs import Inputs, replay_text, text_of_inputs
 from ..search.explorer import Replays
-from ..search.player import MOST_DISTURBANCES, Shown, Tally
+from ..search.player import MOST_DISTURBANCES, ShownAnomaly, Tally
 from ..trial import Conflict, Line, Trial
 from .cause import cause_text
 from .failures import Failure
@@ -56,7 +56,7 @@ class Exploration:
         self.singles, self.all_singles = tally.singles, tally.all_singles
         self.pairs, self.all_pairs = tally.pairs, tally.all_pairs
         self.guided, self.drawn = tally.guided, tally.drawn
-        self.states, self.last_new_state = tally.states.count, tally.states.last_new
+        self.states, self.last_new_state = tally.states, tally.last_new_state
         covered = tally.coverage
         self._ranges = {name: calls for name, calls in covered.calls.items() if calls[1]}
         self.calls = {name: most for name, (_, most) in self._ranges.items()}
@@ -227,7 +227,7 @@ class BrokenPromiseError(FakecloudError, AssertionError):
         return f"a schedule of {counted(self.events, 'event')}, after {_summary(tally)}"
 
 
-def _replay(shown: Shown) -> str:
+def _replay(shown: ShownAnomaly) -> str:
     if shown.inputs:
         return f"replay it with replay_schedule({replay_text(str(shown.schedule), shown.inputs)})"
     return f"replay it with {str(shown.schedule)!r}" if shown.schedule else "in the undisturbed run"
@@ -308,7 +308,9 @@ class _Story:
         self._report = report
         self._offset = offset
         groups = itertools.groupby(trial.lines, lambda line: line.call is None)
-        longest = max((len(list(lines)) for is_event, lines in groups if is_event), default=0)
+        longest = max(
+            (len(list(lines)) for is_disturbance, lines in groups if is_disturbance), default=0
+        )
         self._gap = longest + 1
         # With a gap of 3, the lines call 1, event, event, call 2 have the numbers 3, 4, 5, 6.
         first = min((line.call.number for line in trial.lines if line.call is not None), default=1)
@@ -328,7 +330,7 @@ class _Story:
         lines = {line.call.number: line for line in self._trial.lines if line.call is not None}
         page_rows = [self._row(row, lines.get(row["number"])) for row in data["rows"]]
         page_rows += [
-            self._event(line, number)
+            self._row_of_line(line, number)
             for line, number in zip(self._trial.lines, self._line_numbers, strict=True)
             if line.call is None
         ]
@@ -353,7 +355,7 @@ class _Story:
             "text": {**row["text"], "note": note},
         }
 
-    def _event(self, line: Line, number: int) -> dict[str, Any]:
+    def _row_of_line(self, line: Line, number: int) -> dict[str, Any]:
         strand = _strand(line)
         row = ReportRow(
             number,

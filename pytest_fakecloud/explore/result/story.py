@@ -1,4 +1,4 @@
-"""The story of a failing run, on one clock, with the calls that may have broken the promise."""
+"""The story of a failing trial, on one clock, with the calls that may have broken the promise."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def _entries(lines: Sequence[Line]) -> list[list[Line]]:
         if last is None or (last.strand, last.at_us) != (line.strand, line.at_us):
             entries.append([line])
         elif last.call is not None and (line.is_disturbance or last.is_disturbance):
-            # An event shares the entry of the call after it; a call with a fault has its own entry.
+            # A disturbance shares the entry of the call after it; a call with a fault has its own entry.
             entries.append([line])
         else:
             entries[-1].append(line)
@@ -204,7 +204,7 @@ def _entry_text(entry: Sequence[Line], lookups: Lookups, shown: Container[Line])
 
 
 def line_text(line: Line, lookups: Lookups, *, with_answer: bool = True) -> str:
-    """Return a line of the story: a call with its answer, or the description of an event."""
+    """Return a line of the story: a call with its answer, or the description of a disturbance."""
     if line.call is None:
         return line.words
     text = call_text(line.call, lookups)
@@ -288,7 +288,7 @@ def _strand(line: Line) -> str:
 
 
 def _beside_disturbances(lines: Sequence[Line]) -> Iterator[Line]:
-    """Yield the call before and the call after each event that is not itself a call."""
+    """Yield the call before and the call after each disturbance that is not itself a call."""
     latest: dict[str, Line] = {}
     waiting: set[str] = set()
     for line in lines:

@@ -1,10 +1,11 @@
 """Forked processes that play schedules before the search asks for them.
 
-One process decides which schedules count, in an order that depends on nothing else, so its verdict and
-its first failing schedule are the same for any number of processes. It plays few of them itself: the
-processes, each of which has a copy of the fakes and of the code, play those that probably follow. For
-a branch of the tree of interleavings, a process goes on with the branches below it. Only what the search
-needs of a run is sent. A run that is remarkable in any way is played again in the search's process.
+One process decides which schedules count, in an order that depends on nothing else, so its verdict
+and its first failing schedule are the same for any number of processes. It plays few of them
+itself: the processes, each of which has a copy of the fakes and of the code, play those that
+probably follow. For a branch of the tree of interleavings, a process goes on with the branches
+below it. Only what the search needs of a trial is sent. A trial that is remarkable in any way is
+played again in the search's process.
 """
 
 from __future__ import annotations
@@ -22,14 +23,12 @@ import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ..schedule import Schedule
 from ..trial import Redundant, Strategy, Trial
 from .dpor import Branch, Interleavings
-
-if TYPE_CHECKING:
-    from .player import Player
+from .player import Player
 
 CAN_FORK = sys.platform.startswith("linux")
 """Whether a process with threads can be forked safely: libraries of macOS do not allow that."""
@@ -41,20 +40,14 @@ _MOST_BYTES = 64 * 1024
 """Maximum size of an offer; the search's process plays a longer one itself."""
 
 
-class LearningStrategy(Strategy, Protocol):
-    """A strategy from whose runs a search learns."""
-
-    def lesson(self, trial: Trial, *, is_redundant: bool) -> Any: ...
-
-
 class StrategyPlan(Protocol):
     """All that determines a strategy, as a value that can be sent and compared."""
 
-    def strategy(self) -> LearningStrategy: ...
+    def strategy(self) -> Strategy: ...
 
 
 class Job(NamedTuple):
-    """A run to play: its schedule, whether to record its points, and its strategy."""
+    """A trial to play: its schedule, whether to record its points, and its strategy."""
 
     schedule: Schedule
     notes: bool = False
@@ -62,7 +55,7 @@ class Job(NamedTuple):
 
 
 class Played(NamedTuple):
-    """A run, and the lesson of its strategy; ``is_redundant`` if the strategy ended it."""
+    """A trial, and the lesson of its strategy; ``is_redundant`` if the strategy ended it."""
 
     trial: Trial
     lesson: Any = None
@@ -82,7 +75,7 @@ def perform(player: Player, job: Job) -> Played:
 
 
 class Ahead:
-    """The processes of one search; without any, it plays nothing."""
+    """Plays the trials of a search: in its own process or, ahead of time, in other processes."""
 
     def __init__(self, player: Player, processes: int) -> None:
         self._player = player
@@ -132,8 +125,19 @@ class Ahead:
                     self._offers.send(pickle.dumps(job))
                     self._offered.add(job)
 
+    def play(self, job: Job) -> Played:
+        """Return the trial of a job, which another process may have played already."""
+        played = self.take(job)
+        if played is None:
+            return perform(self._player, job)
+        if not played.is_redundant:
+            if job.plan is None:
+                self._player.outcomes[job.schedule] = None
+            self._player.tally.coverage.add(played.trial)
+        return played
+
     def take(self, job: Job) -> Played | None:
-        """Return a run of another process, or None if the job has to be played in this one."""
+        """Return a trial of another process, or None if the job has to be played in this one."""
         self._receive(waits=False)
         while job not in self._played and self._part_with(job) is not None:
             self._receive(waits=True)

@@ -1,9 +1,10 @@
-"""The schedules to try: with one event, with two events, random ones, and random priorities.
+"""The schedules to try: with one disturbance, with two disturbances, random ones, and random
+priorities.
 
-In probabilistic concurrency testing, strands have random priorities, which change a few times during
-a run, at random decisions. The new priorities are below all initial ones, and in random order as
-well. With n strands and k decisions, one run finds a bug that needs d ordered switches with a
-probability of at least 1 / (n * k^(d-1)) (Burckhardt and others, ASPLOS 2010).
+In probabilistic concurrency testing, strands have random priorities, which change a few times
+during a trial, at random decisions. The new priorities are below all initial ones, and in random
+order as well. With n strands and k decisions, one trial finds a bug that needs d ordered switches
+with a probability of at least 1 / (n * k^(d-1)) (Burckhardt and others, ASPLOS 2010).
 """
 
 from __future__ import annotations
@@ -18,26 +19,27 @@ from ...core.accesses import READS_CLOCK
 from ..footprint import Footprint
 from ..schedule import DELAYS, DUE, EDGE, SLOW, SWITCHES, TRIED, WINDOWS, Disturbance, Schedule
 from ..trial import Place, Trial
-from .ahead import Job
+from .ahead import Ahead, Job
 from .dpor import decided_places
-from .player import MOST_DISTURBANCES, Player, PriorityRun
+from .player import MOST_DISTURBANCES, Player
 
 MOST_LISTED = 100_000
 """Maximum number of pairs to list and shuffle; above it, pairs are sampled at random."""
 _LASTING = frozenset({"hold", "rotate_token"})
-"""Kinds of events that begin a disturbance that a timer ends."""
+"""Kinds of disturbances that begin a disturbance that a timer ends."""
 _NEXT = 2
 """Number of calls after a slow answer at which the same strand is delayed again."""
 
 
 class Singles:
-    """All schedules with one event at a point of a run.
+    """All schedules with one disturbance at a point of a trial.
 
-    ``others`` probably have the same effect as one of ``first``, such as a lost answer of a call that
-    writes nothing. In both lists, kinds of events take turns, so that a bug that needs a certain kind
-    is found after a few rounds. Events of one kind come first at the first call that each line of the
-    application makes, then at the second call of that line, and so on. With ``chance``, events that
-    are equal in this respect are in random order, and otherwise in the order of the run.
+    ``others`` probably have the same effect as one of ``first``, such as a lost answer of a call
+    that writes nothing. In both lists, kinds of disturbances take turns, so that a bug that needs
+    a certain kind is found after a few rounds. Disturbances of one kind come first at the first
+    call that each line of the application makes, then at the second call of that line, and so on.
+    With ``chance``, disturbances that are equal in this respect are in random order, and otherwise
+    in the order of the trial.
     """
 
     def __init__(self, trial: Trial, chance: random.Random | None = None) -> None:
@@ -71,7 +73,7 @@ class Singles:
         )
 
     def _is_like_another(self, disturbance: Disturbance) -> bool:
-        """Return whether an event probably has the same effect as another one."""
+        """Return whether a disturbance probably has the same effect as another one."""
         kind, here = disturbance.kind, self._touched.get((disturbance.strand, disturbance.point))
         before = self._touched.get((disturbance.strand, disturbance.point - 1))
         if kind in ("jump", "past", "nearly") and disturbance.detail.isdigit():
@@ -108,7 +110,7 @@ def _writes(footprint: Footprint) -> bool:
 
 
 def _in_turn(disturbances: Iterable[Disturbance]) -> list[Schedule]:
-    """Return a schedule for each event, so that kinds of events take turns."""
+    """Return a schedule for each disturbance, so that kinds of disturbances take turns."""
     by_kind: dict[tuple[int, str], list[Disturbance]] = {}
     for disturbance in disturbances:
         detail = "" if disturbance.kind in SWITCHES else disturbance.detail
@@ -122,7 +124,8 @@ def _in_turn(disturbances: Iterable[Disturbance]) -> list[Schedule]:
 
 
 class Pairs:
-    """All schedules that extend the schedule of a given run by one event, at the last event or later.
+    """All schedules that extend the schedule of a given trial by one disturbance, at the last
+    disturbance or later.
 
     A hundred calls have a million such schedules, so each is created only when it is requested.
     """
@@ -179,7 +182,8 @@ class Pairs:
 
 
 def delayed_again(trial: Trial) -> list[Schedule]:
-    """Return schedules that also delay a strand that woke up while a run's event delayed another.
+    """Return schedules that also delay a strand that woke up while a trial's disturbance delayed
+    another.
 
     A strand that was delayed until something is due also runs in the middle of what the others do
     then. After a slow answer, the next calls of the same strand are delayed as well, because the
@@ -208,7 +212,9 @@ def delayed_again(trial: Trial) -> list[Schedule]:
 
 
 def paused_again(trial: Trial) -> list[Schedule]:
-    """Return schedules that pause until a time that the event of a run makes interesting."""
+    """Return schedules that pause until a time that the disturbance of a trial makes
+    interesting.
+    """
     disturbance = trial.last_disturbance
     if disturbance is None or not (disturbance.detail == EDGE or disturbance.kind in _LASTING):
         return []
@@ -230,7 +236,9 @@ def likelihood(pair: Schedule) -> int:
 
 
 def _point_of(trial: Trial, disturbance: Disturbance) -> int:
-    """Return the index of an event's point; 0 for a point of the run that was not recorded."""
+    """Return the index of a disturbance's point; 0 for a point of the trial that was not
+    recorded.
+    """
     place = disturbance.strand, disturbance.point
     indexes = (at for at, p in enumerate(trial.points) if (p.strand, p.number) == place)
     return next(indexes, 0)
@@ -246,7 +254,7 @@ MOST_REPEATED = 100
 
 @dataclass(frozen=True)
 class PriorityPlan:
-    """All that determines the priorities of a run.
+    """All that determines the priorities of a trial.
 
     ``depth`` is the number of ordered switches to search for, and ``most_decisions`` the number of
     decisions among which the changes of priority are drawn.
@@ -291,15 +299,19 @@ class Priorities:
         self.decisions += 1
         return chosen
 
-    def lesson(self, trial: Trial, *, is_redundant: bool) -> PriorityRun:
-        return PriorityRun(self.decisions, len(self.priorities))
+    def lesson(self, trial: Trial, *, is_redundant: bool) -> tuple[int, int]:
+        """Return the numbers of decisions and of strands."""
+        return self.decisions, len(self.priorities)
 
 
 class RandomTrials:
     """Runs random schedules and random priorities, in turn."""
 
-    def __init__(self, player: Player, trials: Iterable[Trial], chance: random.Random) -> None:
+    def __init__(
+        self, player: Player, ahead: Ahead, trials: Iterable[Trial], chance: random.Random
+    ) -> None:
         self._player = player
+        self._ahead = ahead
         self._chance = chance
         points = {point for trial in trials for point in trial.points}
         self._disturbances = sorted(
@@ -335,16 +347,16 @@ class RandomTrials:
                 self._job_with_priorities(number, others)
                 for number in range(first, first + _DRAWN_AHEAD)
             ]
-            for job in player.ahead.through(jobs):
+            for job in self._ahead.through(jobs):
                 tally.drawn += 1
-                played = player.play_planned(job)
+                played = self._ahead.play(job)
                 plan = job.plan
                 assert isinstance(plan, PriorityPlan)
                 is_counted = not job.schedule.with_series(0) and (
                     plan.late or "late" not in player.subject.kinds
                 )
                 tally.priority_trials.add(
-                    plan.depth, plan.most_decisions, played.lesson, is_counted=is_counted
+                    plan.depth, plan.most_decisions, *played.lesson, is_counted=is_counted
                 )
                 yield played.trial
 
@@ -361,7 +373,7 @@ class RandomTrials:
         return Job(player.varied(schedule), plan=plan)
 
     def _of_schedules(self) -> Iterator[Trial | None]:
-        """Run random schedules; yield None instead of a run if a schedule was already tried."""
+        """Run random schedules; yield None instead of a trial if a schedule was already tried."""
         repeated = 0
         while repeated < MOST_REPEATED:
             jobs = []
@@ -371,17 +383,17 @@ class RandomTrials:
                 repeated = repeated + 1 if is_known else 0
                 if not is_known:
                     jobs.append(job)
-            for job in self._player.ahead.through(jobs):
+            for job in self._ahead.through(jobs):
                 if job.schedule in self._player.outcomes:
                     continue
                 self._player.tally.drawn += 1
-                yield self._player.play_planned(job).trial
+                yield self._ahead.play(job).trial
             if not jobs:
                 yield None
 
     def _schedule(self) -> Schedule:
         chance, disturbances = self._chance, self._disturbances
-        # With other random numbers, one event may break a promise that it did not break before.
+        # With other random numbers, one disturbance may break a promise that it did not break before.
         least = 1 if self._player.varies_numbers else 2
         count = chance.randint(
             min(least, len(disturbances)), min(MOST_DISTURBANCES, len(disturbances))

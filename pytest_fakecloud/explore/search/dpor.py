@@ -2,8 +2,8 @@
 
 Two steps conflict when they access the same data and at least one of them writes it. After each
 run, every race (two conflicting steps of different strands whose order nothing else determines) is
-reversed in a later run. Source sets select the strand that runs instead; sleep sets prevent orders
-from being run twice (Flanagan and Godefroid, POPL 2005; Abdulla and others, POPL 2014).
+reversed in a later trial. Source sets select the strand that runs instead; sleep sets prevent
+orders from being run twice (Flanagan and Godefroid, POPL 2005; Abdulla and others, POPL 2014).
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ def decided_places(*, late: bool) -> frozenset[Place]:
 
 
 class Decision(NamedTuple):
-    """A decision of a run: the index of the next step, the strands that could run, and one of them."""
+    """A decision of a trial: the index of the next step, the strands that could run, and one of
+    them.
+    """
 
     step: int
     options: tuple[str, ...]
@@ -31,9 +33,10 @@ class Decision(NamedTuple):
 
 @dataclass(frozen=True)
 class Branch:
-    """The decisions with which a run begins; all others avoid orders that are known.
+    """The decisions with which a trial begins; all others avoid orders that are known.
 
-    ``asleep`` are the strands whose next steps, ``sleep``, earlier runs made in an equivalent order.
+    ``asleep`` are the strands whose next steps, ``sleep``, earlier trials made in an equivalent
+    order.
     """
 
     decisions: tuple[Decision, ...] = ()
@@ -54,8 +57,8 @@ class Branch:
 
 
 class Reversal(NamedTuple):
-    """Two racing steps, whose order a later run reverses at a decision: ``initials`` are the strands
-    that can begin such an order, and ``wanted`` is the strand of the later step.
+    """Two racing steps, whose order a later trial reverses at a decision: ``initials`` are the
+    strands that can begin such an order, and ``wanted`` is the strand of the later step.
     """
 
     decision: int
@@ -64,10 +67,12 @@ class Reversal(NamedTuple):
 
 
 class Lesson(NamedTuple):
-    """What the search for interleavings learns from a run."""
+    """What the search for interleavings learns from a trial."""
 
     repeated: int
-    """The number of decisions of the branch that the run made again; fewer if it took another way."""
+    """The number of decisions of the branch that the trial made again; fewer if it took another
+    way.
+    """
     decisions: tuple[Decision, ...]
     """The further decisions."""
     sleeps: tuple[Mapping[str, Footprint], ...]
@@ -83,7 +88,7 @@ class Lesson(NamedTuple):
 
 @dataclass
 class _Frame:
-    """One decision of the current run, with its alternatives."""
+    """One decision of the current trial, with its alternatives."""
 
     decision: Decision
     sleep: Mapping[str, Footprint]
@@ -101,8 +106,8 @@ class _Frame:
 class Interleavings:
     """The tree of distinct interleavings, or the part of it below a branch.
 
-    Call ``next()`` before each run and ``learn()`` after it, until ``next()`` returns None. ``trials``
-    is then the total number of interleavings, provided that ``is_exact`` is True.
+    Call ``next()`` before each trial and ``learn()`` after it, until ``next()`` returns None.
+    ``trials`` is then the total number of interleavings, provided that ``is_exact`` is True.
     """
 
     def __init__(self, root: Branch) -> None:
@@ -127,7 +132,9 @@ class Interleavings:
         return None
 
     def upcoming(self) -> Iterator[Branch]:
-        """Yield the branches that follow, if no run before them finds others, the next one first."""
+        """Yield the branches that follow, if no trial before them finds others, the next one
+        first.
+        """
         for index in reversed(range(len(self._frames))):
             if (name := self._frames[index].untried()) is not None:
                 yield self._branch(index, name)
@@ -148,7 +155,7 @@ class Interleavings:
         )
 
     def learn(self, branch: Branch, lesson: Lesson) -> None:
-        """Learn the races of a run of a branch, and plan runs that reverse them."""
+        """Learn the races of a trial of a branch, and plan trials that reverse them."""
         if not lesson.is_redundant:
             self.trials += 1
         self.is_exact = self.is_exact and lesson.is_exact
@@ -203,7 +210,7 @@ class Interleaving:
         return awake[0]
 
     def _sleep(self, steps: Sequence[Step]) -> Mapping[str, Footprint]:
-        """Return the strands whose next steps earlier runs made in an equivalent order."""
+        """Return the strands whose next steps earlier trials made in an equivalent order."""
         if self._decisions:
             sleep, last = self._sleeps[-1], self._decisions[-1]
         elif self._branch.decisions:
@@ -220,7 +227,7 @@ class Interleaving:
         return asleep
 
     def lesson(self, trial: Trial, *, is_redundant: bool) -> Lesson:
-        """Find the races of the run."""
+        """Find the races of the trial."""
         steps, repeated = trial.steps, self._repeated
         decisions = [*self._branch.decisions[:repeated], *self._decisions]
         by_step = {decision.step: index for index, decision in enumerate(decisions)}
@@ -301,7 +308,7 @@ def _initials(
 
 
 def _reverse(frame: _Frame, reversal: Reversal) -> None:
-    """Plan a run that executes the later of two racing steps first."""
+    """Plan a trial that executes the later of two racing steps first."""
     initials, options = reversal.initials, frame.decision.options
     if frame.todo & set(initials):
         return

@@ -4,10 +4,12 @@ The search tries, in this order:
 
 1. The failing schedule that an earlier search stored.
 2. If only the order of calls is explored: interleavings alone, for a part of the budget.
-3. First phase: interleavings and schedules with one event take turns, and soon schedules with two
-   events that the first ones make likely, until each likely single event has been tried.
-4. Second phase: the other schedules with one event, then all with two events, take turns with
-   interleavings (also of timers), schedules that extend runs in new states, and random schedules.
+3. First phase: interleavings and schedules with one disturbance take turns, and soon schedules
+   with two disturbances that the first ones make likely, until each likely single disturbance has
+   been tried.
+4. Second phase: the other schedules with one disturbance, then all with two disturbances, take
+   turns with interleavings (also of timers), schedules that extend runs in new states, and random
+   schedules.
 
 A failing schedule is then shrunk, and stored for later searches.
 """
@@ -33,7 +35,7 @@ from ..schedule import (
     Schedule,
 )
 from ..trial import Point, Trial
-from .ahead import Job
+from .ahead import Ahead, Job
 from .candidates import Pairs, RandomTrials, Singles, delayed_again, likelihood, paused_again
 from .dpor import Branch, Interleavings
 from .guided import Frontier
@@ -43,34 +45,46 @@ from .store import Store, key_of
 _HEAD_START = 20
 """Number of interleavings to run before anything else, because they explain a failure best."""
 _BEFORE_PAIRS = 25
-"""Number of rounds of the other searches before the first schedules with two events."""
+"""Number of rounds of the other searches before the first schedules with two disturbances."""
 _FOR_ORDERS_ALONE = 0.25
 """Share of the remaining budget for interleavings, if only the order of calls is explored."""
 _FOR_FIRST_SINGLES = 0.8
 """Maximum share of the budget for the first phase."""
 _LIKELY_PAIRS = ((delayed_again, 1.0), (paused_again, 0.5))
-"""Functions that list likely schedules with two events, and their weights; two pauses are rarer."""
+"""Functions that list likely schedules with two disturbances, and their weights; two pauses are
+rarer.
+"""
 _GUIDED = 3.0
 """Weight of the schedules that extend runs, relative to one search for interleavings."""
 _BEFORE_GUIDED = 5
-"""Number of rounds of the second phase before them, so that a small budget has all single events."""
+"""Number of rounds of the second phase before them, so that a small budget has all single
+disturbances.
+"""
 _GUIDED_AHEAD = 4
 """Number of schedules that extend runs, which are chosen together."""
 _FIRST_SINGLES = 1.5
-"""Weight of the likely single events, relative to all other searches of the first phase."""
+"""Weight of the likely single disturbances, relative to all other searches of the first phase."""
 _SPARE_FOR_SINGLES = 1.25
-"""Factor for the turns of the remaining single events, so that pairs can follow in the budget."""
+"""Factor for the turns of the remaining single disturbances, so that pairs can follow in the
+budget.
+"""
 _LEAST_SHARE, _MOST_SHARE = 0.4, 0.8
-"""Limits of the share of single events and pairs in the second phase."""
+"""Limits of the share of single disturbances and pairs in the second phase."""
 
 
 class Explorer:
     """Searches for a schedule that breaks the promise, within a budget."""
 
     def __init__(
-        self, player: Player, undisturbed: Trial, budget: SearchBudget, seed: int | str
+        self,
+        player: Player,
+        ahead: Ahead,
+        undisturbed: Trial,
+        budget: SearchBudget,
+        seed: int | str,
     ) -> None:
         self._player = player
+        self._ahead = ahead
         self._undisturbed = undisturbed
         self._kinds = player.subject.kinds
         self._has_timers = undisturbed.has_timers
@@ -79,12 +93,16 @@ class Explorer:
         self._budget = budget
         self._chance = random.Random(str(seed))
         self._trials_of_singles: list[Trial] = []
-        """The runs of schedules with one event, which schedules with two events extend."""
-        self._frontier = Frontier(self._tally.states)
-        self._frontier.learn(undisturbed, 0)
+        """The trials of schedules with one disturbance, which schedules with two disturbances
+        extend.
+        """
+        self._frontier = Frontier(self._tally)
+        self._frontier.learn(undisturbed)
 
     def search(self) -> Trial | None:
-        """Return the smallest failing run that was found; None if no schedule broke the promise."""
+        """Return the smallest failing trial that was found; None if no schedule broke the
+        promise.
+        """
         began = monotonic()
         player = self._player
         try:
@@ -107,7 +125,9 @@ class Explorer:
             self._tally.seconds = monotonic() - began
 
     def _play_stored(self, store: Store) -> Trial | None:
-        """Return the run of the stored schedule if it still breaks the promise, and forget it if not."""
+        """Return the trial of the stored schedule if it still breaks the promise, and forget it
+        if not.
+        """
         schedule = store.load()
         if not schedule:
             return None
@@ -128,7 +148,7 @@ class Explorer:
                 trial = self._take_turns([search], budget)
                 if trial is not None:
                     return trial
-            if self._has_run_all():
+            if self._has_tried_all():
                 return None
         singles = Singles(self._undisturbed)
         tally = self._tally
@@ -160,9 +180,11 @@ class Explorer:
         *,
         until: PartialSearch | None = None,
     ) -> Trial | None:
-        """Run schedules of several searches in turn; return the first run that breaks the promise."""
+        """Run schedules of several searches in turn; return the first trial that breaks the
+        promise.
+        """
         going = list(searches)
-        while going and budget.remaining(self._tally.tried) > 0 and not self._has_run_all():
+        while going and budget.remaining(self._tally.tried) > 0 and not self._has_tried_all():
             if until is not None and until.is_over:
                 break
             search = min(going, key=lambda search: search.rounds)
@@ -173,7 +195,7 @@ class Explorer:
                 going.remove(search)
         return None
 
-    def _has_run_all(self) -> bool:
+    def _has_tried_all(self) -> bool:
         """Return whether the search ran all that ``kinds`` allows, which is only orders of calls."""
         return self._tally.is_complete and self._kinds <= SWITCHES
 
@@ -184,11 +206,11 @@ class Explorer:
         expected = max(1.0, self._budget.expected(tally.tried))
         systematic = itertools.chain(singles, self._all_pairs())
         trials = [self._undisturbed, *self._trials_of_singles]
-        drawn = RandomTrials(self._player, trials, self._chance).trials()
+        drawn = RandomTrials(self._player, self._ahead, trials, self._chance).trials()
         # All searches go on without a head start.
         others = [PartialSearch(search.trials, search.weight) for search in others]
         others.append(PartialSearch(self._run_guided(), _GUIDED, _BEFORE_GUIDED))
-        # Random schedules come last if the budget is enough for all schedules with two events.
+        # Random schedules come last if the budget is enough for all schedules with two disturbances.
         if tally.all_singles**2 / 2 < expected:
             systematic = itertools.chain(systematic, drawn)
         else:
@@ -222,8 +244,8 @@ class Explorer:
 
     def _run_interleavings(self, tree: Interleavings) -> Iterator[Trial | None]:
         tally = self._tally
-        for branch in self._player.ahead.below(tree):
-            played = self._player.play_planned(Job(Schedule(), plan=branch))
+        for branch in self._ahead.below(tree):
+            played = self._ahead.play(Job(Schedule(), plan=branch))
             tree.learn(branch, played.lesson)
             if played.is_redundant:
                 yield None
@@ -232,7 +254,7 @@ class Explorer:
             tally.orders += 1
             yield played.trial
         tally.unfinished_order_searches -= 1
-        # Each interleaving runs with the random numbers of the undisturbed run.
+        # Each interleaving runs with the random numbers of the undisturbed trial.
         is_one_of_many = self._player.varies_numbers
         tally.has_all_orders = tree.is_exact and not tally.coverage.notes and not is_one_of_many
         late, moves_time = tree.root.late, tree.root.moves_time
@@ -244,26 +266,26 @@ class Explorer:
                 if late or moves_time:
                     tally.orders = tree.trials
 
-    # -- events ----------------------------------------------------------------------------------
+    # -- disturbances ----------------------------------------------------------------------------------
 
     def _run_singles(self, schedules: Iterable[Schedule]) -> Iterator[Trial]:
         jobs = (Job(schedule, notes=True) for schedule in schedules)
-        for job in self._player.ahead.through(jobs):
+        for job in self._ahead.through(jobs):
             varied = job._replace(schedule=self._player.varied(job.schedule))
-            trial = self._player.play_planned(varied).trial
+            trial = self._ahead.play(varied).trial
             if varied != job and job.schedule[0] not in trial.fired and trial.broken is None:
-                # Other random numbers have led the code past the point of the event.
+                # Other random numbers have led the code past the point of the disturbance.
                 self._tally.drawn += 1
                 trial = self._player.play(job.schedule, notes=True)
             self._tally.singles += 1
             self._trials_of_singles.append(trial.without_details())
-            self._frontier.learn(trial, self._tally.tried)
+            self._frontier.learn(trial)
             yield trial
 
     def _run_likely_pairs(
         self, extend: Callable[[Trial], list[Schedule]]
     ) -> Iterator[Trial | None]:
-        """Run schedules that extend those with one event, likely ones first."""
+        """Run schedules that extend those with one disturbance, likely ones first."""
         tally, trials, seen = self._tally, self._trials_of_singles, 0
         waiting: list[Schedule] = []
         while waiting or seen < len(trials) or tally.singles < tally.all_singles:
@@ -285,17 +307,19 @@ class Explorer:
         self._tally.all_pairs = self._tally.pairs
 
     def _run_guided(self) -> Iterator[Trial | None]:
-        """Run schedules that add an event to a run in a state that it was the first to reach."""
+        """Run schedules that add a disturbance to a trial in a state that it was the first to
+        reach.
+        """
         tally = self._tally
         while jobs := self._guided_jobs() or tally.singles < tally.all_singles:
             if jobs is True:
                 yield None
                 continue
-            for job in self._player.ahead.through(jobs):
+            for job in self._ahead.through(jobs):
                 if job.schedule not in self._player.outcomes:
                     tally.guided += 1
-                    trial = self._player.play_planned(job).trial
-                    self._frontier.learn(trial, tally.tried)
+                    trial = self._ahead.play(job).trial
+                    self._frontier.learn(trial)
                     yield trial
 
     def _guided_jobs(self) -> list[Job]:
@@ -306,26 +330,28 @@ class Explorer:
 
     def _run_pairs(self, schedules: Iterable[Schedule]) -> Iterator[Trial]:
         jobs = (Job(schedule, notes=True) for schedule in schedules)
-        for job in self._player.ahead.through(jobs):
+        for job in self._ahead.through(jobs):
             if job.schedule not in self._player.outcomes:
                 self._tally.pairs += 1
-                trial = self._player.play_planned(job).trial
-                self._frontier.learn(trial, self._tally.tried)
+                trial = self._ahead.play(job).trial
+                self._frontier.learn(trial)
                 yield trial
 
 
 SHRINK_SECONDS = 5.0
 """Wall-clock seconds for shrinking a failing schedule, in addition to the budget."""
 MOST_SWITCHES = 40
-"""Maximum number of single switches that are tried instead of several events."""
+"""Maximum number of single switches that are tried instead of several disturbances."""
 _NEXT_POINTS = 4
-"""Number of points of one strand, and of all others, at which a plainer event is tried instead."""
+"""Number of points of one strand, and of all others, at which a plainer disturbance is tried
+instead.
+"""
 REPLAYS = 5
 """Number of times a failing schedule is replayed before it is reported."""
 
 
 def smallest(player: Player, trial: Trial, undisturbed: Trial) -> Trial:
-    """Shrink a failing run's schedule; return the run of the smallest one found."""
+    """Shrink a failing trial's schedule; return the trial of the smallest one found."""
     until = monotonic() + SHRINK_SECONDS
     trial.schedule = Schedule(trial.fired)
 
@@ -354,12 +380,13 @@ def smallest(player: Player, trial: Trial, undisturbed: Trial) -> Trial:
 
 
 def _plainer(trial: Trial, undisturbed: Trial) -> Iterator[Schedule]:
-    """Yield schedules with an event of a plainer kind in the place of another: at the same point, or
-    at a later one, because some kinds take effect at a later call, perhaps of another strand.
+    """Yield schedules with a disturbance of a plainer kind in the place of another: at the same
+    point, or at a later one, because some kinds take effect at a later call, perhaps of another
+    strand.
     """
     for disturbance in trial.fired:
         points = _points_from(disturbance, trial)
-        # A call that is rejected in the run is a point of the undisturbed run only.
+        # A call that is rejected in the trial is a point of the undisturbed trial only.
         points += [point for point in _points_from(disturbance, undisturbed) if point not in points]
         own = [point for point in points if point.strand == disturbance.strand]
         others = [point for point in points if point.strand != disturbance.strand]
@@ -374,14 +401,16 @@ def _plainer(trial: Trial, undisturbed: Trial) -> Iterator[Schedule]:
 
 
 def _points_from(disturbance: Disturbance, trial: Trial) -> list[Point]:
-    """Return the points of a run from that of an event on."""
+    """Return the points of a trial from that of a disturbance on."""
     places = [(point.strand, point.number) for point in trial.points]
     here = disturbance.strand, disturbance.point
     return trial.points[places.index(here) :] if here in places else []
 
 
 def _single_switches(trial: Trial, undisturbed: Trial) -> Iterator[Schedule]:
-    """Yield schedules with one switch of the undisturbed run, at strands of the run's events."""
+    """Yield schedules with one switch of the undisturbed trial, at strands of the trial's
+    disturbances.
+    """
     strands = {disturbance.strand for disturbance in trial.fired} | {
         disturbance.detail for disturbance in trial.fired
     }
@@ -399,7 +428,8 @@ def shrink(
 ) -> Schedule:
     """Return the smallest schedule found that still breaks the promise.
 
-    ``breaks`` runs a schedule and returns the events that were applied, or None if the promise held.
+    ``breaks`` runs a schedule and returns the disturbances that were applied, or None if the
+    promise held.
     """
     best = schedule
     while True:
@@ -415,7 +445,9 @@ def shrink(
 
 
 def _smaller(schedule: Schedule, kinds: Collection[Kind]) -> Iterator[Schedule]:
-    """Yield one half, then schedules without one or two events, then those with a simpler event."""
+    """Yield one half, then schedules without one or two disturbances, then those with a simpler
+    disturbance.
+    """
     disturbances = list(schedule)
     half = len(disturbances) // 2
     if half > 1:
@@ -432,7 +464,7 @@ def _smaller(schedule: Schedule, kinds: Collection[Kind]) -> Iterator[Schedule]:
 
 
 def _simpler(disturbance: Disturbance) -> Iterator[Disturbance]:
-    """Yield events that could replace an event and are easier to explain."""
+    """Yield disturbances that could replace a disturbance and are easier to explain."""
     strand, point, kind, detail = (
         disturbance.strand,
         disturbance.point,
@@ -457,7 +489,9 @@ def _simpler(disturbance: Disturbance) -> Iterator[Disturbance]:
 
 @dataclass(frozen=True, slots=True)
 class Replays:
-    """The result of replaying a failing schedule; ``trial`` is the last run that failed, if any."""
+    """The result of replaying a failing schedule; ``trial`` is the last trial that failed, if
+    any.
+    """
 
     trial: Trial | None
     failed: int
@@ -465,7 +499,7 @@ class Replays:
 
 
 def replay(player: Player, trial: Trial) -> Replays:
-    """Run a failing schedule again; the last of these runs keeps its journal and its stacks."""
+    """Run a failing schedule again; the last of these trials keeps its journal and its stacks."""
     # Replay a stuck run only once, because each replay takes seconds and leaves threads behind.
     total = 1 if trial.is_stuck else REPLAYS
     failing, failed = None, 0

@@ -1,8 +1,9 @@
 """Schedules that extend runs which reached a new state: guided by what the fakes contain.
 
-A run that reached a fingerprint that no earlier run had is kept, and one more event is added to it
-at each of its new points: the retry after a failed attempt, the next start of a worker, the step
-after a compensation. Coverage-guided fuzzers do the same with branches of code (AFL, Zalewski).
+A trial that reached a fingerprint that no earlier trial had is kept, and one more disturbance is
+added to it at each of its new points: the retry after a failed attempt, the next start of a
+worker, the step after a compensation. Coverage-guided fuzzers do the same with branches of code
+(AFL, Zalewski).
 """
 
 from __future__ import annotations
@@ -13,31 +14,33 @@ from typing import NamedTuple
 
 from ..schedule import TRIED, Kind, Schedule
 from ..trial import Point, Trial
-from .player import MOST_DISTURBANCES, States
+from .player import MOST_DISTURBANCES, Tally
 
 _REPEATED = 4
-"""Weight of an event that repeats the last one, as failures of a retry do, relative to another kind."""
+"""Weight of a disturbance that repeats the last one, as failures of a retry do, relative to
+another kind.
+"""
 
 
 class Frontier:
-    """The schedules that add one event to a run at a point whose state was new.
+    """The schedules that add one disturbance to a trial at a point whose state was new.
 
-    Numbers of events take turns, so that a long chain of failures is tried as early as others. Kinds of
-    events have more turns the more often they have led to a new state.
+    Numbers of disturbances take turns, so that a long chain of failures is tried as early as
+    others. Kinds of disturbances have more turns the more often they have led to a new state.
     """
 
-    def __init__(self, states: States) -> None:
-        self._states = states
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
         self._seen: set[int] = set()
         self._trials: Counter[Kind] = Counter()
-        """The runs so far, by the kind of their last event."""
+        """The trials so far, by the kind of their last disturbance."""
         self._discoveries: Counter[Kind] = Counter()
         """Those of them that reached a new state."""
         self._levels: dict[int, _Level] = {}
-        """The schedules to try, by their number of events."""
+        """The schedules to try, by their number of disturbances."""
 
-    def learn(self, trial: Trial, tried: int) -> None:
-        """Note the states of a run, the ``tried``-th, and keep what extends it in new states."""
+    def learn(self, trial: Trial) -> None:
+        """Note the states of the latest trial, and keep what extends it in new states."""
         pairs = zip(trial.points, trial.states, strict=True)
         new = [point for point, state in pairs if state not in self._seen]
         last = trial.last_disturbance
@@ -47,39 +50,41 @@ class Frontier:
         if not new:
             return
         self._seen.update(trial.states)
-        self._states.count, self._states.last_new = len(self._seen), tried
+        self._tally.states, self._tally.last_new_state = len(self._seen), self._tally.tried
         if last is not None and len(trial.fired) < MOST_DISTURBANCES:
-            events = len(trial.fired) + 1
-            self._levels.setdefault(events, _Level(events)).add(trial, new)
+            length = len(trial.fired) + 1
+            self._levels.setdefault(length, _Level(length)).add(trial, new)
 
     def next(self) -> Schedule | None:
-        """Return the next schedule, or None if no run can be extended now."""
+        """Return the next schedule, or None if no trial can be extended now."""
         levels = [level for level in self._levels.values() if level]
         if not levels:
             return None
-        # A bug of few events is likelier than one of many.
-        fewest = min(levels, key=lambda level: level.turns * (level.events - 1))
+        # A bug of few disturbances is likelier than one of many.
+        fewest = min(levels, key=lambda level: level.turns * (level.length - 1))
         return fewest.next(self._likelihood)
 
     def _likelihood(self, kind: Kind) -> float:
-        """Return an estimate of how likely an event of a kind leads to a new state."""
+        """Return an estimate of how likely a disturbance of a kind leads to a new state."""
         return (self._discoveries[kind] + 1) / (self._trials[kind] + 2)
 
 
 class _Arm(NamedTuple):
-    """A kind of event, and whether the run to extend ended with an event of the same kind."""
+    """A kind of disturbance, and whether the trial to extend ended with a disturbance of the
+    same kind.
+    """
 
     kind: Kind
     is_repeated: bool
 
 
 class _Level:
-    """Schedules with the same number of events."""
+    """Schedules with the same number of disturbances."""
 
-    def __init__(self, events: int) -> None:
-        self.events = events
+    def __init__(self, length: int) -> None:
+        self.length = length
         self._waiting: dict[_Arm, deque[deque[Schedule]]] = {}
-        """The schedules of each arm, by the run that they extend."""
+        """The schedules of each arm, by the trial that they extend."""
         self._turns: Counter[_Arm] = Counter()
 
     def __bool__(self) -> bool:
@@ -90,7 +95,7 @@ class _Level:
         return self._turns.total()
 
     def add(self, trial: Trial, points: Sequence[Point]) -> None:
-        """Add the schedules that extend a run at some of its points."""
+        """Add the schedules that extend a trial at some of its points."""
         extended, last = Schedule(trial.fired), trial.fired[-1]
         by_arm: defaultdict[_Arm, deque[Schedule]] = defaultdict(deque)
         for point in points:
@@ -103,7 +108,7 @@ class _Level:
     def next(self, likelihood: Callable[[Kind], float]) -> Schedule:
         """Return the next schedule of the arm with the fewest turns, relative to its likelihood.
 
-        The runs that are extended take turns.
+        The trials that are extended take turns.
         """
 
         def rank(arm: _Arm) -> tuple[float, int]:

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from time import process_time
 
 from ...core.errors import broken_promise
 from ...core.timers import monotonic
-from ..inputs import Drawing, Inputs, Source, shrunk_inputs
+from ..inputs import (
+    Drawing,
+    Inputs,
+    Source,
+    inputs_with_operations,
+    number_of_operations,
+    shrunk_inputs,
+)
 from ..schedule import Disturbance, Schedule
 from ..trial import Trial
+from .candidates import Singles
 from .explorer import smallest
 from .player import Player
 
 SECONDS = 10.0
-"""Wall-clock seconds for shrinking inputs, in addition to the budget (decided here)."""
+"""Processor seconds for shrinking inputs, in addition to the budget, so that the result does not
+depend on what else the machine does (decided here).
+"""
+_REAL_SECONDS = 60.0
+"""Wall-clock seconds for the same, because code may wait in real time (decided here)."""
+_MOST_TRIALS = 3_000
+"""Maximum number of trials with fewer operations that are drawn again (decided here)."""
 
 
 class JointShrinking:
@@ -32,41 +47,95 @@ class JointShrinking:
         self._player_for = player_for
         self._sources = sources
         self._drawing = drawing
-        self._until = monotonic() + SECONDS
+        self._until = process_time() + SECONDS
+        self._until_real = monotonic() + _REAL_SECONDS
 
     def smallest(self) -> tuple[Player, Trial]:
-        """Return the smallest failing run that was found, and the player with its inputs."""
-        while not self._trial.is_stuck and monotonic() < self._until:
+        """Return the smallest failing trial that was found, and the player with its inputs."""
+        self._shrink()
+        if not self._trial.is_stuck and self._draw_fewer_operations():
+            self._shrink()
+        return self._player, self._trial
+
+    def _shrink(self) -> None:
+        """Leave out operations and disturbances, and simplify arguments, as long as that
+        succeeds.
+        """
+        while not self._trial.is_stuck and self._has_time():
             inputs = self._player.subject.inputs
             shrunk_inputs(inputs, self._sources, self._breaks, self._drawing)
             if self._player.subject.inputs == inputs:
                 break
-            # Fewer events may need fewer operations, so both are shrunk again.
+            # Fewer disturbances may need fewer operations, so both are shrunk again.
             undisturbed = self._player.play(Schedule(), notes=True)
             self._trial = smallest(self._player, self._trial, undisturbed)
-        return self._player, self._trial
+
+    def _draw_fewer_operations(self) -> bool:
+        """Draw fewer operations with other arguments, and return whether a trial breaks the
+        promise.
+
+        Leaving out operations ends where each of them is needed with these arguments: a withdrawal
+        of 20 needs two deposits of 10, but only one of 50. One disturbance is tried at a time.
+        """
+        has_disturbances, trials = bool(self._trial.schedule), 0
+
+        def with_one_disturbance(undisturbed: Trial) -> Iterator[Schedule]:
+            nonlocal trials
+            trials += 1
+            for schedule in Singles(undisturbed).first if has_disturbances else ():
+                trials += 1
+                yield schedule
+
+        for count in range(1, number_of_operations(self._player.subject.inputs, self._sources)):
+            for inputs in inputs_with_operations(count, self._sources, self._drawing):
+                if self._breaks_under(inputs, with_one_disturbance):
+                    return True
+                if trials >= _MOST_TRIALS or not self._has_time():
+                    return False
+        return False
+
+    def _has_time(self) -> bool:
+        return process_time() < self._until and monotonic() < self._until_real
 
     def _breaks(self, inputs: Inputs) -> bool:
-        """Return whether a run with these inputs breaks the promise; remember the latest that does."""
-        if monotonic() >= self._until:
-            return False
+        schedule = self._trial.schedule
+        return self._breaks_under(inputs, lambda _: _with_fewer_calls(schedule))
+
+    def _breaks_under(
+        self, inputs: Inputs, schedules: Callable[[Trial], Iterable[Schedule]]
+    ) -> bool:
+        """Return whether a trial with these inputs breaks the promise; remember the latest that
+        does.
+
+        The trial has no disturbances, or one of the schedules, which are chosen for the trial
+        without disturbances.
+        """
         player = self._player_for(inputs)
-        for schedule in (Schedule(), *_with_fewer_calls(self._trial.schedule)):
-            try:
-                trial = player.play(schedule)
-            except Exception:
-                return False  # The check cannot handle these inputs.
-            if not schedule and any(broken_promise(e) is None for e in trial.errors.values()):
+        try:
+            if not self._has_time():
+                return False
+            trial = player.play(Schedule(), notes=True)
+            if any(broken_promise(error) is None for error in trial.errors.values()):
                 return False  # The code rejects these inputs.
-            if trial.broken is not None:
-                trial.schedule = Schedule(trial.fired)
-                self._player, self._trial = player, trial
-                return True
-        return False
+            candidates = iter(schedules(trial))
+            while trial.broken is None and self._has_time():
+                schedule = next(candidates, None)
+                if schedule is None:
+                    return False
+                trial = player.play(schedule)
+        except Exception:
+            return False  # The check cannot handle these inputs.
+        if trial.broken is None:
+            return False
+        trial.schedule = Schedule(trial.fired)
+        self._player, self._trial = player, trial
+        return True
 
 
 def _with_fewer_calls(schedule: Schedule) -> Iterator[Schedule]:
-    """Yield a schedule, and those whose events happen earlier because a client makes fewer calls."""
+    """Yield a schedule, and those whose disturbances happen earlier because a client makes
+    fewer calls.
+    """
     if schedule:
         yield schedule
     strands = dict.fromkeys(disturbance.strand for disturbance in schedule)

@@ -1,4 +1,4 @@
-"""Runs of the explored code under one schedule, with their budget, and counters of all runs."""
+"""Trials of the explored code under one schedule, with their budget, and counters of all trials."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from ...core.errors import ContractError, breaks_a_check, broken_promise, ends_t
 from ...core.field_types import check_returned
 from ...core.timers import Duration, duration_us, monotonic
 from ...queue.delivery.routes import Url
-from ..anomalies import LAST, Allowed, Anomaly, AnomalyError, Evidence, find_anomalies
+from ..accesses import Anomaly
+from ..anomalies import LAST, Allowed, AnomalyError, Evidence, find_anomalies
 from ..inputs import Inputs, with_inputs
 from ..observers import mark
 from ..programs import check_has_run
@@ -25,28 +26,27 @@ from ..simulation.strands import without_library_frames
 from ..trial import History, Point, Redundant, Strategy, Trial, TrialPlan
 from ..trust import Trust
 from ..world import World
-from .ahead import Ahead, Job, Played, perform
 
 _LEAST_RUNS = 10
-"""Minimum number of runs with each of several inputs."""
+"""Minimum number of trials with each of several inputs."""
 
 
 @dataclass(frozen=True)
 class SearchBudget:
-    """A number of runs, or a wall-clock duration. ``used`` is the number of runs so far."""
+    """A number of trials, or a wall-clock duration. ``used`` is the number of trials so far."""
 
     argument: int | Duration
     end: float
-    """The number of runs, or the time on the monotonic clock, at which the budget is used up."""
+    """The number of trials, or the time on the monotonic clock, at which the budget is used up."""
     began: float | None = None
     """The start of a duration."""
 
     def remaining(self, used: int) -> float:
-        """Return the number of runs, or of seconds, that are left."""
+        """Return the number of trials, or of seconds, that are left."""
         return self.end - (used if self.began is None else monotonic())
 
     def expected(self, used: int) -> float:
-        """Return the number of runs left, which the speed so far determines for a duration."""
+        """Return the number of trials left, which the speed so far determines for a duration."""
         if self.began is None:
             return self.remaining(used)
         return max(1, used) * self.remaining(used) / max(1e-6, monotonic() - self.began)
@@ -107,22 +107,26 @@ class PartialSearch:
 
 
 MOST_DISTURBANCES = 6
-"""Maximum number of events in a random schedule."""
+"""Maximum number of disturbances in a random schedule."""
 
 
 @dataclass
 class Coverage:
-    """Calls of each strand, points of each strand, and kinds of events in the runs so far."""
+    """Calls of each strand, points of each strand, and kinds of disturbances in the trials so
+    far.
+    """
 
     calls: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """The least and the greatest number of calls in one run, by the title of each strand."""
+    """The least and the greatest number of calls in one trial, by the title of each strand."""
     points: dict[Point, None] = field(default_factory=dict)
-    """The distinct points of all runs, some of them without possible events."""
+    """The distinct points of all trials, some of them without possible disturbances."""
     draws_numbers: bool = False
     attempted: set[str] = field(default_factory=set)
-    """The kinds of events in the schedules; such an event applies only if its point is reached."""
+    """The kinds of disturbances in the schedules; such a disturbance applies only if its point
+    is reached.
+    """
     kinds: Counter[str] = field(default_factory=Counter)
-    """The number of events that were applied."""
+    """The number of disturbances that were applied."""
     succeeded: dict[tuple[str, Url], bool] = field(default_factory=dict)
     """Whether any call succeeded, for each destination handler that was called."""
     notes: dict[str, None] = field(default_factory=dict)
@@ -141,7 +145,7 @@ class Coverage:
         self.draws_numbers = self.draws_numbers or trial.draws_numbers
 
     def merge(self, other: Coverage) -> None:
-        """Add the runs of another search."""
+        """Add the trials of another search."""
         for name, calls in other.calls.items():
             least, most = self.calls.get(name, calls)
             self.calls[name] = min(least, calls[0]), max(most, calls[1])
@@ -155,40 +159,37 @@ class Coverage:
 
     @property
     def possible(self) -> set[str]:
-        """The kinds of events that were possible."""
+        """The kinds of disturbances that were possible."""
         kinds: set[str] = {kind for point in self.points for kind, _ in point.choices}
         return kinds | {"numbers"} if self.draws_numbers else kinds
 
 
-class PriorityRun(NamedTuple):
-    """The numbers of decisions and of strands in a run with random priorities."""
-
-    decisions: int
-    strands: int
-
-
 @dataclass
 class PriorityTrials:
-    """The runs with random priorities, and the probability that they have found a bug."""
+    """The trials with random priorities, and the probability that they have found a bug."""
 
     most_decisions: int = 1
-    """The number of decisions among which the next run draws its changes of priority."""
+    """The number of decisions among which the next trial draws its changes of priority."""
     _trials: Counter[tuple[int, int]] = field(default_factory=Counter)
-    """Numbers of the counted runs, by bug depth and maximum number of decisions."""
+    """Numbers of the counted trials, by bug depth and maximum number of decisions."""
     _strands: int = 1
     _decisions: int = 1
 
-    def add(self, depth: int, most_decisions: int, run: PriorityRun, *, is_counted: bool) -> None:
-        """Add a run, which counts for the probability if it chose at all places and had no events."""
-        self.most_decisions = max(self.most_decisions, run.decisions)
+    def add(
+        self, depth: int, most_decisions: int, decisions: int, strands: int, *, is_counted: bool
+    ) -> None:
+        """Add a trial with its numbers of decisions and of strands. It counts for the probability
+        if it chose at all places and had no disturbances.
+        """
+        self.most_decisions = max(self.most_decisions, decisions)
         if is_counted:
             self._trials[depth, most_decisions] += 1
-            self._strands = max(self._strands, run.strands)
-            self._decisions = max(self._decisions, run.decisions)
+            self._strands = max(self._strands, strands)
+            self._decisions = max(self._decisions, decisions)
 
     @property
     def likely(self) -> dict[int, float]:
-        """The minimum probability that the runs have found a bug, for each bug depth."""
+        """The minimum probability that the trials have found a bug, for each bug depth."""
         missed: dict[int, float] = {}
         for (depth, decisions), trials in self._trials.items():
             if decisions >= self._decisions:  # Each decision could change a priority.
@@ -197,16 +198,8 @@ class PriorityTrials:
         return {depth: 1 - probability for depth, probability in missed.items()}
 
 
-@dataclass
-class States:
-    """The distinct states that runs have reached, and the number of the run of the last new one."""
-
-    count: int = 0
-    last_new: int = 0
-
-
-class Shown(NamedTuple):
-    """An anomaly, with the schedule and the drawn inputs of the first run that showed it."""
+class ShownAnomaly(NamedTuple):
+    """An anomaly, with the schedule and the drawn inputs of the first trial that showed it."""
 
     anomaly: Anomaly
     schedule: Schedule
@@ -218,13 +211,13 @@ class Tally:
     """Numbers of the schedules that a search has tried; ``all_...`` are the numbers that exist."""
 
     orders: int = 0
-    """Distinct interleavings without other events."""
+    """Distinct interleavings without other disturbances."""
     unfinished_order_searches: int = 0
     """Number of searches for interleavings that have not ended."""
     has_all_orders: bool = False
     """Whether the last finished search for interleavings ran all that could differ."""
     is_complete: bool = False
-    """Whether the kinds of events in use can lead to no further interleavings."""
+    """Whether the kinds of disturbances in use can lead to no further interleavings."""
     is_exhaustive: bool = False
     """Whether there are no interleavings except the counted ones, also of late answers and timers."""
     singles: int = 0
@@ -235,8 +228,11 @@ class Tally:
     """Random schedules and stored failures, including runs with random priorities."""
     priority_trials: PriorityTrials = field(default_factory=PriorityTrials)
     guided: int = 0
-    """Schedules that add an event to a run that reached a new state."""
-    states: States = field(default_factory=States)
+    """Schedules that add a disturbance to a trial that reached a new state."""
+    states: int = 0
+    """Number of distinct states that runs have reached."""
+    last_new_state: int = 0
+    """The number of the trial that reached the last new one."""
     coverage: Coverage = field(default_factory=Coverage)
     only_schedule: Schedule | None = None
     """The only schedule to run, if the caller passed one."""
@@ -244,24 +240,24 @@ class Tally:
     seed: int | str = 0
     trust: Trust = field(default_factory=Trust)
     has_promise: bool = True
-    """Whether anything is asserted; without a promise, an anomaly breaks a run."""
+    """Whether anything is asserted; without a promise, an anomaly breaks a trial."""
     alone: str = ""
     """Why the search could not use the processes that the caller wanted."""
-    anomalies: dict[tuple[str, str], Shown] = field(default_factory=dict)
+    anomalies: dict[tuple[str, str], ShownAnomaly] = field(default_factory=dict)
     """The anomalies that runs showed, by name and subject."""
     inputs: int = 0
-    """Number of the drawn inputs that the runs had; 0 if no client has any."""
+    """Number of the drawn inputs that the trials had; 0 if no client has any."""
 
     @property
     def tried(self) -> int:
-        """The number of runs, without the undisturbed one."""
+        """The number of trials, without the undisturbed one."""
         return self.orders + self.singles + self.pairs + self.guided + self.drawn
 
     def merge(self, other: Tally) -> None:
         """Add the numbers of a search with other inputs."""
-        if other.states.last_new:
-            self.states.last_new = self.tried + other.states.last_new
-        self.states.count += other.states.count
+        if other.last_new_state:
+            self.last_new_state = self.tried + other.last_new_state
+        self.states += other.states
         self.orders += other.orders
         self.unfinished_order_searches += other.unfinished_order_searches
         self.has_all_orders = self.has_all_orders and other.has_all_orders
@@ -285,7 +281,9 @@ class Tally:
 
 
 def _has_overlap(trial: Trial) -> bool:
-    """Return whether another strand woke up and made a call while the run's event delayed a strand."""
+    """Return whether another strand woke up and made a call while the trial's disturbance
+    delayed a strand.
+    """
     disturbance = trial.last_disturbance
     if disturbance is None or disturbance.kind not in DELAYS or disturbance.detail == DUE:
         return False
@@ -304,9 +302,10 @@ def _has_overlap(trial: Trial) -> bool:
 
 @dataclass
 class Player:
-    """Runs the subject under schedules, each run from the baseline of the fakes.
+    """Runs the subject under schedules, each trial from the baseline of the fakes.
 
-    ``outcomes`` maps each schedule so far to the applied events, or to None if the promise held.
+    ``outcomes`` maps each schedule so far to the applied disturbances, or to None if the promise
+    held.
     """
 
     world: World
@@ -314,7 +313,9 @@ class Player:
     setup: Callable[[], object] | None
     allowed: Allowed
     usual: Evidence | None = None
-    """The evidence of the first run, in which no event happens unless the caller gave a schedule."""
+    """The evidence of the first trial, in which no disturbance happens unless the caller gave a
+    schedule.
+    """
     is_last: bool = False
     """Whether the patterns that are reported ``LAST`` count, because nothing else was found."""
     tally: Tally = field(default_factory=Tally)
@@ -322,8 +323,7 @@ class Player:
 
     def __post_init__(self) -> None:
         self.forget_shown: Callable[[], object] = lambda: None
-        """Makes pytest forget what it has collected about the undisturbed run."""
-        self.ahead = Ahead(self, 0)
+        """Makes pytest forget what it has collected about the undisturbed trial."""
 
     def with_inputs(self, inputs: Inputs) -> Player:
         """Return a player of the same code with these drawn inputs and a tally of its own."""
@@ -345,11 +345,11 @@ class Player:
     ) -> Trial:
         """Reset the fakes, run the programs under a schedule, and check the promise.
 
-        ``notes`` makes the run record the points at which events are possible, and ``stacks`` the
-        lines of the application that make each call. Journal and observers forget the run unless
-        ``keep`` is true; with ``shows``, pytest shows its log, warnings and output until then.
-        ``left_out`` is the number of a call whose effect is undone, in a run that does not count.
-        Raises ``Redundant`` if the strategy ends the run.
+        ``notes`` makes the trial record the points at which disturbances are possible, and
+        ``stacks`` the lines of the application that make each call. Journal and observers forget
+        the trial unless ``keep`` is true; with ``shows``, pytest shows its log, warnings and
+        output until then. ``left_out`` is the number of a call whose effect is undone, in a trial
+        that does not count. Raises ``Redundant`` if the strategy ends the trial.
         """
         world = self.world
         recorder = world.cloud.journal._recorder
@@ -407,19 +407,8 @@ class Player:
         self.tally.coverage.add(trial)
         return trial
 
-    def play_planned(self, job: Job) -> Played:
-        """Return the run of a job, which another process may have played already."""
-        played = self.ahead.take(job)
-        if played is None:
-            return perform(self, job)
-        if not played.is_redundant:
-            if job.plan is None:
-                self.outcomes[job.schedule] = None
-            self.tally.coverage.add(played.trial)
-        return played
-
     def findings(self) -> object:
-        """Return a value that changes if a run shows something that no run has shown before."""
+        """Return a value that changes if a trial shows something that no trial has shown before."""
         promises = self.subject.promises
         return (
             len(self.tally.anomalies),
@@ -430,14 +419,13 @@ class Player:
 
     def after_fork(self) -> None:
         """Prepare a forked process, in which the threads and sockets of its parent are missing."""
-        self.ahead = Ahead(self, 0)
-        # The child shares the position in a captured file of the parent, which reports the runs.
+        # The child shares the position in a captured file of the parent, which reports the trials.
         sys.stdout = sys.stderr = io.StringIO()
         self.subject.threads.after_fork()
         self.world.after_fork()
 
     def _note_anomalies(self, trial: Trial) -> None:
-        """Look for anomalies by comparison with the first run, if that had no events."""
+        """Look for anomalies by comparison with the first trial, if that had no disturbances."""
         workers = frozenset(program.name for program in self.subject.programs if program.is_worker)
         evidence = Evidence(trial, self.usual, workers)
         self.usual = evidence.usual
@@ -448,7 +436,7 @@ class Player:
             anomalies = self.tally.anomalies
             anomalies.setdefault(
                 (anomaly.name, anomaly.subject),
-                Shown(anomaly, Schedule(trial.fired), self.subject.inputs),
+                ShownAnomaly(anomaly, Schedule(trial.fired), self.subject.inputs),
             )
         reported = [
             anomaly for anomaly in trial.anomalies if self.is_last or anomaly.name not in LAST
@@ -474,7 +462,8 @@ class Player:
         *,
         is_disturbed: bool,
     ) -> BaseException | None:
-        """Call a check; return the failed assertion or, after an event, any exception that it raised.
+        """Call a check; return the failed assertion or, after a disturbance, any exception that it
+        raised.
 
         A check that calls the application may get an exception of the application.
         """

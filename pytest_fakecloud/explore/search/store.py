@@ -12,7 +12,8 @@ from ..schedule import Kind, Schedule
 
 
 class Store:
-    """Keeps the failing schedule of one piece of code in pytest's cache, from one run to the next.
+    """Keeps the failing schedule of one piece of code in pytest's cache, from one trial to the
+    next.
 
     ``cache`` is None for a cloud that no fixture has created, and without pytest's plugin
     ``cacheprovider``: then nothing is kept.
@@ -23,7 +24,9 @@ class Store:
         self._key = key
 
     def load(self) -> Schedule:
-        """Return the stored schedule; one without events if there is none that can be read."""
+        """Return the stored schedule; one without disturbances if there is none that can be
+        read.
+        """
         text = "" if self._cache is None else self._cache.get(self._key, "")
         try:
             return Schedule.parse(text)
@@ -31,7 +34,7 @@ class Store:
             return Schedule()  # Another version of the package wrote it, or somebody else.
 
     def save(self, schedule: Schedule) -> None:
-        """Store a schedule; one without events removes what is stored."""
+        """Store a schedule; one without disturbances removes what is stored."""
         if self._cache is not None:
             self._cache.set(self._key, str(schedule))
 

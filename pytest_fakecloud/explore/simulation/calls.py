@@ -1,4 +1,6 @@
-"""Calls of explored code and deliveries of queues, with the events of the schedule for them."""
+"""Calls of explored code and deliveries of queues, with the disturbances of the schedule for
+them.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ from ...kv.command_fields import only_prepares
 from ...queue.model import SUCCESS, Outcome
 from ...reporting.calls import SEVERAL, command_of
 from ...reporting.data import state_of
-from ..anomalies import Access
+from ..accesses import Access
 from ..fakes import ROTATED_US
 from ..footprint import CommandLine, times_in, touches_of_request
 from ..schedule import (
@@ -67,7 +69,7 @@ _FAULT_WORDS: dict[str, str] = {
 
 
 class Calls(Part):
-    """Lets other strands run at the points of calls, and serves each call with its events."""
+    """Lets other strands run at the points of calls, and serves each call with its disturbances."""
 
     def __init__(self, state: TrialState, clock: TrialClock, *, late: bool) -> None:
         super().__init__(state)
@@ -213,7 +215,7 @@ class Calls(Part):
     def _pause(
         self, strand: Strand, disturbances: Sequence[Disturbance], kinds: Collection[str]
     ) -> _TurnsToYield:
-        """Apply the pauses among the events of a point; yield after each."""
+        """Apply the pauses among the disturbances of a point; yield after each."""
         for disturbance in disturbances:
             if disturbance.kind in kinds and self._clock.pause(strand, disturbance):
                 self._trial.fired.append(disturbance)
@@ -230,7 +232,7 @@ class Calls(Part):
             yield
 
     def rejected(self, request: Request) -> None:
-        """Add a call without valid credentials to the story; it has no point for events."""
+        """Add a call without valid credentials to the story; it has no point for disturbances."""
         if not self._state.plan.stacks:
             return
         strand, _ = self._strand_of(request)
@@ -283,12 +285,12 @@ class Calls(Part):
         self._state.park(strand, "switch")
         self._clock.take_turn(strand, is_own_thread)
 
-    # -- the events of a call
+    # -- the disturbances of a call
 
     def _serve(
         self, strand: Strand, point: int, fake: Fake, request: Request, serve: Serve
     ) -> AnyResponse:
-        """Apply the events of a call, add the call to the story, and return its outcome."""
+        """Apply the disturbances of a call, add the call to the story, and return its outcome."""
         now, root, title = self._fakes.now_us(), strand.root, strand.title
         self._served += 1
         root.work.last_call = self._served
@@ -335,7 +337,7 @@ class Calls(Part):
         line.point = point
         if self._state.plan.stacks:
             lines: list[str] = []
-            # A search for lines must not change the run whose lines it adds.
+            # A search for lines must not change the trial whose lines it adds.
             with report_failure("the line of a call could not be found", lines.append):
                 lines += self._source(strand, request)
             line.lines = tuple(lines)
@@ -355,7 +357,7 @@ class Calls(Part):
     def _apply(
         self, disturbances: Sequence[Disturbance], strand: Strand, fake: Fake, request: Request
     ) -> Disturbance | None:
-        """Apply the events before a call, and return the fault of the call, if any."""
+        """Apply the disturbances before a call, and return the fault of the call, if any."""
         fault = None
         for disturbance in disturbances:
             if disturbance.kind in FAULTS:
@@ -372,7 +374,7 @@ class Calls(Part):
     def _apply_before(
         self, strand: Strand, disturbance: Disturbance, fake: Any, request: Request
     ) -> bool:
-        """Apply an event that precedes a call; return whether it was possible."""
+        """Apply a disturbance that precedes a call; return whether it was possible."""
         disturbances = self._fakes.disturbances
         text = ""
         if disturbance.kind == "crash":
@@ -429,7 +431,9 @@ def _is_silent(fake: Fake, request: Request) -> bool:
 
 @functools.cache
 def _possible_disturbances(fixture: str, route: str, *, may_wait: bool) -> Choices:
-    """Return the events of a call, which may not have been sent yet, without pauses of all strands."""
+    """Return the disturbances of a call, which may not have been sent yet, without pauses of
+    all strands.
+    """
     disturbances: list[tuple[Kind, str]] = []
     if fixture == "broker":
         disturbances += [("rebalance", ""), ("redeliver", "")]
@@ -492,7 +496,7 @@ def session_of(fake: Any, request: Request) -> Any:
 _Loss = Literal["unreachable", "unheard"]
 """A lost delivery: its destination is not reached, or the answer of its destination is lost."""
 _DELIVERY_KINDS: tuple[Kind, ...] = (*AT_DELIVERIES, "fail", "unreachable")
-"""The events that are possible at the start of a delivery."""
+"""The disturbances that are possible at the start of a delivery."""
 
 
 class DeliveryStrands(Part):
@@ -585,7 +589,9 @@ def _delivery_words(due: DueDelivery, disturbances: Sequence[Disturbance]) -> st
 
 
 def _delivery_disturbances(due: DueDelivery) -> Choices:
-    """Return the events of a delivery: a loss of one attempt, of all retries, and of all attempts."""
+    """Return the disturbances of a delivery: a loss of one attempt, of all retries, and of all
+    attempts.
+    """
     disturbances: list[tuple[Kind, str]] = [(kind, "") for kind in AT_DELIVERIES]
     retries = due.message.max_retries - due.message.retried
     if retries > 1:

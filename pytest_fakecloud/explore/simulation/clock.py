@@ -1,4 +1,6 @@
-"""Fake time of a run: moves of the clock and their times, pauses of the schedule, waiting strands."""
+"""Fake time of a trial: moves of the clock and their times, pauses of the schedule, waiting
+strands.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +28,18 @@ from .turns import describe_places
 
 MOST_STEPS = 20_000
 MOST_MOVES = 8
-"""Maximum number of times that the clock moves in one run although a strand could run."""
+"""Maximum number of times that the clock moves in one trial although a strand could run."""
 FIRINGS = 3
-"""Number of times that a queue's schedules fire at the end of a run, if no ``horizon`` is given."""
+"""Number of times that a queue's schedules fire at the end of a trial, if no ``horizon`` is
+given.
+"""
 _LATE_STARTS: Choices = (
     ("delay", str(DELAY)),
     *(("tick", span) for span in TICKS),
     ("nearly", EDGE),
     ("jump", EDGE),
 )
-"""The events by which a client may start later than the others."""
+"""The disturbances by which a client may start later than the others."""
 MOST_TIMERS = 1_000
 """Maximum number of timers, or of pending stream entries of one group, that are inspected."""
 _MOST_AHEAD_US = 86_400 * 1_000_000
@@ -60,7 +64,7 @@ Option: TypeAlias = Strand | DueDelivery | ClockMove
 
 
 class _NextTimes(NamedTuple):
-    """The times at which a run goes on if no strand can run now, in microseconds."""
+    """The times at which a trial goes on if no strand can run now, in microseconds."""
 
     wake_up: int | None
     delivery: int | None
@@ -81,10 +85,10 @@ class _Sleeper(NamedTuple):
 
 
 class TrialClock(Part):
-    """The fake time of a run: moves the clock, and pauses strands or lets them wait.
+    """The fake time of a trial: moves the clock, and pauses strands or lets them wait.
 
-    The clock moves when no strand can run, or when the schedule demands it. An event pauses one
-    strand or all strands, if the patience of a client allows it.
+    The clock moves when no strand can run, or when the schedule demands it. A disturbance pauses
+    one strand or all strands, if the patience of a client allows it.
     """
 
     def __init__(self, state: TrialState, *, moves_time: bool) -> None:
@@ -177,7 +181,7 @@ class TrialClock(Part):
                 self._trial.steps[index].footprint.is_everything = True
 
     def foresee(self) -> None:
-        """Record clock moves that were due after the end: a later run may make them earlier."""
+        """Record clock moves that were due after the end: a later trial may make them earlier."""
         now = self._fakes.now_us()
         if self._chosen_moves >= MOST_MOVES:
             return
@@ -192,7 +196,7 @@ class TrialClock(Part):
             self._trial.steps.append(Step(CLOCK, "switch", 0, (CLOCK,), touched, -1, self.barrier))
 
     def pass_time(self) -> bool:
-        """Move the clock to the next event; return False if there is none."""
+        """Move the clock to the next time at which the trial goes on; return False if there is none."""
         now = self._fakes.now_us()
         times = self._next_times(now)
         self._end_schedules_after(times)
@@ -245,7 +249,9 @@ class TrialClock(Part):
         )
 
     def _end_schedules_after(self, times: _NextTimes) -> None:
-        """End the schedules if no strand waits and none of them may fire, so that the run ends."""
+        """End the schedules if no strand waits and none of them may fire, so that the trial
+        ends.
+        """
         if times.wake_up is None and times.firing is None:
             self._fakes.deliveries.end_schedules()
 
@@ -350,7 +356,9 @@ class TrialClock(Part):
         return now + self._state.subject.patience_us - strand.paused_us
 
     def note_point(self, strand: Strand, choices: Choices = ()) -> None:
-        """Record the events that are possible at a point: the given ones and pauses of all strands."""
+        """Record the disturbances that are possible at a point: the given ones and pauses of
+        all strands.
+        """
         if not self._fakes.clock.driving:
             now = self._fakes.now_us()
             due_us, latest_us = self._next_in_data(now), self._latest_us(strand, now)
@@ -503,7 +511,7 @@ class TrialClock(Part):
         return bool(self._sleepers)
 
     def end_sleeps(self) -> None:
-        """Wake all sleepers, because the run has ended."""
+        """Wake all sleepers, because the trial has ended."""
         while self._sleepers:
             self._sleepers.pop().wake()
 
@@ -531,11 +539,12 @@ class TrialClock(Part):
     def _await_loop(self, strand: Strand) -> None:
         """Wait for the turn of a task, whose event loop chooses the next strand when it is idle."""
         self._state.check_alive(strand)
-        strand.turn.link = self._connections.step_back()
+        link = self._connections.step_back()
+        strand.turn.resume = None if link is None else link.resume
         has_turn = False
         while not has_turn and strand.state != "ended":
             has_turn = strand.gate.acquire(LOOK)
-        strand.turn.link = None
+        strand.turn.resume = None
         self._state.check_alive(strand)
         if strand.state == "ended":
             raise Crash
@@ -634,5 +643,7 @@ def _pauses(jumps: int, *, has_due: bool, has_edge: bool) -> Choices:
 
 
 def _edge(now_us: int) -> int:
-    """Return the start of the next second; the event ``nearly`` ends a millisecond before it."""
+    """Return the start of the next second; the disturbance ``nearly`` ends a millisecond before
+    it.
+    """
     return (now_us // 1_000_000 + 1) * 1_000_000

@@ -1,5 +1,5 @@
-"""One run of explored code under one schedule: chooses the strand that runs next, and starts, ends and
-restarts strands.
+"""One trial of explored code under one schedule: chooses the strand that runs next, and starts,
+ends and restarts strands.
 """
 
 from __future__ import annotations
@@ -126,7 +126,9 @@ class Simulation:
     # -- the choice of the next strand
 
     def choose(self) -> Strand | None:
-        """Return the next strand, or None at the end of the run; move the clock if none can run."""
+        """Return the next strand, or None at the end of the trial; move the clock if none can
+        run.
+        """
         self.state.check_promises()
         outsiders, strands = self.state.outsiders, self.state.strands
         if outsiders and any(strand.is_waiting_for("lock", "join") for strand in strands):
@@ -150,7 +152,7 @@ class Simulation:
                 return None
 
     def _endless(self) -> str:
-        """Describe a run with too many steps, and the strand that made most of the last ones."""
+        """Describe a trial with too many steps, and the strand that made most of the last ones."""
         latest = Counter(step.strand for step in self.trial.steps[-_LATEST_STEPS:])
         name = latest.most_common(1)[0][0]
         strands = [strand for strand in self.state.strands if strand.name == name]
@@ -292,7 +294,7 @@ class Simulation:
         return option
 
     def _wait(self) -> bool:
-        """Wait or move the clock until something may run; return False at the end of the run."""
+        """Wait or move the clock until something may run; return False at the end of the trial."""
         if not any(s.is_stepped_over for s in self.state.strands):
             # A thread from before may work for a strand, so the time must not pass meanwhile.
             if self.state.outsiders:
@@ -332,7 +334,7 @@ class Simulation:
             and not strand.root.crashed
         ]
         # Ignore idle threads of a pool, which wait in library code.
-        # Keep no dictionary of frames: it would contain this one, which refers to all data of the run.
+        # Keep no dictionary of frames: it would contain this one, which refers to all data of the trial.
         busy = [
             strand
             for strand in waiting

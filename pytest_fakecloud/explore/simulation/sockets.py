@@ -265,7 +265,7 @@ class SocketHooks(Part):
         self._state.check_alive(host)
         if self._fakes.clock.driving:
             return True
-        if loop.selector.has_strangers() and loop.selector.has_disturbances(_SOON):
+        if loop.selector.has_strangers() and loop.selector.has_events(_SOON):
             return True
         wake_us = None
         if timeout is not None:
@@ -273,7 +273,7 @@ class SocketHooks(Part):
             self._state.touch([READS_CLOCK])
         host.place = "wake"
         host.points = 0 if host.loop.main_task is None else host.loop.main_task.points
-        self._turns.idle(host, Waiting("loop", loop.selector.has_disturbances, wake_us))
+        self._turns.idle(host, Waiting("loop", loop.selector.has_events, wake_us))
         self._state.check_alive(host)
         return True
 
@@ -346,7 +346,7 @@ class _Selector(selectors.DefaultSelector):
             return ready
         return super().select(0 if ready else timeout) + ready
 
-    def has_disturbances(self, seconds: float = 0.0) -> bool:
+    def has_events(self, seconds: float = 0.0) -> bool:
         """Return whether a connection or another thread has an event for the loop."""
         return bool(self._ready(seconds))
 
@@ -383,7 +383,7 @@ class OwnLoop(asyncio.SelectorEventLoop):
         if hooks is not None:
             return hooks.idle(self, timeout)
         # The time of a check waits for a thread that works for the loop.
-        return not self._in_threads and self._wait_in_check(self.selector.has_disturbances, timeout)
+        return not self._in_threads and self._wait_in_check(self.selector.has_events, timeout)
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
         future = super().run_in_executor(executor, func, *args)

@@ -1,4 +1,6 @@
-"""The state of a run that all parts of a simulation share, and the record of what happened in it."""
+"""The state of a trial that all parts of a simulation share, and the record of what happened in
+it.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ from .strands import Crash, Sources, Strand, carried_strand, pause
 from .turns import Threads, Turns, is_of_a_strand, wakings
 
 _CHECKS = 500
-"""Number of checks, a ``pause()`` apart, for which a run waits for threads that work."""
+"""Number of checks, a ``pause()`` apart, for which a trial waits for threads that work."""
 _CHECKS_AT_START = 5
 """Number of these checks before the exploration."""
 OF_FAKES = "fakecloud"
@@ -128,8 +130,9 @@ def _stack(thread: threading.Thread) -> tuple[CodeType, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What all runs of a search have in common: the fakes, the code, its promises, the threads that
-    run it, and the options. ``disturbed`` are the names of the fakes whose calls can have events.
+    """What all trials of a search have in common: the fakes, the code, its promises, the threads
+    that run it, and the options. ``disturbed`` are the names of the fakes whose calls can have
+    disturbances.
     """
 
     fakes: Fakes
@@ -148,7 +151,7 @@ class Subject:
 
 
 class TrialState:
-    """The strands of one run, and the record of it for its story, the search and the promise."""
+    """The strands of one trial, and the record of it for its story, the search and the promise."""
 
     def __init__(self, subject: Subject, plan: TrialPlan) -> None:
         self.fakes = subject.fakes
@@ -176,7 +179,7 @@ class TrialState:
         self.all_paused_until_us = 0
         """The end of a pause of all strands; until then, no delivery begins."""
         self.switches: dict[tuple[str, int], list[Disturbance]] = {}
-        """The events that have not run another strand first yet, by strand and point."""
+        """The disturbances that have not run another strand first yet, by strand and point."""
         for disturbance in plan.schedule:
             if disturbance.kind in SWITCHES:
                 self.switches.setdefault((disturbance.strand, disturbance.point), []).append(
@@ -185,7 +188,7 @@ class TrialState:
         self.outside_ports: set[int] = set()
         """Local ports that threads use which began before the exploration."""
         self.left_ports: set[int] = set()
-        """Local ports that threads use which work for a strand of an earlier run."""
+        """Local ports that threads use which work for a strand of an earlier trial."""
         self._names = {program.name for program in subject.programs}
         self._parkings = itertools.count(1)
         for program in subject.programs:
@@ -244,7 +247,7 @@ class TrialState:
         return strand if strand in self.strands and strand.state != "ended" else None
 
     def is_left_over(self) -> bool:
-        """Return whether this thread works for a strand of an earlier run, which has ended."""
+        """Return whether this thread works for a strand of an earlier trial, which has ended."""
         strand = carried_strand.get()
         return strand is not None and strand not in self.strands
 
@@ -256,10 +259,11 @@ class TrialState:
         return self.here() or self.carried() or self.turns.current or next(waiting, None)
 
     def note_outsider(self, port: int = 0) -> bool:
-        """Note a use of the fakes by this thread, and return whether it began before the exploration.
+        """Note a use of the fakes by this thread, and return whether it began before the
+        exploration.
 
         ``port`` is the local port of the connection that the thread uses. Raises ``Crash`` in a
-        thread that a strand of an earlier run has left running.
+        thread that a strand of an earlier trial has left running.
         """
         if self.turns.here() is not None:
             return False
@@ -300,17 +304,17 @@ class TrialState:
                 try:
                     promise(self.history)
                 except BaseException as error:
-                    # Without an event, an error of the promise is a mistake of the test.
+                    # Without a disturbance, an error of the promise is a mistake of the test.
                     is_broken = bool(self.trial.fired) and breaks_a_check(error)
                     if isinstance(error, AssertionError) or is_broken:
                         self.trial.broken = error
                         self.add_line("the promise", "breaks here").breaks = True
                         return
                     add_schedule(error, "during", Schedule(self.trial.fired))
-                    # End the run here, because the explored code could catch the exception.
+                    # End the trial here, because the explored code could catch the exception.
                     self.turns.fail(error)
 
-    # -- the record of the run
+    # -- the record of the trial
 
     def touch(self, touches: Collection[Touch]) -> None:
         """Record accesses of the running step to data, before they happen."""
@@ -346,7 +350,7 @@ class TrialState:
         self.touch([Touch("", "lock", name, True)])
 
     def add_point(self, strand: str, number: int, choices: Choices, place: str = "") -> None:
-        """Record a point, and the fingerprint of the state in which the run reaches it."""
+        """Record a point, and the fingerprint of the state in which the trial reaches it."""
         self.trial.points.append(Point(strand, number, _allowed(choices, self.subject.kinds)))
         if self.fingerprints is not None:
             self.trial.states.append(self.fingerprints.take(strand, place))

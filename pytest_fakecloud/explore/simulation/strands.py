@@ -13,14 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from ...core.frames import stack_of
 from ...core.libraries import is_library
 from ..trial import DueDelivery, Line, Operation, Place
-
-if TYPE_CHECKING:
-    from .connections import MemoryLink
 
 Role = Literal["client", "worker", "delivery", "task", "thread"]
 State = Literal["new", "running", "parked", "waiting", "ended"]
@@ -90,7 +87,7 @@ NOT_WAITING = Waiting()
 class Work:
     """The starts of a worker (a restart follows a failure), and the calls of any root strand.
 
-    ``first_call`` and ``last_call`` are positions among the calls of the run.
+    ``first_call`` and ``last_call`` are positions among the calls of the trial.
     """
 
     starts: int = 1
@@ -114,8 +111,8 @@ class LoopState:
 class TaskTurn:
     """The turn of a task at its next or its current call."""
 
-    link: MemoryLink | None = None
-    """The connection whose request a thread aside delays until the task's turn."""
+    resume: Callable[[Callable[[], None]], None] | None = None
+    """Lets the thread aside go on that delays the request of a connection until the task's turn."""
     future: asyncio.Future[None] | None = None
     """The future that ends when an awaiting task has its turn."""
     exchange: int = 0
@@ -126,7 +123,7 @@ class TaskTurn:
 
 @dataclass(eq=False)
 class Strand:
-    """A sequence of steps in a run: a client, worker, delivery, task or thread.
+    """A sequence of steps in a trial: a client, worker, delivery, task or thread.
 
     A task of ``ann`` has a name such as ``ann:add``, and a thread ``ann+add``. ``relay/2`` is the
     second start of a worker, and ``delivery1/2`` the second attempt of a delivery.
@@ -159,7 +156,7 @@ class Strand:
     result: object = None
     error: BaseException | None = None
     operation: Operation | None = None
-    """The run of a client, for the history."""
+    """The operation that a client is in the history."""
 
     # The conditions under which a parked or waiting strand can run.
     waiting: Waiting = NOT_WAITING
@@ -179,7 +176,7 @@ class Strand:
     deadline_us: int | None = None
     """The latest end of a pause of a delivery."""
 
-    # The thread that runs the strand, and what makes its names and its numbers the same in every run.
+    # The thread that runs the strand, and what makes its names and its numbers the same in every trial.
     thread: int = 0
     gate: Gate = field(default_factory=Gate)
     locks_created: int = 0
@@ -208,11 +205,10 @@ class Strand:
 
     def release(self) -> None:
         """Let the strand go on at its gate; wait for a thread aside, which goes on in its place."""
-        link = self.turn.link
-        if link is None:
+        if self.turn.resume is None:
             self.gate.release()
         else:
-            link.resume(self.gate.release)
+            self.turn.resume(self.gate.release)
 
     def fail(self, error: BaseException) -> None:
         """Note the exception that ended the strand's code: a crash, or an error of its own."""

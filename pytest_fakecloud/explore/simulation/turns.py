@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures.thread import _threads_queues
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import Any, NoReturn, Protocol, cast
 
 from ...core.errors import ContractError, report_failure
 from ...core.libraries import is_library
@@ -29,13 +29,10 @@ from .strands import (
     source_of,
 )
 
-if TYPE_CHECKING:
-    from .scheduler import Simulation
-
 MOST_CRASHES = 20
 """Number of times that code may catch its crash before its thread is abandoned."""
 _ENDING = 5.0
-"""Wall-clock seconds to wait for the threads of strands at the end of a run or of the pool."""
+"""Wall-clock seconds to wait for the threads of strands at the end of a trial or of the pool."""
 _STUCK = 0.05
 """Wall-clock seconds to wait for the end of a thread that still runs explored code."""
 _real_start = threading.Thread.start
@@ -46,22 +43,40 @@ _BUSY = 0.3
 _STUCK_AFTER = 1.5
 """Wall-clock seconds for which a strand may block before it counts as stuck, if no other can run."""
 _LOST = 10.0
-"""Wall-clock seconds without a running strand after which the run fails."""
+"""Wall-clock seconds without a running strand after which the trial fails."""
 _REAL = 30.0
 """Wall-clock seconds for which a strand may wait for a thread of the fakes or another process."""
+
+
+class Scheduler(Protocol):
+    """Decides what turns are for: which strand runs next, and what its start and its end mean."""
+
+    def choose(self) -> Strand | None: ...
+
+    def choose_meanwhile(self) -> Strand | None: ...
+
+    def begins(self, strand: Strand) -> None: ...
+
+    def perform(self, strand: Strand) -> object: ...
+
+    def ended(self, strand: Strand) -> None: ...
+
+    def abandons(self, strand: Strand) -> None: ...
+
+    def stuck(self, strand: Strand) -> None: ...
 
 
 class Turns:
     """Passes the turn between strands, so that only one runs at a time.
 
-    A thread passes the turn on in three steps: the simulation chooses the next strand, ``current``
+    A thread passes the turn on in three steps: the scheduler chooses the next strand, ``current``
     is set to that strand, and the gate of that strand's thread is released. The thread then waits
     at its own gate. A strand that was stepped over while it was blocked can come back at any time:
     ``_lock`` protects changes of ``current`` and ``_switching``, by which it decides whether another
     thread passes the turn on.
     """
 
-    _simulation: Simulation
+    _scheduler: Scheduler
     _context: contextvars.Context
 
     def __init__(self, threads: Threads, strands: list[Strand]) -> None:
@@ -80,9 +95,9 @@ class Turns:
         self._switching = False
         """Whether the next strand is being chosen."""
 
-    def run(self, simulation: Simulation) -> None:
+    def run(self, scheduler: Scheduler) -> None:
         """Run all strands to their end. Raises errors of ``explore()``, but not of the code."""
-        self._simulation = simulation
+        self._scheduler = scheduler
         self._context = contextvars.copy_context()
         self._wake(self._choose())
         watchdog = Watchdog(self)
@@ -97,8 +112,8 @@ class Turns:
             if self._live:
                 self._await_threads()
             if not self._live:
-                # Without circles of references, the data of the run need no garbage collection.
-                del self._simulation, self._context
+                # Without circles of references, the data of the trial need no garbage collection.
+                del self._scheduler, self._context
         if self.failure is not None:
             raise self.failure
 
@@ -116,8 +131,8 @@ class Turns:
         return [s for s in self._strands if s.state != "ended" and (s.thread or s.state != "new")]
 
     def step_over(self, strand: Strand) -> None:
-        """Let another strand run, if one can, while the running strand is blocked; also let the run
-        end if a daemon thread is blocked.
+        """Let another strand run, if one can, while the running strand is blocked; also let the
+        trial end if a daemon thread is blocked.
         """
         with self._lock:
             if self.current is not strand or self.has_ended:
@@ -126,7 +141,7 @@ class Turns:
             strand.is_stepped_over = True
             strand.wait(Waiting("blocked"))
             self.current, self._switching = None, True
-        chosen = self._simulation.choose_meanwhile()
+        chosen = self._scheduler.choose_meanwhile()
         with self._lock:
             self.current, self._switching = chosen, False
             if chosen is None and strand.is_stepped_over and not strand.is_daemon:
@@ -176,7 +191,7 @@ class Turns:
     def _abandon(self, strand: Strand) -> None:
         """End a strand although its code goes on, and block this thread, which is its, forever."""
         strand.crashed = True
-        self._simulation.abandons(strand)
+        self._scheduler.abandons(strand)
         self._threads.forget(threading.current_thread())
         self.by_thread.pop(strand.thread, None)
         self._record_end(strand)
@@ -215,7 +230,7 @@ class Turns:
             try:
                 strand.gate.acquire()
                 self._resume(strand)
-                self._simulation.begins(strand)
+                self._scheduler.begins(strand)
                 body()
             except BaseException as error:
                 strand.fail(error)
@@ -240,7 +255,7 @@ class Turns:
             self.current, self._switching = None, True
         chosen = error = None
         try:
-            chosen = None if self.has_ended else self._simulation.choose()
+            chosen = None if self.has_ended else self._scheduler.choose()
         except BaseException as raised:
             error = raised
         with self._lock:
@@ -301,9 +316,9 @@ class Turns:
 
     def _run_code(self, strand: Strand) -> None:
         carried_strand.set(strand)
-        self._simulation.begins(strand)
+        self._scheduler.begins(strand)
         try:
-            strand.result = self._simulation.perform(strand)
+            strand.result = self._scheduler.perform(strand)
         except ContractError as error:
             self.end(error)
         except BaseException as error:
@@ -316,7 +331,7 @@ class Turns:
         if self.has_ended:
             return
         try:
-            self._simulation.ended(strand)
+            self._scheduler.ended(strand)
         except BaseException as error:
             self.end(error)
 
@@ -332,7 +347,7 @@ class Turns:
         self._finished.release()
 
     def fail(self, error: BaseException) -> None:
-        """End the run and the calling strand with an error."""
+        """End the trial and the calling strand with an error."""
         self.end(error)
         raise Crash
 
@@ -360,7 +375,7 @@ class _PoolThread(threading.Thread):
 
 
 def is_of_a_strand(thread: threading.Thread) -> bool:
-    """Return whether a thread has run a strand, in this run or an earlier one."""
+    """Return whether a thread has run a strand, in this trial or an earlier one."""
     return isinstance(thread, _PoolThread) or "_strand" in vars(thread)
 
 
@@ -418,7 +433,7 @@ class Threads:
 
 
 class Watchdog:
-    """Lets other strands run while one is blocked, and ends a run that is stuck."""
+    """Lets other strands run while one is blocked, and ends a trial that is stuck."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
@@ -444,9 +459,9 @@ class Watchdog:
             self._help(strand, seconds)
 
     def _help(self, blocked: Strand, seconds: float) -> None:
-        """Step over a blocked strand, or end the run if that has not helped for long enough."""
+        """Step over a blocked strand, or end the trial if that has not helped for long enough."""
         if seconds >= _BUSY and _sleeps_really(blocked.host.thread):
-            # Do not wait for the thread at the end of the run.
+            # Do not wait for the thread at the end of the trial.
             blocked.is_stepped_over = True
             self._turns.end(
                 ContractError(
@@ -456,7 +471,7 @@ class Watchdog:
                 )
             )
         elif seconds > _STUCK_AFTER:
-            self._turns._simulation.stuck(blocked)
+            self._turns._scheduler.stuck(blocked)
             blocked.is_stepped_over = True
             self._turns.end(None)
         elif seconds >= _BUSY and blocked.host.loop.running is None:

@@ -10,7 +10,7 @@ import httpx
 from upstash_redis import Redis
 from upstash_redis.asyncio import Redis as AsyncRedis
 
-from pytest_fakecloud import Cloud, nothing_lost
+from pytest_fakecloud import Cloud, History, nothing_lost
 
 from . import Scenario
 
@@ -66,6 +66,37 @@ def pending_vectors(cloud: Cloud, corrected: bool) -> Scenario:
         assert client.info().vector_count <= 1, "kept twice"
 
     return Scenario({"author": upload_twice}, check)
+
+
+def cached_vector(cloud: Cloud, corrected: bool) -> Scenario:
+    """A page that is rendered from a vector's metadata shows the newest ones."""
+    kv = cloud.kv_server()
+    redis = Redis(kv.url, kv.token, rest_retries=0)
+    index = cloud.vector_index(dimension=2)
+    index.load([("kettle", [1.0, 2.0], {"cents": 3000})])
+    client = index.client()
+
+    def page() -> str:
+        return f"page:{redis.get('edition')}" if corrected else "page"
+
+    def show() -> None:
+        name = page()
+        if redis.get(name) is None:
+            kettle: Any = client.fetch("kettle", include_metadata=True)[0]
+            redis.set(name, kettle.metadata["cents"], ex=3600)
+
+    def edit() -> None:
+        client.update("kettle", metadata={"cents": 2500})
+        if corrected:
+            redis.incr("edition")
+        else:
+            redis.delete("page")
+
+    def check(history: History) -> None:
+        has_ended = "editor" in history.results
+        assert not has_ended or kv.value(page()) in (None, "2500"), "an old page"
+
+    return Scenario({"visitor": show, "editor": edit}, check)
 
 
 def commit_past_a_failure(cloud: Cloud, corrected: bool) -> Scenario:

@@ -1,0 +1,325 @@
+"""What a trial does to the data of the fakes: its commands and calls, and the anomalies among
+them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product, starmap
+from operator import eq
+from typing import Any
+
+from ..core.accesses import Touch
+from ..core.calls import Call
+from ..kv.accesses import text_of
+from ..kv.table import kinds
+from ..kv.table.registry import COMMANDS
+from ..queue.accesses import PUBLISHING
+from ..reporting.calls import Lookups
+from ..reporting.wording import summarise
+
+MESSAGES = frozenset({*PUBLISHING, "produce"})
+"""Routes of other services by which a client sends a message."""
+_JSON_OPTIONS = frozenset({"INDENT", "NEWLINE", "SPACE"})
+"""Options of JSON.GET, each of which a value follows."""
+_JSON_STEP = re.compile(r"""\.?([^.\[\]*?@'"$]+)|\[(\d+|'[^']*'|"[^"]*")\]""")
+"""A key or an index in a path that leads to a single value of a document."""
+NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_VARIABLE = re.compile(r"[0-9a-f]{8}[0-9a-f-]*|\d+")
+"""Numbers and IDs, which can differ between two trials of the same code."""
+
+
+@dataclass(eq=False)
+class Access:
+    """A command that a key-value engine ran, or a call of another service.
+
+    ``unit`` identifies the script or the single command, which nobody interrupts. ``keys`` are the
+    keys of a command, or the subjects of a call, as reads. ``before`` are the values of a command's
+    keys before it ran. The ``words`` of a call are its route and path.
+    """
+
+    client: str
+    unit: object
+    words: tuple[str, ...]
+    keys: tuple[Touch, ...]
+    before: tuple[object, ...] = ()
+    is_write: bool = True
+    call: Call | None = None
+    options: frozenset[str] = frozenset()
+    """The words after the value of a command, in upper case."""
+    at_us: int = 0
+
+    def __post_init__(self) -> None:
+        self.name = self.words[0]
+        if self.before.count(None) < len(self.before):
+            # Look at the values before the command changes them.
+            _ = self.changes, self.creates, self.rank, self.rescored, self.removed
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.words)
+
+    @property
+    def content(self) -> str:
+        """The arguments of a command, or the body of a call."""
+        if self.call is None:
+            return " ".join(self.words[1:])
+        return self.call.request_body.decode("utf-8", "replace")
+
+    @cached_property
+    def changes(self) -> bool:
+        """Whether it changes data, as far as its arguments and its first key tell."""
+        if self.call is not None:
+            return self.is_write and self.call.reached
+        if not self.is_write:
+            return False
+        old_value: Any = self.before[0]
+        if self.has_condition:
+            return old_value is None
+        if self.name == "SET":
+            return old_value != self.words[2].encode() and not (
+                old_value is None and "XX" in self.options
+            )
+        if self.name in ("INCRBY", "DECRBY", "INCRBYFLOAT") and self.words[2] == "0":
+            return False
+        if self.name in kinds.DELETIONS:
+            return any(value is not None for value in self.before)
+        if self.name in ("HDEL", "SREM", "ZREM"):
+            return any(map(self._has, self.fields))
+        if self.name == "ZREMRANGEBYSCORE" and old_value is None:
+            return False
+        is_same = self.name in ("HSET", "HMSET") and all(
+            self._has(field) and old_value.fields.get(field.encode()) == value.encode()
+            for field, value in zip(self.fields, self.words[3::2], strict=False)
+        )
+        is_known = self.name in ("SADD", "HSETNX") and all(map(self._has, self.fields))
+        return not (is_same or is_known)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it sets numbers that are there already: two clients may have computed the same."""
+        return not self.changes and bool(self.values) and all(map(NUMBER.fullmatch, self.values))
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The values that it sets, if it only sets values."""
+        return {"SET": self.words[2:3], "HSET": self.words[3::2]}.get(self.name, ())
+
+    def _has(self, field: str) -> bool:
+        """Return whether the first key had a field or member before the command."""
+        old_value: Any = self.before[0]
+        if getattr(old_value, "type_name", "") == "array":
+            return field.isdecimal() and int(field) in old_value.values
+        is_known = getattr(old_value, "type_name", "") in ("hash", "set", "zset")
+        return is_known and field.encode() in old_value
+
+    @cached_property
+    def creates(self) -> tuple[str, ...]:
+        """The fields or members that the first key did not have, or else the key if it is new."""
+        if self.name in kinds.FIELDS:
+            return tuple(field for field in self.fields if not self._has(field))
+        return () if self.before[0] is not None else (self.keys[0].name,)
+
+    @cached_property
+    def rank(self) -> int | None:
+        """The rank that the command reads, of a member in a sorted set."""
+        if self.name not in ("ZRANK", "ZREVRANK") or not self._has(self.words[2]):
+            return None
+        sorted_set: Any = self.before[0]
+        rank: int = sorted_set.rank(self.words[2].encode(), reverse=self.name == "ZREVRANK")
+        return rank
+
+    @cached_property
+    def rescored(self) -> frozenset[str]:
+        """The members of a sorted set to which the command gives another score."""
+        values = {"ZADD": self._without_flags()[2::2], "GEOADD": self.fields}
+        values["ZINCRBY"] = self.words[2:3]
+        pairs = zip(self.fields, values.get(self.name, ()), strict=False)
+        return frozenset(member for member, value in pairs if self._has_new_score(member, value))
+
+    def _has_new_score(self, member: str, value: str) -> bool:
+        sorted_set: Any = self.before[0]
+        if not self._has(member) or "NX" in self.options:
+            return False
+        if self.name == "GEOADD":
+            return True
+        old: float = sorted_set.scores[member.encode()]
+        try:
+            new = float(value)
+        except ValueError:
+            return False  # The server rejects it.
+        if self.name == "ZINCRBY" or "INCR" in self.options:
+            new += old
+        is_refused = ("GT" in self.options and new < old) or ("LT" in self.options and new > old)
+        return new != old and not is_refused
+
+    @cached_property
+    def removed(self) -> frozenset[str]:
+        """The members that the command removes from a sorted set."""
+        old_value: Any = self.before[0]
+        if self.name == "ZREM":
+            return frozenset(filter(self._has, self.fields))
+        is_range = self.name.startswith("ZREMRANGEBY") and len(self.words) == 4
+        if not is_range or getattr(old_value, "type_name", "") != "zset":
+            return frozenset()
+        with suppress(ValueError):  # The server rejects limits that are not numbers.
+            return frozenset(_members_within([*old_value], *self.words))
+        return frozenset()
+
+    @property
+    def has_condition(self) -> bool:
+        return self.name == "SETNX" or (self.name == "SET" and "NX" in self.options)
+
+    @property
+    def acquires(self) -> bool:
+        """Whether the command takes a lock: a key that only its first writer sets."""
+        return self.has_condition and self.changes
+
+    @property
+    def is_message(self) -> bool:
+        """Whether a call sends a message that nobody recognises as a duplicate."""
+        if self.call is None or not self.changes or self.name not in MESSAGES:
+            return False
+        return not any("deduplication" in name.lower() for name in self.call.request_headers)
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether a second run of the command or call has a second effect."""
+        return self.changes and (self.call is not None or self.name in kinds.ADDS_AGAIN)
+
+    def overwrites(self, other: Access) -> bool:
+        """Return whether a call writes a vector again that another call has written or deleted."""
+        return other.changes and self.is_about(other)
+
+    def is_about(self, other: Access) -> bool:
+        """Return whether two calls access a common vector."""
+        if self.call is None or other.call is None or self.keys != other.keys:
+            return False
+        mine, (theirs, prefix) = self._vectors()[0], other._vectors()
+        return bool(mine & theirs) or (prefix != "" and any(id.startswith(prefix) for id in mine))
+
+    def _vectors(self) -> tuple[frozenset[str], str]:
+        """Return the IDs of the vectors that a call writes or deletes, and the prefix of IDs."""
+        facts = self.call.facts if self.call is not None else {}
+        ids, prefix = facts.get("ids", [facts.get("id")]), str(facts.get("prefix") or "")
+        # The index rejects a request whose IDs are not a list.
+        return frozenset(map(str, ids if isinstance(ids, list) else ())), prefix
+
+    @property
+    def summary(self) -> str:
+        """The command or call as the story shows it."""
+        summary = summarise(self.call, Lookups()) if self.call is not None else None
+        return self.text if summary is None else summary.what
+
+    @property
+    def subject(self) -> str:
+        """The key, or the destination, group, topic, vectors or fake that a call is about."""
+        if self.call is None:
+            return self.keys[0].name
+        facts = [
+            self.call.facts.get(name) for name in ("destination", "group", "topic", "ids", "prefix")
+        ]
+        named: Any = next(filter(None, facts), self.keys[0].fake)
+        return named if isinstance(named, str) else ", ".join(map(str, named))
+
+    @cached_property
+    def shape(self) -> tuple[str, str, str]:
+        """The fake, the command or route, and what it is about, without numbers and IDs."""
+        about = self.subject if self.call is None else self.text
+        return self.keys[0].fake, self.name, _VARIABLE.sub("#", about)
+
+    def meets(self, other: Access) -> bool:
+        """Return whether two commands can access the same field, member or path of their common key."""
+        if self.paths and other.paths:
+            return any(starmap(_is_same_or_inside, product(self.paths, other.paths)))
+        mine, others = self.fields, other.fields
+        return not (mine and others) or not set(mine).isdisjoint(others)
+
+    def replaces(self, other: Access) -> bool:
+        """Return whether a command changes what another one accesses, and appends nothing."""
+        is_change = self.changes and self.name not in kinds.OF_QUEUES | kinds.APPENDS
+        return is_change and other.keys[0] in self.keys and self.meets(other)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields, members or indexes that a command accesses, if its words name them."""
+        if self.name == "ARSET" and self.words[2].isdecimal():
+            first = int(self.words[2])
+            return tuple(map(str, range(first, first + len(self.words) - 3)))
+        if self.name not in kinds.FIELDS:
+            return ()
+        return tuple(COMMANDS[self.name].fields_of(self.words))
+
+    def _without_flags(self) -> tuple[str, ...]:
+        flags = kinds.leading_options(self.name)
+        return tuple(word for word in self.words if word.upper() not in flags)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of a document that a command accesses."""
+        if not self.name.startswith("JSON."):
+            return ()
+        paths = self.words[2:3]
+        if self.name == "JSON.MSET":
+            paths = self.words[2::3]
+        elif self.name == "JSON.MGET":
+            paths = self.words[-1:]
+        elif self.name == "JSON.GET":
+            paths = self.words[2:]
+            while paths and paths[0].upper() in _JSON_OPTIONS:
+                paths = paths[2:]
+        return paths or ("$",)
+
+
+def _is_same_or_inside(path: str, other: str) -> bool:
+    """Return whether two paths of a document lead to the same value, or one into the other's value."""
+    mine, others = _steps(path), _steps(other)
+    return None in (mine, others) or all(map(eq, mine or (), others or ()))
+
+
+def _steps(path: str) -> list[str] | None:
+    """Return the keys and indexes in a path; None if it can lead to several values."""
+    relative_path = path.removeprefix("$")
+    if relative_path in ("", "."):
+        return []
+    if _JSON_STEP.sub("", relative_path):
+        return None
+    return [name or quoted.strip("'\"") for name, quoted in _JSON_STEP.findall(relative_path)]
+
+
+def _members_within(
+    items: Sequence[tuple[float, bytes]], name: str, key: str, low: str, high: str
+) -> list[str]:
+    """Return the members that a command such as ZREMRANGEBYSCORE removes, given all of them in order."""
+    if name == "ZREMRANGEBYRANK":
+        first, last = (int(end) + len(items) * (int(end) < 0) for end in (low, high))
+        items = items[max(first, 0) : max(last + 1, 0)]
+    elif name == "ZREMRANGEBYSCORE":
+        bottom, top = (float(end.removeprefix("(")) for end in (low, high))
+        items = [item for item in items if bottom <= item[0] <= top]
+        items = [item for item in items if not (low[0] == "(" and item[0] == bottom)]
+        items = [item for item in items if not (high[0] == "(" and item[0] == top)]
+    else:
+        items = [item for item in items if low == "-" or low[1:].encode() <= item[1]]
+        items = [item for item in items if high == "+" or item[1] <= high[1:].encode()]
+        excluded = {end[1:].encode() for end in (low, high) if end[0] == "("}
+        items = [item for item in items if item[1] not in excluded]
+    return [text_of(member) for _, member in items]
+
+
+@dataclass(frozen=True, slots=True)
+class Anomaly:
+    """A pattern that a trial shows: its name, the key or call that it is about, and what
+    happened.
+    """
+
+    name: str
+    subject: str
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.subject}): {self.words}"
