@@ -27,7 +27,7 @@ from .asserted import (
     failed_statements,
     latest,
 )
-from .calls import Lookups, executed_at, records_of
+from .calls import Lookups, ScriptRun, executed_at, records_of
 from .model import (
     Access,
     Gap,
@@ -77,7 +77,7 @@ def history_of(test: ObservedTest, rows: Sequence[ReportRow]) -> History | None:
 
 class _Builder:
     def __init__(self, test: ObservedTest, rows: Sequence[ReportRow]) -> None:
-        cloud, lookups = test.cloud, test.lookups
+        cloud, lookups = test.cloud, _with_scripts(test)
         self._records: SharedRecords = records_of(cloud)
         self._fakes = {fake.name: fake for fake in cloud._context.fakes.items}
         self._rows = {row.number: row for row in rows}
@@ -298,6 +298,16 @@ class _Builder:
                 yield Gap(use.access, use.row.number, neighbour)
 
 
+def _with_scripts(test: ObservedTest) -> Lookups:
+    """Return the lookups of a test with what its scripts executed, if a replay shows it."""
+    runs: dict[int, Sequence[ScriptRun]] = {}
+    for fake in test.fakes:
+        part = report_part(fake.fixture, "accesses")
+        if hasattr(part, "script_runs"):
+            runs |= part.script_runs(test, fake)
+    return replace(test.lookups, script_runs=runs) if runs else test.lookups
+
+
 def _uses_of(row: ReportRow, lookups: Lookups) -> Iterator[Use]:
     """Yield the accesses of a row."""
     services = dict.fromkeys((row.service, row.delivery.service if row.delivery else row.service))
@@ -348,17 +358,21 @@ def _with_result(use: Use, results: Sequence[str]) -> Use:
 
 
 def _same(row: HistoryRow, other: HistoryRow) -> bool:
-    return (row.number, row.access.what) == (other.number, other.access.what)
+    return _of_write(row) == _of_write(other)
+
+
+def _of_write(row: HistoryRow) -> tuple[object, ...]:
+    """Return what the rows of several subjects and parts have in common if one write accessed them."""
+    return row.number, row.access.what, row.access.result
 
 
 def _first_uses(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
-    """Return rows without those that several parts of one write have."""
+    """Return a row for each write, of those for its subjects and parts."""
     unique: dict[object, HistoryRow] = {}
     for row in rows:
-        key = row.number, row.access.what, row.access.subject
-        first = unique.setdefault(key, row)
+        first = unique.setdefault(_of_write(row), row)
         if row.is_read and not first.is_read:
-            unique[key] = replace(first, is_read=True)
+            unique[_of_write(row)] = replace(first, is_read=True)
     return list(unique.values())
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from ..cloud.services import report_part
+from ..core.calls import Call
 from ..core.errors import counted, listed
 from .asserted import source_at
-from .calls import Lookups
+from .calls import Lookups, on_connection
 from .model import Access, History, HistoryRow, Place, ReportRow
 from .values import shortened
 
@@ -43,9 +44,9 @@ def _headline(history: History, rows: Mapping[int, ReportRow], lookups: Lookups)
         return f"{_start(history)}, which nothing has written"
     last = writes[-1]
     related = [row for row in writes if row.access.subject == last.access.subject][-_IN_HEADLINE:]
-    parts = []
+    parts, connections = [], _connections(history, rows)
     for row in related:
-        access, by = row.access, who(row.cause, rows, lookups)
+        access, by = row.access, who(row.cause, rows, lookups) or connections.get(row.number, "")
         done = access.result if _is_value(row) else shortened(access.what, 60)
         done += f" ({access.result})" if access.succeeded is not True else ""
         of_record = row.origin is not None and row.origin.subject.kind == "topic"
@@ -69,8 +70,9 @@ def _is_value(row: HistoryRow) -> bool:
 def lines(history: History, rows: Mapping[int, ReportRow], lookups: Lookups) -> list[HistoryLine]:
     """Return the words of each row; a row that repeats the previous one in all words is counted."""
     described: list[HistoryLine] = []
+    connections = _connections(history, rows)
     for row in history.rows:
-        access, by = row.access, who(row.cause, rows, lookups)
+        access, by = row.access, who(row.cause, rows, lookups) or connections.get(row.number, "")
         origin = "" if row.origin is None else _origin(row.origin, lookups)
         source = source_of(row.where)
         mask = lookups.mask.text
@@ -112,6 +114,21 @@ def who(cause: int, rows: Mapping[int, ReportRow], lookups: Lookups) -> str:
     return ""
 
 
+def _connections(history: History, rows: Mapping[int, ReportRow]) -> dict[int, str]:
+    """Return the name of the connection on which each write of the test itself was made, in the order
+    of their first calls; empty if all were made on one.
+    """
+    clients: dict[int, object] = {}
+    for row in rows.values():
+        if isinstance(row.entry, Call) and on_connection(row.entry):
+            clients[row.number] = row.peer, row.entry.client
+    order = list(dict.fromkeys(clients.values()))
+    own = {row.number for row in history.rows if not row.cause and row.number in clients}
+    if len({clients[number] for number in own}) < 2:
+        return {}
+    return {number: f"connection {order.index(clients[number]) + 1}" for number in own}
+
+
 def source_of(place: Place | None) -> str:
     """Return a place with its source line."""
     if place is None:
@@ -132,7 +149,7 @@ def start_text(history: History) -> str:
 def _start(history: History) -> str:
     start = history.start
     if start.kind == "last_call":
-        return "The failing statement read none of the fakes' data; this is the last call"
+        return "The failing statement read none of the fakes' data; this is the history of the last call"
     if start.kind == "changed":
         calls = listed([f"{name}()" for name in start.by], 3) or "this test"
         return (

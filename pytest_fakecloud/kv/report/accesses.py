@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ...core.calls import Action, Arguments, Call
-from ...reporting.calls import QUEUED, SEVERAL, Lookups, is_error, on_connection, reply
+from ...reporting.calls import (
+    QUEUED,
+    SEVERAL,
+    Lookups,
+    ScriptRun,
+    error_of,
+    is_error,
+    lines_of,
+    on_connection,
+    reply,
+)
 from ...reporting.model import Access, ReportRow, ReportSubject, Sought
+from ...reporting.replay import replayed
 from ...reporting.values import each_from_base64, hides_words, parsed, scalar, shortened
 from ..accesses import parts_of_command
+from ..table import kinds
 from ..table.registry import CommandSpec, spec_of
 from .history import Expiries, with_expiries
+from .replay import ReplayedKVServer
 from .wording import command_text
 
 if TYPE_CHECKING:
@@ -21,6 +35,7 @@ if TYPE_CHECKING:
 
 _RESULT = 120
 """Maximum length of a result, in characters."""
+_UNKNOWN = "no known answer"
 
 
 def accesses(row: ReportRow, lookups: Lookups) -> Iterator[Access]:
@@ -28,8 +43,48 @@ def accesses(row: ReportRow, lookups: Lookups) -> Iterator[Access]:
     if isinstance(entry, Action):
         yield from _of_action(row, entry, lookups)
     elif isinstance(entry, Call) and not hides_words(entry):
+        runs = list(lookups.script_runs.get(entry.number, ()))
         for words, answer in _commands(entry, lookups):
-            yield from _of_command(entry.fake, words, answer, lookups)
+            yield from _of_line(entry.fake, words, answer, runs, lookups)
+
+
+def script_runs(test: ObservedTest, fake: Any) -> Mapping[int, Sequence[ScriptRun]]:
+    """Return what the scripts of a server's entries executed, from a replay of its journal; nothing if
+    there are no scripts, or the replay did not reproduce the data.
+    """
+    calls = [call for call in test.calls_of(fake) if call.reached]
+    lines = [line for call in calls for line in lines_of(call)]
+    lines += [[_word(word) for word in action.call[0]] for action in test.actions_on(fake)
+              if action.kind == "execute" and action.call is not None]  # fmt: skip
+    if not any(line and line[0].upper() in kinds.SCRIPTS for line in lines):
+        return {}
+    copy = replayed(test.cloud, fake)
+    return copy.script_runs if isinstance(copy, ReplayedKVServer) else {}
+
+
+def _of_line(
+    fake: str, words: list[str], answer: Any, runs: list[ScriptRun], lookups: Lookups
+) -> Iterator[Access]:
+    """Yield the accesses of a command; those of a script are the commands that it executed."""
+    run = next((run for run in runs if _same_line(run.line, words)), None)
+    if run is None:
+        yield from _of_command(fake, words, answer, lookups)
+        return
+    runs.remove(run)
+    text = command_text(words, lookups.scripts)
+    result, _ = _result_of(answer)
+    spec = spec_of(words)
+    for key, _ in _keys_of(spec, words) if spec is not None else ():
+        yield Access(ReportSubject("key", key, fake), False, text, result, value=result)
+    script = " ".join(text.split(" ")[:2])
+    for line, answer in run.commands:
+        line = [line[0].upper(), *line[1:]]
+        for access in _of_command(fake, line, answer, lookups):
+            yield replace(access, what=f"{access.what} in {script}")
+
+
+def _same_line(line: Sequence[str], words: Sequence[str]) -> bool:
+    return line[0].upper() == words[0] and line[1:] == list(words[1:])
 
 
 def _commands(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any]]:
@@ -40,7 +95,10 @@ def _commands(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any]]:
     if not call.reached and call.fault is None:
         return
     answers: Sequence[Any] = [None] * len(lines)
-    if call.reached and on_connection(call):
+    if not call.reached:
+        status = " ".join(filter(None, error_of(call))) or call.outcome
+        answers = [{"error": f"{status} (fault: {call.fault}), not executed"}] * len(lines)
+    elif on_connection(call):
         steps = lookups.grouped_calls.get(call.number)
         answers = (
             [reply(call)] if call.response_body and "response_body" not in call.cut else [None]
@@ -51,7 +109,7 @@ def _commands(call: Call, lookups: Lookups) -> Iterator[tuple[list[str], Any]]:
                 return  # A watched key was changed, or a connection was set up.
             lines = [step.facts["words"][0] for step in steps]
             answers = [value if is_error(value) else {"result": value} for value in results]
-    elif call.reached:
+    else:
         body = parsed(call.response_body)
         answers = body if call.route in SEVERAL and isinstance(body, list) else [body] * len(lines)
     if call.facts.get("encoding") == "base64":
@@ -109,7 +167,7 @@ def expiries(test: ObservedTest, fake: Any) -> Iterator[tuple[int, int, Access]]
 
 def _result_of(answer: Any) -> tuple[str, bool | None]:
     if not isinstance(answer, dict):
-        return "no known answer", None
+        return _UNKNOWN, None
     if "error" in answer:
         return shortened(scalar(answer["error"]), _RESULT), False
     result = answer.get("result")
@@ -133,9 +191,12 @@ def _of_action(row: ReportRow, action: Action, lookups: Lookups) -> Iterator[Acc
     arguments, named = action.call or ((), {})
     if action.kind == "execute" and arguments:
         words = [_word(arguments[0]).upper(), *map(_word, arguments[1:])]
-        for access in _of_command(action.fake, words, None, lookups):
-            yield Access(access.subject, access.writes, access.what, part=access.part,
-                         value=access.value[0] if access.writes else None)  # fmt: skip
+        runs = list(lookups.script_runs.get(action.number, ()))
+        for access in _of_line(action.fake, words, None, runs, lookups):
+            if access.result == _UNKNOWN:
+                value = access.value[0] if access.writes else None
+                access = replace(access, result="", value=value, succeeded=True)
+            yield access
     elif action.kind == "load":
         data = arguments[0] if arguments else named.get("data")
         for key, value in data.items() if isinstance(data, Mapping) else ():

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
+import redis
 from upstash_redis import Redis
 
 from pytest_fakecloud import Cloud, KVServer
 from pytest_fakecloud.process.lines import Lines
+from pytest_fakecloud.reporting.history_wording import lines
 from pytest_fakecloud.reporting.model import History
 from pytest_fakecloud.reporting.report import report_of
 
@@ -152,6 +154,78 @@ def test_rejected_and_unanswered_writes_and_deletions(
         ("APPEND a !", None, False),
         ("DEL a", True, True),
     ]
+
+
+def test_a_write_that_a_fault_kept_from_the_server(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def fail() -> None:
+        kv.faults.respond(503, times=1)
+        with pytest.raises(Exception):  # noqa: B017
+            kv.client(allow_telemetry=False, rest_retries=0).append("a", "!")
+        assert kv.value("a") == "value of a!"
+
+    [written, rejected] = history(cloud, fail).rows
+    assert (written.is_read, rejected.is_read) == (True, False)
+    assert rejected.access.result == "503 Service Unavailable (fault: respond 503), not executed"
+
+
+TAKE = """
+local left = tonumber(redis.call('GET', KEYS[1]))
+if left < 1 then return 0 end
+redis.call('SET', KEYS[1], left - 1)
+return redis.call('HINCRBY', 'taken', ARGV[1], 1)
+"""
+
+
+def test_writes_of_scripts_are_the_commands_that_they_executed(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def fail() -> None:
+        kv.load({"left": 1})
+        connection = redis.Redis.from_url(kv.database_url)
+        with connection.pipeline() as pipeline:
+            pipeline.eval(TAKE, 1, "left", "ada")
+            pipeline.eval(TAKE, 1, "left", "bob")
+            pipeline.execute()
+        connection.close()
+        assert (kv.value("left"), kv.hash("taken")) == ("0", {})
+
+    rows = [row for row in history(cloud, fail).rows if " in EVAL " in row.access.what]
+    assert [(row.access.what.partition(" in ")[0], row.access.result) for row in rows] == [
+        ("SET left 0", "OK"),
+        ("HINCRBY taken ada 1", "1"),
+    ]
+
+
+def test_a_script_that_cannot_be_replayed_may_have_written_its_keys(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def fail() -> None:
+        client.eval("return redis.call('SET', KEYS[1], 'b')", ["a"])
+        kv.journal.clear()
+        client.eval("return redis.call('APPEND', KEYS[1], 'c')", ["a"])
+        assert kv.value("a") == "b"
+
+    [row] = history(cloud, fail).rows
+    assert row.access.what.endswith("KEYS a (a script that may write it)")
+
+
+def test_writes_of_several_connections_name_them(cloud: Cloud, kv: KVServer) -> None:
+    first, second = (redis.Redis.from_url(kv.database_url) for _ in range(2))
+
+    def fail() -> None:
+        first.set("lock", "first", nx=True)
+        second.delete("lock")
+        assert kv.value("lock") == "first"
+
+    found = history(cloud, fail)
+    report = report_of(cloud)
+    rows = {row.number: row for row in report.rows}
+    named = [line.by for line in lines(found, rows, report.lookups)]
+    first.close()
+    second.close()
+    assert named == ["connection 1", "connection 2"]
 
 
 def test_a_value_made_from_another_key(cloud: Cloud, kv: KVServer, client: Redis) -> None:
