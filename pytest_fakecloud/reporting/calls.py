@@ -236,11 +236,13 @@ class Exchanged(NamedTuple):
 
 class ScriptRun(NamedTuple):
     """A command line that ran a script, and the lines that the script executed, each with its answer:
-    ``{"result": …}`` or ``{"error": …}``.
+    ``{"result": …}`` or ``{"error": …}``. It did not write the ``skipped`` keys, although another
+    run of the script wrote the keys in their places.
     """
 
     line: list[str]
     commands: list[tuple[list[str], dict[str, Any]]]
+    skipped: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

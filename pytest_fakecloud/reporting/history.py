@@ -8,6 +8,7 @@ request, delivery or step has read the value, and the writes of that. `history_w
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -34,6 +35,7 @@ from .model import (
     History,
     HistoryRow,
     HistoryStart,
+    Origin,
     Place,
     ReportRow,
     ReportSubject,
@@ -45,12 +47,16 @@ from .values import NUMBER, parsed, readable, shortened
 if TYPE_CHECKING:
     from .report import ObservedTest
 
-MOST_ROWS = 12
-"""Maximum number of writes in a history."""
+MOST_ROWS = 14
+"""Maximum number of rows in a history."""
 _OF_SUBJECT = 8
 """Maximum number of writes of one subject that the failing statement compared: the newest."""
 _OF_ORIGIN = 2
 """Maximum number of writes of a value from which another one was made."""
+_READ_BEFORE = 2
+"""Maximum number of reads that are origins of a write without having returned its value."""
+_IDLE = 2
+"""Maximum number of deliveries that wrote nothing although others to the same URL did."""
 _UNWRITTEN = 4
 """Number of the last writes that are listed if nothing wrote the data."""
 _READS = 4
@@ -89,6 +95,11 @@ class _Builder:
         uses = [use for row in rows for use in _uses_of(row, lookups)]
         uses += self._expiries(test)
         self.uses = sorted(uses, key=lambda use: (use.at_us, use.order))
+        self._by_activity: dict[object, list[Use]] = {}
+        for use in self.uses:
+            is_own = self._is_activity(use.row.number)
+            activity = use.row.number if is_own else self._activity(use.row)
+            self._by_activity.setdefault(activity, []).append(use)
         self._texts: tuple[str, ...] = ()
         """The source of the failing statement, which may name a part."""
 
@@ -130,7 +141,11 @@ class _Builder:
         last = self.uses[-1].row
         uses = [use for use in self.uses if self._activity(use.row) == self._activity(last)
                 and (last.cause or use.row is last)]  # fmt: skip
-        accesses = [use.access for use in uses if use.access.writes] or [use.access for use in uses]
+        # The response to a request has what the application read.
+        is_response = last.kind == "request" or self._activity(last) in self._requests()
+        preferred = [use.access for use in uses if use.access.writes != is_response
+                     and use.access.subject.kind != "request"]  # fmt: skip
+        accesses = preferred or [use.access for use in uses]
         return HistoryStart("last_call", _unique(_sought_of(accesses)), place, (), (last.number,))
 
     def _made_from(self, group: Group) -> tuple[int, ...]:
@@ -166,13 +181,14 @@ class _Builder:
         for sought in start.sought:
             writes = [use for use in self.uses if use.access.writes and sought.covers(use.access)]
             writes = self._of_named_parts(writes)
-            left_out += max(0, len(writes) - _OF_SUBJECT)
+            runs = self._runs(writes)
+            left_out += max(0, len(runs) - _OF_SUBJECT)
             read = {(use.access.subject, use.access.part): use for use in writes
                     if use.access.succeeded is not False
                     and use.access.subject.kind in _WITH_PARTS}  # fmt: skip
-            for use in writes[-_OF_SUBJECT:]:
-                is_read = use in read.values() and start.kind != "last_call"
-                rows.append(self._row(use, 0, is_read=is_read))
+            for run in runs[-_OF_SUBJECT:]:
+                is_read = start.kind != "last_call" and any(use in read.values() for use in run)
+                rows.append(self._row(run, 0, is_read=is_read))
         rows = _first_uses(rows)
         unwritten = not rows
         if unwritten:
@@ -180,12 +196,15 @@ class _Builder:
             kinds = {(sought.subject.kind, sought.subject.fake) for sought in start.sought}
             alike = [use for use in writes
                      if (use.access.subject.kind, use.access.subject.fake) in kinds]  # fmt: skip
-            last = (alike or writes)[-_UNWRITTEN:]
-            rows = _first_uses([self._row(use, 0, is_read=False) for use in last])
-        if len(rows) > MOST_ROWS:
-            left_out += len(rows) - MOST_ROWS
-            rows = sorted(rows, key=lambda row: row.number)[-MOST_ROWS:]
-        rows = self._with_origins(rows) + self._reads(start)
+            last = self._runs(alike or writes)[-_UNWRITTEN:]
+            rows = _first_uses([self._row(run, 0, is_read=False) for run in last])
+        reads = self._reads(start)
+        most = MOST_ROWS - len(reads)
+        if len(rows) > most:
+            left_out += len(rows) - most
+            rows = sorted(rows, key=lambda row: row.number)[-most:]
+        rows = [*self._with_repeated_reads(rows), *self._idle(rows)]
+        rows = self._with_origins(rows, most) + reads
         gaps = tuple(self._gaps(start, rows))[:_GAPS]
         return History(start, tuple(rows), gaps, left_out, unwritten)
 
@@ -196,12 +215,30 @@ class _Builder:
                  and (f'"{part}"' in text or f"'{part}'" in text)}  # fmt: skip
         return [use for use in writes if not named or use.access.part in {"", *named}]
 
-    def _row(self, use: Use, step: int, *, is_read: bool) -> HistoryRow:
+    def _runs(self, uses: Iterable[Use]) -> list[list[Use]]:
+        """Return accesses with those of one command, and equal ones in succession, in one list each."""
+        runs: list[list[Use]] = []
+        for use in uses:
+            if runs and self._is_repeated(runs[-1][-1], use):
+                runs[-1].append(use)
+            else:
+                runs.append([use])
+        return runs
+
+    def _is_repeated(self, use: Use, other: Use) -> bool:
+        causes = [self._rows.get(cause) for cause in (use.row.cause, other.row.cause)]
+        kinds = [cause and (cause.kind, cause.peer, _target(cause)) for cause in causes]
+        accesses = [(access.subject, access.what, access.result)
+                    for access in (use.access, other.access)]  # fmt: skip
+        return accesses[0] == accesses[1] and kinds[0] == kinds[1]
+
+    def _row(self, run: Sequence[Use], step: int, *, is_read: bool) -> HistoryRow:
+        use = run[-1]
         row, is_expiry = use.row, use.at_us != use.row.at_us
-        origin = None if is_expiry else self._origin(use)
+        times = len({(other.row.number, other.at_us) for other in run})
         return HistoryRow(
             row.number, use.at_us, use.access, step, 0 if is_expiry else row.cause, is_read,
-            self._place(row), *((origin.access, origin.row.number) if origin else ()),
+            self._place(row), () if is_expiry else self._origins(use), times, run[0].at_us,
         )  # fmt: skip
 
     def _place(self, row: ReportRow) -> Place | None:
@@ -210,21 +247,59 @@ class _Builder:
         places = self._places.get(row.number) or self._places.get(row.follows, ())
         return Place(**place_at(places[0])) if places else None  # type: ignore[arg-type]
 
-    def _with_origins(self, rows: Sequence[HistoryRow]) -> list[HistoryRow]:
+    def _with_origins(self, rows: Sequence[HistoryRow], most: int) -> list[HistoryRow]:
         """Return rows, each followed by the writes of the value from which it was made."""
         complete = list(rows)
         for step in range(_STEPS):
             for row in [row for row in complete if row.step == step][::-1]:
-                if row.origin is None:
-                    continue
                 place = complete.index(row) + 1
-                for use in self._writes_before(row.origin, row.origin_row)[-_OF_ORIGIN:]:
-                    fresh = self._row(use, step + 1, is_read=True)
-                    is_listed = any(_same(fresh, other) for other in complete)
-                    if not is_listed and len(complete) < MOST_ROWS:
-                        complete.insert(place, fresh)
-                        place += 1
+                for origin in row.origins:
+                    writes = self._writes_before(origin, row.access)
+                    for run in self._runs(writes)[-_OF_ORIGIN:]:
+                        fresh = self._row(run, step + 1, is_read=True)
+                        is_listed = any(_same(fresh, other) for other in complete)
+                        if not is_listed and len(complete) < most:
+                            complete.insert(place, fresh)
+                            place += 1
         return complete
+
+    def _with_repeated_reads(self, rows: Sequence[HistoryRow]) -> Iterator[HistoryRow]:
+        """Yield rows; one that repeats a write, from a record that was read again, also has what the
+        same request read before this record.
+        """
+        written: set[object] = set()
+        for row in rows:
+            for origin in row.origins:
+                record = origin.access.subject, origin.access.part
+                write = row.access.subject, row.access.what, *record
+                if origin.access.subject.kind == "topic" and write in written:
+                    read = next(use for use in self.uses if use.row.number == origin.number
+                                and use.access == origin.access)  # fmt: skip
+                    before = self._nearest(self._reads_before(read), read.access)[:1]
+                    row = replace(row, origins=(*row.origins, *before))
+                written.add(write)
+            yield row
+
+    def _idle(self, rows: Sequence[HistoryRow]) -> list[HistoryRow]:
+        """Return the last read of each delivery that wrote nothing, although deliveries to the same
+        URL made these rows.
+        """
+        causes = [self._rows[row.cause] for row in rows if self._is_activity(row.cause)]
+        targets = {_target(cause) for cause in causes if cause.kind == "attempt"}
+        idle: list[HistoryRow] = []
+        for cause in reversed(self._rows.values()):
+            if cause.kind != "attempt" or not cause.ok or _target(cause) not in targets:
+                continue
+            if len(idle) == _IDLE:
+                break
+            uses = [use for use in self._by_activity.get(cause.number, ()) if use.row is not cause]
+            if uses and not any(use.access.writes for use in uses):
+                last = uses[-1]
+                origins = (Origin(last.access, last.row.number, has_value=False),)
+                if self._writes_before(origins[0], last.access):
+                    row = self._row([last], 0, is_read=False)
+                    idle.append(replace(row, origins=origins, is_idle=True))
+        return idle[::-1]
 
     def _reads(self, start: HistoryStart) -> list[HistoryRow]:
         """Return the reads of the calls from which the compared value was made."""
@@ -235,15 +310,16 @@ class _Builder:
                 reads.setdefault(use.row.number, use)
                 results.setdefault(use.row.number, []).append(use.access.result)
         return [
-            self._row(_with_result(use, results[number]), 0, is_read=False)
+            replace(self._row([_with_result(use, results[number])], 0, is_read=False), origins=())
             for number, use in list(reads.items())[-_READS:]
         ]
 
-    def _writes_before(self, read: Access, number: int) -> list[Use]:
-        """Return the writes of the data that an access of a row has read."""
+    def _writes_before(self, origin: Origin, write: Access) -> list[Use]:
+        """Return the writes of the data that an origin of a write has read."""
+        read = origin.access
         sought = Sought(read.subject, read.part)
-        order = next((use.order for use in self.uses
-                      if use.row.number == number and use.access == read), number)  # fmt: skip
+        order = next((use.order for use in self.uses if use.row.number == origin.number
+                      and use.access == read), origin.number)  # fmt: skip
         writes = [use for use in self.uses
                   if use.access.writes and use.order < order and sought.covers(use.access)]  # fmt: skip
         if read.subject.kind == "message":
@@ -252,31 +328,70 @@ class _Builder:
             return [use for use in writes if use.access.part == read.part] or [
                 use for use in writes if not use.access.part and _common(use.access, read)
             ]
-        return writes
+        # Of a whole value, the parts with the name of the written data were used.
+        names = _names_of(write)
+        is_named = any(use.access.part.casefold() in names for use in writes)
+        return [use for use in writes
+                if not is_named or use.access.part.casefold() in {"", *names}]  # fmt: skip
 
     def _activity(self, row: ReportRow) -> object:
         """Return what all rows of one request, delivery, or line of the test have in common."""
         if self._is_activity(row.cause):
             return row.cause
         places = self._places.get(row.number, ())
-        return ("client", places[-1] if places else None)
+        return ("client", places[-1] if places else row.number)
+
+    def _requests(self) -> frozenset[int]:
+        return frozenset(row.number for row in self._rows.values() if row.kind == "request")
 
     def _is_activity(self, number: int) -> bool:
         return number in self._rows and self._rows[number].kind in ("attempt", "request")
 
-    def _origin(self, write: Use) -> Use | None:
-        """Return the access with which the request of a write read the value that it wrote."""
-        if write.row.kind == "attempt":
-            return None
-        activity = self._activity(write.row)
-        cause = self._rows.get(write.row.cause)
-        reads = [use for use in self.uses if not use.access.writes and use.order < write.order
-                 and (use.row is cause or self._activity(use.row) == activity)]  # fmt: skip
+    def _reads_before(self, use: Use) -> list[Use]:
+        """Return what the request, delivery or line of the test that made an access read before it."""
+        activity = self._by_activity[self._activity(use.row)]
+        return [other for other in activity if not other.access.writes
+                and other.order < use.order and not other.row.library]  # fmt: skip
+
+    def _origins(self, write: Use) -> tuple[Origin, ...]:
+        """Return the access with which the request of a write read the value that it wrote; if there is
+        none, or it is of the same data, its last reads before the write, from which it may have
+        computed the value. A test's own actions and writes without a value have none.
+        """
+        if write.row.kind in ("attempt", "action") or not write.access.writes:
+            return ()
+        reads = self._reads_before(write)
         scored = [
             (_common(write.access, use.access), use.order, at) for at, use in enumerate(reads)
         ]
         best = max(scored, default=(0, 0, 0))
-        return reads[best[2]] if best[0] else None
+        origins: tuple[Origin, ...] = ()
+        if best[0]:
+            source = reads[best[2]]
+            origins = (Origin(source.access, source.row.number, has_value=True),)
+            if not _is_same_data(source.access, write.access):
+                return origins
+        if not set(_scalars(write.access.value)) - _names_of(write.access) - _TRIVIAL:
+            return origins
+        uses = self._by_activity[self._activity(write.row)]
+        rounds = [use.order for use in uses if use.order < write.order and use.access.writes
+                  and _verb(use.access) == _verb(write.access)]  # fmt: skip
+        begin = max(rounds, default=0)
+        latest = [use for use in reads if use.order > begin]
+        return origins + self._nearest(latest or reads, write.access)[:_READ_BEFORE]
+
+    def _nearest(self, reads: Sequence[Use], access: Access) -> tuple[Origin, ...]:
+        """Return reads of other data than that of an access, the last first. A call that read several
+        records or vectors is none: which of them was used is not known.
+        """
+        counts = Counter(use.row.number for use in reads)
+        origins: dict[object, Origin] = {}
+        for use in reversed(reads):
+            if counts[use.row.number] == 1 and not _is_same_data(use.access, access):
+                origin = Origin(use.access, use.row.number, has_value=False)
+                origins.setdefault((use.access.subject, use.access.part), origin)
+        data = [origin for origin in origins.values() if origin.access.subject.kind in _NAMED]
+        return tuple(data or origins.values())
 
     # -- missing writes and reads ----------------------------------------------------------------
 
@@ -293,9 +408,18 @@ class _Builder:
         for subject, use in (*read.items(), *written.items()):
             if (subject in read or subject in looked) and subject in written:
                 continue
+            if self._activity(use.row) not in activities:
+                continue
             neighbour = next((other for other in both if _alike(subject, other)), None)
-            if neighbour is not None and self._activity(use.row) in activities:
+            if neighbour is not None:
                 yield Gap(use.access, use.row.number, neighbour)
+                continue
+            if subject not in read:
+                continue
+            for other, write in written.items():
+                if other not in read and other not in looked and _alike(subject, other):
+                    yield Gap(use.access, use.row.number, other, write.access)
+                    break
 
 
 def _with_scripts(test: ObservedTest) -> Lookups:
@@ -376,6 +500,27 @@ def _first_uses(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
     return list(unique.values())
 
 
+def _target(row: ReportRow) -> str:
+    """Return the URL of a delivery, or the name of another row."""
+    url = row.delivery.data.get("url") if row.delivery is not None else None
+    return str(url or row.operation)
+
+
+def _is_same_data(access: Access, other: Access) -> bool:
+    return Sought(other.subject, other.part).covers(access) or Sought(
+        access.subject, access.part
+    ).covers(other)
+
+
+def _verb(access: Access) -> tuple[str, str, str]:
+    return access.what.split(" ")[0], access.subject.kind, NUMBER.sub("#", access.subject.name)
+
+
+def _names_of(access: Access) -> set[str]:
+    """Return the words in the name of data, in lower case."""
+    return {name.casefold() for name in _NAME.findall(f"{access.subject.name} {access.part}")}
+
+
 def _alike(subject: ReportSubject, other: ReportSubject) -> bool:
     """Return whether two names differ only in numbers and in upper and lower case."""
     names = [NUMBER.sub("#", name).casefold() for name in (subject.name, other.name)]
@@ -395,9 +540,11 @@ def _common(write: Access, read: Access) -> int:
     read_values = set(_scalars(read.value))
     values = {value for value in _scalars(write.value) if value in read_values}
     values -= _TRIVIAL
-    names = {name.casefold() for name in _NAME.findall(f"{write.subject.name} {write.part}")}
+    names = _names_of(write)
+    # The name of a field is not its value, unlike the member of a set.
+    values = values - names if set(_scalars(write.value)) - names - _TRIVIAL else values
     names &= read_values
-    if not values or not (names or any(len(value) > 2 for value in values)):
+    if not any(len(value) > 2 for value in values):
         return 0
     return 2 * len(values) + len(names)
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from ..cloud.services import report_part
 from ..core.calls import Call
 from ..core.errors import counted, listed
+from ..core.timers import to_datetime
 from .asserted import source_at
 from .calls import Lookups, on_connection
-from .model import Access, History, HistoryRow, Place, ReportRow
+from .model import Access, History, HistoryRow, Origin, Place, ReportRow
 from .values import shortened
 
 _IN_HEADLINE = 3
@@ -20,8 +21,8 @@ _IN_HEADLINE = 3
 
 @dataclass(frozen=True, slots=True)
 class HistoryLine:
-    """The words of a row: ``what``, its ``answer``, who did it (``by``), what it was made ``of``, and
-    its ``source`` line. ``row`` is the last of several with the same words (``times``).
+    """The words of a row: ``what``, its ``answer``, who did it (``by``), its ``origin``, its ``source``
+    line, and how many ``times`` it was done.
     """
 
     row: HistoryRow
@@ -30,7 +31,7 @@ class HistoryLine:
     by: str
     origin: str
     source: str
-    times: int = 1
+    times: str = ""
 
 
 def headline(history: History, rows: Mapping[int, ReportRow], lookups: Lookups) -> str:
@@ -49,8 +50,9 @@ def _headline(history: History, rows: Mapping[int, ReportRow], lookups: Lookups)
         access, by = row.access, who(row.cause, rows, lookups) or connections.get(row.number, "")
         done = access.result if _is_value(row) else shortened(access.what, 60)
         done += f" ({access.result})" if access.succeeded is not True else ""
-        of_record = row.origin is not None and row.origin.subject.kind == "topic"
-        origin = f" from {row.origin.part}" if row.origin is not None and of_record else ""
+        records = [origin.access.part for origin in row.origins
+                   if origin.has_value and origin.access.subject.kind == "topic"]  # fmt: skip
+        origin = f" from {records[0]}" if records else ""
         parts.append(f"{done}{f' by {by}' if by else ''}{origin}")
     name = lookups.short(last.access.subject.name)
     parts_named = {row.access.part for row in related}
@@ -68,23 +70,40 @@ def _is_value(row: HistoryRow) -> bool:
 
 
 def lines(history: History, rows: Mapping[int, ReportRow], lookups: Lookups) -> list[HistoryLine]:
-    """Return the words of each row; a row that repeats the previous one in all words is counted."""
+    """Return the words of each row."""
     described: list[HistoryLine] = []
     connections = _connections(history, rows)
     for row in history.rows:
         access, by = row.access, who(row.cause, rows, lookups) or connections.get(row.number, "")
-        origin = "" if row.origin is None else _origin(row.origin, lookups)
-        source = source_of(row.where)
-        mask = lookups.mask.text
+        by += ", which wrote nothing" if row.is_idle else ""
+        origin = "" if row.is_idle else _origins(row.origins, lookups)
+        source, mask = source_of(row.where), lookups.mask.text
         line = HistoryLine(
             row, mask(access.what), mask(access.result), mask(by), mask(origin), mask(source)
         )
-        last = described[-1] if described else None
-        if last is not None and replace(last, row=row, times=1) == line:
-            described[-1] = replace(last, row=row, times=last.times + 1)
-        else:
-            described.append(line)
+        described.append(replace(line, times=_times(row)))
     return described
+
+
+def _times(row: HistoryRow) -> str:
+    if row.times == 1:
+        return ""
+    if row.since_us == row.at_us:
+        return f"x{row.times}"
+    since, at = to_datetime(row.since_us), to_datetime(row.at_us)
+    day = "" if since.date() == at.date() else f"{since.date()} "
+    return f"x{row.times}, first at {day}{since:%H:%M:%S}"
+
+
+def _origins(origins: Sequence[Origin], lookups: Lookups) -> str:
+    """Return from what a value was made, and what else the same request read before."""
+    values = [_origin(origin.access, lookups) for origin in origins if origin.has_value]
+    others = [_origin(origin.access, lookups) for origin in origins if not origin.has_value]
+    texts = [
+        f"from {listed(values)}" if values else "",
+        f"after {listed(others)}" if others else "",
+    ]
+    return ", ".join(filter(None, texts))
 
 
 def _origin(access: Access, lookups: Lookups) -> str:
@@ -95,6 +114,8 @@ def _origin(access: Access, lookups: Lookups) -> str:
         return f"record {access.result}"
     if access.subject.kind == "message":
         return f"message {lookups.short(name)} {access.result}"
+    if access.subject.kind == "key":
+        return f"{access.what} <-- {access.result}"
     return f"{name} {access.result}".strip()
 
 
@@ -178,7 +199,10 @@ def gap_texts(history: History) -> Iterator[str]:
     for gap in history.gaps:
         name, other = gap.access.subject.name, gap.neighbour.name
         missing = "read" if gap.access.writes else "wrote"
-        yield f"{gap.access.what}: nothing {missing} {name}; {other} was written and read"
+        end = f"{other} was written and read"
+        if gap.unread is not None:
+            end = f"nothing read {other} ({gap.unread.what} <-- {gap.unread.result})"
+        yield f"{gap.access.what}: nothing {missing} {name}; {end}"
 
 
 def left_out_text(history: History) -> str:

@@ -187,6 +187,16 @@ class HistoryStart:
     by: tuple[str, ...] = ()
 
 
+class Origin(NamedTuple):
+    """What a request read before a write, in the row of this ``number``; ``has_value`` if this read has
+    returned the written value.
+    """
+
+    access: Access
+    number: int
+    has_value: bool
+
+
 @dataclass(frozen=True, slots=True)
 class HistoryRow:
     """A write of a value, or its expiry, in the row of this ``number``.
@@ -194,7 +204,9 @@ class HistoryRow:
     ``cause`` is the number of the delivery or request during which it was made, 0 if of none.
     ``is_read``: the failing statement, or a later row, read the value of this write. ``step`` counts
     the steps from the start: 0 for what the statement read, 1 for what a write of step 0 was made
-    from. ``origin`` is the access with which the same request read the value, ``origin_row`` its row.
+    from. ``origins`` are the accesses with which the same request read what it wrote, or what it
+    wrote after. ``times`` counts equal writes in succession, the first of which was at ``since_us``.
+    ``is_idle``: the row is the last read of a delivery that wrote nothing.
     """
 
     number: int
@@ -204,19 +216,23 @@ class HistoryRow:
     cause: int = 0
     is_read: bool = False
     where: Place | None = None
-    origin: Access | None = None
-    origin_row: int = 0
+    origins: tuple[Origin, ...] = ()
+    times: int = 1
+    since_us: int = 0
+    is_idle: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
     """Data that a request of the history read and no request wrote, or the reverse, although a
     ``neighbour`` with a similar name was read and written. ``row`` has the read or the write.
+    ``unread`` is the last write of the neighbour if nothing has read that.
     """
 
     access: Access
     row: int
     neighbour: ReportSubject
+    unread: Access | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +260,8 @@ class History:
     @property
     def calls(self) -> frozenset[int]:
         """The numbers of the rows of this history, and of those that its values were read in."""
-        own = {number for row in self.rows for number in (row.number, row.origin_row) if number}
+        own = {row.number for row in self.rows}
+        own |= {origin.number for row in self.rows for origin in row.origins}
         return frozenset(own | set(self.start.rows))
 
 

@@ -59,7 +59,40 @@ def script_runs(test: ObservedTest, fake: Any) -> Mapping[int, Sequence[ScriptRu
     if not any(line and line[0].upper() in kinds.SCRIPTS for line in lines):
         return {}
     copy = replayed(test.cloud, fake)
-    return copy.script_runs if isinstance(copy, ReplayedKVServer) else {}
+    runs = copy.script_runs if isinstance(copy, ReplayedKVServer) else {}
+    return _with_skipped(runs, test.lookups)
+
+
+def _with_skipped(
+    runs: Mapping[int, Sequence[ScriptRun]], lookups: Lookups
+) -> Mapping[int, Sequence[ScriptRun]]:
+    """Return runs of scripts with the keys that each did not write, unlike other runs of its script."""
+    places: dict[str, set[int]] = {}
+    described: list[tuple[int, ScriptRun, str, list[str], set[str]]] = []
+    for number, runs_of_entry in runs.items():
+        for run in runs_of_entry:
+            words = [run.line[0].upper(), *run.line[1:]]
+            script = command_text(words, lookups.scripts).split(" ")[1]
+            spec = spec_of(words)
+            keys = [] if spec is None else [key for key, _ in _keys_of(spec, words)]
+            written = {key for line, _ in run.commands for key in _written_by(line)}
+            places.setdefault(script, set()).update(
+                at for at, key in enumerate(keys) if key in written
+            )
+            described.append((number, run, script, keys, written))
+    complete: dict[int, list[ScriptRun]] = {}
+    for number, run, script, keys, written in described:
+        skipped = {key for at, key in enumerate(keys) if at in places[script]} - written
+        complete.setdefault(number, []).append(run._replace(skipped=frozenset(skipped)))
+    return complete
+
+
+def _written_by(line: Sequence[str]) -> Iterator[str]:
+    words = [line[0].upper(), *line[1:]]
+    spec = spec_of(words)
+    for key, writes in _keys_of(spec, words) if spec is not None else ():
+        if writes:
+            yield key
 
 
 def _of_line(
@@ -75,7 +108,12 @@ def _of_line(
     result, _ = _result_of(answer)
     spec = spec_of(words)
     for key, _ in _keys_of(spec, words) if spec is not None else ():
-        yield Access(ReportSubject("key", key, fake), False, text, result, value=result)
+        subject = ReportSubject("key", key, fake)
+        yield Access(subject, False, text, result, value=result)
+        if key in run.skipped:
+            yield Access(
+                subject, True, f"{text}, which did not write {key},", result, succeeded=False
+            )
     script = " ".join(text.split(" ")[:2])
     for line, answer in run.commands:
         line = [line[0].upper(), *line[1:]]
@@ -128,7 +166,7 @@ def _of_command(fake: str, words: list[str], answer: Any, lookups: Lookups) -> I
     what, parts = _described(words, spec, lookups), parts_of_command(spec, words)
     value = answer.get("result") if isinstance(answer, dict) else None
     for key, writes in _keys_of(spec, words):
-        written = [words[2:], value] if writes else value
+        written = words[2:] if writes else value
         for part in parts or [""]:
             subject = ReportSubject("key", key, fake)
             yield Access(subject, writes, what, result, part, written, succeeded)
@@ -194,7 +232,7 @@ def _of_action(row: ReportRow, action: Action, lookups: Lookups) -> Iterator[Acc
         runs = list(lookups.script_runs.get(action.number, ()))
         for access in _of_line(action.fake, words, None, runs, lookups):
             if access.result == _UNKNOWN:
-                value = access.value[0] if access.writes else None
+                value = access.value if access.writes else None
                 access = replace(access, result="", value=value, succeeded=True)
             yield access
     elif action.kind == "load":

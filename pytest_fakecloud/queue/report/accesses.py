@@ -12,7 +12,7 @@ from ...reporting.calls import Lookups, error_of, has_full_answer
 from ...reporting.model import Access, ReportRow, ReportSubject, Sought
 from ...reporting.values import compact, items_of, parsed, readable, shortened
 from ..accesses import PUBLISHING
-from .wording import attempt_summary, callback_report, summary
+from .wording import attempt_summary, callback_report, sent_steps, summary
 
 _CREATED = {"messageId": "message", "scheduleId": "schedule", "workflowRunId": "run"}
 
@@ -84,7 +84,12 @@ def _of_delivery(row: ReportRow, event: Event, lookups: Lookups) -> Iterator[Acc
     # The destination reads the body of the message, and that of the message that a callback is about.
     about = str(data.get("about") or data.get("message_id"))
     sent = shortened(lookups.mask.text(_sent(body)), 160)
-    yield Access(ReportSubject("message", about, event.fake), False, what, sent, value=value)
+    reads: list[tuple[str, str, Any]] = [(about, sent, value)]
+    if data.get("run"):
+        reads = list(sent_steps(body.decode("utf-8", "replace"))) or reads
+    for message_id, text, content in reads:
+        subject = ReportSubject("message", message_id, event.fake)
+        yield Access(subject, False, what, text, value=content)
     if data.get("run"):
         yield Access(ReportSubject("run", str(data["run"]), event.fake), True, what, result)
     if data.get("message_kind", "message") != "message":

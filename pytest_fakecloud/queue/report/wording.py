@@ -298,13 +298,19 @@ def _sent_steps(body: str) -> str:
     """Describe the steps of a workflow run in the body of a delivery, which a client does not execute
     again; empty for any other body.
     """
-    records = [record for record in items_of(body) if {"messageId", "callType"} <= record.keys()]
-    texts = [from_base64(str(record.get("body") or "")) for record in records]
-    steps = [(text, step_in({}, text)) for text in texts]
-    return "; ".join(
-        _whole_step(step) if step else f"input {shortened(readable(text), 80)}"
-        for text, step in steps
-    )
+    return "; ".join(text for _, text, _ in sent_steps(body))
+
+
+def sent_steps(body: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the id of the message of each step in the body of a delivery, its words, and its content;
+    nothing for any other body.
+    """
+    for record in items_of(body):
+        if {"messageId", "callType"} <= record.keys():
+            content = from_base64(str(record.get("body") or ""))
+            step = step_in({}, content)
+            words = _whole_step(step) if step else f"input {shortened(readable(content), 80)}"
+            yield str(record["messageId"]), words, content
 
 
 def _answered(data: Mapping[str, Any]) -> str:

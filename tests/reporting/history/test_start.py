@@ -235,8 +235,8 @@ def test_a_value_made_from_another_key(cloud: Cloud, kv: KVServer, client: Redis
 
     rows = history(cloud, fail).rows
     assert [(row.step, row.access.subject.name) for row in rows] == [(0, "copy"), (1, "b")]
-    assert rows[0].origin is not None
-    assert rows[0].origin.subject.name == "b"
+    [origin] = rows[0].origins
+    assert (origin.access.subject.name, origin.has_value) == ("b", True)
 
 
 def test_a_key_that_nobody_wrote(cloud: Cloud, kv: KVServer, client: Redis) -> None:
