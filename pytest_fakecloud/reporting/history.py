@@ -8,9 +8,10 @@ request, delivery or step has read the value, and the writes of that. `history_w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..cloud.services import report_part
@@ -57,6 +58,8 @@ _READS = 4
 """Number of the last reads that are listed of the calls that made the compared value."""
 _STEPS = 3
 _GAPS = 3
+_REPETITIONS = 3
+"""Maximum number of equal writes in a row that are all listed."""
 
 
 class Use(NamedTuple):
@@ -85,10 +88,14 @@ class _Builder:
         lines = {number: application_places(call.places)
                  for number, call in self._records.lines.items()}  # fmt: skip
         sites = {number: site.places for number, site in self._records.sites.items()}
-        self._places = {**lines, **sites}
+        requests = {row.number: application_places(row.entry.lines.places) for row in rows
+                    if isinstance(row.entry, ServedRequest) and row.entry.lines}  # fmt: skip
+        self._places = {**requests, **lines, **sites}
         uses = [use for row in rows for use in _uses_of(row, lookups)]
         uses += self._expiries(test)
         self.uses = sorted(uses, key=lambda use: (use.at_us, use.order))
+        self._times: dict[int, int] = {}
+        """The number of equal writes that the last one of them stands for, by the number of its row."""
         self._texts: tuple[str, ...] = ()
         """The source of the failing statement, which may name a part."""
 
@@ -130,16 +137,23 @@ class _Builder:
         last = self.uses[-1].row
         uses = [use for use in self.uses if self._activity(use.row) == self._activity(last)
                 and (last.cause or use.row is last)]  # fmt: skip
-        accesses = [use.access for use in uses if use.access.writes] or [use.access for use in uses]
+        # The response to a request depends on what it read; the effect of a delivery is what it wrote.
+        is_request = last.cause and self._rows[last.cause].kind == "request"
+        preferred = [use.access for use in uses if use.access.writes is not is_request]
+        accesses = list(_with_data(preferred)) or [use.access for use in uses]
         return HistoryStart("last_call", _unique(_sought_of(accesses)), place, (), (last.number,))
 
     def _made_from(self, group: Group) -> tuple[int, ...]:
-        """Return the numbers of the calls that were made from lines or functions of a group."""
-        return tuple(
+        """Return the numbers of the calls and requests that were made from lines or functions of a
+        group, and of the calls that these requests made.
+        """
+        numbers = {
             number
             for number, places in self._places.items()
             if number in self._rows and any(map(group.has, places))
-        )
+        }
+        made = (number for number, row in self._rows.items() if row.cause in numbers)
+        return tuple(sorted(numbers.union(made)))
 
     def _sought(self, looks: Iterable[Look]) -> Iterator[Sought]:
         for look in looks:
@@ -165,7 +179,7 @@ class _Builder:
         left_out = 0
         for sought in start.sought:
             writes = [use for use in self.uses if use.access.writes and sought.covers(use.access)]
-            writes = self._of_named_parts(writes)
+            writes = self._without_repetitions(self._of_named_parts(writes))
             left_out += max(0, len(writes) - _OF_SUBJECT)
             read = {(use.access.subject, use.access.part): use for use in writes
                     if use.access.succeeded is not False
@@ -182,12 +196,38 @@ class _Builder:
                      if (use.access.subject.kind, use.access.subject.fake) in kinds]  # fmt: skip
             last = (alike or writes)[-_UNWRITTEN:]
             rows = _first_uses([self._row(use, 0, is_read=False) for use in last])
+            rows = [row if row.shares_value else replace(row, origin=None) for row in rows]
         if len(rows) > MOST_ROWS:
             left_out += len(rows) - MOST_ROWS
             rows = sorted(rows, key=lambda row: row.number)[-MOST_ROWS:]
         rows = self._with_origins(rows) + self._reads(start)
-        gaps = tuple(self._gaps(start, rows))[:_GAPS]
-        return History(start, tuple(rows), gaps, left_out, unwritten)
+        activities = {self._activity(self._rows[row.number]) for row in rows}
+        activities |= {self._activity(self._rows[number]) for number in start.rows}
+        gaps = tuple(self._gaps(start, activities))[:_GAPS]
+        addresses = {self._target(self._activity(self._rows[row.number])) for row in rows} - {None}
+        subjects_read = frozenset(
+            use.access.subject for use in self.uses
+            if not use.access.writes and self._target(self._activity(use.row)) in addresses
+        )  # fmt: skip
+        return History(start, tuple(rows), gaps, left_out, unwritten, subjects_read)
+
+    def _target(self, activity: object) -> object:
+        """Return the address to which a request or a delivery was sent; None for any other activity."""
+        row = self._rows.get(activity) if isinstance(activity, int) else None
+        if row is None:
+            return None
+        return row.operation if row.delivery is None else row.delivery.data.get("url")
+
+    def _without_repetitions(self, writes: Sequence[Use]) -> list[Use]:
+        """Return writes with the first and the last of each long run of equal ones."""
+        shown: list[Use] = []
+        for _, run in groupby(writes, lambda use: (use.access.what, use.access.result)):
+            equal = list(run)
+            if len(equal) > _REPETITIONS:
+                self._times[equal[-1].row.number] = len(equal) - 1
+                equal = [equal[0], equal[-1]]
+            shown += equal
+        return shown
 
     def _of_named_parts(self, writes: list[Use]) -> list[Use]:
         """Return the writes of the parts that the failing statement names, all if it names none."""
@@ -198,11 +238,21 @@ class _Builder:
 
     def _row(self, use: Use, step: int, *, is_read: bool) -> HistoryRow:
         row, is_expiry = use.row, use.at_us != use.row.at_us
-        origin = None if is_expiry else self._origin(use)
+        origin = None if is_expiry or not use.access.writes else self._origin(use)
+        shares_value = origin is not None
+        if origin is None and not is_expiry and use.access.writes:
+            origin = self._received(row)
         return HistoryRow(
             row.number, use.at_us, use.access, step, 0 if is_expiry else row.cause, is_read,
-            self._place(row), *((origin.access, origin.row.number) if origin else ()),
+            self._place(row), None if origin is None else origin.access,
+            0 if origin is None else origin.row.number, shares_value,
+            self._times.get(row.number, 1),
         )  # fmt: skip
+
+    def _received(self, row: ReportRow) -> Use | None:
+        """Return the access of a delivery, during which a row was made, to its message."""
+        return next((use for use in self.uses if use.row.number == row.cause and not use.access.writes
+                     and use.row.kind == "attempt"), None)  # fmt: skip
 
     def _place(self, row: ReportRow) -> Place | None:
         if row.where is not None:
@@ -218,7 +268,13 @@ class _Builder:
                 if row.origin is None:
                     continue
                 place = complete.index(row) + 1
-                for use in self._writes_before(row.origin, row.origin_row)[-_OF_ORIGIN:]:
+                writes = self._results_of_steps(row) or self._writes_before(
+                    row.origin, row.origin_row
+                )
+                # Of several members or fields, prefer those that the write is about.
+                own = [use for use in writes if use.access.part and use.access.part in
+                       {row.access.part, *_scalars(row.access.value)}]  # fmt: skip
+                for use in (own or writes)[-_OF_ORIGIN:]:
                     fresh = self._row(use, step + 1, is_read=True)
                     is_listed = any(_same(fresh, other) for other in complete)
                     if not is_listed and len(complete) < MOST_ROWS:
@@ -226,17 +282,40 @@ class _Builder:
                         place += 1
         return complete
 
+    def _results_of_steps(self, row: HistoryRow) -> list[Use]:
+        """Return the write of the result of an earlier step of the same workflow run, from which a step
+        has made its own: that which shares most with it, or the latest; an empty list if there is none.
+        """
+        cause = self._rows.get(row.cause)
+        run = cause.delivery.data.get("run") if cause is not None and cause.delivery else None
+        if row.origin is None or run is None or not isinstance(row.origin.value, list):
+            return []
+        received = [parsed(text) for text in row.origin.value]
+        scored: list[tuple[int, int, int]] = []
+        for at, use in enumerate(self.uses):
+            step = self._lookups.results.get(use.access.subject.name, {})
+            is_publish = use.access.writes and use.row.kind != "attempt" and step in received
+            is_of_run = any(
+                (subject.kind, subject.name) == ("run", run) for subject in use.row.subjects
+            )
+            if is_publish and is_of_run and step.get("out") is not None:
+                result = replace(use.access, value=step["out"])
+                scored.append((_common(row.access, result), use.order, at))
+        return [self.uses[max(scored)[2]]] if scored else []
+
     def _reads(self, start: HistoryStart) -> list[HistoryRow]:
         """Return the reads of the calls from which the compared value was made."""
-        reads: dict[int, Use] = {}
-        results: dict[int, list[str]] = {}
+        reads: dict[object, Use] = {}
+        results: dict[object, dict[str, None]] = {}
         for use in self.uses if start.kind in ("called", "changed") else ():
-            if not use.access.writes and use.row.number in start.rows:
-                reads.setdefault(use.row.number, use)
-                results.setdefault(use.row.number, []).append(use.access.result)
+            is_of_data = use.access.subject.kind != "request" and not use.access.writes
+            if is_of_data and use.row.number in start.rows:
+                command = use.row.number, use.access.what
+                reads.setdefault(command, use)
+                results.setdefault(command, {})[use.access.result] = None
         return [
-            self._row(_with_result(use, results[number]), 0, is_read=False)
-            for number, use in list(reads.items())[-_READS:]
+            self._row(_with_result(use, list(results[command])), 0, is_read=False)
+            for command, use in list(reads.items())[-_READS:]
         ]
 
     def _writes_before(self, read: Access, number: int) -> list[Use]:
@@ -245,7 +324,8 @@ class _Builder:
         order = next((use.order for use in self.uses
                       if use.row.number == number and use.access == read), number)  # fmt: skip
         writes = [use for use in self.uses
-                  if use.access.writes and use.order < order and sought.covers(use.access)]  # fmt: skip
+                  if use.access.writes and sought.covers(use.access)
+                  and (use.order < order or (read.writes and use.order == order))]  # fmt: skip
         if read.subject.kind == "message":
             return [use for use in writes if use.row.kind != "attempt"][:1]
         if read.subject.kind == "topic":
@@ -270,8 +350,14 @@ class _Builder:
             return None
         activity = self._activity(write.row)
         cause = self._rows.get(write.row.cause)
-        reads = [use for use in self.uses if not use.access.writes and use.order < write.order
-                 and (use.row is cause or self._activity(use.row) == activity)]  # fmt: skip
+        earlier = [use for use in self.uses if use.order < write.order
+                   and (use.row is cause or self._activity(use.row) == activity)]  # fmt: skip
+        # Some writes return the value that they have written.
+        reads = [
+            use._replace(access=replace(use.access, value=use.access.returned))
+            if use.access.writes else use
+            for use in earlier if not use.access.writes or use.access.returned is not None
+        ]  # fmt: skip
         scored = [
             (_common(write.access, use.access), use.order, at) for at, use in enumerate(reads)
         ]
@@ -280,7 +366,7 @@ class _Builder:
 
     # -- missing writes and reads ----------------------------------------------------------------
 
-    def _gaps(self, start: HistoryStart, rows: Sequence[HistoryRow]) -> Iterator[Gap]:
+    def _gaps(self, start: HistoryStart, activities: Set[object]) -> Iterator[Gap]:
         read: dict[ReportSubject, Use] = {}
         written: dict[ReportSubject, Use] = {}
         for use in self.uses:
@@ -288,14 +374,21 @@ class _Builder:
                 (written if use.access.writes else read).setdefault(use.access.subject, use)
         looked = {sought.subject for sought in start.sought}
         both = [subject for subject in read if subject in written]
-        activities = {self._activity(self._rows[row.number]) for row in rows}
-        activities |= {self._activity(self._rows[number]) for number in start.rows}
-        for subject, use in (*read.items(), *written.items()):
-            if (subject in read or subject in looked) and subject in written:
+        unwritten = {subject: use for subject, use in read.items() if subject not in written}
+        unread = {subject: use for subject, use in written.items()
+                  if subject not in read and subject not in looked}  # fmt: skip
+        for subject, use in (*unwritten.items(), *unread.items()):
+            if self._activity(use.row) not in activities:
                 continue
+            reverse = unread if subject in unwritten else unwritten
+            missed = next(
+                (reverse[other].access for other in reverse if _alike(subject, other)), None
+            )
             neighbour = next((other for other in both if _alike(subject, other)), None)
-            if neighbour is not None and self._activity(use.row) in activities:
-                yield Gap(use.access, use.row.number, neighbour)
+            # Many keys with numbers in their names are written, and few of them are read.
+            is_usual = subject in unread and subject.kind == "key" and missed is None
+            if (missed is not None and subject in unwritten) or (neighbour and not is_usual):
+                yield Gap(use.access, use.row.number, neighbour, missed)
 
 
 def _with_scripts(test: ObservedTest) -> Lookups:
@@ -334,9 +427,12 @@ def _uses_of(row: ReportRow, lookups: Lookups) -> Iterator[Use]:
 
 
 def _sought_of(accesses: Iterable[Access]) -> Iterator[Sought]:
-    for access in accesses:
-        if access.subject.kind != "request":
-            yield Sought(access.subject, access.part if access.subject.kind in _WITH_PARTS else "")
+    for access in _with_data(accesses):
+        yield Sought(access.subject, access.part if access.subject.kind in _WITH_PARTS else "")
+
+
+def _with_data(accesses: Iterable[Access]) -> Iterator[Access]:
+    return (access for access in accesses if access.subject.kind != "request")
 
 
 _WITH_PARTS = ("key", "namespace")
@@ -397,6 +493,8 @@ def _common(write: Access, read: Access) -> int:
     values -= _TRIVIAL
     names = {name.casefold() for name in _NAME.findall(f"{write.subject.name} {write.part}")}
     names &= read_values
+    # A short value counts if it is in the name of what was read, such as that of ``page:t1``.
+    names |= {name.casefold() for name in _NAME.findall(read.subject.name)} & values
     if not values or not (names or any(len(value) > 2 for value in values)):
         return 0
     return 2 * len(values) + len(names)

@@ -44,9 +44,9 @@ def _headline(history: History, rows: Mapping[int, ReportRow], lookups: Lookups)
         return f"{_start(history)}, which nothing has written"
     last = writes[-1]
     related = [row for row in writes if row.access.subject == last.access.subject][-_IN_HEADLINE:]
-    parts, connections = [], _connections(history, rows)
+    parts = []
     for row in related:
-        access, by = row.access, who(row.cause, rows, lookups) or connections.get(row.number, "")
+        access, by = row.access, who(row.cause, rows, lookups)
         done = access.result if _is_value(row) else shortened(access.what, 60)
         done += f" ({access.result})" if access.succeeded is not True else ""
         of_record = row.origin is not None and row.origin.subject.kind == "topic"
@@ -73,15 +73,21 @@ def lines(history: History, rows: Mapping[int, ReportRow], lookups: Lookups) -> 
     connections = _connections(history, rows)
     for row in history.rows:
         access, by = row.access, who(row.cause, rows, lookups) or connections.get(row.number, "")
-        origin = "" if row.origin is None else _origin(row.origin, lookups)
+        origin = _origin(row.origin, lookups) if row.origin and row.shares_value else ""
         source = source_of(row.where)
         mask = lookups.mask.text
         line = HistoryLine(
-            row, mask(access.what), mask(access.result), mask(by), mask(origin), mask(source)
+            row,
+            mask(access.what),
+            mask(access.result),
+            mask(by),
+            mask(origin),
+            mask(source),
+            row.times,
         )
         last = described[-1] if described else None
-        if last is not None and replace(last, row=row, times=1) == line:
-            described[-1] = replace(last, row=row, times=last.times + 1)
+        if last is not None and replace(last, row=row, times=row.times) == line:
+            described[-1] = replace(last, row=row, times=last.times + row.times)
         else:
             described.append(line)
     return described
@@ -176,9 +182,15 @@ def _at(place: Place | None) -> str:
 
 def gap_texts(history: History) -> Iterator[str]:
     for gap in history.gaps:
-        name, other = gap.access.subject.name, gap.neighbour.name
+        name, what = gap.access.subject.name, gap.access.what
         missing = "read" if gap.access.writes else "wrote"
-        yield f"{gap.access.what}: nothing {missing} {name}; {other} was written and read"
+        if gap.missed is not None and not gap.access.writes:
+            yield (
+                f"{what}: nothing wrote {name}, and nothing read {gap.missed.subject.name} "
+                f"({gap.missed.what})"
+            )
+        elif gap.neighbour is not None:
+            yield f"{what}: nothing {missing} {name}; {gap.neighbour.name} was written and read"
 
 
 def left_out_text(history: History) -> str:

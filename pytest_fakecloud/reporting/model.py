@@ -130,7 +130,7 @@ class Access:
 
     ``what`` describes the command or the request and ``result`` its effect or answer. ``value`` is
     the value that was read or written, as JSON. ``succeeded`` is False if the write was rejected,
-    and None if its answer is not known.
+    and None if its answer is not known. ``returned`` is the value that a write returned.
     """
 
     subject: ReportSubject
@@ -140,6 +140,7 @@ class Access:
     part: str = ""
     value: Any = None
     succeeded: bool | None = True
+    returned: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +195,9 @@ class HistoryRow:
     ``cause`` is the number of the delivery or request during which it was made, 0 if of none.
     ``is_read``: the failing statement, or a later row, read the value of this write. ``step`` counts
     the steps from the start: 0 for what the statement read, 1 for what a write of step 0 was made
-    from. ``origin`` is the access with which the same request read the value, ``origin_row`` its row.
+    from. ``origin`` is the access with which the same request read the value, ``origin_row`` its row;
+    unless it ``shares_value``, it is the message of the delivery that wrote. The row stands for
+    ``times`` equal writes, of which it is the last.
     """
 
     number: int
@@ -206,17 +209,21 @@ class HistoryRow:
     where: Place | None = None
     origin: Access | None = None
     origin_row: int = 0
+    shares_value: bool = True
+    times: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
     """Data that a request of the history read and no request wrote, or the reverse, although a
-    ``neighbour`` with a similar name was read and written. ``row`` has the read or the write.
+    ``neighbour`` with a similar name was read and written; or ``missed`` is the write of data with a
+    similar name that no request read. ``row`` has the read or the write.
     """
 
     access: Access
     row: int
-    neighbour: ReportSubject
+    neighbour: ReportSubject | None
+    missed: Access | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +231,8 @@ class History:
     """The writes of the data that a failing statement compared, and of what they were made from.
 
     ``left_out`` is the number of further writes. If nothing wrote the data (``unwritten``), the rows
-    are the last writes of the test.
+    are the last writes of the test. ``read`` is what requests and deliveries to
+    the addresses of those that wrote have read.
     """
 
     start: HistoryStart
@@ -232,10 +240,13 @@ class History:
     gaps: tuple[Gap, ...] = ()
     left_out: int = 0
     unwritten: bool = False
+    read: frozenset[ReportSubject] = frozenset()
 
     def has(self, subjects: Iterable[ReportSubject]) -> bool:
-        """Return whether data is part of the history: the statement compared it, or it was written."""
-        own = {row.access.subject for row in self.rows}
+        """Return whether data is part of the history: the statement compared it, or it was written, or
+        a request to the same address as one that wrote has read it.
+        """
+        own = {*self.read, *(row.access.subject for row in self.rows)}
         return any(
             subject in own or any(sought.has(subject) for sought in self.start.sought)
             for subject in subjects

@@ -151,10 +151,13 @@ class _Writer:
         rows = {row.number: row for row in self._report.rows}
         texts = _wrapped(start_text(history), "  ", self._width)
         texts += list(filter(None, [left_out_text(history)]))
+        days = {to_datetime(row.at_us).date() for row in history.rows}
         sources: set[str] = set()
         answers: set[str] = set()
+        last_origin = ""
         for line in history_lines(history, rows, self._lookups):
-            lead = f"{_stamp(line.row)} {'  ' * line.row.step}"
+            day = f"{to_datetime(line.row.at_us):%m-%d} " if len(days) > 1 else ""
+            lead = f"{day}{_stamp(line.row)} {'  ' * line.row.step}"
             mark = " <== read" if line.row.is_read and line.row.step == 0 else ""
             result = line.answer
             if len(result) > LONG and result in answers:
@@ -165,8 +168,9 @@ class _Writer:
             by = f" by {line.by}" if line.by else ""
             indent = " " * (len(lead) + 2)
             texts += _wrapped(f"{lead}{line.what}{answer}{by}{mark}", indent, self._width, 4)
-            if line.origin:
+            if line.origin and line.origin != last_origin:
                 texts += _wrapped(f"{indent}from {line.origin}", f"{indent}  ", self._width, 3)
+            last_origin = line.origin
             if line.source and line.source not in sources:
                 texts.append(cut(f"{indent}{line.source}", self._width - 1))
             sources.add(line.source)

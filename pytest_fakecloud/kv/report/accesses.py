@@ -27,7 +27,6 @@ from ..accesses import parts_of_command
 from ..table import kinds
 from ..table.registry import CommandSpec, spec_of
 from .history import Expiries, with_expiries
-from .replay import ReplayedKVServer
 from .wording import command_text
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def script_runs(test: ObservedTest, fake: Any) -> Mapping[int, Sequence[ScriptRu
     if not any(line and line[0].upper() in kinds.SCRIPTS for line in lines):
         return {}
     copy = replayed(test.cloud, fake)
-    return copy.script_runs if isinstance(copy, ReplayedKVServer) else {}
+    return {} if copy is None else copy.script_runs
 
 
 def _of_line(
@@ -131,7 +130,8 @@ def _of_command(fake: str, words: list[str], answer: Any, lookups: Lookups) -> I
         written = [words[2:], value] if writes else value
         for part in parts or [""]:
             subject = ReportSubject("key", key, fake)
-            yield Access(subject, writes, what, result, part, written, succeeded)
+            returned = value if writes else None
+            yield Access(subject, writes, what, result, part, written, succeeded, returned)
 
 
 def _keys_of(spec: CommandSpec, words: Sequence[str]) -> Iterator[tuple[str, bool]]:

@@ -12,7 +12,7 @@ from ...reporting.calls import Lookups, error_of, has_full_answer
 from ...reporting.model import Access, ReportRow, ReportSubject, Sought
 from ...reporting.values import compact, items_of, parsed, readable, shortened
 from ..accesses import PUBLISHING
-from .wording import attempt_summary, callback_report, summary
+from .wording import attempt_summary, bodies_of_steps, callback_report, sent_steps, summary
 
 _CREATED = {"messageId": "message", "scheduleId": "schedule", "workflowRunId": "run"}
 
@@ -78,12 +78,14 @@ def _of_delivery(row: ReportRow, event: Event, lookups: Lookups) -> Iterator[Acc
         result = shortened(f"{result}, {raised[0]}", 300)
     exchange = lookups.attempts.get(data.get("began") or 0)
     body = exchange.body if exchange is not None else str(data.get("sent") or "").encode()
-    value = callback_report(body) or parsed(body) or body.decode("utf-8", "replace")
+    steps = bodies_of_steps(body) if data.get("run") else []
+    value = steps or callback_report(body) or parsed(body) or body.decode("utf-8", "replace")
     message = ReportSubject("message", str(data.get("message_id")), event.fake)
     yield Access(message, True, what, result, value=value, succeeded=row.ok or None)
     # The destination reads the body of the message, and that of the message that a callback is about.
     about = str(data.get("about") or data.get("message_id"))
-    sent = shortened(lookups.mask.text(_sent(body)), 160)
+    whole = sent_steps(body.decode("utf-8", "replace")) if steps else _sent(body)
+    sent = shortened(lookups.mask.text(whole), 160)
     yield Access(ReportSubject("message", about, event.fake), False, what, sent, value=value)
     if data.get("run"):
         yield Access(ReportSubject("run", str(data["run"]), event.fake), True, what, result)

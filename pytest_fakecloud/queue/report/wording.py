@@ -289,22 +289,26 @@ def _sent_body(data: Mapping[str, Any], lookups: Lookups) -> str:
     if whole == lookups.bodies.get(str(data.get("message_id"))):
         return ""
     nothing = "no body" if data.get("sent_headers") else ""
-    if data.get("run") and (steps := _sent_steps(whole)):
+    if data.get("run") and (steps := sent_steps(whole)):
         return steps
     return _sent_callback(data) or _body(data, "sent") or nothing
 
 
-def _sent_steps(body: str) -> str:
+def sent_steps(body: str) -> str:
     """Describe the steps of a workflow run in the body of a delivery, which a client does not execute
     again; empty for any other body.
     """
-    records = [record for record in items_of(body) if {"messageId", "callType"} <= record.keys()]
-    texts = [from_base64(str(record.get("body") or "")) for record in records]
-    steps = [(text, step_in({}, text)) for text in texts]
+    steps = [(text, step_in({}, text)) for text in bodies_of_steps(body)]
     return "; ".join(
         _whole_step(step) if step else f"input {shortened(readable(text), 80)}"
         for text, step in steps
     )
+
+
+def bodies_of_steps(body: str | bytes) -> list[str]:
+    """Return the input and the steps of a workflow run in the body of a delivery, decoded."""
+    records = [record for record in items_of(body) if {"messageId", "callType"} <= record.keys()]
+    return [from_base64(str(record.get("body") or "")) for record in records]
 
 
 def _answered(data: Mapping[str, Any]) -> str:

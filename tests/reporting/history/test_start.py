@@ -18,7 +18,9 @@ from pytest_fakecloud.reporting.report import report_of
 
 @pytest.fixture
 def cloud() -> Iterator[Cloud]:
-    with Cloud(seed=1, now="2026-03-01T12:00:00Z", transport="inprocess") as opened:
+    with Cloud(
+        seed=1, now="2026-03-01T12:00:00Z", transport="inprocess", delivery="driven"
+    ) as opened:
         opened.journal._recorder.shared.find_lines = Lines()
         yield opened
 
@@ -237,6 +239,81 @@ def test_a_value_made_from_another_key(cloud: Cloud, kv: KVServer, client: Redis
     assert [(row.step, row.access.subject.name) for row in rows] == [(0, "copy"), (1, "b")]
     assert rows[0].origin is not None
     assert rows[0].origin.subject.name == "b"
+
+
+def test_a_value_that_an_earlier_write_returned(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    def fail() -> None:
+        client.incrby("total", 1200)
+        client.set("shown", client.incrby("total", 300))
+        assert kv.value("shown") is None
+
+    rows = history(cloud, fail).rows
+    assert [(row.step, row.access.what) for row in rows] == [
+        (0, "SET shown 1500"),
+        (1, "INCRBY total 1200"),
+        (1, "INCRBY total 300"),
+    ]
+
+
+def test_a_long_run_of_equal_writes_has_two_rows(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    def fail() -> None:
+        client.set("price", "9")
+        for _ in range(10):
+            client.set("price", "12")
+        assert kv.value("price") == "9"
+
+    rows = history(cloud, fail).rows
+    assert [(row.access.what, row.times) for row in rows] == [
+        ("SET price 9", 1),
+        ("SET price 12", 1),
+        ("SET price 12", 9),
+    ]
+
+
+def test_the_message_of_a_delivery_that_wrote_another_value(cloud: Cloud, kv: KVServer) -> None:
+    queue = cloud.queue()
+    client = kv.client()
+
+    def mark(request: object) -> int:
+        client.set("state", "failed")
+        return 200
+
+    queue.destinations.call("https://app.example.com/failed", mark)
+
+    def fail() -> None:
+        queue.client().message.publish_json(
+            url="https://app.example.com/failed", body={"trip": "t-1"}
+        )
+        queue.run_until_idle()
+        assert kv.value("state") == "done"
+
+    written, published = history(cloud, fail).rows
+    assert (written.access.what, written.shares_value) == ("SET state failed", False)
+    assert (published.step, published.access.subject.kind) == (1, "message")
+
+
+def test_a_name_that_was_read_and_a_similar_one_that_was_written(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def fail() -> None:
+        client.incr("usage:2026-3")
+        assert client.get("usage:2026-03") == "1"
+
+    [gap] = history(cloud, fail).gaps
+    assert gap.missed is not None
+    names = gap.access.subject.name, gap.missed.subject.name
+    assert names == ("usage:2026-03", "usage:2026-3")
+
+
+def test_written_keys_that_nobody_read_are_no_gaps(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def fail() -> None:
+        for number in range(1, 4):
+            client.set(f"post:{number}", "text")
+        assert client.get("post:3") == "other"
+
+    assert history(cloud, fail).gaps == ()
 
 
 def test_a_key_that_nobody_wrote(cloud: Cloud, kv: KVServer, client: Redis) -> None:
