@@ -147,11 +147,11 @@ class _Builder:
         """Return the numbers of the calls and requests that were made from lines or functions of a
         group, and of the calls that these requests made.
         """
+        shown = {number: places for number, places in self._places.items() if number in self._rows}
+        # Other statements may call the same functions, so the lines of the group itself come first.
         numbers = {
-            number
-            for number, places in self._places.items()
-            if number in self._rows and any(map(group.has, places))
-        }
+            number for number, places in shown.items() if any(map(group.spans_have, places))
+        } or {number for number, places in shown.items() if any(map(group.has, places))}
         made = (number for number, row in self._rows.items() if row.cause in numbers)
         return tuple(sorted(numbers.union(made)))
 

@@ -108,6 +108,20 @@ def test_a_call_of_a_client_in_the_statement(cloud: Cloud, kv: KVServer, client:
     assert history(cloud, fail).start.kind == "called"
 
 
+def read(client: Redis, key: str) -> object:
+    return client.get(key)
+
+
+def test_a_call_in_a_function_that_other_statements_call(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def fail() -> None:
+        assert read(client, "a") == "value of a"
+        assert read(client, "b") is None
+
+    assert keys(cloud, fail) == ["b"]
+
+
 def test_a_function_that_changes_what_is_compared(
     cloud: Cloud, kv: KVServer, client: Redis
 ) -> None:
