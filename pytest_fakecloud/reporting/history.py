@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from .report import ObservedTest
 
 MOST_ROWS = 12
+"""Maximum number of writes that the failing statement compared."""
+_MOST_WITH_ORIGINS = 14
 """Maximum number of writes in a history."""
 _OF_SUBJECT = 8
 """Maximum number of writes of one subject that the failing statement compared: the newest."""
@@ -167,10 +169,19 @@ class _Builder:
         )
 
     def _compared(self, numbers: Sequence[int]) -> Iterator[Sought]:
-        """Yield what calls read, or what they wrote if they read nothing."""
+        """Yield what calls read, or what they wrote if they read nothing; and what the same requests had
+        read before.
+        """
         accesses = [use.access for use in self.uses if use.row.number in numbers]
         reads = [access for access in accesses if not access.writes]
         yield from _sought_of(reads or accesses)
+        for number in numbers:
+            request = _request_of(self._rows[number])
+            earlier = [use for use in self.uses
+                       if request and use.row.number not in numbers and not use.access.writes
+                       and use.order < number and _request_of(use.row) == request]  # fmt: skip
+            latest = max((use.row.number for use in earlier), default=0)
+            yield from _sought_of(use.access for use in earlier if use.row.number == latest)
 
     # -- the history -----------------------------------------------------------------------------
 
@@ -268,18 +279,19 @@ class _Builder:
                 if row.origin is None:
                     continue
                 place = complete.index(row) + 1
-                writes = self._results_of_steps(row) or self._writes_before(
-                    row.origin, row.origin_row
-                )
+                results = self._results_of_steps(row)
+                writes = results or self._writes_before(row.origin, row.origin_row)
+                if results and len(complete) < _MOST_WITH_ORIGINS:
+                    # The row of the result tells more than the message with all earlier results.
+                    complete[place - 1] = replace(row, shares_value=False)
                 # Of several members or fields, prefer those that the write is about.
                 own = [use for use in writes if use.access.part and use.access.part in
                        {row.access.part, *_scalars(row.access.value)}]  # fmt: skip
-                for use in (own or writes)[-_OF_ORIGIN:]:
+                for use in (own or writes)[: -_OF_ORIGIN - 1 : -1]:
                     fresh = self._row(use, step + 1, is_read=True)
                     is_listed = any(_same(fresh, other) for other in complete)
-                    if not is_listed and len(complete) < MOST_ROWS:
+                    if not is_listed and len(complete) < _MOST_WITH_ORIGINS:
                         complete.insert(place, fresh)
-                        place += 1
         return complete
 
     def _results_of_steps(self, row: HistoryRow) -> list[Use]:
@@ -298,7 +310,7 @@ class _Builder:
             is_of_run = any(
                 (subject.kind, subject.name) == ("run", run) for subject in use.row.subjects
             )
-            if is_publish and is_of_run and step.get("out") is not None:
+            if is_publish and is_of_run and parsed(str(step.get("out") or "")) is not None:
                 result = replace(use.access, value=step["out"])
                 scored.append((_common(row.access, result), use.order, at))
         return [self.uses[max(scored)[2]]] if scored else []
@@ -429,6 +441,12 @@ def _uses_of(row: ReportRow, lookups: Lookups) -> Iterator[Use]:
 def _sought_of(accesses: Iterable[Access]) -> Iterator[Sought]:
     for access in _with_data(accesses):
         yield Sought(access.subject, access.part if access.subject.kind in _WITH_PARTS else "")
+
+
+def _request_of(row: ReportRow) -> object:
+    """Return what is equal in calls that ask the same; None for any other row."""
+    call = row.entry
+    return (call.fake, call.target, call.request_body) if isinstance(call, Call) else None
 
 
 def _with_data(accesses: Iterable[Access]) -> Iterator[Access]:

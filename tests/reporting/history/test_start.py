@@ -122,6 +122,24 @@ def test_a_call_in_a_function_that_other_statements_call(
     assert keys(cloud, fail) == ["b"]
 
 
+def test_a_vector_that_the_same_query_had_found_before(cloud: Cloud) -> None:
+    index = cloud.vector_index(dimension=2)
+    client = index.client()
+    client.upsert(
+        [("tea", [1.0, 0.0], {"room": "kitchen"}), ("cup", [0.0, 1.0], {"room": "kitchen"})]
+    )
+
+    def found() -> list[str]:
+        return [hit.id for hit in client.query(vector=[1.0, 0.1], filter="room = 'kitchen'")]
+
+    def fail() -> None:
+        assert found() == ["tea", "cup"]
+        client.update("cup", metadata={"stock": 4})
+        assert found() == ["tea", "cup"]
+
+    assert "update cup (stock=4)" in [row.access.what for row in history(cloud, fail).rows]
+
+
 def test_a_function_that_changes_what_is_compared(
     cloud: Cloud, kv: KVServer, client: Redis
 ) -> None:
