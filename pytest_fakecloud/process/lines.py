@@ -63,7 +63,7 @@ class Lines:
 
     def __call__(self, client: tuple[str, int] | None) -> CallLines | None:
         if client is None or not client[1]:  # The call skips the socket.
-            return _lines_above(sys._getframe(1))
+            return lines_above(sys._getframe(1))
         sent = self._sent.get(client[1])
         sock = None if sent is None else sent.sock()
         if sent is None or sock is None or sock.fileno() < 0 or sent.is_mixed:
@@ -90,7 +90,7 @@ class Lines:
             port = sock.getsockname()[1]
         except (OSError, IndexError):
             return
-        lines = _lines_above(frame)
+        lines = lines_above(frame)
         last = self._sent.get(port)
         if last is None or last.sock() is not sock:
             self._sent[port] = _Sent(ref(sock), lines)
@@ -100,7 +100,8 @@ class Lines:
             last.is_mixed = True
 
 
-def _lines_above(frame: FrameType | None) -> CallLines | None:
+def lines_above(frame: FrameType | None) -> CallLines | None:
+    """Return the lines on the stack above a frame that may be the application's, if there are any."""
     places: list[CodePlace] = []
     library = ""
     while frame is not None:

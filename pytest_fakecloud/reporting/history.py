@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -91,7 +91,9 @@ class _Builder:
         lines = {number: application_places(call.places)
                  for number, call in self._records.lines.items()}  # fmt: skip
         sites = {number: site.places for number, site in self._records.sites.items()}
-        self._places = {**lines, **sites}
+        requests = {row.number: application_places(row.entry.lines.places) for row in rows
+                    if isinstance(row.entry, ServedRequest) and row.entry.lines}  # fmt: skip
+        self._places = {**requests, **lines, **sites}
         uses = [use for row in rows for use in _uses_of(row, lookups)]
         uses += self._expiries(test)
         self.uses = sorted(uses, key=lambda use: (use.at_us, use.order))
@@ -141,20 +143,23 @@ class _Builder:
         last = self.uses[-1].row
         uses = [use for use in self.uses if self._activity(use.row) == self._activity(last)
                 and (last.cause or use.row is last)]  # fmt: skip
-        # The response to a request has what the application read.
-        is_response = last.kind == "request" or self._activity(last) in self._requests()
-        preferred = [use.access for use in uses if use.access.writes != is_response
-                     and use.access.subject.kind != "request"]  # fmt: skip
-        accesses = preferred or [use.access for use in uses]
+        # The response to a request depends on what it read; the effect of a delivery is what it wrote.
+        is_request = last.cause and self._rows[last.cause].kind == "request"
+        preferred = [use.access for use in uses if use.access.writes is not is_request]
+        accesses = list(_with_data(preferred)) or [use.access for use in uses]
         return HistoryStart("last_call", _unique(_sought_of(accesses)), place, (), (last.number,))
 
     def _made_from(self, group: Group) -> tuple[int, ...]:
-        """Return the numbers of the calls that were made from lines or functions of a group."""
-        return tuple(
-            number
-            for number, places in self._places.items()
-            if number in self._rows and any(map(group.has, places))
-        )
+        """Return the numbers of the calls and requests that were made from lines or functions of a
+        group, and of the calls that these requests made.
+        """
+        shown = {number: places for number, places in self._places.items() if number in self._rows}
+        # Other statements may call the same functions, so the lines of the group itself come first.
+        numbers = {
+            number for number, places in shown.items() if any(map(group.spans_have, places))
+        } or {number for number, places in shown.items() if any(map(group.has, places))}
+        made = (number for number, row in self._rows.items() if row.cause in numbers)
+        return tuple(sorted(numbers.union(made)))
 
     def _sought(self, looks: Iterable[Look]) -> Iterator[Sought]:
         for look in looks:
@@ -168,10 +173,19 @@ class _Builder:
         )
 
     def _compared(self, numbers: Sequence[int]) -> Iterator[Sought]:
-        """Yield what calls read, or what they wrote if they read nothing."""
+        """Yield what calls read, or what they wrote if they read nothing; and what the same requests had
+        read before.
+        """
         accesses = [use.access for use in self.uses if use.row.number in numbers]
         reads = [access for access in accesses if not access.writes]
         yield from _sought_of(reads or accesses)
+        for number in numbers:
+            request = _request_of(self._rows[number])
+            earlier = [use for use in self.uses
+                       if request and use.row.number not in numbers and not use.access.writes
+                       and use.order < number and _request_of(use.row) == request]  # fmt: skip
+            latest = max((use.row.number for use in earlier), default=0)
+            yield from _sought_of(use.access for use in earlier if use.row.number == latest)
 
     # -- the history -----------------------------------------------------------------------------
 
@@ -186,7 +200,8 @@ class _Builder:
             read = {(use.access.subject, use.access.part): use for use in writes
                     if use.access.succeeded is not False
                     and use.access.subject.kind in _WITH_PARTS}  # fmt: skip
-            for run in runs[-_OF_SUBJECT:]:
+            runs = runs[-_OF_SUBJECT:] + self._elsewhere(sought, runs)
+            for run in runs:
                 is_read = start.kind != "last_call" and any(use in read.values() for use in run)
                 rows.append(self._row(run, 0, is_read=is_read))
         rows = _first_uses(rows)
@@ -198,6 +213,9 @@ class _Builder:
                      if (use.access.subject.kind, use.access.subject.fake) in kinds]  # fmt: skip
             last = self._runs(alike or writes)[-_UNWRITTEN:]
             rows = _first_uses([self._row(run, 0, is_read=False) for run in last])
+            # They are other data, so that only sources of their values tell something.
+            rows = [replace(row, origins=tuple(origin for origin in row.origins if origin.has_value))
+                    for row in rows]  # fmt: skip
         reads = self._reads(start)
         most = MOST_ROWS - len(reads)
         if len(rows) > most:
@@ -205,8 +223,29 @@ class _Builder:
             rows = sorted(rows, key=lambda row: row.number)[-most:]
         rows = [*self._with_repeated_reads(rows), *self._idle(rows)]
         rows = self._with_origins(rows, most) + reads
-        gaps = tuple(self._gaps(start, rows))[:_GAPS]
-        return History(start, tuple(rows), gaps, left_out, unwritten)
+        activities = {self._activity(self._rows[row.number]) for row in rows}
+        activities |= {self._activity(self._rows[number]) for number in start.rows}
+        gaps = tuple(self._gaps(start, activities))[:_GAPS]
+        causes = [self._rows[row.cause] for row in rows if self._is_activity(row.cause)]
+        addresses = set(map(_target, causes))
+        subjects_read = frozenset(
+            use.access.subject for cause in self._rows.values()
+            if self._is_activity(cause.number) and _target(cause) in addresses
+            for use in self._by_activity.get(cause.number, ()) if not use.access.writes
+        )  # fmt: skip
+        return History(start, tuple(rows), gaps, left_out, unwritten, subjects_read)
+
+    def _elsewhere(self, sought: Sought, runs: Sequence[Sequence[Use]]) -> list[list[Use]]:
+        """Return the last write of a vector to another namespace, if it is newer than these writes: the
+        vector may have been moved, and not deleted here.
+        """
+        if sought.subject.kind != "namespace" or not sought.part or not runs:
+            return []
+        newer = [use for use in self.uses if use.access.writes
+                 and (use.access.subject.kind, use.access.part) == ("namespace", sought.part)
+                 and use.access.subject.fake == sought.subject.fake
+                 and not sought.has(use.access.subject) and use.order > runs[-1][-1].order]  # fmt: skip
+        return [newer[-1:]] if newer else []
 
     def _of_named_parts(self, writes: list[Use]) -> list[Use]:
         """Return the writes of the parts that the failing statement names, all if it names none."""
@@ -303,15 +342,17 @@ class _Builder:
 
     def _reads(self, start: HistoryStart) -> list[HistoryRow]:
         """Return the reads of the calls from which the compared value was made."""
-        reads: dict[int, Use] = {}
-        results: dict[int, list[str]] = {}
+        reads: dict[object, Use] = {}
+        results: dict[object, dict[str, None]] = {}
         for use in self.uses if start.kind in ("called", "changed") else ():
-            if not use.access.writes and use.row.number in start.rows:
-                reads.setdefault(use.row.number, use)
-                results.setdefault(use.row.number, []).append(use.access.result)
+            is_of_data = use.access.subject.kind != "request" and not use.access.writes
+            if is_of_data and use.row.number in start.rows:
+                command = use.row.number, use.access.what
+                reads.setdefault(command, use)
+                results.setdefault(command, {})[use.access.result] = None
         return [
-            replace(self._row([_with_result(use, results[number])], 0, is_read=False), origins=())
-            for number, use in list(reads.items())[-_READS:]
+            self._row([_with_result(use, list(results[command]))], 0, is_read=False)
+            for command, use in list(reads.items())[-_READS:]
         ]
 
     def _writes_before(self, origin: Origin, write: Access) -> list[Use]:
@@ -321,7 +362,8 @@ class _Builder:
         order = next((use.order for use in self.uses if use.row.number == origin.number
                       and use.access == read), origin.number)  # fmt: skip
         writes = [use for use in self.uses
-                  if use.access.writes and use.order < order and sought.covers(use.access)]  # fmt: skip
+                  if use.access.writes and sought.covers(use.access)
+                  and (use.order < order or (read.writes and use.order == order))]  # fmt: skip
         if read.subject.kind == "message":
             return [use for use in writes if use.row.kind != "attempt"][:1]
         if read.subject.kind == "topic":
@@ -341,9 +383,6 @@ class _Builder:
         places = self._places.get(row.number, ())
         return ("client", places[-1] if places else row.number)
 
-    def _requests(self) -> frozenset[int]:
-        return frozenset(row.number for row in self._rows.values() if row.kind == "request")
-
     def _is_activity(self, number: int) -> bool:
         return number in self._rows and self._rows[number].kind in ("attempt", "request")
 
@@ -361,19 +400,24 @@ class _Builder:
         if write.row.kind in ("attempt", "action") or not write.access.writes:
             return ()
         reads = self._reads_before(write)
+        uses = self._by_activity[self._activity(write.row)]
+        # Some writes return the value that they have written.
+        sources = reads + [
+            use._replace(access=replace(use.access, value=use.access.returned)) for use in uses
+            if use.order < write.order and use.access.writes and use.access.returned is not None
+        ]  # fmt: skip
         scored = [
-            (_common(write.access, use.access), use.order, at) for at, use in enumerate(reads)
+            (_common(write.access, use.access), use.order, at) for at, use in enumerate(sources)
         ]
         best = max(scored, default=(0, 0, 0))
         origins: tuple[Origin, ...] = ()
         if best[0]:
-            source = reads[best[2]]
+            source = sources[best[2]]
             origins = (Origin(source.access, source.row.number, has_value=True),)
             if not _is_same_data(source.access, write.access):
                 return origins
         if not set(_scalars(write.access.value)) - _names_of(write.access) - _TRIVIAL:
             return origins
-        uses = self._by_activity[self._activity(write.row)]
         rounds = [use.order for use in uses if use.order < write.order and use.access.writes
                   and _verb(use.access) == _verb(write.access)]  # fmt: skip
         begin = max(rounds, default=0)
@@ -395,7 +439,7 @@ class _Builder:
 
     # -- missing writes and reads ----------------------------------------------------------------
 
-    def _gaps(self, start: HistoryStart, rows: Sequence[HistoryRow]) -> Iterator[Gap]:
+    def _gaps(self, start: HistoryStart, activities: Set[object]) -> Iterator[Gap]:
         read: dict[ReportSubject, Use] = {}
         written: dict[ReportSubject, Use] = {}
         for use in self.uses:
@@ -403,23 +447,21 @@ class _Builder:
                 (written if use.access.writes else read).setdefault(use.access.subject, use)
         looked = {sought.subject for sought in start.sought}
         both = [subject for subject in read if subject in written]
-        activities = {self._activity(self._rows[row.number]) for row in rows}
-        activities |= {self._activity(self._rows[number]) for number in start.rows}
-        for subject, use in (*read.items(), *written.items()):
-            if (subject in read or subject in looked) and subject in written:
-                continue
+        unwritten = {subject: use for subject, use in read.items() if subject not in written}
+        unread = {subject: use for subject, use in written.items()
+                  if subject not in read and subject not in looked}  # fmt: skip
+        for subject, use in (*unwritten.items(), *unread.items()):
             if self._activity(use.row) not in activities:
                 continue
+            reverse = unread if subject in unwritten else unwritten
+            missed = next(
+                (reverse[other].access for other in reverse if _alike(subject, other)), None
+            )
             neighbour = next((other for other in both if _alike(subject, other)), None)
-            if neighbour is not None:
-                yield Gap(use.access, use.row.number, neighbour)
-                continue
-            if subject not in read:
-                continue
-            for other, write in written.items():
-                if other not in read and other not in looked and _alike(subject, other):
-                    yield Gap(use.access, use.row.number, other, write.access)
-                    break
+            # Many keys with numbers in their names are written, and few of them are read.
+            is_usual = subject in unread and subject.kind == "key" and missed is None
+            if (missed is not None and subject in unwritten) or (neighbour and not is_usual):
+                yield Gap(use.access, use.row.number, neighbour, missed)
 
 
 def _with_scripts(test: ObservedTest) -> Lookups:
@@ -458,9 +500,18 @@ def _uses_of(row: ReportRow, lookups: Lookups) -> Iterator[Use]:
 
 
 def _sought_of(accesses: Iterable[Access]) -> Iterator[Sought]:
-    for access in accesses:
-        if access.subject.kind != "request":
-            yield Sought(access.subject, access.part if access.subject.kind in _WITH_PARTS else "")
+    for access in _with_data(accesses):
+        yield Sought(access.subject, access.part if access.subject.kind in _WITH_PARTS else "")
+
+
+def _request_of(row: ReportRow) -> object:
+    """Return what is equal in calls that ask the same; None for any other row."""
+    call = row.entry
+    return (call.fake, call.target, call.request_body) if isinstance(call, Call) else None
+
+
+def _with_data(accesses: Iterable[Access]) -> Iterator[Access]:
+    return (access for access in accesses if access.subject.kind != "request")
 
 
 _WITH_PARTS = ("key", "namespace")

@@ -43,11 +43,13 @@ def _headline(history: History, rows: Mapping[int, ReportRow], lookups: Lookups)
     writes = [row for row in history.rows if row.step == 0 and row.access.writes]
     if not writes:
         return f"{_start(history)}, which nothing has written"
-    last = writes[-1]
+    compared = [row for row in writes
+                if any(sought.has(row.access.subject) for sought in history.start.sought)]  # fmt: skip
+    last = (compared or writes)[-1]
     related = [row for row in writes if row.access.subject == last.access.subject][-_IN_HEADLINE:]
-    parts, connections = [], _connections(history, rows)
+    parts = []
     for row in related:
-        access, by = row.access, who(row.cause, rows, lookups) or connections.get(row.number, "")
+        access, by = row.access, who(row.cause, rows, lookups)
         done = access.result if _is_value(row) else shortened(access.what, 60)
         done += f" ({access.result})" if access.succeeded is not True else ""
         records = [origin.access.part for origin in row.origins
@@ -197,12 +199,15 @@ def _at(place: Place | None) -> str:
 
 def gap_texts(history: History) -> Iterator[str]:
     for gap in history.gaps:
-        name, other = gap.access.subject.name, gap.neighbour.name
+        name, what = gap.access.subject.name, gap.access.what
         missing = "read" if gap.access.writes else "wrote"
-        end = f"{other} was written and read"
-        if gap.unread is not None:
-            end = f"nothing read {other} ({gap.unread.what} <-- {gap.unread.result})"
-        yield f"{gap.access.what}: nothing {missing} {name}; {end}"
+        if gap.missed is not None and not gap.access.writes:
+            yield (
+                f"{what}: nothing wrote {name}, and nothing read {gap.missed.subject.name} "
+                f"({gap.missed.what})"
+            )
+        elif gap.neighbour is not None:
+            yield f"{what}: nothing {missing} {name}; {gap.neighbour.name} was written and read"
 
 
 def left_out_text(history: History) -> str:

@@ -130,7 +130,7 @@ class Access:
 
     ``what`` describes the command or the request and ``result`` its effect or answer. ``value`` is
     the value that was read or written, as JSON. ``succeeded`` is False if the write was rejected,
-    and None if its answer is not known.
+    and None if its answer is not known. ``returned`` is the value that a write returned.
     """
 
     subject: ReportSubject
@@ -140,6 +140,7 @@ class Access:
     part: str = ""
     value: Any = None
     succeeded: bool | None = True
+    returned: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,14 +226,14 @@ class HistoryRow:
 @dataclass(frozen=True, slots=True)
 class Gap:
     """Data that a request of the history read and no request wrote, or the reverse, although a
-    ``neighbour`` with a similar name was read and written. ``row`` has the read or the write.
-    ``unread`` is the last write of the neighbour if nothing has read that.
+    ``neighbour`` with a similar name was read and written; or ``missed`` is the write of data with a
+    similar name that no request read. ``row`` has the read or the write.
     """
 
     access: Access
     row: int
-    neighbour: ReportSubject
-    unread: Access | None = None
+    neighbour: ReportSubject | None
+    missed: Access | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +241,8 @@ class History:
     """The writes of the data that a failing statement compared, and of what they were made from.
 
     ``left_out`` is the number of further writes. If nothing wrote the data (``unwritten``), the rows
-    are the last writes of the test.
+    are the last writes of the test. ``read`` is what requests and deliveries to
+    the addresses of those that wrote have read.
     """
 
     start: HistoryStart
@@ -248,10 +250,13 @@ class History:
     gaps: tuple[Gap, ...] = ()
     left_out: int = 0
     unwritten: bool = False
+    read: frozenset[ReportSubject] = frozenset()
 
     def has(self, subjects: Iterable[ReportSubject]) -> bool:
-        """Return whether data is part of the history: the statement compared it, or it was written."""
-        own = {row.access.subject for row in self.rows}
+        """Return whether data is part of the history: the statement compared it, or it was written, or
+        a request to the same address as one that wrote has read it.
+        """
+        own = {*self.read, *(row.access.subject for row in self.rows)}
         return any(
             subject in own or any(sought.has(subject) for sought in self.start.sought)
             for subject in subjects

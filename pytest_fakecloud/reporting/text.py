@@ -167,7 +167,7 @@ class _Writer:
             answer += f" ({line.times})" if line.times else ""
             by = f" by {line.by}" if line.by else ""
             indent = " " * (_STAMP + 2 * line.row.step + 2)
-            texts += _wrapped(f"{lead}{line.what}{answer}{by}{mark}", indent, self._width, 4)
+            texts += _wrapped(f"{lead}{line.what}{answer}{by}{mark}", indent, self._width, 6)
             if line.origin:
                 texts += _wrapped(f"{indent}{line.origin}", f"{indent}  ", self._width, 3)
             if line.source and line.source not in sources:

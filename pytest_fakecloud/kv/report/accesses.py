@@ -27,7 +27,6 @@ from ..accesses import parts_of_command
 from ..table import kinds
 from ..table.registry import CommandSpec, spec_of
 from .history import Expiries, with_expiries
-from .replay import ReplayedKVServer
 from .wording import command_text
 
 if TYPE_CHECKING:
@@ -59,8 +58,7 @@ def script_runs(test: ObservedTest, fake: Any) -> Mapping[int, Sequence[ScriptRu
     if not any(line and line[0].upper() in kinds.SCRIPTS for line in lines):
         return {}
     copy = replayed(test.cloud, fake)
-    runs = copy.script_runs if isinstance(copy, ReplayedKVServer) else {}
-    return _with_skipped(runs, test.lookups)
+    return {} if copy is None else _with_skipped(copy.script_runs, test.lookups)
 
 
 def _with_skipped(
@@ -169,7 +167,8 @@ def _of_command(fake: str, words: list[str], answer: Any, lookups: Lookups) -> I
         written = words[2:] if writes else value
         for part in parts or [""]:
             subject = ReportSubject("key", key, fake)
-            yield Access(subject, writes, what, result, part, written, succeeded)
+            returned = value if writes else None
+            yield Access(subject, writes, what, result, part, written, succeeded, returned)
 
 
 def _keys_of(spec: CommandSpec, words: Sequence[str]) -> Iterator[tuple[str, bool]]:

@@ -29,7 +29,6 @@ class ReplayedKVServer(replay.ReplayedFake):
         self._sessions: dict[object, Any] = {}
         self._waiting: list[tuple[Call, Any]] = []
         self.script_runs: dict[int, list[ScriptRun]] = defaultdict(list)
-        """The scripts that each entry ran, by the entry's number."""
         self._number = 0
         engine = self.fake._engine
         engine.listeners.add(self._begin_script)

@@ -256,7 +256,10 @@ def delivery_name(row: ReportRow, lookups: Lookups) -> str:
     report = callback_report(body)
     if report is None or data.get("message_kind", "message") == "message":
         status = data.get("status") or data.get("error") or "no answer"
-        return f"{attempt_name(row, row, lookups)} ({status})"
+        name = attempt_name(row, row, lookups)
+        if lookups.steps.get(str(data.get("message_id"))):
+            name = name.removesuffix(f" of {lookups.short(data['message_id'])}")
+        return f"{name} ({status})"
     kind = str(data["message_kind"]).replace("_", " ")
     retried, most = report.get("retried"), report.get("maxRetries")
     text = f"the {kind} about "

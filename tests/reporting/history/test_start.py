@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -18,7 +19,9 @@ from pytest_fakecloud.reporting.report import report_of
 
 @pytest.fixture
 def cloud() -> Iterator[Cloud]:
-    with Cloud(seed=1, now="2026-03-01T12:00:00Z", transport="inprocess") as opened:
+    with Cloud(
+        seed=1, now="2026-03-01T12:00:00Z", transport="inprocess", delivery="driven"
+    ) as opened:
         opened.journal._recorder.shared.find_lines = Lines()
         yield opened
 
@@ -104,6 +107,40 @@ def test_a_call_of_a_client_in_the_statement(cloud: Cloud, kv: KVServer, client:
 
     assert keys(cloud, fail) == ["b"]
     assert history(cloud, fail).start.kind == "called"
+
+
+def read(client: Redis, key: str) -> object:
+    return client.get(key)
+
+
+def test_a_call_in_a_function_that_other_statements_call(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def fail() -> None:
+        assert read(client, "a") == "value of a"
+        assert read(client, "b") is None
+
+    assert keys(cloud, fail) == ["b"]
+
+
+def test_a_vector_that_the_same_query_had_found_before(cloud: Cloud) -> None:
+    index = cloud.vector_index(dimension=2)
+    client = index.client()
+    client.upsert(
+        [("tea", [1.0, 0.0], {"room": "kitchen"}), ("cup", [0.0, 1.0], {"room": "kitchen"})]
+    )
+
+    def found() -> list[str]:
+        return [hit.id for hit in client.query(vector=[1.0, 0.1], filter="room = 'kitchen'")]
+
+    def fail() -> None:
+        assert found() == ["tea", "cup"]
+        client.update("cup", metadata={"stock": 4})
+        assert found() == ["tea", "cup"]
+
+    assert "update cup (stock=4) (OVERWRITE)" in [
+        row.access.what for row in history(cloud, fail).rows
+    ]
 
 
 def test_a_function_that_changes_what_is_compared(
@@ -237,6 +274,188 @@ def test_a_value_made_from_another_key(cloud: Cloud, kv: KVServer, client: Redis
     assert [(row.step, row.access.subject.name) for row in rows] == [(0, "copy"), (1, "b")]
     [origin] = rows[0].origins
     assert (origin.access.subject.name, origin.has_value) == ("b", True)
+
+
+def test_a_value_that_an_earlier_write_returned(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    def fail() -> None:
+        client.incrby("total", 1200)
+        client.set("shown", client.incrby("total", 300))
+        assert kv.value("shown") is None
+
+    rows = history(cloud, fail).rows
+    assert [(row.step, row.access.what) for row in rows] == [
+        (0, "SET shown 1500"),
+        (1, "INCRBY total 1200"),
+        (1, "INCRBY total 300"),
+    ]
+
+
+def test_equal_writes_in_succession_are_one_row(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    def fail() -> None:
+        client.set("price", "9")
+        for _ in range(10):
+            client.set("price", "12")
+        assert kv.value("price") == "9"
+
+    rows = history(cloud, fail).rows
+    assert [(row.access.what, row.times) for row in rows] == [
+        ("SET price 9", 1),
+        ("SET price 12", 10),
+    ]
+
+
+def test_the_message_of_a_delivery_that_wrote_another_value(cloud: Cloud, kv: KVServer) -> None:
+    queue = cloud.queue()
+    client = kv.client()
+
+    def mark(request: object) -> int:
+        client.set("state", "failed")
+        return 200
+
+    queue.destinations.call("https://app.example.com/failed", mark)
+
+    def fail() -> None:
+        queue.client().message.publish_json(
+            url="https://app.example.com/failed", body={"trip": "t-1"}
+        )
+        queue.run_until_idle()
+        assert kv.value("state") == "done"
+
+    written, published = history(cloud, fail).rows
+    assert (written.access.what, [origin.has_value for origin in written.origins]) == (
+        "SET state failed",
+        [False],
+    )
+    assert (published.step, published.access.subject.kind) == (1, "message")
+
+
+def test_a_value_computed_from_another_key(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    def buy() -> None:
+        client.get("a")
+        client.lpush("orders", 2 * int(client.get("price") or 0))
+
+    def fail() -> None:
+        kv.load({"price": 800})
+        buy()
+        assert kv.value("orders") is None
+
+    rows = history(cloud, fail).rows
+    assert [(row.step, row.access.what) for row in rows] == [
+        (0, "LPUSH orders 1600"),
+        (1, "load price"),
+        (1, 'SET a "value of a"'),
+    ]
+    assert [(origin.access.subject.name, origin.has_value) for origin in rows[0].origins] == [
+        ("price", False),
+        ("a", False),
+    ]
+
+
+def test_reads_of_an_earlier_round_are_no_origin(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    def fail() -> None:
+        for key in ("a", "b"):
+            client.lpush("lengths", 100 * len(str(client.get(key))))
+        assert kv.value("lengths") is None
+
+    rows = [row for row in history(cloud, fail).rows if row.step == 0]
+    names = [[origin.access.subject.name for origin in row.origins] for row in rows]
+    assert names == [["a"], ["b"]]
+
+
+def test_a_short_value_alone_is_no_source(cloud: Cloud, kv: KVServer, client: Redis) -> None:
+    def fail() -> None:
+        kv.load({"limits": {"bob": "4"}})
+        client.hgetall("limits") and client.ltrim("timeline:bob", 0, 4)
+        assert kv.value("timeline:bob") == []
+
+    assert not any(origin.has_value for row in history(cloud, fail).rows for origin in row.origins)
+
+
+def test_a_delivery_that_wrote_nothing(cloud: Cloud, kv: KVServer) -> None:
+    queue = cloud.queue()
+    client = kv.client()
+    kv.load({"hold:A2": "bob"})
+
+    def offer(request: Any) -> int:
+        seat = request.json()["seat"]
+        if not client.exists(f"hold:{seat}"):
+            client.rpush("offers", seat)
+        return 200
+
+    queue.destinations.call("https://app.example.com/lapsed", offer)
+
+    def fail() -> None:
+        for seat in ("A2", "A3"):
+            queue.publish("https://app.example.com/lapsed", json={"seat": seat})
+        queue.run_until_idle()
+        assert kv.value("offers") == ["A2", "A3"]
+
+    rows = history(cloud, fail).rows
+    idle = next(row for row in rows if row.is_idle)
+    assert (idle.access.what, idle.access.result) == ("EXISTS hold:A2", "1")
+    assert rows[rows.index(idle) + 1].access.what == "load hold:A2"
+
+
+BEST = """
+local best = redis.call('GET', KEYS[1])
+if best and ARGV[1] <= best then return best end
+redis.call('SET', KEYS[1], ARGV[1])
+return ARGV[1]
+"""
+
+
+def test_a_script_that_did_not_write_a_key_that_it_writes_in_other_runs(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def fail() -> None:
+        client.eval(BEST, ["best"], ["910"])
+        client.eval(BEST, ["best"], ["1050"])
+        assert kv.value("best") == "1050"
+
+    written, skipped = history(cloud, fail).rows
+    assert written.access.what.startswith("SET best 910 in EVAL ")
+    assert skipped.access.what.endswith("ARGV 1050, which did not write best,")
+    assert (written.is_read, skipped.is_read) == (True, False)
+
+
+def test_a_vector_that_was_written_to_another_namespace_later(cloud: Cloud) -> None:
+    client = cloud.vector_index(dimension=2).client()
+
+    def fail() -> None:
+        for namespace in ("visitors", "staff"):
+            client.upsert([("rules", [1.0, 0.0])], namespace=namespace)
+        client.upsert([("form", [0.0, 1.0])], namespace="staff")
+        assert client.query([1.0, 0.1], namespace="visitors") == []
+
+    rows = [row for row in history(cloud, fail).rows if row.access.writes]
+    assert [(row.access.what, row.is_read) for row in rows] == [
+        ("upsert in visitors rules", True),
+        ("upsert in staff rules", False),
+    ]
+
+
+def test_a_name_that_was_read_and_a_similar_one_that_was_written(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def fail() -> None:
+        client.incr("usage:2026-3")
+        assert client.get("usage:2026-03") == "1"
+
+    [gap] = history(cloud, fail).gaps
+    assert gap.missed is not None
+    names = gap.access.subject.name, gap.missed.subject.name
+    assert names == ("usage:2026-03", "usage:2026-3")
+
+
+def test_written_keys_that_nobody_read_are_no_gaps(
+    cloud: Cloud, kv: KVServer, client: Redis
+) -> None:
+    def fail() -> None:
+        for number in range(1, 4):
+            client.set(f"post:{number}", "text")
+        assert client.get("post:3") == "other"
+
+    assert history(cloud, fail).gaps == ()
 
 
 def test_a_key_that_nobody_wrote(cloud: Cloud, kv: KVServer, client: Redis) -> None:
