@@ -103,6 +103,7 @@ def _history(report: Report) -> dict[str, Any]:
                          "from": line.origin, "source": line.source},
                 "from": line.row.origins[0].number if line.row.origins else None,
                 "times": line.row.times,
+                "at_us": line.row.at_us,
             }
             for line in history_lines(history, rows, lookups)
         ],

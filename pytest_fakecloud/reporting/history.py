@@ -47,7 +47,7 @@ from .values import NUMBER, parsed, readable, shortened
 if TYPE_CHECKING:
     from .report import ObservedTest
 
-MOST_ROWS = 14
+MOST_ROWS = 12
 """Maximum number of rows in a history."""
 _OF_SUBJECT = 8
 """Maximum number of writes of one subject that the failing statement compared: the newest."""
@@ -59,7 +59,7 @@ _IDLE = 2
 """Maximum number of deliveries that wrote nothing although others to the same URL did."""
 _UNWRITTEN = 4
 """Number of the last writes that are listed if nothing wrote the data."""
-_READS = 4
+_READS = 3
 """Number of the last reads that are listed of the calls that made the compared value."""
 _STEPS = 3
 _GAPS = 3
@@ -98,7 +98,12 @@ class _Builder:
         uses += self._expiries(test)
         self.uses = sorted(uses, key=lambda use: (use.at_us, use.order))
         self._by_activity: dict[object, list[Use]] = {}
+        self._writes: dict[tuple[str, str], list[Use]] = {}
+        """The writes of each kind of data in each fake."""
         for use in self.uses:
+            if use.access.writes:
+                kind = use.access.subject.kind, use.access.subject.fake
+                self._writes.setdefault(kind, []).append(use)
             is_own = self._is_activity(use.row.number)
             activity = use.row.number if is_own else self._activity(use.row)
             self._by_activity.setdefault(activity, []).append(use)
@@ -193,8 +198,7 @@ class _Builder:
         rows: list[HistoryRow] = []
         left_out = 0
         for sought in start.sought:
-            writes = [use for use in self.uses if use.access.writes and sought.covers(use.access)]
-            writes = self._of_named_parts(writes)
+            writes = self._of_named_parts(self._writes_of(sought))
             runs = self._runs(writes)
             left_out += max(0, len(runs) - _OF_SUBJECT)
             read = {(use.access.subject, use.access.part): use for use in writes
@@ -235,16 +239,19 @@ class _Builder:
         )  # fmt: skip
         return History(start, tuple(rows), gaps, left_out, unwritten, subjects_read)
 
+    def _writes_of(self, sought: Sought) -> list[Use]:
+        writes = self._writes.get((sought.subject.kind, sought.subject.fake), ())
+        return [use for use in writes if sought.covers(use.access)]
+
     def _elsewhere(self, sought: Sought, runs: Sequence[Sequence[Use]]) -> list[list[Use]]:
         """Return the last write of a vector to another namespace, if it is newer than these writes: the
         vector may have been moved, and not deleted here.
         """
         if sought.subject.kind != "namespace" or not sought.part or not runs:
             return []
-        newer = [use for use in self.uses if use.access.writes
-                 and (use.access.subject.kind, use.access.part) == ("namespace", sought.part)
-                 and use.access.subject.fake == sought.subject.fake
-                 and not sought.has(use.access.subject) and use.order > runs[-1][-1].order]  # fmt: skip
+        newer = [use for use in self._writes["namespace", sought.subject.fake]
+                 if use.access.part == sought.part and not sought.has(use.access.subject)
+                 and use.order > runs[-1][-1].order]  # fmt: skip
         return [newer[-1:]] if newer else []
 
     def _of_named_parts(self, writes: list[Use]) -> list[Use]:
@@ -312,10 +319,9 @@ class _Builder:
                 record = origin.access.subject, origin.access.part
                 write = row.access.subject, row.access.what, *record
                 if origin.access.subject.kind == "topic" and write in written:
-                    read = next(use for use in self.uses if use.row.number == origin.number
-                                and use.access == origin.access)  # fmt: skip
-                    before = self._nearest(self._reads_before(read), read.access)[:1]
-                    row = replace(row, origins=(*row.origins, *before))
+                    reads = self._reads_before(self._rows[origin.number], origin.order)
+                    before = self._nearest(reads, origin.access)[:1]
+                    row = replace(row, origins=(*before, *row.origins))
                 written.add(write)
             yield row
 
@@ -334,7 +340,7 @@ class _Builder:
             uses = [use for use in self._by_activity.get(cause.number, ()) if use.row is not cause]
             if uses and not any(use.access.writes for use in uses):
                 last = uses[-1]
-                origins = (Origin(last.access, last.row.number, has_value=False),)
+                origins = (_origin(last, has_value=False),)
                 if self._writes_before(origins[0], last.access):
                     row = self._row([last], 0, is_read=False)
                     idle.append(replace(row, origins=origins, is_idle=True))
@@ -359,16 +365,17 @@ class _Builder:
         """Return the writes of the data that an origin of a write has read."""
         read = origin.access
         sought = Sought(read.subject, read.part)
-        order = next((use.order for use in self.uses if use.row.number == origin.number
-                      and use.access == read), origin.number)  # fmt: skip
-        writes = [use for use in self.uses
-                  if use.access.writes and sought.covers(use.access)
-                  and (use.order < order or (read.writes and use.order == order))]  # fmt: skip
+        writes = [use for use in self._writes_of(sought) if use.order < origin.order
+                  or (read.writes and use.order == origin.order)]  # fmt: skip
         if read.subject.kind == "message":
             return [use for use in writes if use.row.kind != "attempt"][:1]
         if read.subject.kind == "topic":
+            # The test's own actions do not know where their records are.
+            common = {at: 0 if use.access.part else _common(use.access, read)
+                      for at, use in enumerate(writes)}  # fmt: skip
+            most = max(common.values(), default=0)
             return [use for use in writes if use.access.part == read.part] or [
-                use for use in writes if not use.access.part and _common(use.access, read)
+                writes[at] for at in common if most and common[at] == most
             ]
         # Of a whole value, the parts with the name of the written data were used.
         names = _names_of(write)
@@ -386,11 +393,11 @@ class _Builder:
     def _is_activity(self, number: int) -> bool:
         return number in self._rows and self._rows[number].kind in ("attempt", "request")
 
-    def _reads_before(self, use: Use) -> list[Use]:
-        """Return what the request, delivery or line of the test that made an access read before it."""
-        activity = self._by_activity[self._activity(use.row)]
+    def _reads_before(self, row: ReportRow, order: int) -> list[Use]:
+        """Return what the request, delivery or line of the test that made a row read before it."""
+        activity = self._by_activity[self._activity(row)]
         return [other for other in activity if not other.access.writes
-                and other.order < use.order and not other.row.library]  # fmt: skip
+                and other.order < order and not other.row.library]  # fmt: skip
 
     def _origins(self, write: Use) -> tuple[Origin, ...]:
         """Return the access with which the request of a write read the value that it wrote; if there is
@@ -399,7 +406,7 @@ class _Builder:
         """
         if write.row.kind in ("attempt", "action") or not write.access.writes:
             return ()
-        reads = self._reads_before(write)
+        reads = self._reads_before(write.row, write.order)
         uses = self._by_activity[self._activity(write.row)]
         # Some writes return the value that they have written.
         sources = reads + [
@@ -413,7 +420,7 @@ class _Builder:
         origins: tuple[Origin, ...] = ()
         if best[0]:
             source = sources[best[2]]
-            origins = (Origin(source.access, source.row.number, has_value=True),)
+            origins = (_origin(source, has_value=True),)
             if not _is_same_data(source.access, write.access):
                 return origins
         if not set(_scalars(write.access.value)) - _names_of(write.access) - _TRIVIAL:
@@ -432,10 +439,10 @@ class _Builder:
         origins: dict[object, Origin] = {}
         for use in reversed(reads):
             if counts[use.row.number] == 1 and not _is_same_data(use.access, access):
-                origin = Origin(use.access, use.row.number, has_value=False)
-                origins.setdefault((use.access.subject, use.access.part), origin)
-        data = [origin for origin in origins.values() if origin.access.subject.kind in _NAMED]
-        return tuple(data or origins.values())
+                data = use.access.subject, use.access.part
+                origins.setdefault(data, _origin(use, has_value=False))
+        named = [origin for origin in origins.values() if origin.access.subject.kind in _NAMED]
+        return tuple(named or origins.values())
 
     # -- missing writes and reads ----------------------------------------------------------------
 
@@ -549,6 +556,10 @@ def _first_uses(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
         if row.is_read and not first.is_read:
             unique[_of_write(row)] = replace(first, is_read=True)
     return list(unique.values())
+
+
+def _origin(read: Use, *, has_value: bool) -> Origin:
+    return Origin(read.access, read.row.number, read.order, has_value)
 
 
 def _target(row: ReportRow) -> str:

@@ -93,7 +93,7 @@ def _times(row: HistoryRow) -> str:
     if row.since_us == row.at_us:
         return f"x{row.times}"
     since, at = to_datetime(row.since_us), to_datetime(row.at_us)
-    day = "" if since.date() == at.date() else f"{since.date()} "
+    day = "" if since.date() == at.date() else f"{since:%m-%d} "
     return f"x{row.times}, first at {day}{since:%H:%M:%S}"
 
 

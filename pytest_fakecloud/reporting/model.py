@@ -190,11 +190,12 @@ class HistoryStart:
 
 class Origin(NamedTuple):
     """What a request read before a write, in the row of this ``number``; ``has_value`` if this read has
-    returned the written value.
+    returned the written value. ``order`` is the journal number at which it happened.
     """
 
     access: Access
     number: int
+    order: int
     has_value: bool
 
 

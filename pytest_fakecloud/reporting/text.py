@@ -156,8 +156,8 @@ class _Writer:
         days = {to_datetime(row.at_us).date() for row in history.rows}
         is_dated = days != {to_datetime(self._report.now_us).date()}
         for line in history_lines(history, rows, self._lookups):
-            date_of_row = f"{to_datetime(line.row.at_us).date()} " if is_dated else ""
-            lead = f"{date_of_row}{_stamp(line.row)} {'  ' * line.row.step}"
+            day = f"{to_datetime(line.row.at_us):%m-%d} " if is_dated else ""
+            lead = f"{day}{_stamp(line.row)} {'  ' * line.row.step}"
             mark = " <== read" if line.row.is_read and line.row.step == 0 else ""
             result = line.answer
             if len(result) > LONG and result in answers:
